@@ -1,0 +1,1 @@
+//! Words and rules of Outlast: no I/O, no clock, no tasks.

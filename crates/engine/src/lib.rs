@@ -1,0 +1,1 @@
+//! All processes of one home: the inside of the daemon.

@@ -1,0 +1,1 @@
+//! One process, from its start to its last record.

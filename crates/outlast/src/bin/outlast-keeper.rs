@@ -1,0 +1,2 @@
+//! The keeper: a small program that looks after one command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Tests only: puppet process, throwaway engine, test points.

@@ -1,0 +1,1 @@
+//! What readers and models see: decoding, stripping, redaction, cutting.

@@ -1,0 +1,2 @@
+//! Checks, campaigns and benchmarks of this workspace.
+fn main() {}
