@@ -1,1 +1,27 @@
 //! Words and rules of Outlast: no I/O, no clock, no tasks.
+//!
+//! A process outlives whoever asked for it. This crate holds what everyone agrees on: how a
+//! process is named ([`ProcessId`]), what was asked for ([`Spec`]), what was seen to happen
+//! ([`Record`]), where that leaves it ([`Phase`], through [`apply`]), and what may be asked of it
+//! next ([`decide`]).
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod decide;
+mod id;
+pub mod limits;
+mod owner;
+mod phase;
+mod record;
+mod spec;
+mod time;
+
+pub use bytes::OsText;
+pub use decide::{Action, Ask, Refusal, decide};
+pub use id::{BadId, IdRef, ProcessId};
+pub use owner::{Owner, Scope};
+pub use phase::{Cause, Ending, Impossible, Incarnation, Outcome, OutputEnd, Phase, Reason, StartFailure, Status, Stop, StopWay, apply};
+pub use record::{GapWhy, Record, Role};
+pub use spec::{Command, EnvVar, OnStop, Spec};
+pub use time::Time;

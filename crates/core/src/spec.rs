@@ -1,0 +1,148 @@
+//! What a caller asks to have run.
+
+use crate::{OsText, Owner};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A shell line, or a program with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// One line for the user's shell.
+    Shell(OsText),
+    /// A program and its arguments, run without a shell.
+    Argv(Vec<OsText>),
+}
+
+impl Command {
+    /// The command as one text, for people and for the `command` field.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Shell(line) => line.to_lossy().into_owned(),
+            Self::Argv(args) => args.iter().map(|a| quoted(&a.to_lossy())).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+fn quoted(arg: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,+@%^".contains(c);
+    if !arg.is_empty() && arg.chars().all(plain) { arg.to_owned() } else { format!("'{}'", arg.replace('\'', r"'\''")) }
+}
+
+/// One environment variable given by name and value.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: OsText,
+    /// Its value.
+    pub value: OsText,
+}
+
+impl std::fmt::Debug for EnvVar {
+    // A value may be a secret, and a Debug text may reach a log.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}=…", self.name)
+    }
+}
+
+/// What a stop of the engine does to the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// It goes on.
+    #[default]
+    Keep,
+    /// It is stopped.
+    Kill,
+}
+
+/// What to run, how, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Spec {
+    /// The command.
+    pub command: Command,
+    /// Where; the caller's own directory if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<OsText>,
+    /// Variables given by name, over everything inherited.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<EnvVar>,
+    /// On a terminal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pty: bool,
+    /// With a pipe for its input; without one, and without a terminal, input is at its end from the start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For whom.
+    #[serde(default)]
+    pub owner: Owner,
+    /// How long it may run.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
+    pub timeout: Option<Duration>,
+    /// What a stop of the engine does to it.
+    #[serde(default)]
+    pub on_stop: OnStop,
+}
+
+impl Spec {
+    /// A spec for a shell line, everything else at its default.
+    pub fn shell(line: impl Into<OsText>) -> Self {
+        Self::of(Command::Shell(line.into()))
+    }
+
+    /// A spec for a program and its arguments, everything else at its default.
+    pub fn argv<T: Into<OsText>>(args: impl IntoIterator<Item = T>) -> Self {
+        Self::of(Command::Argv(args.into_iter().map(Into::into).collect()))
+    }
+
+    fn of(command: Command) -> Self {
+        Self {
+            command,
+            cwd: None,
+            env: Vec::new(),
+            pty: false,
+            stdin: false,
+            name: None,
+            owner: Owner::default(),
+            timeout: None,
+            on_stop: OnStop::Keep,
+        }
+    }
+
+    /// Whether the process takes input.
+    pub fn takes_input(&self) -> bool {
+        self.pty || self.stdin
+    }
+}
+
+mod millis {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::time::Duration;
+
+    pub(super) fn serialize<S: Serializer>(d: &Option<Duration>, s: S) -> Result<S::Ok, S::Error> {
+        d.map(|d| d.as_millis() as u64).serialize(s)
+    }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(d)?.map(Duration::from_millis))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn argv_is_shown_so_that_a_shell_could_read_it() {
+        assert_eq!(Spec::argv(["echo", "a b", "it's", ""]).command.shown(), r"echo 'a b' 'it'\''s' ''");
+    }
+
+    #[test]
+    fn a_debug_text_shows_no_value() {
+        let mut spec = Spec::shell("true");
+        spec.env.push(EnvVar { name: "K".into(), value: "hunter2".into() });
+        assert!(!format!("{spec:?}").contains("hunter2"));
+    }
+}
