@@ -1,0 +1,42 @@
+//! Stable names of errors. They are part of the interface: never renamed, only added.
+
+/// There is no process of that name.
+pub const NOT_FOUND: &str = "not_found";
+/// A prefix names more than one process.
+pub const AMBIGUOUS_ID: &str = "ambiguous_id";
+/// A text cannot name a process.
+pub const BAD_ID: &str = "bad_id";
+/// The process is over.
+pub const ALREADY_EXITED: &str = "already_exited";
+/// The process takes no input.
+pub const NO_INPUT: &str = "no_input";
+/// Input was given at an offset that leaves a hole.
+pub const BAD_OFFSET: &str = "bad_offset";
+/// The process does not read its input, and there is no more room.
+pub const INPUT_FULL: &str = "input_full";
+/// It is not known whether input reached the process.
+pub const MAYBE_WRITTEN: &str = "maybe_written";
+/// What was asked needs an ended process.
+pub const STILL_RUNNING: &str = "still_running";
+/// The request cannot be run as it is.
+pub const BAD_SPEC: &str = "bad_spec";
+/// An id was used again for something else.
+pub const ID_TAKEN: &str = "id_taken";
+/// Too many are running.
+pub const TOO_MANY: &str = "too_many_running";
+/// The process belongs to another conversation.
+pub const NOT_YOURS: &str = "not_yours";
+/// A value that had to be removed is needed.
+pub const SCRUBBED: &str = "scrubbed";
+/// The pid is not alive, or not the one that was meant.
+pub const NOT_THAT_PROCESS: &str = "not_that_process";
+/// A message was not understood.
+pub const BAD_REQUEST: &str = "bad_request";
+/// The other side speaks no version we know.
+pub const BAD_VERSION: &str = "bad_version";
+/// The stop left something alive.
+pub const SURVIVORS: &str = "survivors";
+/// Ask again.
+pub const UNAVAILABLE: &str = "unavailable";
+/// The fault is ours, or the machine's.
+pub const FAULT: &str = "fault";

@@ -1,0 +1,164 @@
+//! Length, kind, payload.
+//!
+//! `u32` little-endian length of what follows, one byte of kind, then a JSON text or, for raw frames, a
+//! `u64` number of the message they belong to and the bytes.
+
+use serde::Serialize;
+
+/// The longest frame either side accepts: a request with a large environment fits, a mistake does not take all memory.
+pub const MAX: usize = 16 << 20;
+/// How many raw bytes are put into one frame.
+pub const RAW_CHUNK: usize = 64 << 10;
+
+const JSON: u8 = 0;
+const RAW: u8 = 1;
+
+/// One frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame {
+    /// A JSON message.
+    Json(Vec<u8>),
+    /// Bytes that belong to message `of`.
+    Raw {
+        /// The number of the message they belong to.
+        of: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+}
+
+/// What is wrong with bytes that should be frames.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// Too long to be meant.
+    #[error("a frame of {len} bytes is longer than the limit of {MAX}")]
+    TooLong {
+        /// What the length said.
+        len: usize,
+    },
+    /// Not a kind we know.
+    #[error("a frame of unknown kind {kind}")]
+    UnknownKind {
+        /// The kind.
+        kind: u8,
+    },
+    /// Shorter than its own header.
+    #[error("a frame too short for its kind")]
+    TooShort,
+}
+
+/// The frame that carries `message`.
+pub fn json<T: Serialize>(message: &T) -> Vec<u8> {
+    let mut out = vec![0, 0, 0, 0, JSON];
+    // Our message types hold only strings, numbers and lists with string keys, which always serialise.
+    serde_json::to_writer(&mut out, message).expect("a message serialises");
+    finish(out)
+}
+
+/// The frame that carries `bytes` for message `of`.
+pub fn raw(of: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(13 + bytes.len());
+    out.extend_from_slice(&[0, 0, 0, 0, RAW]);
+    out.extend_from_slice(&of.to_le_bytes());
+    out.extend_from_slice(bytes);
+    finish(out)
+}
+
+fn finish(mut out: Vec<u8>) -> Vec<u8> {
+    let len = u32::try_from(out.len() - 4).expect("callers keep frames below the limit");
+    out[..4].copy_from_slice(&len.to_le_bytes());
+    out
+}
+
+/// Cuts frames out of bytes as they arrive.
+#[derive(Debug, Default)]
+pub struct Splitter {
+    held: Vec<u8>,
+    start: usize,
+}
+
+impl Splitter {
+    /// Takes bytes in.
+    pub fn push(&mut self, bytes: &[u8]) {
+        if self.start > 0 && self.start == self.held.len() {
+            self.held.clear();
+            self.start = 0;
+        } else if self.start > 64 << 10 {
+            self.held.drain(..self.start);
+            self.start = 0;
+        }
+        self.held.extend_from_slice(bytes);
+    }
+
+    /// The next whole frame, if there is one.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, BadFrame> {
+        let rest = &self.held[self.start..];
+        let Some((head, body)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let len = u32::from_le_bytes(*head) as usize;
+        if len > MAX {
+            return Err(BadFrame::TooLong { len });
+        }
+        if body.len() < len {
+            return Ok(None);
+        }
+        let frame = parse(&body[..len])?;
+        self.start += 4 + len;
+        if self.start == self.held.len() {
+            // An idle connection keeps no large buffer.
+            self.held.clear();
+            self.held.shrink_to(4 << 10);
+            self.start = 0;
+        }
+        Ok(Some(frame))
+    }
+}
+
+fn parse(body: &[u8]) -> Result<Frame, BadFrame> {
+    match body.split_first() {
+        None => Err(BadFrame::TooShort),
+        Some((&JSON, rest)) => Ok(Frame::Json(rest.to_vec())),
+        Some((&RAW, rest)) => {
+            let (of, bytes) = rest.split_first_chunk::<8>().ok_or(BadFrame::TooShort)?;
+            Ok(Frame::Raw { of: u64::from_le_bytes(*of), bytes: bytes.to_vec() })
+        }
+        Some((&kind, _)) => Err(BadFrame::UnknownKind { kind }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_whole_at_every_split() {
+        let bytes = [json(&"hello"), raw(7, b"\0\xff"), raw(8, b"")].concat();
+        for cut in 0..=bytes.len() {
+            let mut s = Splitter::default();
+            let mut got = Vec::new();
+            for part in [&bytes[..cut], &bytes[cut..]] {
+                s.push(part);
+                while let Some(f) = s.next_frame().unwrap() {
+                    got.push(f);
+                }
+            }
+            assert_eq!(
+                got,
+                [Frame::Json(b"\"hello\"".to_vec()), Frame::Raw { of: 7, bytes: b"\0\xff".to_vec() }, Frame::Raw { of: 8, bytes: vec![] }]
+            );
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused_before_it_costs_memory() {
+        for (bytes, want) in [
+            (vec![0xff, 0xff, 0xff, 0xff], BadFrame::TooLong { len: u32::MAX as usize }),
+            (vec![0, 0, 0, 0], BadFrame::TooShort),
+            (vec![1, 0, 0, 0, 9], BadFrame::UnknownKind { kind: 9 }),
+            (vec![2, 0, 0, 0, 1, 0], BadFrame::TooShort),
+        ] {
+            let mut s = Splitter::default();
+            s.push(&bytes);
+            assert_eq!(s.next_frame(), Err(want));
+        }
+    }
+}

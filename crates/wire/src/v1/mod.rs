@@ -1,0 +1,11 @@
+//! Version 1 of the messages between a client and the engine.
+
+pub mod keeper;
+mod reply;
+mod request;
+
+pub use reply::{
+    Active, Adopted, Cleaned, EngineStatus, Error, ErrorKind, Event, Fate, Hello, KillAll, Killed, LogPage, Process, Removed, Reply,
+    Waited, Written,
+};
+pub use request::{Activity, AdoptFrom, Caller, Command, EnvVar, From, Kill, Message, OnStop, Page, Request, Spec};

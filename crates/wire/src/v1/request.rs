@@ -1,0 +1,384 @@
+//! What a client may ask of the engine.
+
+use outlast_core::{OsText, Owner, ProcessId, Scope};
+use serde::{Deserialize, Serialize};
+
+/// One message from a client: a number for the answers to carry, for whom it speaks, and the request.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Message {
+    /// The client's own number for it, never used twice on a connection.
+    pub id: u64,
+    /// For whom.
+    #[serde(default)]
+    pub owner: Owner,
+    /// What.
+    #[serde(flatten)]
+    pub request: Request,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+pub enum Request {
+    /// First on each connection.
+    Hello {
+        /// The newest version the client speaks.
+        version: u32,
+        /// The client's name, for the engine's log.
+        client: String,
+    },
+    /// Start a command. Answered once it runs.
+    Run {
+        /// What to run.
+        spec: Spec,
+        /// The id it is to have, so that asking twice starts once.
+        #[serde(default)]
+        want: Option<ProcessId>,
+        /// The caller's surroundings.
+        caller: Caller,
+    },
+    /// Start again what another process ran.
+    Rerun {
+        /// Which.
+        process: String,
+        /// The caller's surroundings.
+        caller: Caller,
+        /// Values given anew.
+        #[serde(default)]
+        env: Vec<EnvVar>,
+    },
+    /// Those in a scope.
+    List {
+        /// Which.
+        #[serde(default)]
+        scope: Scope,
+        /// Finished ones too.
+        #[serde(default)]
+        all: bool,
+    },
+    /// One.
+    Poll {
+        /// Which.
+        process: String,
+    },
+    /// A page of output.
+    Log {
+        /// Which.
+        process: String,
+        /// What part.
+        #[serde(default)]
+        page: Page,
+    },
+    /// Raw output from an offset, in raw frames between [`super::Event::Gap`]s, until the end or, if told, for ever.
+    Read {
+        /// Which.
+        process: String,
+        /// From where.
+        from: From,
+        /// Go on until the output is closed.
+        #[serde(default)]
+        follow: bool,
+    },
+    /// Wait for the end.
+    Wait {
+        /// Which.
+        process: String,
+        /// At most this long, in milliseconds.
+        #[serde(default)]
+        timeout_ms: Option<u64>,
+    },
+    /// Let go of a conversation's waits.
+    Interrupt {
+        /// Whose.
+        session: String,
+    },
+    /// Stop one.
+    Kill {
+        /// Which.
+        process: String,
+        /// How.
+        #[serde(flatten)]
+        kill: Kill,
+    },
+    /// Stop those in a scope.
+    KillAll {
+        /// Which.
+        #[serde(default)]
+        scope: Scope,
+        /// How.
+        #[serde(flatten)]
+        kill: Kill,
+    },
+    /// Send a signal to the command itself.
+    Signal {
+        /// Which.
+        process: String,
+        /// Its number.
+        number: i32,
+    },
+    /// Put the bytes of the raw frames that follow into its input.
+    Write {
+        /// Which.
+        process: String,
+        /// Where in the input they begin, if the caller counts; a part that is there already is not written again.
+        #[serde(default)]
+        at: Option<u64>,
+        /// How many bytes follow.
+        len: u64,
+    },
+    /// End its input.
+    Close {
+        /// Which.
+        process: String,
+    },
+    /// Change the size of its terminal.
+    Resize {
+        /// Which.
+        process: String,
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        cols: u16,
+    },
+    /// Say whether a real terminal is looking on, which then answers the program's questions.
+    Attach {
+        /// Which.
+        process: String,
+        /// Whether input will come too.
+        read_only: bool,
+    },
+    /// Forget one.
+    Remove {
+        /// Which.
+        process: String,
+    },
+    /// Forget every finished one in a scope.
+    Clean {
+        /// Which.
+        #[serde(default)]
+        scope: Scope,
+    },
+    /// Is anything active?
+    Active(Activity),
+    /// Take in a living process that somebody else started.
+    Adopt(AdoptFrom),
+    /// How is the engine?
+    EngineStatus,
+    /// End the engine; processes go on unless they were started with `on_stop: kill`.
+    EngineStop,
+    /// End request `of` of this connection.
+    Cancel {
+        /// Its number.
+        of: u64,
+    },
+}
+
+/// The surroundings of a caller.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Caller {
+    /// Its whole environment.
+    pub env: Vec<EnvVar>,
+    /// Where it is.
+    pub cwd: OsText,
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Caller {{ cwd: {:?}, env: {} variables }}", self.cwd, self.env.len())
+    }
+}
+
+/// Where to begin reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum From {
+    /// At this byte.
+    Byte(u64),
+    /// This many bytes before the end.
+    Last(u64),
+    /// At what comes next.
+    Now,
+}
+
+/// Which part of a log, in lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Page {
+    /// The first line; absent means the tail.
+    pub offset: Option<u64>,
+    /// How many lines; absent means the contract's default.
+    pub limit: Option<u64>,
+    /// From this byte instead of a line.
+    pub from_byte: Option<u64>,
+}
+
+/// How to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Kill {
+    /// Grace in milliseconds; absent means as configured; 0 kills at once.
+    pub grace_ms: Option<u64>,
+    /// TERM, and leave it at that.
+    pub no_escalate: bool,
+}
+
+/// A question about activity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "about", rename_all = "snake_case")]
+pub enum Activity {
+    /// Of a task.
+    Task {
+        /// Which.
+        task: String,
+    },
+    /// Of a conversation.
+    Session {
+        /// Which.
+        session: String,
+        /// Older ones do not count; absent means any age counts.
+        max_age_ms: Option<u64>,
+    },
+    /// Anything at all.
+    Any,
+    /// Whether a goal that waits for this process must go on waiting.
+    Waiting {
+        /// Which.
+        process: String,
+    },
+}
+
+/// What to adopt.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum AdoptFrom {
+    /// One pid.
+    Pid {
+        /// The number.
+        pid: u32,
+    },
+    /// The text of a `processes.json`.
+    Checkpoint {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A shell line, or a program with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// One line for the user's shell.
+    Shell(OsText),
+    /// A program and its arguments.
+    Argv(Vec<OsText>),
+}
+
+/// One environment variable.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: OsText,
+    /// Its value.
+    pub value: OsText,
+}
+
+impl std::fmt::Debug for EnvVar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}=…", self.name)
+    }
+}
+
+/// What a stop of the engine does to the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// It goes on.
+    #[default]
+    Keep,
+    /// It is stopped.
+    Kill,
+}
+
+/// What to run, how, and for whom. The owner is the message's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The command.
+    pub command: Command,
+    /// Where; the caller's own directory if absent.
+    #[serde(default)]
+    pub cwd: Option<OsText>,
+    /// Variables given by name.
+    #[serde(default)]
+    pub env: Vec<EnvVar>,
+    /// On a terminal.
+    #[serde(default)]
+    pub pty: bool,
+    /// With a pipe for its input.
+    #[serde(default)]
+    pub stdin: bool,
+    /// A name for people.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How long it may run, in milliseconds.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// What a stop of the engine does to it.
+    #[serde(default)]
+    pub on_stop: OnStop,
+}
+
+impl Spec {
+    /// The rules' own type, with the message's owner.
+    pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
+        outlast_core::Spec {
+            command: match self.command {
+                Command::Shell(line) => outlast_core::Command::Shell(line),
+                Command::Argv(args) => outlast_core::Command::Argv(args),
+            },
+            cwd: self.cwd,
+            env: self.env.into_iter().map(Into::into).collect(),
+            pty: self.pty,
+            stdin: self.stdin,
+            name: self.name,
+            owner,
+            timeout: self.timeout_ms.map(std::time::Duration::from_millis),
+            on_stop: match self.on_stop {
+                OnStop::Keep => outlast_core::OnStop::Keep,
+                OnStop::Kill => outlast_core::OnStop::Kill,
+            },
+        }
+    }
+}
+
+impl std::convert::From<outlast_core::Spec> for Spec {
+    fn from(s: outlast_core::Spec) -> Self {
+        Self {
+            command: match s.command {
+                outlast_core::Command::Shell(line) => Command::Shell(line),
+                outlast_core::Command::Argv(args) => Command::Argv(args),
+            },
+            cwd: s.cwd,
+            env: s.env.into_iter().map(Into::into).collect(),
+            pty: s.pty,
+            stdin: s.stdin,
+            name: s.name,
+            timeout_ms: s.timeout.map(|d| d.as_millis() as u64),
+            on_stop: match s.on_stop {
+                outlast_core::OnStop::Keep => OnStop::Keep,
+                outlast_core::OnStop::Kill => OnStop::Kill,
+            },
+        }
+    }
+}
+
+impl std::convert::From<EnvVar> for outlast_core::EnvVar {
+    fn from(v: EnvVar) -> Self {
+        Self { name: v.name, value: v.value }
+    }
+}
+
+impl std::convert::From<outlast_core::EnvVar> for EnvVar {
+    fn from(v: outlast_core::EnvVar) -> Self {
+        Self { name: v.name, value: v.value }
+    }
+}
