@@ -5,7 +5,7 @@ mod reply;
 mod request;
 
 pub use reply::{
-    Active, Adopted, Cleaned, EngineStatus, Error, ErrorKind, Event, Fate, Hello, KillAll, Killed, LogPage, Process, Removed, Reply,
-    Waited, Written,
+    Active, Adopted, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Hello, KillAll, Killed, List, LogPage, Process, ReadEnd,
+    Removed, Reply, Waited, Written,
 };
 pub use request::{Activity, AdoptFrom, Caller, Command, EnvVar, From, Kill, Message, OnStop, Page, Request, Spec};

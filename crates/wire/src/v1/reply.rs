@@ -136,6 +136,9 @@ pub struct Fate {
     /// Why it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_error: Option<String>,
+    /// What a shell would exit with for that: 127 where there is no such program, else 126.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_code: Option<i32>,
 }
 
 /// One process: the answer to `run` and `poll`, and an entry of `list`.
@@ -207,6 +210,40 @@ pub struct Process {
     /// Something to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+}
+
+/// The answer to a list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct List {
+    /// Running ones, then finished ones.
+    pub processes: Vec<Process>,
+}
+
+/// The end of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReadEnd {
+    /// The byte after the last one that was sent: where to go on.
+    pub next_byte: u64,
+    /// Whether the output is closed, so that nothing will follow.
+    pub closed: bool,
+}
+
+/// The answer where there is nothing more to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// `ok`, or a word for what was done.
+    pub status: String,
+    /// How many it was about, where that can be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+impl Done {
+    /// Done, and nothing to count.
+    pub fn ok() -> Self {
+        Self { status: "ok".into(), count: None }
+    }
 }
 
 /// A page of output.

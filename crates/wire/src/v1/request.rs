@@ -16,7 +16,26 @@ pub struct Message {
     pub request: Request,
 }
 
-/// What is asked.
+/// What is asked. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
+///
+/// | request | answer |
+/// |---|---|
+/// | hello | [`super::Hello`] |
+/// | run, rerun, poll, attach | [`super::Process`] |
+/// | list | [`super::List`] |
+/// | log | [`super::LogPage`] |
+/// | read | [`super::ReadEnd`], behind its events and raw frames |
+/// | wait | [`super::Waited`] |
+/// | kill, signal | [`super::Killed`] |
+/// | kill_all | [`super::KillAll`] |
+/// | write, close | [`super::Written`] |
+/// | interrupt, resize, engine_stop | [`super::Done`] |
+/// | remove | [`super::Removed`] |
+/// | clean | [`super::Cleaned`] |
+/// | active | [`super::Active`] |
+/// | adopt | [`super::Adopted`] |
+/// | engine_status | [`super::EngineStatus`] |
+/// | cancel | none |
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Request {
@@ -46,6 +65,9 @@ pub enum Request {
         /// Values given anew.
         #[serde(default)]
         env: Vec<EnvVar>,
+        /// The id it is to have, so that asking twice starts once.
+        #[serde(default)]
+        want: Option<ProcessId>,
     },
     /// Those in a scope.
     List {
@@ -140,7 +162,7 @@ pub enum Request {
         /// Columns.
         cols: u16,
     },
-    /// Say whether a real terminal is looking on, which then answers the program's questions.
+    /// A real terminal looks on from now until the connection ends, and answers the program's questions.
     Attach {
         /// Which.
         process: String,
