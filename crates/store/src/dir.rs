@@ -1,0 +1,313 @@
+//! Where things lie: the home, and one folder for each process.
+
+use outlast_core::ProcessId;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What a folder is called while it is being removed. No process has such a name, so a removal that was cut short is never taken for a process.
+const REMOVED: &str = ".removed";
+
+/// The directory that holds everything of one user or one engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Home {
+    /// Where it is.
+    pub root: PathBuf,
+}
+
+impl Home {
+    /// The home at `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// Held by the engine that serves this home.
+    pub fn lock(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Held by whoever starts an engine.
+    pub fn start_lock(&self) -> PathBuf {
+        self.root.join("start.lock")
+    }
+
+    /// The engine's database, which can be rebuilt from the folders.
+    pub fn index(&self) -> PathBuf {
+        self.root.join("index.db")
+    }
+
+    /// Programs that must stay as they are while a process runs.
+    pub fn bin(&self) -> PathBuf {
+        self.root.join("bin")
+    }
+
+    /// Snapshots of login shells.
+    pub fn shell(&self) -> PathBuf {
+        self.root.join("shell")
+    }
+
+    /// What the engine has to say.
+    pub fn engine_log(&self) -> PathBuf {
+        self.root.join("engine.log")
+    }
+
+    /// A link to the directory of the sockets, whose own path is short.
+    pub fn run_link(&self) -> PathBuf {
+        self.root.join("run")
+    }
+
+    /// The folder of folders.
+    pub fn processes(&self) -> PathBuf {
+        self.root.join("proc")
+    }
+
+    /// The folder of one process.
+    pub fn process(&self, id: ProcessId) -> ProcessDir {
+        ProcessDir { path: self.processes().join(id.to_string()) }
+    }
+
+    /// Every process that has a folder, sorted. What is not named like a process is ignored.
+    pub fn ids(&self) -> io::Result<Vec<ProcessId>> {
+        let mut ids = Vec::new();
+        for entry in entries(&self.processes())? {
+            let entry = entry?;
+            let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(id) = id
+                && entry.file_type().is_ok_and(|t| t.is_dir())
+            {
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// Makes the home and its folders, open to their owner alone, or says why this cannot be a home. What is there already is kept.
+    pub fn create(&self) -> Result<(), HomeError> {
+        if std::fs::symlink_metadata(&self.root).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+            && let Some(above) = self.root.parent().filter(|p| !p.as_os_str().is_empty())
+        {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(above).map_err(|e| HomeError::of(above, e))?;
+        }
+        own_folder(&self.root)?;
+        for folder in [self.processes(), self.bin(), self.shell()] {
+            own_folder(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// Finishes removals that were cut short.
+    pub fn sweep(&self) -> io::Result<()> {
+        for entry in entries(&self.processes())? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let removed = name.to_str().and_then(|n| n.strip_suffix(REMOVED)).is_some_and(|n| n.parse::<ProcessId>().is_ok());
+            if removed {
+                remove_tree(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a directory cannot be a home.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// Somebody else's.
+    #[error("{path} belongs to user {owner}, and you are user {you}: choose a state directory of your own")]
+    NotYours {
+        /// The directory, or the link to it.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who asks.
+        you: u32,
+    },
+    /// Something else is there.
+    #[error("{path} is not a directory: move it away, or choose another state directory")]
+    NotADirectory {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// Others may enter, and the file system does not let us change that.
+    #[error(
+        "{path} is open to other users (mode {mode:03o}) and cannot be closed: choose a state directory on a file system that keeps modes"
+    )]
+    OpenToOthers {
+        /// The directory.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// We may not write there.
+    #[error("{path} cannot be written: make it writable (chmod u+rwx), or choose another state directory")]
+    ReadOnly {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot make or use the state directory {path}")]
+    Io {
+        /// The directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl HomeError {
+    fn of(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { path, source },
+            io::ErrorKind::NotADirectory => Self::NotADirectory { path },
+            _ => Self::Io { path, source },
+        }
+    }
+}
+
+/// Makes sure that `path` is a directory that belongs to us, that nobody else may enter, and that we may write.
+fn own_folder(path: &Path) -> Result<(), HomeError> {
+    let failed = |e| HomeError::of(path, e);
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        // On a read-only file system the answer for what exists may be either of the two.
+        Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem && path.exists() => {}
+        Err(e) => return Err(failed(e)),
+    }
+    let you = rustix::process::geteuid().as_raw();
+    let link = std::fs::symlink_metadata(path).map_err(failed)?;
+    // Whoever owns a link can point it elsewhere later. Root could do worse anyway.
+    if link.is_symlink() && link.uid() != you && link.uid() != 0 {
+        return Err(HomeError::NotYours { path: path.to_owned(), owner: link.uid(), you });
+    }
+    let mut found = std::fs::metadata(path).map_err(failed)?;
+    if !found.is_dir() {
+        return Err(HomeError::NotADirectory { path: path.to_owned() });
+    }
+    if found.uid() != you {
+        return Err(HomeError::NotYours { path: path.to_owned(), owner: found.uid(), you });
+    }
+    if found.mode() & 0o077 != 0 {
+        let closed = std::fs::set_permissions(path, std::fs::Permissions::from_mode(found.mode() & 0o7700));
+        found = std::fs::metadata(path).map_err(failed)?;
+        if found.mode() & 0o077 != 0 {
+            return Err(match closed {
+                Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem => failed(e),
+                Ok(()) | Err(_) => HomeError::OpenToOthers { path: path.to_owned(), mode: found.mode() & 0o777 },
+            });
+        }
+    }
+    let all = rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(path, all).map_err(|e| failed(e.into()))
+}
+
+/// The folder of one process, which is the truth about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessDir {
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl ProcessDir {
+    /// Makes the folder. That it exists already is an error: an id is used once.
+    pub fn create(&self) -> io::Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).create(&self.path)
+    }
+
+    /// The request.
+    pub fn spec(&self) -> PathBuf {
+        self.path.join("spec")
+    }
+
+    /// Identity, state and end.
+    pub fn meta(&self) -> PathBuf {
+        self.path.join("meta")
+    }
+
+    /// What happened.
+    pub fn journal(&self) -> PathBuf {
+        self.path.join("journal")
+    }
+
+    /// How many lines lie before each segment.
+    pub fn lines(&self) -> PathBuf {
+        self.path.join("lines")
+    }
+
+    /// The part of the log that begins with byte `first`.
+    pub fn segment(&self, first: u64) -> PathBuf {
+        self.path.join(segment_name(first))
+    }
+
+    /// The first bytes of the segments that are there, sorted.
+    pub fn segments(&self) -> io::Result<Vec<u64>> {
+        let mut firsts = Vec::new();
+        for entry in entries(&self.path)? {
+            if let Some(first) = entry?.file_name().to_str().and_then(segment_first) {
+                firsts.push(first);
+            }
+        }
+        firsts.sort_unstable();
+        Ok(firsts)
+    }
+
+    /// Removes the folder and what is in it, following no link. That it is gone already is fine.
+    pub fn remove(&self) -> io::Result<()> {
+        // Cut short half-way the folder would look like a damaged process; under the other name it looks like nothing.
+        let mut name = self.path.clone().into_os_string();
+        name.push(REMOVED);
+        let aside = PathBuf::from(name);
+        remove_tree(&aside)?;
+        match std::fs::rename(&self.path, &aside) {
+            Ok(()) => remove_tree(&aside),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// How much disk the folder's files take.
+    pub fn disk_bytes(&self) -> io::Result<u64> {
+        let mut blocks = 0;
+        for entry in entries(&self.path)? {
+            match entry?.metadata() {
+                Ok(m) => blocks += m.blocks(),
+                // Retention took it meanwhile.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(blocks * 512)
+    }
+}
+
+fn segment_name(first: u64) -> String {
+    format!("log.{first:015}")
+}
+
+fn segment_first(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("log.")?;
+    let first = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
+    // One name for each segment, or a stray `log.0` could stand in for the head.
+    (segment_name(first) == name).then_some(first)
+}
+
+/// What lies in a folder; nothing where there is no folder.
+fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<std::fs::DirEntry>>> {
+    match std::fs::read_dir(path) {
+        Ok(found) => Ok(Some(found).into_iter().flatten()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+        Err(e) => Err(e),
+    }
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    // Removes a link as a link, and goes into real folders only.
+    match std::fs::remove_dir_all(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
