@@ -40,3 +40,13 @@ pub const SURVIVORS: &str = "survivors";
 pub const UNAVAILABLE: &str = "unavailable";
 /// The fault is ours, or the machine's.
 pub const FAULT: &str = "fault";
+/// The caller's words make no sense, and were not sent.
+pub const USAGE: &str = "usage";
+/// No engine runs, and none was to be started.
+pub const NOT_RUNNING: &str = "engine_not_running";
+/// The engine's socket cannot be used.
+pub const CANNOT_CONNECT: &str = "engine_cannot_connect";
+/// No engine could be started.
+pub const CANNOT_START: &str = "engine_cannot_start";
+/// The other side said what it cannot mean.
+pub const PROTOCOL: &str = "protocol";

@@ -1,0 +1,169 @@
+//! The same, for programs without an async runtime.
+//!
+//! ```no_run
+//! use outlast_client::blocking::Client;
+//! use outlast_client::{Connect, Owner, Scope, Start};
+//!
+//! # fn main() -> Result<(), outlast_client::ClientError> {
+//! let client = Client::connect(&Connect {
+//!     home: "/home/me/.local/state/outlast".into(),
+//!     start: Start::OnDemand { program: "/usr/bin/outlast".into() },
+//!     owner: Owner::default(),
+//! })?;
+//! for process in client.list(&Scope::default(), true)? {
+//!     println!("{} {}", process.session_id, process.command);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::{At, Chunk, ClientError, Connect, Run};
+use outlast_core::{EnvVar, Owner, ProcessId, Scope};
+use outlast_wire::v1::{
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
+    Process as ProcessInfo, Removed, Waited, Written,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+/// [`crate::Client`] with methods that block. Must not be used inside an async runtime.
+#[derive(Clone)]
+pub struct Client {
+    runtime: Arc<Runtime>,
+    inner: crate::Client,
+}
+
+/// Methods that pass their arguments on and wait.
+macro_rules! waits {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {
+        $($(#[$doc])* pub fn $name(&self, $($arg: $ty),*) -> Result<$out, ClientError> {
+            self.runtime.block_on(self.inner.$name($($arg),*))
+        })*
+    };
+}
+
+impl Client {
+    /// Connects to the engine of a home, and starts one if need be.
+    pub fn connect(to: &Connect) -> Result<Self, ClientError> {
+        let runtime = runtime()?;
+        let inner = runtime.block_on(crate::Client::connect(to))?;
+        Ok(Self { runtime, inner })
+    }
+
+    /// Speaks over a socket that leads to an engine already.
+    pub fn over(stream: std::os::unix::net::UnixStream) -> Result<Self, ClientError> {
+        let runtime = runtime()?;
+        let inner = runtime.block_on(async {
+            let stream = stream.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(stream));
+            crate::Client::over(stream.map_err(cannot_run)?).await
+        })?;
+        Ok(Self { runtime, inner })
+    }
+
+    /// The same connection, speaking for `owner`.
+    pub fn with_owner(&self, owner: Owner) -> Self {
+        Self { runtime: self.runtime.clone(), inner: self.inner.with_owner(owner) }
+    }
+
+    /// Starts a command, and returns its id once it runs or has failed to.
+    pub fn run(&self, run: Run) -> Result<ProcessId, ClientError> {
+        Ok(self.run_info(run)?.session_id)
+    }
+
+    waits! {
+        /// Like [`Client::run`], with what the engine said about the new process.
+        run_info(run: Run) -> ProcessInfo;
+        /// Starts again what another process ran.
+        rerun(process: &str, caller: Caller, env: Vec<EnvVar>) -> ProcessInfo;
+        /// The processes in a scope: those that run, and with `all` the finished ones too.
+        list(scope: &Scope, all: bool) -> Vec<ProcessInfo>;
+        /// How a process is.
+        poll(process: &str) -> ProcessInfo;
+        /// A page of output, as readers see it.
+        log(process: &str, page: Page) -> LogPage;
+        /// Waits for the end, at most this long.
+        wait(process: &str, timeout: Option<Duration>) -> Waited;
+        /// Lets go of the waits of a conversation.
+        interrupt(session: &str) -> Done;
+        /// Stops a process and its whole tree.
+        kill(process: &str, kill: Kill) -> Killed;
+        /// Stops every running process in a scope.
+        kill_all(scope: &Scope, kill: Kill) -> KillAll;
+        /// Sends a signal to the command itself.
+        signal(process: &str, number: i32) -> Killed;
+        /// Writes into the input of a process.
+        write(process: &str, bytes: &[u8], at: At) -> Written;
+        /// Writes a line into the input of a process.
+        submit(process: &str, line: &[u8], at: At) -> Written;
+        /// Ends the input of a process.
+        close(process: &str) -> Written;
+        /// Changes the size of a process's terminal.
+        resize(process: &str, rows: u16, cols: u16) -> Done;
+        /// Forgets a finished process.
+        remove(process: &str) -> Removed;
+        /// Forgets every finished process in a scope.
+        clean(scope: &Scope) -> Cleaned;
+        /// Whether something is active.
+        active(about: Activity) -> bool;
+        /// Whether something is active, and how many run in the home.
+        activity(about: Activity) -> Active;
+        /// How many processes run in the home.
+        count_running() -> u64;
+        /// Takes in living processes that somebody else started.
+        adopt(from: AdoptFrom) -> Adopted;
+        /// How the engine is.
+        engine_status() -> EngineStatus;
+        /// Ends the engine, and returns when it has let go.
+        engine_stop() -> Done;
+    }
+
+    /// The output there is, as bytes.
+    pub fn read(&self, process: &str, from: From) -> Chunks {
+        Chunks { runtime: self.runtime.clone(), inner: self.inner.read(process, from) }
+    }
+
+    /// The output there is and all that comes, as bytes, until it is closed.
+    pub fn follow(&self, process: &str, from: From) -> Chunks {
+        Chunks { runtime: self.runtime.clone(), inner: self.inner.follow(process, from) }
+    }
+
+    /// Like [`Client::follow`], for a real terminal.
+    pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
+        Chunks { runtime: self.runtime.clone(), inner: self.inner.attach(process, from, read_only) }
+    }
+}
+
+/// Output from an offset on, piece by piece.
+pub struct Chunks {
+    runtime: Arc<Runtime>,
+    inner: crate::Chunks,
+}
+
+impl Chunks {
+    /// The byte after the last one that was returned, once it is known.
+    pub fn next_byte(&self) -> Option<u64> {
+        self.inner.next_byte()
+    }
+
+    /// Whether the output is closed, so that nothing will ever follow. Known at the end.
+    pub fn closed(&self) -> bool {
+        self.inner.closed()
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Chunk, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.runtime.block_on(self.inner.next()).transpose()
+    }
+}
+
+fn runtime() -> Result<Arc<Runtime>, ClientError> {
+    Builder::new_current_thread().enable_all().build().map(Arc::new).map_err(cannot_run)
+}
+
+fn cannot_run(error: std::io::Error) -> ClientError {
+    ClientError::Unavailable { error: format!("cannot wait for an engine: {error}"), hint: "too many files may be open".into() }
+}

@@ -1,0 +1,491 @@
+//! Asking the engine.
+
+use crate::dial::Connect;
+use crate::error::refusal;
+use crate::follow::{Chunks, ReadOnly};
+use crate::link::{CallError, Cut, Link};
+use crate::{ClientError, Process};
+use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
+use outlast_wire::code;
+use outlast_wire::v1::{
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, ErrorKind, From, Kill, KillAll, Killed, List, LogPage, Page,
+    Process as ProcessInfo, Removed, Request, Waited, Written,
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// How many bytes of input are sent with one request.
+const WRITE_PIECE: usize = 256 << 10;
+/// How often a request is sent again before we believe that no engine stays up.
+const MOST_TRIES: u32 = 5;
+/// A connection that lasted this long was a good one.
+const GOOD: Duration = Duration::from_secs(10);
+/// How long an engine that is ending may take to close its connections.
+const ENDING_LIMIT: Duration = Duration::from_secs(5);
+
+/// A way to the engine of one home. Cheap to clone; clones share the connection.
+///
+/// A request whose future is dropped is cancelled. Where `process` is asked for, an id or a unique prefix of at least four of its digits will do.
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    owner: Owner,
+}
+
+struct Shared {
+    way: Way,
+    link: tokio::sync::Mutex<Option<Arc<Link>>>,
+}
+
+enum Way {
+    Dial(Connect),
+    Given,
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// The command and how to run it. If its owner is empty, the client's is taken.
+    pub spec: Spec,
+    /// The surroundings it inherits.
+    pub caller: Caller,
+    /// The id it is to have, so that asking twice starts once; drawn at random if absent.
+    pub id: Option<ProcessId>,
+}
+
+impl Run {
+    /// To run `spec` in the surroundings of `caller`.
+    pub fn new(spec: Spec, caller: Caller) -> Self {
+        Self { spec, caller, id: None }
+    }
+
+    /// The same, under an id that the caller chose.
+    pub fn with_id(self, id: ProcessId) -> Self {
+        Self { id: Some(id), ..self }
+    }
+}
+
+/// Where input begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// Behind whatever was written before.
+    End,
+    /// At this byte of the input. What is there already is not written again, so this may be repeated safely by its only writer.
+    Byte(u64),
+}
+
+/// The surroundings that a command inherits.
+///
+/// ```
+/// let here = outlast_client::caller(std::env::vars_os(), std::path::Path::new("/tmp"));
+/// assert_eq!(here.cwd.as_bytes(), b"/tmp");
+/// ```
+pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
+    let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
+    Caller { env, cwd: cwd.into() }
+}
+
+impl Client {
+    /// Connects to the engine of a home, and starts one if need be.
+    pub async fn connect(to: &Connect) -> Result<Self, ClientError> {
+        let client = Self::new(Way::Dial(to.clone()), None, to.owner.clone());
+        client.link().await?;
+        Ok(client)
+    }
+
+    /// Speaks over a stream that leads to an engine already, for instance one in this program. It cannot be restarted.
+    ///
+    /// Everything shares the one connection, so read on from a [`Chunks`] or drop it: one left standing holds up the others.
+    pub async fn over<S>(stream: S) -> Result<Self, ClientError>
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let link = Link::open(stream).await.map_err(|e| to_error(e, "connect"))?;
+        Ok(Self::new(Way::Given, Some(Arc::new(link)), Owner::default()))
+    }
+
+    fn new(way: Way, link: Option<Arc<Link>>, owner: Owner) -> Self {
+        Self { shared: Arc::new(Shared { way, link: tokio::sync::Mutex::new(link) }), owner }
+    }
+
+    /// The same connection, speaking for `owner`.
+    pub fn with_owner(&self, owner: Owner) -> Self {
+        Self { shared: self.shared.clone(), owner }
+    }
+
+    /// For whom it speaks.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// A handle on a process by its id, which is not looked up until it is used.
+    pub fn process(&self, id: ProcessId) -> Process {
+        Process::new(self.clone(), id)
+    }
+
+    /// Starts a command, and returns once it runs or has failed to. Repeated after a crash of the engine, it still starts once.
+    ///
+    /// ```no_run
+    /// # use outlast_client::{Client, ClientError, Run, Spec, caller};
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// let here = caller(std::env::vars_os(), std::path::Path::new("/src"));
+    /// let mut spec = Spec::argv(["cargo", "test"]);
+    /// spec.name = Some("tests".into());
+    /// let process = client.run(Run::new(spec, here)).await?;
+    /// println!("{}", process.id());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run(&self, run: Run) -> Result<Process, ClientError> {
+        let info = self.run_info(run).await?;
+        Ok(self.process(info.session_id))
+    }
+
+    /// Like [`Client::run`], with what the engine said about the new process.
+    pub async fn run_info(&self, run: Run) -> Result<ProcessInfo, ClientError> {
+        let owner = if run.spec.owner == Owner::default() { self.owner.clone() } else { run.spec.owner.clone() };
+        let request = Request::Run { spec: run.spec.into(), want: Some(run.id.map_or_else(draw, Ok)?), caller: run.caller };
+        self.with_owner(owner).ask("start the command", request, Repeat::Safe).await
+    }
+
+    /// Starts again what another process ran, in the caller's surroundings of now and with these values given anew.
+    pub async fn rerun(&self, process: &str, caller: Caller, env: Vec<EnvVar>) -> Result<ProcessInfo, ClientError> {
+        let env = env.into_iter().map(Into::into).collect();
+        let request = Request::Rerun { process: process.into(), caller, env, want: Some(draw()?) };
+        self.ask("start it again", request, Repeat::Safe).await
+    }
+
+    /// The processes in a scope: those that run, and with `all` the finished ones too.
+    pub async fn list(&self, scope: &Scope, all: bool) -> Result<Vec<ProcessInfo>, ClientError> {
+        let list: List = self.ask("list processes", Request::List { scope: scope.clone(), all }, Repeat::Safe).await?;
+        Ok(list.processes)
+    }
+
+    /// How a process is.
+    pub async fn poll(&self, process: &str) -> Result<ProcessInfo, ClientError> {
+        self.ask("look at the process", Request::Poll { process: process.into() }, Repeat::Safe).await
+    }
+
+    /// A page of output, as readers see it: stripped and with secrets masked.
+    pub async fn log(&self, process: &str, page: Page) -> Result<LogPage, ClientError> {
+        self.ask("read its log", Request::Log { process: process.into(), page }, Repeat::Safe).await
+    }
+
+    /// The output there is, as bytes.
+    pub fn read(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, false, None)
+    }
+
+    /// The output there is and all that comes, as bytes, until it is closed.
+    ///
+    /// ```no_run
+    /// # use outlast_client::{Chunk, Client, ClientError, From};
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// let mut chunks = client.follow("proc_ab12000000ff", From::Byte(0));
+    /// while let Some(chunk) = chunks.next().await? {
+    ///     match chunk {
+    ///         Chunk::Bytes { bytes, .. } => print!("{}", String::from_utf8_lossy(&bytes)),
+    ///         Chunk::Gap { from, to, why } => println!("[bytes {from} to {to} are gone: {why}]"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn follow(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, true, None)
+    }
+
+    /// Like [`Client::follow`], for a real terminal: as long as it lasts, the terminal answers what the program asks, not the keeper.
+    pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
+        Chunks::new(self.clone(), process, from, true, Some(ReadOnly(read_only)))
+    }
+
+    /// Waits for the end, at most this long. Goes on over a restart of the engine.
+    pub async fn wait(&self, process: &str, timeout: Option<Duration>) -> Result<Waited, ClientError> {
+        // A time too far away to be an instant is no limit.
+        let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+        let request = || Request::Wait {
+            process: process.into(),
+            timeout_ms: deadline.map(|d| d.saturating_duration_since(Instant::now()).as_millis() as u64),
+        };
+        self.ask_with("wait for its end", request, Repeat::Safe).await
+    }
+
+    /// Lets go of the waits of a conversation; its processes go on.
+    pub async fn interrupt(&self, session: &str) -> Result<Done, ClientError> {
+        self.ask("interrupt the waits", Request::Interrupt { session: session.into() }, Repeat::Safe).await
+    }
+
+    /// Stops a process and its whole tree. Asked again after a crash of the engine, it may answer that the process is over already.
+    pub async fn kill(&self, process: &str, kill: Kill) -> Result<Killed, ClientError> {
+        self.ask("stop the process", Request::Kill { process: process.into(), kill }, Repeat::Safe).await
+    }
+
+    /// Stops every running process in a scope.
+    pub async fn kill_all(&self, scope: &Scope, kill: Kill) -> Result<KillAll, ClientError> {
+        self.ask("stop the processes", Request::KillAll { scope: scope.clone(), kill }, Repeat::Never).await
+    }
+
+    /// Sends a signal to the command itself.
+    pub async fn signal(&self, process: &str, number: i32) -> Result<Killed, ClientError> {
+        self.ask("send the signal", Request::Signal { process: process.into(), number }, Repeat::Never).await
+    }
+
+    /// Writes into the input of a process.
+    pub async fn write(&self, process: &str, bytes: &[u8], at: At) -> Result<Written, ClientError> {
+        let mut at = at;
+        let mut next = None;
+        let mut done = 0;
+        loop {
+            let piece = &bytes[done..bytes.len().min(done + WRITE_PIECE)];
+            let written = self.write_piece(process, piece, at).await.map_err(|e| after_some(e, done, next))?;
+            let taken = usize::try_from(written.bytes_written.unwrap_or(piece.len() as u64)).unwrap_or(piece.len()).min(piece.len());
+            done += taken;
+            next = written.next_offset;
+            // Whoever does not count may not be alone, and another's bytes must not be taken for ours.
+            if let At::Byte(byte) = &mut at {
+                *byte += taken as u64;
+            }
+            if done == bytes.len() {
+                return Ok(Written { bytes_written: Some(done as u64), ..written });
+            }
+            if taken == 0 {
+                return Err(after_some(
+                    refusal(code::INPUT_FULL, "the process does not read its input".into(), "try again later"),
+                    done,
+                    next,
+                ));
+            }
+        }
+    }
+
+    async fn write_piece(&self, process: &str, piece: &[u8], at: At) -> Result<Written, ClientError> {
+        let (at, repeat) = match at {
+            At::End => (None, Repeat::Never),
+            At::Byte(byte) => (Some(byte), Repeat::Safe),
+        };
+        let request = || Request::Write { process: process.into(), at, len: piece.len() as u64 };
+        match self.send("write to its input", &request, piece, repeat).await {
+            Ok(value) => decode(value),
+            Err(CallError::Cut(Cut::Gone(why))) if at.is_none() => Err(refusal(
+                code::MAYBE_WRITTEN,
+                format!("it is not known whether the input was written: {why}"),
+                "compare `input_bytes` of a poll with what you wrote; with an offset a repeated write is safe",
+            )),
+            Err(e) => Err(to_error(e, "write to its input")),
+        }
+    }
+
+    /// Writes a line into the input of a process: the bytes and a newline.
+    pub async fn submit(&self, process: &str, line: &[u8], at: At) -> Result<Written, ClientError> {
+        self.write(process, &[line, b"\n"].concat(), at).await
+    }
+
+    /// Ends the input of a process, behind what was written.
+    pub async fn close(&self, process: &str) -> Result<Written, ClientError> {
+        self.ask("close its input", Request::Close { process: process.into() }, Repeat::Never).await
+    }
+
+    /// Changes the size of a process's terminal.
+    pub async fn resize(&self, process: &str, rows: u16, cols: u16) -> Result<Done, ClientError> {
+        self.ask("resize its terminal", Request::Resize { process: process.into(), rows, cols }, Repeat::Safe).await
+    }
+
+    /// Forgets a finished process.
+    pub async fn remove(&self, process: &str) -> Result<Removed, ClientError> {
+        self.ask("remove the process", Request::Remove { process: process.into() }, Repeat::Never).await
+    }
+
+    /// Forgets every finished process in a scope.
+    pub async fn clean(&self, scope: &Scope) -> Result<Cleaned, ClientError> {
+        self.ask("clean up", Request::Clean { scope: scope.clone() }, Repeat::Never).await
+    }
+
+    /// Whether something is active.
+    ///
+    /// ```no_run
+    /// # use outlast_client::{Activity, Client, ClientError};
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// let day = std::time::Duration::from_secs(86_400);
+    /// let busy = client.active(Activity::Session { session: "chat:42".into(), max_age_ms: Some(day.as_millis() as u64) }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn active(&self, about: Activity) -> Result<bool, ClientError> {
+        Ok(self.activity(about).await?.active)
+    }
+
+    /// How many processes run in the home.
+    pub async fn count_running(&self) -> Result<u64, ClientError> {
+        Ok(self.activity(Activity::Any).await?.running)
+    }
+
+    /// Whether something is active, and how many run in the home.
+    pub async fn activity(&self, about: Activity) -> Result<Active, ClientError> {
+        self.ask("look for activity", Request::Active(about), Repeat::Safe).await
+    }
+
+    /// Takes in living processes that somebody else started.
+    pub async fn adopt(&self, from: AdoptFrom) -> Result<Adopted, ClientError> {
+        self.ask("adopt", Request::Adopt(from), Repeat::Safe).await
+    }
+
+    /// How the engine is.
+    pub async fn engine_status(&self) -> Result<EngineStatus, ClientError> {
+        self.ask("ask how the engine is", Request::EngineStatus, Repeat::Safe).await
+    }
+
+    /// Ends the engine, and returns when it has let go. Processes go on unless they were started to end with it.
+    pub async fn engine_stop(&self) -> Result<Done, ClientError> {
+        let link = self.link().await?;
+        let done = match link.call(&self.owner, Request::EngineStop, &[]).await {
+            Ok(value) => decode(value)?,
+            // It was faster with its end than with its answer.
+            Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
+            Err(e) => return Err(to_error(e, "stop the engine")),
+        };
+        link.closed(ENDING_LIMIT).await;
+        Ok(done)
+    }
+
+    pub(crate) fn can_redial(&self) -> bool {
+        matches!(self.shared.way, Way::Dial(_))
+    }
+
+    /// A connection for one reader alone where that can be had, else the shared one.
+    pub(crate) async fn own_link(&self) -> Result<Arc<Link>, ClientError> {
+        match &self.shared.way {
+            Way::Dial(to) => Ok(Arc::new(to.link().await?)),
+            Way::Given => self.link().await,
+        }
+    }
+
+    async fn link(&self) -> Result<Arc<Link>, ClientError> {
+        let mut held = self.shared.link.lock().await;
+        if let Some(link) = held.as_ref().filter(|l| l.is_open()) {
+            return Ok(link.clone());
+        }
+        let Way::Dial(to) = &self.shared.way else {
+            return Err(ClientError::Unavailable {
+                error: "the connection to the engine was closed".into(),
+                hint: "it was given from outside, so it cannot be made again: connect anew".into(),
+            });
+        };
+        let link = Arc::new(to.link().await?);
+        *held = Some(link.clone());
+        Ok(link)
+    }
+
+    async fn ask<T: DeserializeOwned>(&self, doing: &str, request: Request, repeat: Repeat) -> Result<T, ClientError> {
+        self.ask_with(doing, || request.clone(), repeat).await
+    }
+
+    async fn ask_with<T: DeserializeOwned>(
+        &self,
+        doing: &str,
+        request: impl Fn() -> Request + Sync,
+        repeat: Repeat,
+    ) -> Result<T, ClientError> {
+        self.send(doing, &request, &[], repeat).await.map_err(|e| to_error(e, doing)).and_then(decode)
+    }
+
+    async fn send(&self, doing: &str, request: &(dyn Fn() -> Request + Sync), raw: &[u8], repeat: Repeat) -> Result<Value, CallError> {
+        let mut tries = Tries::default();
+        loop {
+            let link = self.link().await.map_err(CallError::Unsent)?;
+            match link.call(&self.owner, request(), raw).await {
+                Ok(value) => return Ok(value),
+                Err(e) if self.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
+                Err(e) => {
+                    return Err(match e {
+                        CallError::Cut(Cut::Gone(why)) if repeat == Repeat::Safe => gave_up(doing, &why),
+                        other => other,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether a request may be sent a second time when nobody knows what became of the first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    Safe,
+    Never,
+}
+
+/// How often something was sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Tries(u32);
+
+impl Tries {
+    /// Whether to ask again after `error`; returns when it makes sense to.
+    pub(crate) async fn again(&mut self, error: &CallError, link: Option<&Link>, repeat: Repeat) -> bool {
+        if link.is_some_and(|l| l.age() > GOOD) {
+            self.0 = 0;
+        }
+        self.0 += 1;
+        if self.0 > MOST_TRIES {
+            return false;
+        }
+        match error {
+            CallError::Cut(Cut::Gone(_)) => repeat == Repeat::Safe,
+            // An engine that is ending did nothing, and soon closes the connection. A busy one keeps it, and must be asked by the caller.
+            CallError::Refused(e) if e.kind == ErrorKind::Unavailable => match link {
+                Some(link) => link.closed(ENDING_LIMIT).await,
+                None => false,
+            },
+            CallError::Refused(_) | CallError::Cut(Cut::Nonsense(_)) | CallError::Unsent(_) => false,
+        }
+    }
+}
+
+fn gave_up(doing: &str, why: &str) -> CallError {
+    CallError::Unsent(ClientError::Unavailable {
+        error: format!("cannot {doing}: {why}, {MOST_TRIES} times in a row"),
+        hint: "the engine does not stay up: the end of engine.log in the home says why".into(),
+    })
+}
+
+pub(crate) fn to_error(error: CallError, doing: &str) -> ClientError {
+    match error {
+        CallError::Refused(e) => ClientError::Refused(e),
+        CallError::Unsent(e) => e,
+        CallError::Cut(Cut::Nonsense(what)) => ClientError::Protocol { what },
+        CallError::Cut(Cut::Gone(why)) => ClientError::Unavailable {
+            error: format!("cannot {doing}: {why} before it answered"),
+            hint: "it may have been done or not: look, then ask again".into(),
+        },
+    }
+}
+
+fn after_some(error: ClientError, done: usize, next: Option<u64>) -> ClientError {
+    match (error, next) {
+        (ClientError::Refused(mut e), Some(next)) if done > 0 => {
+            e.error = format!("{}; the first {done} bytes are written", e.error);
+            e.hint = format!("go on with the rest at offset {next}");
+            ClientError::Refused(e)
+        }
+        (error, _) => error,
+    }
+}
+
+fn decode<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
+    serde_json::from_value(value).map_err(ClientError::protocol)
+}
+
+fn draw() -> Result<ProcessId, ClientError> {
+    let mut bytes = [0; 6];
+    let mut drawn = 0;
+    while drawn < bytes.len() {
+        drawn += rustix::rand::getrandom(&mut bytes[drawn..], rustix::rand::GetRandomFlags::empty()).map_err(|e| {
+            ClientError::Unavailable { error: format!("cannot draw an id: {e}"), hint: "the kernel gives no random bytes".into() }
+        })?;
+    }
+    Ok(ProcessId::from_bytes(bytes))
+}

@@ -1,0 +1,134 @@
+//! Finding the engine of a home.
+
+use crate::ClientError;
+use crate::link::{CallError, Cut, Link};
+use crate::start;
+use outlast_core::Owner;
+use std::io;
+use std::path::{Path, PathBuf};
+use tokio::net::UnixStream;
+
+/// Which engine to speak to, and for whom.
+#[derive(Debug, Clone)]
+pub struct Connect {
+    /// The home: the directory that holds everything of one engine.
+    pub home: PathBuf,
+    /// What to do when no engine runs there.
+    pub start: Start,
+    /// For whom requests are made unless they say otherwise.
+    pub owner: Owner,
+}
+
+/// What to do when no engine runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Start {
+    /// Start one.
+    OnDemand {
+        /// The `outlast` program.
+        program: PathBuf,
+    },
+    /// Say so.
+    Never,
+}
+
+impl Connect {
+    /// A connection that has said hello, from an engine that is started if it must be and may.
+    pub(crate) async fn link(&self) -> Result<Link, ClientError> {
+        if let Some(link) = greet(&self.home).await? {
+            return Ok(link);
+        }
+        match &self.start {
+            Start::OnDemand { program } => start::engine(&self.home, program).await,
+            Start::Never => Err(ClientError::Connect {
+                path: self.home.clone(),
+                error: io::Error::new(io::ErrorKind::NotFound, "no engine runs in this home"),
+                hint: "one is started by any command that needs it, such as `outlast list`".into(),
+            }),
+        }
+    }
+}
+
+/// A connection to the engine of `home`, if one runs.
+pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
+    let Some(stream) = connect(home).await? else { return Ok(None) };
+    match Link::open(stream).await {
+        Ok(link) => Ok(Some(link)),
+        // It was about to end when we came: as good as none.
+        Err(CallError::Cut(Cut::Gone(_))) => Ok(None),
+        Err(CallError::Cut(Cut::Nonsense(what))) => Err(ClientError::Protocol { what }),
+        Err(CallError::Refused(e)) => Err(ClientError::Refused(e)),
+        Err(CallError::Unsent(e)) => Err(e),
+    }
+}
+
+async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {
+    let path = match std::fs::read_link(home.join("run")) {
+        // A relative link is meant from the home.
+        Ok(dir) => home.join(dir).join("engine"),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let hint = "the home is damaged or not yours: choose another with OUTLAST_HOME, or look at it with `outlast doctor`".into();
+            return Err(ClientError::Connect { path: home.join("run"), error, hint });
+        }
+    };
+    match dial(&path).await {
+        Ok(stream) => {
+            let peer = stream.peer_cred().map_err(|error| ClientError::Connect {
+                path: path.clone(),
+                error,
+                hint: "the kernel does not say who listens there".into(),
+            })?;
+            trust(&path, peer.uid(), rustix::process::geteuid().as_raw())?;
+            Ok(Some(stream))
+        }
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(error) => {
+            let hint = match error.kind() {
+                io::ErrorKind::PermissionDenied => "the home belongs to another user: set OUTLAST_HOME to a directory of yours".into(),
+                _ => "look at the home with `outlast doctor`".into(),
+            };
+            Err(ClientError::Connect { path, error, hint })
+        }
+    }
+}
+
+async fn dial(path: &Path) -> io::Result<UnixStream> {
+    match UnixStream::connect(path).await {
+        // So many come at once that the queue is full. A blocking connect waits for its turn.
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+            let path = path.to_owned();
+            let stream =
+                tokio::task::spawn_blocking(move || std::os::unix::net::UnixStream::connect(path)).await.map_err(io::Error::other)??;
+            stream.set_nonblocking(true)?;
+            UnixStream::from_std(stream)
+        }
+        other => other,
+    }
+}
+
+/// Refuses a listener that is neither us nor root: it would see every command and every secret.
+fn trust(path: &Path, peer: u32, us: u32) -> Result<(), ClientError> {
+    if peer == us || peer == 0 {
+        return Ok(());
+    }
+    Err(ClientError::Connect {
+        path: path.to_owned(),
+        error: io::Error::new(io::ErrorKind::PermissionDenied, format!("it is served by user {peer}, not by you (user {us}) or root")),
+        hint: "do not use this home: set OUTLAST_HOME to a directory that only you can write".into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_engine_is_refused() {
+        let path = Path::new("/run/x/engine");
+        assert!(trust(path, 1000, 1000).is_ok());
+        assert!(trust(path, 0, 1000).is_ok());
+        let refused = trust(path, 1001, 1000).unwrap_err();
+        assert!(refused.to_string().contains("served by user 1001"), "{refused}");
+        assert!(refused.hint().contains("OUTLAST_HOME"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Reading output as bytes.
+
+use crate::client::{Repeat, Tries, to_error};
+use crate::link::{CallError, Item, Link, Stream};
+use crate::{Client, ClientError};
+use outlast_wire::v1::{Event, From, ReadEnd, Request};
+use std::sync::Arc;
+
+/// A piece of output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chunk {
+    /// Bytes as the command wrote them.
+    Bytes {
+        /// The offset of the first.
+        at: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// Bytes that are gone.
+    Gap {
+        /// The first missing byte.
+        from: u64,
+        /// The first byte that is there again.
+        to: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Output from an offset on, piece by piece.
+///
+/// Should the engine die, reading goes on over the next one at the byte reached: nothing is missed and nothing comes twice.
+pub struct Chunks {
+    client: Client,
+    process: String,
+    follow: bool,
+    attach: Option<ReadOnly>,
+    from: From,
+    link: Option<Arc<Link>>,
+    stream: Option<Stream>,
+    end: Option<ReadEnd>,
+    tries: Tries,
+}
+
+/// Whether a terminal that looks on sends no input.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadOnly(pub(crate) bool);
+
+impl Chunks {
+    pub(crate) fn new(client: Client, process: &str, from: From, follow: bool, attach: Option<ReadOnly>) -> Self {
+        Self { client, process: process.to_owned(), follow, attach, from, link: None, stream: None, end: None, tries: Tries::default() }
+    }
+
+    /// The next piece, or nothing at the end. May be dropped while it waits, and called again.
+    pub async fn next(&mut self) -> Result<Option<Chunk>, ClientError> {
+        while self.end.is_none() {
+            if self.stream.is_none()
+                && let Err(e) = self.open().await
+            {
+                self.again(e).await?;
+                continue;
+            }
+            let Some(stream) = &mut self.stream else { continue };
+            match stream.next().await {
+                Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
+                Item::Event(Event::Waiting) => {}
+                Item::Event(Event::Gap { from, to, why }) => {
+                    self.from = From::Byte(to);
+                    return Ok(Some(Chunk::Gap { from, to, why }));
+                }
+                Item::Raw(bytes) => {
+                    let From::Byte(at) = self.from else {
+                        return Err(ClientError::protocol("bytes came before their offset"));
+                    };
+                    self.from = From::Byte(at + bytes.len() as u64);
+                    return Ok(Some(Chunk::Bytes { at, bytes }));
+                }
+                Item::End(end) => self.end = Some(serde_json::from_value(end).unwrap_or_default()),
+                Item::Failed(e) => self.again(e).await?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The byte after the last one that was returned, once it is known: where to go on another time.
+    pub fn next_byte(&self) -> Option<u64> {
+        match self.from {
+            From::Byte(byte) => Some(byte),
+            From::Last(_) | From::Now => None,
+        }
+    }
+
+    /// Whether the output is closed, so that nothing will ever follow. Known at the end.
+    pub fn closed(&self) -> bool {
+        self.end.is_some_and(|end| end.closed)
+    }
+
+    async fn open(&mut self) -> Result<(), CallError> {
+        // A reader may be slow, so it does not share its connection where another can be had.
+        let link = self.client.own_link().await.map_err(CallError::Unsent)?;
+        self.link = Some(link.clone());
+        if let Some(ReadOnly(read_only)) = self.attach {
+            link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
+        }
+        let read = Request::Read { process: self.process.clone(), from: self.from, follow: self.follow };
+        self.stream = Some(link.stream(self.client.owner(), read).await?);
+        Ok(())
+    }
+
+    /// Makes ready to go on after `error`, or gives it back.
+    async fn again(&mut self, error: CallError) -> Result<(), ClientError> {
+        self.stream = None;
+        let link = self.link.take();
+        if self.client.can_redial() && self.tries.again(&error, link.as_deref(), Repeat::Safe).await {
+            return Ok(());
+        }
+        self.end = Some(ReadEnd::default());
+        Err(to_error(error, "read its output"))
+    }
+}

@@ -1,0 +1,354 @@
+//! One connection, shared by many requests.
+//!
+//! A reader task gives each answer to whoever asked; a writer task sends. Whoever stops waiting has its request cancelled.
+
+use crate::ClientError;
+use crate::error::refusal;
+use outlast_core::Owner;
+use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::v1::{self, Event, Message, Reply, Request};
+use outlast_wire::{OLDEST, VERSION, code};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How long the engine may take to say hello: it is local, and does so before anything else.
+const HELLO_LIMIT: Duration = Duration::from_secs(30);
+/// How many messages may wait to be sent, and how many frames of a stream may wait to be read.
+const QUEUE: usize = 16;
+
+/// Why a connection is over.
+#[derive(Debug, Clone)]
+pub(crate) enum Cut {
+    /// The other side went away.
+    Gone(String),
+    /// What it said makes no sense.
+    Nonsense(String),
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum CallError {
+    Refused(v1::Error),
+    Cut(Cut),
+    /// It was not sent.
+    Unsent(ClientError),
+}
+
+/// What a stream brings.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Event(Event),
+    Raw(Vec<u8>),
+    End(Value),
+    Failed(CallError),
+}
+
+enum Waiter {
+    Answer(oneshot::Sender<Result<Value, CallError>>),
+    Stream(mpsc::Sender<Item>),
+}
+
+struct Waiting {
+    next: u64,
+    by_id: HashMap<u64, Waiter>,
+    over: Option<Cut>,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    closed: watch::Sender<bool>,
+}
+
+/// A connection to an engine that has said hello.
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    out: mpsc::Sender<Vec<u8>>,
+    // Bounded by the requests there were: each is cancelled at most once.
+    cancels: mpsc::UnboundedSender<u64>,
+    reader: tokio::task::AbortHandle,
+    born: Instant,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The writer ends by itself when its queue is dropped, after it has sent what was queued.
+        self.reader.abort();
+    }
+}
+
+impl Link {
+    /// Says hello over `stream`.
+    pub(crate) async fn open<S>(stream: S) -> Result<Self, CallError>
+    where
+        S: AsyncRead + AsyncWrite + Send + 'static,
+    {
+        let (read, write) = tokio::io::split(stream);
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Waiting { next: 1, by_id: HashMap::new(), over: None }),
+            closed: watch::Sender::new(false),
+        });
+        let (out, queue) = mpsc::channel(QUEUE);
+        let (cancels, cancelled) = mpsc::unbounded_channel();
+        let reader = tokio::spawn(receive(read, shared.clone())).abort_handle();
+        tokio::spawn(send(write, queue, cancelled, shared.clone()));
+        let link = Self { shared, out, cancels, reader, born: Instant::now() };
+        link.hello().await?;
+        Ok(link)
+    }
+
+    async fn hello(&self) -> Result<(), CallError> {
+        let hello = Request::Hello { version: VERSION, client: concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into() };
+        let owner = Owner::default();
+        let Ok(answer) = tokio::time::timeout(HELLO_LIMIT, self.call(&owner, hello, &[])).await else {
+            return Err(CallError::Unsent(ClientError::Unavailable {
+                error: format!("the engine took the connection and said nothing for {} s", HELLO_LIMIT.as_secs()),
+                hint: "it may be stopped or stuck: `kill -9` of the engine harms no process, and the next command starts another".into(),
+            }));
+        };
+        let hello: v1::Hello = serde_json::from_value(answer?).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
+        if !(OLDEST..=VERSION).contains(&hello.version) {
+            return Err(CallError::Unsent(refusal(
+                code::BAD_VERSION,
+                format!(
+                    "the engine (pid {}, {}) speaks version {} of the wire, not {OLDEST} to {VERSION}",
+                    hello.pid, hello.program, hello.version
+                ),
+                "end it with the `outlast` that started it: `outlast engine stop`; processes go on",
+            )));
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer. `raw` follows the request in raw frames.
+    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Value, CallError> {
+        let (tell, told) = oneshot::channel();
+        let mut ticket = self.send(owner, request, raw, Waiter::Answer(tell)).await?;
+        let answer = told.await;
+        ticket.done = true;
+        // A waiter is dropped unanswered only when the connection is over.
+        answer.unwrap_or_else(|_| Err(CallError::Cut(self.cut())))
+    }
+
+    /// Asks, and reads what comes until the answer.
+    pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
+        let (tell, items) = mpsc::channel(QUEUE);
+        let ticket = self.send(owner, request, &[], Waiter::Stream(tell)).await?;
+        Ok(Stream { items, ticket, _link: self.clone() })
+    }
+
+    /// Whether it can still be used.
+    pub(crate) fn is_open(&self) -> bool {
+        !*self.shared.closed.borrow()
+    }
+
+    /// Waits until it is over, at most this long.
+    pub(crate) async fn closed(&self, limit: Duration) -> bool {
+        let mut closed = self.shared.closed.subscribe();
+        tokio::time::timeout(limit, closed.wait_for(|c| *c)).await.is_ok()
+    }
+
+    /// How long it has been there.
+    pub(crate) fn age(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    fn cut(&self) -> Cut {
+        self.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into()))
+    }
+
+    async fn send(&self, owner: &Owner, request: Request, raw: &[u8], waiter: Waiter) -> Result<Ticket, CallError> {
+        let id = {
+            let mut waiting = self.shared.lock();
+            if let Some(cut) = &waiting.over {
+                return Err(CallError::Cut(cut.clone()));
+            }
+            let id = waiting.next;
+            waiting.next += 1;
+            waiting.by_id.insert(id, waiter);
+            id
+        };
+        let mut ticket = Ticket { id, shared: self.shared.clone(), cancels: self.cancels.clone(), done: false };
+        let mut bytes = frame::json(&Message { id, owner: owner.clone(), request });
+        if bytes.len() - 4 > frame::MAX {
+            ticket.forget();
+            return Err(CallError::Unsent(refusal(
+                code::BAD_REQUEST,
+                format!("the request is {} bytes long, {} at most can be sent", bytes.len(), frame::MAX),
+                "make the command or the environment smaller, for instance with `env -i`",
+            )));
+        }
+        for chunk in raw.chunks(frame::RAW_CHUNK) {
+            bytes.extend_from_slice(&frame::raw(id, chunk));
+        }
+        if self.out.send(bytes).await.is_err() {
+            ticket.forget();
+            return Err(CallError::Cut(self.cut()));
+        }
+        Ok(ticket)
+    }
+}
+
+/// A request under way. Dropped before its end, it cancels.
+struct Ticket {
+    id: u64,
+    shared: Arc<Shared>,
+    cancels: mpsc::UnboundedSender<u64>,
+    done: bool,
+}
+
+impl Ticket {
+    fn forget(&mut self) {
+        self.done = true;
+        self.shared.lock().by_id.remove(&self.id);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.done {
+            self.forget();
+            // If the writer is gone, so is the connection, and with it the request.
+            let _ = self.cancels.send(self.id);
+        }
+    }
+}
+
+/// The events and bytes of one request.
+pub(crate) struct Stream {
+    items: mpsc::Receiver<Item>,
+    ticket: Ticket,
+    _link: Arc<Link>,
+}
+
+impl Stream {
+    /// The next, which is the last if it is an end or a failure.
+    pub(crate) async fn next(&mut self) -> Item {
+        let item = match self.items.recv().await {
+            Some(item) => item,
+            None => Item::Failed(CallError::Cut(
+                self.ticket.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into())),
+            )),
+        };
+        if matches!(item, Item::End(_) | Item::Failed(_)) {
+            self.ticket.done = true;
+        }
+        item
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing panics while it is held, so it is never poisoned.
+        self.waiting.lock().expect("the table of requests is whole")
+    }
+
+    fn end(&self, cut: Cut) {
+        let waiters = {
+            let mut waiting = self.lock();
+            waiting.over.get_or_insert(cut);
+            std::mem::take(&mut waiting.by_id)
+        };
+        // Dropped, they tell whoever waits, who then asks why.
+        drop(waiters);
+        self.closed.send_replace(true);
+    }
+
+    async fn on_frame(&self, frame: Frame) -> Result<(), Cut> {
+        match frame {
+            Frame::Raw { of, bytes } => self.to_stream(of, Item::Raw(bytes)).await,
+            Frame::Json(text) => {
+                let reply: Reply<Value> = serde_json::from_slice(&text).map_err(|e| Cut::Nonsense(format!("a reply: {e}")))?;
+                match reply {
+                    Reply { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
+                    Reply { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
+                    Reply { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or(Value::Null))).await,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&self, of: u64, answer: Result<Value, CallError>) {
+        let waiter = self.lock().by_id.remove(&of);
+        match waiter {
+            // Whoever asked may have left; then nobody misses the answer.
+            Some(Waiter::Answer(tell)) => drop(tell.send(answer)),
+            Some(Waiter::Stream(tell)) => drop(tell.send(answer.map_or_else(Item::Failed, Item::End)).await),
+            // Cancelled, and the answer crossed the cancellation.
+            None => {}
+        }
+    }
+
+    async fn to_stream(&self, of: u64, item: Item) {
+        let tell = match self.lock().by_id.get(&of) {
+            Some(Waiter::Stream(tell)) => tell.clone(),
+            // Cancelled, or an event on the way to an answer that nobody looks at.
+            Some(Waiter::Answer(_)) | None => return,
+        };
+        // A reader that left has cancelled already.
+        let _ = tell.send(item).await;
+    }
+}
+
+async fn receive(mut read: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+    let mut splitter = Splitter::default();
+    let mut buffer = vec![0; 64 << 10];
+    let cut = loop {
+        match read.read(&mut buffer).await {
+            Ok(0) => break Cut::Gone("the engine closed the connection".into()),
+            Ok(n) => splitter.push(&buffer[..n]),
+            Err(e) => break Cut::Gone(format!("the connection broke: {e}")),
+        }
+        if let Err(cut) = deliver(&mut splitter, &shared).await {
+            break cut;
+        }
+    };
+    shared.end(cut);
+}
+
+async fn deliver(splitter: &mut Splitter, shared: &Shared) -> Result<(), Cut> {
+    while let Some(frame) = splitter.next_frame().map_err(|e| Cut::Nonsense(e.to_string()))? {
+        shared.on_frame(frame).await?;
+    }
+    Ok(())
+}
+
+async fn send(
+    mut write: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Vec<u8>>,
+    mut cancelled: mpsc::UnboundedReceiver<u64>,
+    shared: Arc<Shared>,
+) {
+    loop {
+        // The queue first, so that no cancellation overtakes its request.
+        let bytes = tokio::select! {
+            biased;
+            message = queue.recv() => match message {
+                Some(bytes) => bytes,
+                None => break,
+            },
+            Some(of) = cancelled.recv() => shared.cancellation(of),
+        };
+        if let Err(e) = write.write_all(&bytes).await {
+            shared.end(Cut::Gone(format!("the connection broke: {e}")));
+            return;
+        }
+    }
+    // The other side may be gone already, which is all that is wanted.
+    let _ = write.shutdown().await;
+}
+
+impl Shared {
+    fn cancellation(&self, of: u64) -> Vec<u8> {
+        let id = {
+            let mut waiting = self.lock();
+            waiting.next += 1;
+            waiting.next - 1
+        };
+        frame::json(&Message { id, owner: Owner::default(), request: Request::Cancel { of } })
+    }
+}

@@ -1,0 +1,94 @@
+//! One process, by its id.
+
+use crate::{At, Chunks, Client, ClientError};
+use outlast_core::ProcessId;
+use outlast_wire::v1::{From, Kill, Killed, LogPage, Page, Process as ProcessInfo, Removed, Waited, Written};
+use std::time::Duration;
+
+/// A handle on one process. It holds the name, not the process: dropping it changes nothing.
+///
+/// ```no_run
+/// # use outlast_client::{At, Client, ClientError, Kill, Run, Spec, caller};
+/// # async fn example(client: Client) -> Result<(), ClientError> {
+/// # let here = caller([], std::path::Path::new("/"));
+/// let mut spec = Spec::shell("bc -q");
+/// spec.stdin = true;
+/// let bc = client.run(Run::new(spec, here)).await?;
+/// bc.submit(b"6 * 7", At::End).await?;
+/// bc.close().await?;
+/// assert_eq!(bc.wait(None).await?.output, "42");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Process {
+    client: Client,
+    id: ProcessId,
+    name: String,
+}
+
+impl Process {
+    pub(crate) fn new(client: Client, id: ProcessId) -> Self {
+        Self { client, id, name: id.to_string() }
+    }
+
+    /// Its id.
+    pub fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// How it is.
+    pub async fn poll(&self) -> Result<ProcessInfo, ClientError> {
+        self.client.poll(&self.name).await
+    }
+
+    /// A page of its output.
+    pub async fn log(&self, page: Page) -> Result<LogPage, ClientError> {
+        self.client.log(&self.name, page).await
+    }
+
+    /// The output there is, as bytes.
+    pub fn read(&self, from: From) -> Chunks {
+        self.client.read(&self.name, from)
+    }
+
+    /// Its output until it is closed, as bytes.
+    pub fn follow(&self, from: From) -> Chunks {
+        self.client.follow(&self.name, from)
+    }
+
+    /// Waits for its end, at most this long.
+    pub async fn wait(&self, timeout: Option<Duration>) -> Result<Waited, ClientError> {
+        self.client.wait(&self.name, timeout).await
+    }
+
+    /// Stops it and its whole tree.
+    pub async fn kill(&self, kill: Kill) -> Result<Killed, ClientError> {
+        self.client.kill(&self.name, kill).await
+    }
+
+    /// Sends the command itself a signal.
+    pub async fn signal(&self, number: i32) -> Result<Killed, ClientError> {
+        self.client.signal(&self.name, number).await
+    }
+
+    /// Writes into its input.
+    pub async fn write(&self, bytes: &[u8], at: At) -> Result<Written, ClientError> {
+        self.client.write(&self.name, bytes, at).await
+    }
+
+    /// Writes a line into its input.
+    pub async fn submit(&self, line: &[u8], at: At) -> Result<Written, ClientError> {
+        self.client.submit(&self.name, line, at).await
+    }
+
+    /// Ends its input.
+    pub async fn close(&self) -> Result<Written, ClientError> {
+        self.client.close(&self.name).await
+    }
+
+    /// Forgets it, once it is over.
+    pub async fn remove(&self) -> Result<Removed, ClientError> {
+        self.client.remove(&self.name).await
+    }
+}

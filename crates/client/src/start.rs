@@ -1,0 +1,154 @@
+//! Starting an engine where none runs.
+
+use crate::ClientError;
+use crate::dial::greet;
+use crate::link::Link;
+use rustix::fs::{FlockOperation, flock};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+/// How long an engine may take to replay its home. It tells when it is ready or dies; this bounds one that does neither.
+const READY_LIMIT: Duration = Duration::from_secs(120);
+/// How long an engine that has let go of the pipe may take to be gone.
+const EXIT_LIMIT: Duration = Duration::from_secs(5);
+/// An engine's log is set aside once it is longer than this.
+const LOG_LIMIT: u64 = 1 << 20;
+/// How much of the end of its log is looked at for its last words.
+const LAST_WORDS: u64 = 4 << 10;
+
+/// A connection to the engine of `home`, which is started unless someone else just did.
+pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientError> {
+    let at = Place { home, program };
+    at.make_home()?;
+    // Held until the engine listens, so that of many who come at once one starts it and the others find it.
+    let _lock = at.lock().await?;
+    if let Some(link) = greet(home).await? {
+        return Ok(link);
+    }
+    let (log, said) = at.log()?;
+    let mut child = at.spawn(log, said).await?;
+    if let Some(link) = greet(home).await? {
+        return Ok(link);
+    }
+    let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
+    Err(at.failed(match status {
+        Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status)),
+        Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
+    }))
+}
+
+struct Place<'a> {
+    home: &'a Path,
+    program: &'a Path,
+}
+
+struct Started {
+    process: Child,
+    /// Where its own words begin in the log.
+    said: u64,
+}
+
+impl Place<'_> {
+    fn make_home(&self) -> Result<(), ClientError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(self.home).and_then(|()| std::fs::metadata(self.home));
+        let owner = made.map_err(|e| self.failed(format!("cannot make the home {}: {e}", self.home.display())))?.uid();
+        let us = rustix::process::geteuid().as_raw();
+        if owner == us {
+            return Ok(());
+        }
+        Err(ClientError::Start {
+            program: self.program.into(),
+            error: format!("the home {} belongs to user {owner}, not to you (user {us})", self.home.display()),
+            hint: "set OUTLAST_HOME to a directory of yours".into(),
+        })
+    }
+
+    async fn lock(&self) -> Result<File, ClientError> {
+        let path = self.home.join("start.lock");
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
+        // Waiting for another starter takes a thread, not the runtime.
+        let locked = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockExclusive).map(|()| file)).await;
+        match locked {
+            Ok(Ok(file)) => Ok(file),
+            Ok(Err(e)) => Err(self.cannot("lock", &path, e.into())),
+            Err(e) => Err(self.failed(e.to_string())),
+        }
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.home.join("engine.log")
+    }
+
+    /// The engine's log, and how long it is already.
+    fn log(&self) -> Result<(File, u64), ClientError> {
+        let path = self.log_path();
+        if std::fs::metadata(&path).is_ok_and(|m| m.len() > LOG_LIMIT) {
+            std::fs::rename(&path, self.home.join("engine.log.old")).map_err(|e| self.cannot("set aside", &path, e))?;
+        }
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
+        let said = log.metadata().map_err(|e| self.cannot("look at", &path, e))?.len();
+        Ok((log, said))
+    }
+
+    /// Starts the program, and returns when it is ready or has let go of the pipe.
+    async fn spawn(&self, log: File, said: u64) -> Result<Started, ClientError> {
+        let (ready, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| self.failed(format!("cannot make a pipe: {e}")))?;
+        let mut command = Command::new(self.program);
+        // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
+        command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1"]);
+        command.stdin(Stdio::null()).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
+        let process = command.spawn().map_err(|e| ClientError::Start {
+            program: self.program.into(),
+            error: e.to_string(),
+            hint: "the `outlast` program must be there and executable".into(),
+        })?;
+        // Our copy of the pipe's other end lives in the command.
+        drop(command);
+        match tokio::time::timeout(READY_LIMIT, end_of(ready)).await {
+            Ok(Ok(())) => Ok(Started { process, said }),
+            Ok(Err(e)) => Err(self.failed(format!("cannot read the pipe from it: {e}"))),
+            Err(_) => Err(self.failed(format!("it was not ready within {} s", READY_LIMIT.as_secs()))),
+        }
+    }
+
+    /// The last line the engine wrote into its log behind `said`.
+    fn last_words(&self, said: u64) -> Option<String> {
+        let mut log = File::open(self.log_path()).ok()?;
+        let len = log.metadata().ok()?.len();
+        log.seek(SeekFrom::Start(said.max(len.saturating_sub(LAST_WORDS)))).ok()?;
+        let mut text = Vec::new();
+        log.take(LAST_WORDS).read_to_end(&mut text).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    }
+
+    fn cannot(&self, what: &str, path: &Path, error: io::Error) -> ClientError {
+        self.failed(format!("cannot {what} {}: {error}", path.display()))
+    }
+
+    fn failed(&self, error: String) -> ClientError {
+        let hint = format!("its log is {}; `outlast doctor` looks at the rest", self.log_path().display());
+        ClientError::Start { program: self.program.into(), error, hint }
+    }
+}
+
+/// Waits for the word, or for the last holder of the other end to let go of it.
+async fn end_of(ready: OwnedFd) -> io::Result<()> {
+    let mut ready = pipe::Receiver::from_owned_fd(ready)?;
+    let mut word = Vec::new();
+    while !word.contains(&b'\n') && ready.read_buf(&mut word).await? > 0 {}
+    Ok(())
+}
+
+fn ended(status: ExitStatus) -> String {
+    format!("it ended at once, without a word ({status})")
+}
