@@ -1,1 +1,3 @@
 //! All processes of one home: the inside of the daemon.
+
+pub mod shell;

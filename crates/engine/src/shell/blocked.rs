@@ -1,0 +1,399 @@
+//! Names that a command does not inherit.
+//!
+//! Two reasons: a command that a model was talked into must not be able to carry the agent's own
+//! credentials away, and a tool in somebody's project must not quietly use the agent's endpoint,
+//! model or interpreter. Who wants one of these in a command says so with `--env`.
+//!
+//! Kept on purpose: the general AWS chain, since the local terminal is its operator's own, and
+//! `CLAUDE_CODE_OAUTH_TOKEN`, since without it people are logged out of their own tool.
+
+/// Why a name is not inherited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// A credential, endpoint or model setting of a model provider or of a tool of the agent's.
+    Provider,
+    /// A bot token or setting of a messaging gateway.
+    Messaging,
+    /// A token for the infrastructure that agents run on.
+    Infrastructure,
+    /// A key of a side model or relay, named by rule instead of by list.
+    SideModel,
+    /// It would lend one project's interpreter to another.
+    Interpreter,
+    /// Ours, and not for commands.
+    Ours,
+}
+
+/// Whether a name is kept out of a command's environment, and why. Upper and lower case are one.
+pub fn is_blocked(name: &[u8]) -> Option<Why> {
+    let folded = name.to_ascii_uppercase();
+    let mut name = folded.as_slice();
+    // Container runtimes hand on what carries their prefix, under the name behind it.
+    while let Some(rest) = TUNNELS.iter().find_map(|tunnel| name.strip_prefix(tunnel.as_bytes())) {
+        name = rest;
+    }
+    let exact = EXACT.iter().find(|group| group.names.iter().any(|own| own.as_bytes() == name));
+    if let Some(group) = exact {
+        return Some(group.why);
+    }
+    FAMILIES
+        .iter()
+        .find(|family| {
+            family.prefixes.iter().any(|prefix| name.starts_with(prefix.as_bytes()))
+                && family.suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()))
+        })
+        .map(|family| family.why)
+}
+
+/// The plain name behind a force prefix, if the name has one.
+///
+/// Among explicit variables the prefix says "even if it is blocked"; in an inherited environment
+/// such a name is dropped.
+pub fn forced_name(name: &[u8]) -> Option<&[u8]> {
+    FORCE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()))
+}
+
+/// Whether login files may set this name for commands. An interpreter that they choose is the
+/// user's own choice, and not somebody else's that leaked in.
+pub(super) fn login_may_set(name: &[u8]) -> bool {
+    forced_name(name).is_none() && !name.starts_with(b"OUTLAST_") && matches!(is_blocked(name), None | Some(Why::Interpreter))
+}
+
+/// A bash fragment that unexports every exported name for which [`login_may_set`] is false by list
+/// or family, so that such values are not even written to a pipe.
+pub(super) fn unset_in_bash() -> String {
+    const UNSET: &str = r#"builtin unset -v "$__outlast_n" || builtin export -n "$__outlast_n""#;
+    let strip: String = TUNNELS.iter().map(|tunnel| format!("  __outlast_m=${{__outlast_m#{tunnel}}}\n")).collect();
+    let exact: Vec<&str> =
+        EXACT.iter().filter(|group| group.why != Why::Interpreter).flat_map(|group| group.names.iter().copied()).collect();
+    let mut cases = format!("  case $__outlast_m in ({}) {UNSET} ;; esac\n", exact.join("|"));
+    for family in FAMILIES.iter().filter(|family| family.why != Why::Interpreter) {
+        let prefixes: Vec<String> = family.prefixes.iter().map(|prefix| format!("{prefix}*")).collect();
+        let suffixes: Vec<String> = family.suffixes.iter().map(|suffix| format!("*{suffix}")).collect();
+        cases += &format!(
+            "  case $__outlast_m in ({}) case $__outlast_m in ({}) {UNSET} ;; esac ;; esac\n",
+            prefixes.join("|"),
+            suffixes.join("|"),
+        );
+    }
+    format!(
+        "while IFS= builtin read -r __outlast_n; do\n  __outlast_m=${{__outlast_n^^}}\n{strip}{cases}done <<< \"$(builtin compgen -e)\"\n"
+    )
+}
+
+const FORCE_PREFIXES: [&str; 2] = ["_OUTLAST_FORCE_", "_HERMES_FORCE_"];
+
+const TUNNELS: [&str; 2] = ["APPTAINERENV_", "SINGULARITYENV_"];
+
+struct Group {
+    why: Why,
+    names: &'static [&'static str],
+}
+
+/// A name belongs to a family if it begins with one of the prefixes and ends with one of the
+/// suffixes; they may share the underscore between them.
+struct Family {
+    why: Why,
+    prefixes: &'static [&'static str],
+    suffixes: &'static [&'static str],
+}
+
+const EXACT: &[Group] = &[
+    Group {
+        why: Why::Provider,
+        names: &[
+            "AI_GATEWAY_API_KEY",
+            "ANTHROPIC_CUSTOM_HEADERS",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+            "ANTHROPIC_DEFAULT_OPUS_MODEL",
+            "ANTHROPIC_DEFAULT_SONNET_MODEL",
+            "ARK_API_KEY",
+            "AWS_BEARER_TOKEN_BEDROCK",
+            "BROWSERBASE_PROJECT_ID",
+            "COPILOT_GITHUB_TOKEN",
+            "CO_API_KEY",
+            "CO_API_URL",
+            "FAL_KEY",
+            "FAL_KEY_ID",
+            "FAL_KEY_SECRET",
+            "GOOGLE_API_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_APPLICATION_CREDENTIALS_JSON",
+            "GOOGLE_BASE_URL",
+            "GOOGLE_CLOUD_API_KEY",
+            "GOOGLE_GENERATIVE_AI_API_KEY",
+            "HF_API_KEY",
+            "HF_BASE_URL",
+            "HF_TOKEN",
+            "HUGGING_FACE_HUB_TOKEN",
+            "LLM_API_KEY",
+            "LLM_BASE_URL",
+            "LLM_MODEL",
+            "OPENAI_ORG_ID",
+            "OPENAI_ORGANIZATION",
+            "OPENAI_PROJECT",
+            "OPENAI_PROJECT_ID",
+            "SEARXNG_URL",
+            "TOOL_GATEWAY_DOMAIN",
+            "TOOL_GATEWAY_SCHEME",
+            "TOOL_GATEWAY_USER_TOKEN",
+            "VERTEX_CREDENTIALS_PATH",
+            "VOICE_TOOLS_OPENAI_KEY",
+        ],
+    },
+    Group {
+        why: Why::Messaging,
+        names: &[
+            "EMAIL_ADDRESS",
+            "EMAIL_HOME_ADDRESS",
+            "EMAIL_HOME_ADDRESS_NAME",
+            "EMAIL_IMAP_HOST",
+            "EMAIL_IMAP_PORT",
+            "EMAIL_PASSWORD",
+            "EMAIL_SMTP_HOST",
+            "EMAIL_SMTP_PORT",
+            "GATEWAY_ALLOWED_USERS",
+            "GATEWAY_ALLOW_ALL_USERS",
+            "GATEWAY_RELAY_DELIVERY_KEY",
+            "GATEWAY_RELAY_ID",
+            "GATEWAY_RELAY_SECRET",
+            "HASS_TOKEN",
+            "HASS_URL",
+            "HERMES_DASHBOARD_SESSION_TOKEN",
+            "WHATSAPP_ENABLED",
+            "WHATSAPP_MODE",
+        ],
+    },
+    Group {
+        why: Why::Infrastructure,
+        names: &[
+            "BWS_ACCESS_TOKEN",
+            "DAYTONA_API_KEY",
+            "DAYTONA_API_URL",
+            "DAYTONA_JWT_TOKEN",
+            "DAYTONA_ORGANIZATION_ID",
+            "E2B_API_KEY",
+            "GH_ENTERPRISE_TOKEN",
+            "GH_TOKEN",
+            "GITHUB_APP_ID",
+            "GITHUB_APP_INSTALLATION_ID",
+            "GITHUB_APP_PRIVATE_KEY",
+            "GITHUB_APP_PRIVATE_KEY_PATH",
+            "GITHUB_ENTERPRISE_TOKEN",
+            "GITHUB_PAT",
+            "GITHUB_PERSONAL_ACCESS_TOKEN",
+            "GITHUB_TOKEN",
+            "MODAL_TOKEN_ID",
+            "MODAL_TOKEN_SECRET",
+            "SUDO_PASSWORD",
+            "TERMINAL_SSH_HOST",
+            "TERMINAL_SSH_KEY",
+            "TERMINAL_SSH_USER",
+            "VERCEL_API_KEY",
+            "VERCEL_OIDC_TOKEN",
+            "VERCEL_PROJECT_ID",
+            "VERCEL_TEAM_ID",
+            "VERCEL_TOKEN",
+        ],
+    },
+    Group {
+        why: Why::Interpreter,
+        // The companions of a prefix mean nothing, or the wrong thing, without it.
+        names: &[
+            "CONDA_DEFAULT_ENV",
+            "CONDA_PREFIX",
+            "CONDA_PROMPT_MODIFIER",
+            "CONDA_SHLVL",
+            "PYTHONHOME",
+            "VIRTUAL_ENV",
+            "VIRTUAL_ENV_PROMPT",
+        ],
+    },
+    Group { why: Why::Ours, names: &["OUTLAST_LOGIN_SNAPSHOT", "OUTLAST_TEST_POINTS"] },
+];
+
+const FAMILIES: &[Family] = &[
+    Family {
+        why: Why::Provider,
+        prefixes: &[
+            "AI21_",
+            "ANTHROPIC_",
+            "ANYSCALE_",
+            "ASSEMBLYAI_",
+            "AZURE_OPENAI_",
+            "BRAVE_SEARCH_",
+            "BROWSERBASE_",
+            "BROWSER_USE_",
+            "CARTESIA_",
+            "CEREBRAS_",
+            "CODESTRAL_",
+            "COHERE_",
+            "DASHSCOPE_",
+            "DEEPGRAM_",
+            "DEEPINFRA_",
+            "DEEPSEEK_",
+            "ELEVENLABS_",
+            "EXA_",
+            "FIRECRAWL_",
+            "FIREWORKS_",
+            "GEMINI_",
+            "GLM_",
+            "GOOGLE_GEMINI_",
+            "GROK_",
+            "GROQ_",
+            "HELICONE_",
+            "HUGGINGFACE_",
+            "HUNYUAN_",
+            "HYPERBOLIC_",
+            "JINA_",
+            "KILOCODE_",
+            "KIMI_",
+            "LITELLM_",
+            "MINIMAX_",
+            "MISTRAL_",
+            "MOONSHOT_",
+            "NOUS_",
+            "NOVITA_",
+            "NVIDIA_",
+            "OLLAMA_",
+            "OPENAI_",
+            "OPENCODE_",
+            "OPENROUTER_",
+            "PARALLEL_",
+            "PERPLEXITY_",
+            "PPLX_",
+            "QIANFAN_",
+            "QWEN_",
+            "REPLICATE_",
+            "SAMBANOVA_",
+            "SERPAPI_",
+            "SILICONFLOW_",
+            "STABILITY_",
+            "STEPFUN_",
+            "TAVILY_",
+            "TOGETHERAI_",
+            "TOGETHER_",
+            "UPSTAGE_",
+            "VLLM_",
+            "VOLCENGINE_",
+            "VOYAGE_",
+            "XAI_",
+            "XIAOMI_",
+            "ZAI_",
+            "ZHIPUAI_",
+            "ZHIPU_",
+            "Z_AI_",
+        ],
+        suffixes: &["_API_BASE", "_API_KEY", "_API_KEYS", "_API_URL", "_BASE_URL", "_ENDPOINT", "_GATEWAY_URL", "_MODEL", "_TOKEN"],
+    },
+    Family {
+        why: Why::Messaging,
+        prefixes: &[
+            "BLUEBUBBLES_",
+            "DINGTALK_",
+            "DISCORD_",
+            "FEISHU_",
+            "LARK_",
+            "MATRIX_",
+            "MATTERMOST_",
+            "QQ_",
+            "SIGNAL_",
+            "SLACK_",
+            "TELEGRAM_",
+            "TWILIO_",
+            "WECOM_",
+            "WEIXIN_",
+            "WHATSAPP_",
+        ],
+        suffixes: &[
+            "_ACCOUNT",
+            "_ACCOUNT_SID",
+            "_ALLOWED_CHANNELS",
+            "_ALLOWED_USERS",
+            "_ALLOW_ALL_USERS",
+            "_APP_ID",
+            "_APP_SECRET",
+            "_AUTO_THREAD",
+            "_CLIENT_ID",
+            "_CLIENT_SECRET",
+            "_ENCRYPT_KEY",
+            "_FREE_RESPONSE_CHANNELS",
+            "_HOME_CHANNEL",
+            "_HOME_CHANNEL_NAME",
+            "_HTTP_URL",
+            "_IGNORE_STORIES",
+            "_PASSWORD",
+            "_REQUIRE_MENTION",
+            "_SECRET",
+            "_TOKEN",
+        ],
+    },
+    Family { why: Why::SideModel, prefixes: &["AUXILIARY_"], suffixes: &["_API_KEY", "_BASE_URL"] },
+    Family { why: Why::SideModel, prefixes: &["GATEWAY_RELAY_"], suffixes: &["_KEY", "_SECRET", "_TOKEN"] },
+    Family { why: Why::Interpreter, prefixes: &["CONDA_PREFIX_"], suffixes: &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"] },
+    Family { why: Why::Ours, prefixes: &["OUTLAST_"], suffixes: &["_KEY", "_PASSWORD", "_SECRET", "_TOKEN"] },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_group_is_known_by_its_reason() {
+        let expected = [
+            (Why::Provider, "OPENAI_API_KEY OPENAI_BASE_URL OPENAI_API_BASE OPENAI_ORGANIZATION"),
+            (Why::Provider, "ANTHROPIC_API_KEY ANTHROPIC_TOKEN ANTHROPIC_AUTH_TOKEN LLM_MODEL"),
+            (Why::Provider, "OPENROUTER_API_KEY GOOGLE_API_KEY GOOGLE_APPLICATION_CREDENTIALS"),
+            (Why::Provider, "DEEPSEEK_API_KEY MISTRAL_API_KEY GROQ_API_KEY TOGETHER_API_KEY"),
+            (Why::Provider, "PERPLEXITY_API_KEY COHERE_API_KEY FIREWORKS_API_KEY XAI_API_KEY"),
+            (Why::Provider, "HELICONE_API_KEY PARALLEL_API_KEY FIRECRAWL_API_URL GLM_API_KEY"),
+            (Why::Provider, "AZURE_OPENAI_GPT4_API_KEY MINIMAX_CN_API_KEY HF_TOKEN FAL_KEY"),
+            (Why::Messaging, "TELEGRAM_BOT_TOKEN DISCORD_BOT_TOKEN SLACK_APP_TOKEN HASS_TOKEN"),
+            (Why::Messaging, "SLACK_SIGNING_SECRET WHATSAPP_ENABLED SIGNAL_GROUP_ALLOWED_USERS"),
+            (Why::Messaging, "EMAIL_PASSWORD GATEWAY_ALLOWED_USERS GATEWAY_RELAY_SECRET"),
+            (Why::Infrastructure, "GH_TOKEN GITHUB_TOKEN GITHUB_APP_PRIVATE_KEY_PATH"),
+            (Why::Infrastructure, "MODAL_TOKEN_ID MODAL_TOKEN_SECRET DAYTONA_API_KEY VERCEL_TOKEN"),
+            (Why::SideModel, "AUXILIARY_VISION_API_KEY AUXILIARY_WEB_BASE_URL"),
+            (Why::SideModel, "GATEWAY_RELAY_EXTRA_TOKEN"),
+            (Why::Interpreter, "VIRTUAL_ENV CONDA_PREFIX PYTHONHOME CONDA_PREFIX_1"),
+            (Why::Ours, "OUTLAST_TEST_POINTS OUTLAST_HTTP_TOKEN"),
+            (Why::Provider, "openai_api_key APPTAINERENV_OPENAI_API_KEY"),
+            (Why::Infrastructure, "SINGULARITYENV_GH_TOKEN"),
+        ];
+        for (why, names) in expected {
+            for name in names.split(' ') {
+                assert_eq!(is_blocked(name.as_bytes()), Some(why), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_commands_need_stays() {
+        let kept = "PATH HOME LANG SSH_AUTH_SOCK AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY \
+            AWS_SESSION_TOKEN AWS_PROFILE AWS_REGION CLAUDE_CODE_OAUTH_TOKEN DATABASE_URL \
+            STRIPE_API_KEY NPM_TOKEN PYTHONPATH OUTLAST_HOME OUTLAST_SESSION OUTLAST_TASK \
+            OUTLAST_GENERATION OUTLAST_PROCESS_ID MY_OPENAI_API_KEY OPENAI NVIDIA_VISIBLE_DEVICES \
+            CONDA_EXE";
+        for name in kept.split_whitespace() {
+            assert_eq!(is_blocked(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(is_blocked(b"\xff\xfe"), None);
+        assert_eq!(is_blocked(b""), None);
+    }
+
+    #[test]
+    fn a_force_prefix_gives_the_plain_name() {
+        assert_eq!(forced_name(b"_HERMES_FORCE_GH_TOKEN"), Some(b"GH_TOKEN".as_slice()));
+        assert_eq!(forced_name(b"_OUTLAST_FORCE_GH_TOKEN"), Some(b"GH_TOKEN".as_slice()));
+        assert_eq!(forced_name(b"GH_TOKEN"), None);
+    }
+
+    #[test]
+    fn login_files_may_choose_an_interpreter_but_no_credentials() {
+        assert!(login_may_set(b"CONDA_PREFIX"));
+        assert!(login_may_set(b"NVM_DIR"));
+        for name in ["OPENAI_API_KEY", "OUTLAST_HOME", "_HERMES_FORCE_GH_TOKEN"] {
+            assert!(!login_may_set(name.as_bytes()), "{name}");
+        }
+    }
+}

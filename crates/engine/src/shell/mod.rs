@@ -1,0 +1,33 @@
+//! What a command is started with: which shell, where, and in which environment.
+//!
+//! Everything here is a function of its arguments. The caller's environment arrives with the
+//! request, home and user are named by whoever starts the engine, and nothing below reads
+//! `std::env`. The functions block: [`Snapshots::get`] for as long as a login shell takes, once,
+//! the others not at all.
+//!
+//! A launch goes through this module in one line of thought: [`find`] names the shell,
+//! [`safe_cwd`] the directory, [`Snapshots::get`] what login files would have added, and
+//! [`merge`] makes argv and environment of it all.
+
+mod blocked;
+mod cwd;
+mod find;
+mod merge;
+mod program;
+mod snapshot;
+
+pub use blocked::{Why, forced_name, is_blocked};
+pub use cwd::{SafeCwd, safe_cwd};
+pub use find::{Shell, ShellKind, find};
+pub use merge::{Fault, Form, Launch, MergeError, Mode, Part, Parts, STRING_LIMIT, Source, TOTAL_LIMIT, merge, parse_variable};
+pub use program::{ProgramError, resolve_program};
+pub use snapshot::{DEFAULT_LIMIT, Request, Snapshot, SnapshotState, Snapshots, TakeFailure};
+
+/// One environment variable, name and value, as the bytes they are.
+pub type Variable = (Vec<u8>, Vec<u8>);
+
+/// What PATH is where nobody says, and which of its entries count as the system's own.
+pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+#[cfg(test)]
+mod tests;

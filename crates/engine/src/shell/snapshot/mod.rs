@@ -1,0 +1,272 @@
+//! What login files add to an environment, taken once and kept.
+//!
+//! One login-interactive bash is run in a fixed, minimal environment, and what it exports, defines
+//! and aliases afterwards is the snapshot. It is kept on disk under user, home and shell, together
+//! with a stamp of every file that could have changed it, and taken again when a stamp no longer
+//! holds. An attempt that failed is kept the same way, so that a login file that hangs costs its
+//! limit once, and not once for each command.
+//!
+//! Only bash has snapshots. Other shells have other ways to print what they know, and a wrong guess
+//! there runs text as code; their commands get the caller's environment as it is.
+
+mod dump;
+mod run;
+mod store;
+mod trace;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use thiserror::Error;
+
+use super::{Shell, ShellKind, Variable};
+use store::{Entry, Outcome};
+
+/// How long login files may take, unless somebody says otherwise.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a failed attempt counts. Some login files hang only while a network is down, so it is
+/// not for ever, even if no file changes.
+const FAILURE_KEPT: Duration = Duration::from_secs(3600);
+
+/// Whose login files, and where their snapshot is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The shell to ask.
+    pub shell: &'a Shell,
+    /// The user's home directory.
+    pub home: &'a Path,
+    /// The user's name.
+    pub user: &'a str,
+    /// A directory for snapshots, made if it is absent, of mode 0700.
+    pub dir: &'a Path,
+    /// How long login files may take.
+    pub limit: Duration,
+}
+
+/// What login files add. A clone shares what it shows.
+#[derive(Clone)]
+pub struct Snapshot(Arc<Taken>);
+
+pub(super) struct Taken {
+    pub(super) exports: Vec<Variable>,
+    pub(super) path: Option<Vec<u8>>,
+    pub(super) functions: usize,
+    pub(super) aliases: usize,
+    /// The file that defines them.
+    pub(super) file: PathBuf,
+}
+
+impl Snapshot {
+    /// The variables that login files set or changed, PATH apart, without blocked names.
+    pub fn exports(&self) -> &[Variable] {
+        &self.0.exports
+    }
+
+    /// PATH as login files left it.
+    pub fn path(&self) -> Option<&[u8]> {
+        self.0.path.as_deref()
+    }
+
+    /// A file for bash to source that defines functions and aliases, if there are any.
+    pub fn file(&self) -> Option<&Path> {
+        (self.0.functions + self.0.aliases > 0).then_some(self.0.file.as_path())
+    }
+
+    #[cfg(test)]
+    pub(super) fn of(exports: Vec<Variable>, path: &str, file: Option<&Path>) -> Snapshot {
+        Snapshot(Arc::new(Taken {
+            exports,
+            path: Some(path.into()),
+            functions: usize::from(file.is_some()),
+            aliases: 0,
+            file: file.unwrap_or(Path::new("")).into(),
+        }))
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    // Values stay out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("exports", &self.0.exports.len())
+            .field("functions", &self.0.functions)
+            .field("aliases", &self.0.aliases)
+            .field("file", &self.0.file)
+            .finish()
+    }
+}
+
+/// Why there is no snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TakeFailure {
+    /// Login files did not finish in time. All that they had started was ended.
+    #[error("login files took longer than {limit:?}; find the line that waits with `bash -lixc true`")]
+    TimedOut {
+        /// The time they had.
+        limit: Duration,
+    },
+    /// The shell ended inside its login files, by `exit` or by becoming another program.
+    #[error(
+        "a login file ended the shell ({status}); guard that line with \
+         `[ -z \"$OUTLAST_LOGIN_SNAPSHOT\" ]`"
+    )]
+    Ended {
+        /// How it ended.
+        status: String,
+    },
+    /// The shell answered with something that is not a snapshot.
+    #[error("the login shell's answer cannot be read: {detail}")]
+    Unreadable {
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The shell could not be run.
+    #[error("cannot run the login shell {shell}: {detail}")]
+    NotRun {
+        /// The shell.
+        shell: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+    /// The snapshot could not be written.
+    #[error("cannot keep the login snapshot at {path}: {detail}")]
+    NotKept {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        detail: String,
+    },
+}
+
+/// How things stand with the snapshot of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SnapshotState {
+    /// There is none, or a file changed since: the next command takes one.
+    NotTaken,
+    /// There is one, and it holds.
+    Ready {
+        /// When it was taken.
+        taken_at: SystemTime,
+        /// How many variables it sets.
+        exports: usize,
+        /// How many functions it defines.
+        functions: usize,
+        /// How many aliases it defines.
+        aliases: usize,
+        /// The files whose change makes it stale, those included that do not exist.
+        files: Vec<PathBuf>,
+    },
+    /// The attempt failed, and is not made again before a file changes or an hour has passed.
+    Failed {
+        /// When it was made.
+        tried_at: SystemTime,
+        /// Why it failed.
+        failure: TakeFailure,
+        /// The files whose change gives it another try.
+        files: Vec<PathBuf>,
+    },
+    /// This shell has no snapshots.
+    Unsupported,
+}
+
+/// All snapshots of one engine. Callers who ask at the same time wait for one attempt.
+#[derive(Default)]
+pub struct Snapshots {
+    entries: Mutex<HashMap<String, Arc<Entry>>>,
+}
+
+impl Snapshots {
+    /// None yet; those on disk are found when they are asked for.
+    pub fn new() -> Snapshots {
+        Snapshots::default()
+    }
+
+    /// The snapshot for a request: the kept one if no file changed since, else a new one.
+    ///
+    /// Blocks for as long as login files take, at most `limit` and what it takes to end them.
+    /// `None` means that there is none to be had; [`Snapshots::state`] says why.
+    pub fn get(&self, request: &Request<'_>) -> Option<Snapshot> {
+        if request.shell.kind != ShellKind::Bash {
+            return None;
+        }
+        // The map holds complete entries at all times, so that a panic elsewhere spoils nothing.
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = store::key(request);
+        let kept = entries.get(&key).cloned().or_else(|| store::load(request).map(Arc::new));
+        let entry = match kept.filter(|entry| holds(entry, request, SystemTime::now())) {
+            Some(entry) => entry,
+            None => Arc::new(take(request)),
+        };
+        entries.insert(key, Arc::clone(&entry));
+        match &entry.outcome {
+            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    /// How things stand, without taking anything.
+    pub fn state(&self, request: &Request<'_>) -> SnapshotState {
+        if request.shell.kind != ShellKind::Bash {
+            return SnapshotState::Unsupported;
+        }
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = entries
+            .get(&store::key(request))
+            .cloned()
+            .or_else(|| store::load(request).map(Arc::new))
+            .filter(|entry| holds(entry, request, SystemTime::now()));
+        let Some(entry) = kept else {
+            return SnapshotState::NotTaken;
+        };
+        let at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
+        let files = entry.files.keys().cloned().collect();
+        match &entry.outcome {
+            Outcome::Ready(taken) => SnapshotState::Ready {
+                taken_at: at,
+                exports: taken.exports.len(),
+                functions: taken.functions,
+                aliases: taken.aliases,
+                files,
+            },
+            Outcome::Failed(failure) => SnapshotState::Failed { tried_at: at, failure: failure.clone(), files },
+        }
+    }
+}
+
+/// Whether what was found out then is what would be found out now.
+fn holds(entry: &Entry, request: &Request<'_>, now: SystemTime) -> bool {
+    let unchanged = entry.files.iter().all(|(path, stamp)| store::stamp(path) == *stamp);
+    unchanged
+        && match &entry.outcome {
+            Outcome::Ready(taken) => store::stamp(&taken.file) == entry.file_stamp,
+            Outcome::Failed(failure) => {
+                let tried_at = UNIX_EPOCH + Duration::from_secs(entry.tried_at);
+                // A clock that was set back makes the attempt old, which costs one more.
+                let recent = now.duration_since(tried_at).is_ok_and(|age| age < FAILURE_KEPT);
+                let more_time = matches!(failure, TakeFailure::TimedOut { limit }
+                    if request.limit > *limit);
+                recent && !more_time
+            }
+        }
+}
+
+fn take(request: &Request<'_>) -> Entry {
+    let tried_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+    // The usual files are stamped before the run: should one change while it is read, the next
+    // command finds another stamp and takes the snapshot again. What the run itself finds can only
+    // be stamped after it.
+    let mut files = store::usual_files(request.home);
+    let ran = run::login(request);
+    for path in ran.files {
+        files.entry(path).or_insert_with_key(|path| store::stamp(path));
+    }
+    let kept = ran.answer.and_then(|answer| store::keep(request, answer, &files, tried_at));
+    kept.unwrap_or_else(|failure| {
+        tracing::warn!(user = request.user, %failure, "no login snapshot");
+        store::keep_failure(request, failure, &files, tried_at)
+    })
+}

@@ -1,0 +1,311 @@
+//! One login shell, run and watched.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create, tell};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+
+use super::super::SYSTEM_PATH;
+use super::dump::{self, ANSWER_FD, Answer};
+use super::trace::Trace;
+use super::{Request, TakeFailure};
+
+const TRACE_FD: u32 = 188;
+
+/// An answer longer than this is not one.
+const ANSWER_LIMIT: usize = 16 * 1024 * 1024;
+
+/// A trace longer than this is not followed further.
+const TRACE_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// What a run gave.
+pub(super) struct Ran {
+    pub(super) answer: Result<Answer, TakeFailure>,
+    /// The files it read, as far as it came.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// Runs a login-interactive shell in the user's home and asks it what it knows.
+///
+/// It has no terminal and no input, what login files print goes nowhere, and it leads a session
+/// of its own. When its time is up, everything in that session is killed; when it ends in time,
+/// what login files left in the background stays, since an export may point at it.
+pub(super) fn login(request: &Request<'_>) -> Ran {
+    let cwd = if request.home.is_dir() { request.home } else { Path::new("/") };
+    let mut trace = Trace::new(cwd);
+    let answer = attempt(request, cwd, &mut trace);
+    Ran { answer, files: trace.files(request.home, SYSTEM_PATH) }
+}
+
+fn attempt(request: &Request<'_>, cwd: &Path, trace: &mut Trace) -> Result<Answer, TakeFailure> {
+    let not_run = |error: io::Error| TakeFailure::NotRun { shell: request.shell.path.clone(), detail: error.to_string() };
+    let marker = marker().map_err(not_run)?;
+    let base = dump::base_environment(request.home.as_os_str().as_bytes(), request.user, request.shell.path.as_os_str().as_bytes());
+    let tracefile = TraceFile::new().map_err(not_run)?;
+    let mut command = command(&request.shell.path, &dump::script(&marker));
+    command.stderr(tracefile.writer().map_err(not_run)?);
+    command.current_dir(cwd).env_clear();
+    for (name, value) in &base {
+        command.env(std::ffi::OsString::from_vec(name.clone()), std::ffi::OsString::from_vec(value.clone()));
+    }
+    let mut login = Login::start(command).map_err(not_run)?;
+    let mut answer = Vec::new();
+    let end = login.watch(request.limit, &mut answer);
+    drop(login);
+    tracefile.read_into(trace).map_err(not_run)?;
+    let end = end.map_err(not_run)?;
+    if dump::is_complete(&answer, &marker) {
+        return dump::parse(&answer, &marker, &base).map_err(|detail| TakeFailure::Unreadable { detail });
+    }
+    Err(match end {
+        End::Exited(status) => TakeFailure::Ended { status: status.to_string() },
+        End::OutOfTime => TakeFailure::TimedOut { limit: request.limit },
+        End::TooMuch => TakeFailure::Unreadable { detail: format!("it is longer than {ANSWER_LIMIT} bytes") },
+    })
+}
+
+/// The shell, started by way of a plain one that moves what we read to descriptors that login files
+/// do not print to.
+fn command(shell: &Path, script: &str) -> Command {
+    let plumbing = format!(
+        "exec {ANSWER_FD}>&1 {TRACE_FD}>&2 >/dev/null 2>&1\n\
+         export BASH_XTRACEFD={TRACE_FD}\n\
+         exec \"$0\" -x -lic \"$1\"\n"
+    );
+    // Started by us, `setsid` leads no group, so that it becomes the session's leader and the
+    // shell in place, under the pid we know. Without it a group has to do.
+    let setsid = ["/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid"].into_iter().find(|path| Path::new(path).exists());
+    let mut command = match setsid {
+        Some(setsid) => {
+            let mut command = Command::new(setsid);
+            command.arg(shell);
+            command
+        }
+        None => {
+            let mut command = Command::new(shell);
+            command.process_group(0);
+            command
+        }
+    };
+    command.args(["--noprofile", "--norc", "-c"]).arg(plumbing).arg(shell).arg(script).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
+enum End {
+    Exited(ExitStatus),
+    OutOfTime,
+    TooMuch,
+}
+
+/// A login shell that runs. Dropped before its end was seen, it is killed with its session.
+struct Login {
+    child: Child,
+    pidfd: OwnedFd,
+    reaped: bool,
+}
+
+impl Login {
+    fn start(mut command: Command) -> io::Result<Login> {
+        let mut child = command.spawn()?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(Login { child, pidfd, reaped: false }),
+            Err(error) => {
+                // The child is ours and not reaped, so that its pid is still its own.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Reads the answer until the shell has ended or may not go on.
+    fn watch(&mut self, limit: Duration, answer: &mut Vec<u8>) -> io::Result<End> {
+        // A day is for ever here, and keeps the sum in range.
+        let deadline = Instant::now() + limit.min(Duration::from_secs(86_400));
+        let mut pipe = self.child.stdout.take().map(|pipe| Pipe::new(pipe.into())).transpose()?;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(End::OutOfTime);
+            }
+            let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
+            fds.extend(pipe.iter().map(|pipe| PollFd::new(&pipe.0, PollFlags::IN)));
+            let timeout = Timespec { tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX), tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut fds, Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let ended = !fds[0].revents().is_empty();
+            // Once the shell has ended, all it wrote is in the pipe and no more than that holds.
+            // Somebody it left behind may keep it open, so that its end is not waited for.
+            Pipe::read_some(&mut pipe, answer)?;
+            if ended {
+                let status = self.child.wait()?;
+                self.reaped = true;
+                return Ok(End::Exited(status));
+            }
+            if answer.len() > ANSWER_LIMIT {
+                return Ok(End::TooMuch);
+            }
+        }
+    }
+}
+
+impl Drop for Login {
+    fn drop(&mut self) {
+        if !self.reaped {
+            end_session(&mut self.child);
+        }
+    }
+}
+
+/// The read end of a pipe, which never blocks. The other end is another description and does.
+struct Pipe(OwnedFd);
+
+impl Pipe {
+    /// More than a pipe holds unless somebody enlarged it.
+    const AT_ONCE: usize = 1024 * 1024;
+
+    fn new(fd: OwnedFd) -> io::Result<Pipe> {
+        let flags = fcntl_getfl(&fd)?;
+        fcntl_setfl(&fd, flags | OFlags::NONBLOCK)?;
+        Ok(Pipe(fd))
+    }
+
+    /// Takes what is there, and closes the pipe at its end.
+    fn read_some(pipe: &mut Option<Pipe>, answer: &mut Vec<u8>) -> io::Result<()> {
+        let Some(open) = pipe else { return Ok(()) };
+        let mut buffer = [0; 64 * 1024];
+        let mut taken = 0;
+        while taken < Pipe::AT_ONCE {
+            match rustix::io::read(open.0.as_fd(), &mut buffer) {
+                Ok(0) => {
+                    *pipe = None;
+                    break;
+                }
+                Ok(count) => {
+                    answer.extend_from_slice(&buffer[..count]);
+                    taken += count;
+                }
+                Err(rustix::io::Errno::AGAIN) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the shell writes its trace: memory without a name, since a trace shows every value.
+///
+/// A pipe would not do. What login files leave in the background may still be tracing when we have
+/// gone, and would die of it; here its writes come to nothing.
+struct TraceFile(OwnedFd);
+
+impl TraceFile {
+    fn new() -> io::Result<TraceFile> {
+        let fd = memfd_create("trace", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        // It has its full length from the start, without taking the memory, and grows no further.
+        ftruncate(&fd, TRACE_LIMIT)?;
+        fcntl_add_seals(&fd, SealFlags::GROW)?;
+        Ok(TraceFile(fd))
+    }
+
+    fn writer(&self) -> io::Result<OwnedFd> {
+        self.0.try_clone()
+    }
+
+    /// Reads what was written so far. The writers share our position, so that it tells how much.
+    fn read_into(self, trace: &mut Trace) -> io::Result<()> {
+        let end = tell(&self.0)?;
+        let mut buffer = [0; 64 * 1024];
+        let mut at = 0;
+        while at < end {
+            let count = rustix::io::pread(&self.0, &mut buffer, at)?;
+            if count == 0 {
+                break;
+            }
+            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+            trace.feed(&buffer[..count.min(left)]);
+            at += count as u64;
+        }
+        // Whoever still has it gets no room in it, and we give the memory back.
+        ftruncate(&self.0, 0)?;
+        fcntl_add_seals(&self.0, SealFlags::WRITE)?;
+        Ok(())
+    }
+}
+
+/// Kills a child that is not reaped yet and all that is in its session or group, and returns when
+/// they are dead. As long as the child is not reaped, nobody else's session can have its number.
+fn end_session(child: &mut Child) {
+    let leader = Pid::from_child(child);
+    // Fails if there is no such group: then `setsid` had not run yet and the child is alone.
+    let _ = kill_process_group(leader, Signal::KILL);
+    let _ = child.kill();
+    // A member that forks while we look is seen in the next round. Rounds are bounded for the sake
+    // of one that forks faster than we can look.
+    for _ in 0..1000 {
+        let mut alive = false;
+        for pid in members(leader) {
+            alive = true;
+            let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else {
+                continue;
+            };
+            // The number may have gone to a stranger since, but the descriptor stays with whom
+            // it is now: so it is asked again.
+            if is_member(pid, leader) && pidfd_send_signal(&pidfd, Signal::KILL).is_ok() {
+                let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+                let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                let _ = poll(&mut fds, Some(&second));
+            }
+        }
+        if !alive {
+            break;
+        }
+    }
+    // It was killed, and no one else waits for it.
+    let _ = child.wait();
+}
+
+fn members(leader: Pid) -> Vec<Pid> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter_map(Pid::from_raw)
+        .filter(|pid| is_member(*pid, leader))
+        .collect()
+}
+
+/// Whether a process is alive and in the session or group that `leader` leads.
+fn is_member(pid: Pid, leader: Pid) -> bool {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let Ok(stat) = std::fs::read(path) else {
+        return false;
+    };
+    // The name in brackets may hold anything, brackets included.
+    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else {
+        return false;
+    };
+    let stat = String::from_utf8_lossy(&stat[end + 1..]);
+    let fields: Vec<&str> = stat.split_whitespace().take(4).collect();
+    let [state, _parent, group, session] = fields[..] else {
+        return false;
+    };
+    let leader = leader.as_raw_nonzero().to_string();
+    !matches!(state, "Z" | "X") && (group == leader || session == leader)
+}
+
+/// A word that no login file can know.
+fn marker() -> io::Result<String> {
+    super::store::random_hex(16)
+}
