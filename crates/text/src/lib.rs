@@ -1,1 +1,34 @@
 //! What readers and models see: decoding, stripping, redaction, cutting.
+//!
+//! The log holds what a command wrote, byte for byte. Nobody wants to read that: it has colour
+//! codes, a progress bar drawn two hundred times, a character that two reads tore apart, and now
+//! and then a password. This crate makes text of it, in one fixed order:
+//!
+//! ```text
+//! bytes ─ decode ─ collapse ─ strip ─ redact ─ cut ─► View
+//! ```
+//!
+//! The order matters. A cut before the redaction can remove the part of a token that gives it
+//! away, and a cut before the stripping can show half an escape sequence. [`render`] does all of
+//! it, so that no caller has to remember. The steps are public for those who follow a stream:
+//! [`Decoder`] and [`Stripper`] take it in pieces and hold back only what they cannot judge yet.
+
+mod collapse;
+mod cut;
+mod decode;
+mod escape;
+mod lines;
+mod noise;
+mod redact;
+mod strip;
+mod view;
+mod width;
+
+pub use collapse::collapse;
+pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};
+pub use decode::{Decoder, decode_lossy};
+pub use lines::{Line, Lines, count_lines, lines, lines_from};
+pub use noise::drop_shell_noise;
+pub use redact::{Redactor, secret_name};
+pub use strip::{Stripper, strip};
+pub use view::{DEFAULT_VIEW, FINAL_OUTPUT, LIST_PREVIEW, Options, POLL_PREVIEW, View, render, window_bytes};
