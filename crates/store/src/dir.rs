@@ -311,3 +311,6 @@ fn remove_tree(path: &Path) -> io::Result<()> {
         done => done,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,16 +196,14 @@ fn scan(file: &File, cursor: u64, limit: u64, mut found: impl FnMut(u64, u8, &[u
     if cursor == 0 {
         let mut header = [0; HEADER.len()];
         let len = fill(&mut input, &mut header)?;
-        if header[..len] != HEADER[..len] {
-            let zeros = header[..len].iter().all(|&b| b == 0) && only_zeros(&mut input)?;
-            scan.newer = len == HEADER.len() && header.starts_with(b"OLJRNL") && header[6].is_ascii_digit() && header[7] == b'\n';
-            if !zeros {
+        let text = &header[..header.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1)];
+        if text != HEADER {
+            let torn = HEADER.starts_with(text) && (len < HEADER.len() || only_zeros(&mut input)?);
+            if !torn {
+                scan.newer = text.len() == HEADER.len() && text.starts_with(b"OLJRNL") && text[6].is_ascii_digit() && text[7] == b'\n';
                 let what = if scan.newer { "a newer version wrote it" } else { "it does not begin as a journal" };
                 damaged(&mut scan, what);
             }
-            return Ok(scan);
-        }
-        if len < HEADER.len() {
             return Ok(scan);
         }
         scan.cursor = HEADER.len() as u64;
@@ -277,3 +275,6 @@ fn set_aside(file: &File, from: u64, to: &Path) -> io::Result<()> {
     io::copy(&mut rest.take(READ_LIMIT), &mut out)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -145,7 +145,11 @@ impl LineMap {
             let pieces = self.pieces(reader, log)?;
             // Line 0 begins with the log, every other one behind the newline of that number.
             let (begin, exact) = match pieces.iter().find(|p| p.before < line && line <= p.after) {
-                Some(p) if p.there => (nth(reader, p.from, p.to, line - p.before, log)?.map(|newline| newline + 1), p.exact),
+                Some(p) if p.there => match nth(reader, p.from, p.to, line - p.before, log)? {
+                    Some(newline) => (Some(newline + 1), p.exact),
+                    // Somebody changed the bytes: there are fewer lines than were counted.
+                    None => (Some(p.to), false),
+                },
                 Some(p) => (Some(p.from), p.exact),
                 None if line == 0 => (Some(0), true),
                 None => (None, pieces.last().is_none_or(|p| p.exact)),
@@ -153,8 +157,8 @@ impl LineMap {
             let Some(begin) = begin.filter(|&b| b < log.end) else { return Ok(Told { value: LineAt::Past, exact }) };
             Ok(match kept_from(&pieces, begin, log.end) {
                 None => Told { value: LineAt::At(begin), exact },
-                Some(next) => {
-                    Told { value: LineAt::Gone { first_kept_line: next.value.newlines, offset: next.value.at }, exact: next.exact }
+                Some(Told { value: LineTotal { at, newlines }, exact: next }) => {
+                    Told { value: LineAt::Gone { first_kept_line: newlines, offset: at }, exact: exact && next }
                 }
             })
         })
@@ -165,7 +169,7 @@ impl LineMap {
         settled(|| {
             let pieces = self.pieces(reader, log)?;
             Ok(match pieces.iter().find(|p| (p.from..p.to).contains(&offset)) {
-                Some(p) if p.there => Told { value: p.before + newlines(reader, p.from, offset, log)?, exact: p.exact },
+                Some(p) if p.there => Told { value: p.before.saturating_add(newlines(reader, p.from, offset, log)?), exact: p.exact },
                 Some(p) => Told { value: p.before, exact: p.exact && p.before == p.after },
                 None => all(&pieces),
             })
@@ -192,16 +196,19 @@ impl LineMap {
             let (begin, exact) = match pieces.iter().find(|p| p.before < line && line <= p.after) {
                 Some(p) if p.there => {
                     let low = p.from.max(floor.saturating_sub(1));
-                    (nth_back(reader, low, p.to, p.after - line + 1, log)?.map(|newline| newline + 1), p.exact)
+                    match nth_back(reader, low, p.to, p.after - line + 1, log)? {
+                        Some(newline) => (Some(newline + 1), p.exact),
+                        None => (Some(p.from).filter(|&from| from >= floor), false),
+                    }
                 }
-                Some(p) => (Some(p.to).filter(|&to| to > floor || p.from >= floor), p.exact),
+                Some(p) => (Some(p.to), p.exact),
                 None => (Some(0), pieces.first().is_none_or(|p| p.exact)),
             };
             if let Some(begin) = begin {
                 let (begin, line, exact) = match kept_from(&pieces, begin, log.end) {
                     None if pieces.iter().any(|p| !p.there && p.to == begin) => (begin, before(&pieces, begin), exact),
                     None => (begin, line, exact),
-                    Some(next) => (next.value.at, next.value.newlines, next.exact),
+                    Some(next) => (next.value.at, next.value.newlines, exact && next.exact),
                 };
                 if begin >= floor {
                     return Ok(answer(begin, line, false, exact));
@@ -230,7 +237,7 @@ impl LineMap {
         // What the notes do not say is counted, from the nearest place of which they do.
         for (i, p) in pieces.iter().enumerate() {
             if let (true, Some(before), None) = (p.there, known[i], known[i + 1]) {
-                known[i + 1] = Some(before + newlines(reader, p.from, p.to, log)?);
+                known[i + 1] = Some(before.saturating_add(newlines(reader, p.from, p.to, log)?));
             }
         }
         for (i, p) in pieces.iter().enumerate().rev() {
@@ -244,7 +251,7 @@ impl LineMap {
             p.before = known[i].unwrap_or(least).max(least);
             p.after = match known[i + 1] {
                 Some(after) => after.max(p.before),
-                None if p.there => p.before + newlines(reader, p.from, p.to, log)?,
+                None if p.there => p.before.saturating_add(newlines(reader, p.from, p.to, log)?),
                 None => p.before,
             };
             p.exact = known[i].is_some() && known[i + 1].is_some();
@@ -316,7 +323,7 @@ fn all(pieces: &[Piece]) -> Told<u64> {
 fn count(reader: &LogReader, pieces: &[Piece], log: Written<'_>) -> Result<Told<u64>, Trouble> {
     let newlines = all(pieces);
     Ok(match reader.read(log.end.saturating_sub(1), log.end, 1, log.gaps)? {
-        Chunk::Bytes { bytes, .. } if bytes != b"\n" => Told { value: newlines.value + 1, exact: newlines.exact },
+        Chunk::Bytes { bytes, .. } if bytes != b"\n" => Told { value: newlines.value.saturating_add(1), exact: newlines.exact },
         Chunk::Bytes { .. } | Chunk::End => newlines,
         Chunk::Gap { .. } => Told { value: newlines.value, exact: false },
     })
@@ -330,7 +337,8 @@ fn kept_from(pieces: &[Piece], at: u64, end: u64) -> Option<Told<LineTotal>> {
     }
     Some(match pieces[here..].iter().find(|p| p.there) {
         Some(p) => Told { value: LineTotal { at: p.from, newlines: p.before }, exact: p.exact },
-        None => Told { value: LineTotal { at: end, newlines: all(pieces).value }, exact: all(pieces).exact },
+        // Whether a line begins there at all is not known: the last newline may have been the last byte.
+        None => Told { value: LineTotal { at: end, newlines: all(pieces).value }, exact: false },
     })
 }
 
@@ -346,7 +354,7 @@ fn floor(pieces: &[Piece], max_bytes: u64, end: u64) -> u64 {
     for p in pieces.iter().rev() {
         if !p.there {
             floor = p.from;
-        } else if left > p.to - p.from {
+        } else if left >= p.to - p.from {
             left -= p.to - p.from;
             floor = p.from;
         } else {
@@ -464,3 +472,6 @@ fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<bool> {
         Err(e) => Err(e),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How a log is laid out, and how much of it is kept. Head and segment are at least one byte: zero counts as one.
+/// How a log is laid out, and how much of it is kept. Each is at least one byte: zero counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
     /// Length of the head.
@@ -53,7 +53,8 @@ impl Keep {
 
     /// The first segment that is kept once the log is `end` long, the head aside.
     fn first_kept(self, end: u64) -> u64 {
-        self.index_of(end.saturating_sub(self.tail)).max(1)
+        // The segment of the last byte always stays, and tells readers how far the writer has come.
+        self.index_of(end.saturating_sub(self.tail.max(1))).max(1)
     }
 }
 
@@ -315,7 +316,8 @@ impl LogReader {
     pub fn extents(&self, end: u64, gaps: &[Gap]) -> io::Result<Vec<Extent>> {
         let firsts: Vec<u64> = self.dir.segments()?.into_iter().filter(|&f| self.keep.segment_of(f).0 == f).collect();
         // The writer may have gone on since `end` was read, and dropped what `end` alone would keep.
-        let reached = firsts.last().map_or(end, |&last| end.max(last.saturating_add(self.keep.segment_of(last).1)));
+        let written = firsts.last().map_or(0, |&last| last.saturating_add(self.keep.segment_of(last).1));
+        let reached = gaps.iter().map(|g| g.to).fold(end.max(written), u64::max);
         let mut dropped_to = self.keep.segment_at(self.keep.first_kept(reached)).0;
         let head_end = self.keep.segment_at(1).0;
         let mut map = Extents { list: Vec::new(), end };
@@ -417,3 +419,6 @@ pub(crate) fn open(path: &Path, how: OFlags) -> io::Result<File> {
     let fd = rustix::fs::open(path, how | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR)?;
     Ok(fd.into())
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -75,6 +75,10 @@ pub struct Launch {
     pub oom_score_adj: i32,
     /// How long a stop waits before the hard kill, unless it says otherwise.
     pub grace: Duration,
+    /// The mask for files it makes: the caller's.
+    pub umask: Option<u32>,
+    /// How many descriptors it may have open: as many as before the engine raised its own limit.
+    pub nofile: Option<u64>,
 }
 
 impl std::fmt::Debug for Launch {
@@ -301,6 +305,10 @@ struct LaunchV1 {
     #[serde(default)]
     oom_score_adj: i32,
     grace_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    umask: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nofile: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -371,6 +379,8 @@ impl From<&Launch> for LaunchV1 {
             cgroup: l.cgroup.clone(),
             oom_score_adj: l.oom_score_adj,
             grace_us: v1::micros(l.grace),
+            umask: l.umask,
+            nofile: l.nofile,
         }
     }
 }
@@ -391,6 +401,11 @@ impl From<LaunchV1> for Launch {
             cgroup: l.cgroup,
             oom_score_adj: l.oom_score_adj,
             grace: Duration::from_micros(l.grace_us),
+            umask: l.umask,
+            nofile: l.nofile,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
