@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 /// [`crate::Client`] with methods that block. Must not be used inside an async runtime.
 #[derive(Clone)]
 pub struct Client {
-    runtime: Arc<Runtime>,
+    runtime: Arc<Waiter>,
     inner: crate::Client,
 }
 
@@ -136,7 +136,7 @@ impl Client {
 
 /// Output from an offset on, piece by piece.
 pub struct Chunks {
-    runtime: Arc<Runtime>,
+    runtime: Arc<Waiter>,
     inner: crate::Chunks,
 }
 
@@ -160,8 +160,27 @@ impl Iterator for Chunks {
     }
 }
 
-fn runtime() -> Result<Arc<Runtime>, ClientError> {
-    Builder::new_current_thread().enable_all().build().map(Arc::new).map_err(cannot_run)
+/// A runtime that is driven while somebody waits.
+struct Waiter(Option<Runtime>);
+
+impl Waiter {
+    fn block_on<F: Future>(&self, future: F) -> F::Output {
+        // Only the destructor takes it out.
+        self.0.as_ref().expect("the runtime is there").block_on(future)
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        // A thread that waits for a lock must not hold up whoever has no more use for the answer.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime() -> Result<Arc<Waiter>, ClientError> {
+    Builder::new_current_thread().enable_all().build().map(|r| Arc::new(Waiter(Some(r)))).map_err(cannot_run)
 }
 
 fn cannot_run(error: std::io::Error) -> ClientError {

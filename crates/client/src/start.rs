@@ -20,6 +20,8 @@ use tokio::process::{Child, Command};
 const READY_LIMIT: Duration = Duration::from_secs(120);
 /// How long an engine that has let go of the pipe may take to be gone.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
+/// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
+const ENDING_LIMIT: Duration = Duration::from_secs(30);
 /// An engine's log is set aside once it is longer than this.
 const LOG_LIMIT: u64 = 1 << 20;
 /// How much of the end of its log is looked at for its last words.
@@ -34,6 +36,7 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
     if let Some(link) = greet(home).await? {
         return Ok(link);
     }
+    at.wait_for_the_last().await?;
     let (log, said) = at.log()?;
     let mut child = at.spawn(log, said).await?;
     if let Some(link) = greet(home).await? {
@@ -75,12 +78,29 @@ impl Place<'_> {
     async fn lock(&self) -> Result<File, ClientError> {
         let path = self.home.join("start.lock");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
-        // Waiting for another starter takes a thread, not the runtime.
-        let locked = tokio::task::spawn_blocking(move || flock(&file, FlockOperation::LockExclusive).map(|()| file)).await;
-        match locked {
-            Ok(Ok(file)) => Ok(file),
-            Ok(Err(e)) => Err(self.cannot("lock", &path, e.into())),
-            Err(e) => Err(self.failed(e.to_string())),
+        hold(file, FlockOperation::LockExclusive).await.map_err(|e| self.cannot("lock", &path, e))
+    }
+
+    /// Waits for an engine that no longer listens to let go of the home, which it does last.
+    async fn wait_for_the_last(&self) -> Result<(), ClientError> {
+        let path = self.home.join("lock");
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(self.cannot("open", &path, e)),
+        };
+        match tokio::time::timeout(ENDING_LIMIT, hold(file, FlockOperation::LockShared)).await {
+            Ok(Ok(_let_go_at_once)) => Ok(()),
+            Ok(Err(e)) => Err(self.cannot("lock", &path, e)),
+            Err(_) => {
+                let pid = std::fs::read_to_string(&path).unwrap_or_default();
+                Err(ClientError::Unavailable {
+                    error: format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
+                    hint:
+                        "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another"
+                            .into(),
+                })
+            }
         }
     }
 
@@ -139,6 +159,11 @@ impl Place<'_> {
         let hint = format!("its log is {}; `outlast doctor` looks at the rest", self.log_path().display());
         ClientError::Start { program: self.program.into(), error, hint }
     }
+}
+
+/// Takes a lock. Waiting for it takes a thread, not the runtime.
+async fn hold(file: File, how: FlockOperation) -> io::Result<File> {
+    tokio::task::spawn_blocking(move || flock(&file, how).map(|()| file)).await.map_err(io::Error::other)?.map_err(io::Error::from)
 }
 
 /// Waits for the word, or for the last holder of the other end to let go of it.

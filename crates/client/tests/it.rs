@@ -460,11 +460,12 @@ fn the_blocking_client_asks_the_same() {
     engine.join().unwrap();
 }
 
-/// A program that plays the engine's start.
+/// A program that plays the engine's start. A shell writes it: were it open for writing here, a child forked meanwhile could keep it busy.
 fn program(dir: &Path, script: &str) -> PathBuf {
     let path = dir.join("outlast");
-    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
+    let status = std::process::Command::new("sh").args(["-c", write, "sh", script]).arg(&path).status().unwrap();
+    assert!(status.success());
     path
 }
 
@@ -491,6 +492,38 @@ async fn an_engine_is_started_where_none_runs() {
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap(), "started\n");
     assert_eq!(std::fs::metadata(&home).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn an_engine_that_no_longer_listens_is_let_to_end() {
+    use rustix::fs::{FlockOperation, flock};
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("engine")).unwrap();
+    let home = dir.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let last = std::fs::File::create(home.join("lock")).unwrap();
+    flock(&last, FlockOperation::LockExclusive).unwrap();
+    let script = format!(r#"flock -n "$3/lock" true || exit 9; ln -s {} "$3/run"; echo ready"#, dir.path().display());
+    let to = Connect { home: home.clone(), start: Start::OnDemand { program: program(dir.path(), &script) }, owner: Owner::default() };
+    let ending = async {
+        // The client has come as far as the lock for starters; the last engine still holds the home.
+        let starters = loop {
+            match std::fs::File::open(home.join("start.lock")) {
+                Ok(file) => break file,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        while flock(&starters, FlockOperation::NonBlockingLockShared).is_ok() {
+            flock(&starters, FlockOperation::Unlock).unwrap();
+            tokio::task::yield_now().await;
+        }
+        drop(last);
+        let mut fake = Fake::new(listener.accept().await.unwrap().0);
+        fake.hello().await;
+        fake
+    };
+    let (client, _fake) = tokio::join!(Client::connect(&to), ending);
+    client.map(|_| ()).unwrap();
 }
 
 #[tokio::test]

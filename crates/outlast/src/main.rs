@@ -1,2 +1,74 @@
 //! The command line of Outlast.
-fn main() {}
+//!
+//! This file alone knows that engine and keeper can run in the same program; everything else speaks to the engine through the client.
+
+mod cli;
+mod config;
+
+use anyhow::{Context as _, ensure};
+use cli::{AsEngine, AsKeeper, Asked};
+use config::{Settings, World};
+use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::path::Path;
+
+fn main() {
+    let code = match cli::parse(std::env::args_os().collect()) {
+        Asked::Answered(code) => code,
+        Asked::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
+        Asked::Engine(engine) => told(serve(engine)),
+        Asked::Verb(cli) => told(ask(cli)),
+    };
+    std::process::exit(code);
+}
+
+fn told(done: anyhow::Result<i32>) -> i32 {
+    done.unwrap_or_else(|e| {
+        eprintln!("outlast: {e:#}");
+        cli::OURS
+    })
+}
+
+fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
+    let world = World::here();
+    let settings = world.settings()?;
+    warn(&settings);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for an engine")?;
+    let code = runtime.block_on(cli::run(cli, world, settings));
+    // Nobody waits for a thread that still writes to a reader who has stopped reading.
+    runtime.shutdown_background();
+    Ok(code)
+}
+
+fn warn(settings: &Settings) {
+    settings.warnings.iter().for_each(|warning| eprintln!("outlast: {warning}"));
+}
+
+/// Is the engine of a home until it is told to end, or has nothing to do.
+fn serve(asked: AsEngine) -> anyhow::Result<i32> {
+    let ready = asked.ready_fd.map(descriptor).transpose()?;
+    let world = World::here();
+    let settings = Settings { home: asked.home, ..world.settings()? };
+    warn(&settings);
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    let _ = (ready, settings.home);
+    anyhow::bail!("no engine");
+}
+
+/// The descriptor that our starter passed by its number, for us alone and for nobody we start.
+fn descriptor(number: i32) -> anyhow::Result<OwnedFd> {
+    if number == 1 {
+        let ready = std::io::stdout().as_fd().try_clone_to_owned().context("cannot keep standard output")?;
+        // What is written there by mistake belongs into the log.
+        rustix::stdio::dup2_stdout(std::io::stderr()).context("cannot put standard output into the log")?;
+        return Ok(ready);
+    }
+    ensure!(
+        number > 2 && Path::new(&format!("/proc/self/fd/{number}")).exists(),
+        "--ready-fd {number} is no descriptor that was passed to us"
+    );
+    // SAFETY: it is open, as was just seen, and nothing else in this program knows the number: it was opened before us.
+    #[allow(unsafe_code)]
+    let ready = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&ready, rustix::io::FdFlags::CLOEXEC).context("cannot keep --ready-fd to ourselves")?;
+    Ok(ready)
+}

@@ -1,0 +1,41 @@
+//! `outlast active`
+
+use super::{Context, Failure, millis, seconds};
+use clap::Args;
+use outlast_client::Activity;
+use std::time::Duration;
+
+/// Say whether anything runs: at all, of a task or of a conversation
+#[derive(Debug, Args)]
+pub(crate) struct Active {
+    /// Of this task
+    #[arg(long, value_name = "T", group = "about")]
+    task: Option<String>,
+    /// Of this conversation
+    #[arg(long, value_name = "KEY", group = "about")]
+    session: Option<String>,
+    /// Processes of this age in seconds, or older, do not count
+    #[arg(long, value_name = "S", value_parser = seconds, requires = "session")]
+    max_age: Option<Duration>,
+    /// Whether a goal that waits for this process must go on waiting
+    #[arg(long, value_name = "ID", group = "about")]
+    waiting: Option<String>,
+}
+
+impl Active {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let about = match (self.task, self.session, self.waiting) {
+            (Some(task), ..) => Activity::Task { task },
+            (_, Some(session), _) => Activity::Session { session, max_age_ms: self.max_age.map(millis) },
+            (.., Some(process)) => Activity::Waiting { process },
+            (None, None, None) => Activity::Any,
+        };
+        let active = ctx.client().await?.activity(about).await?;
+        if ctx.out.json {
+            ctx.out.object(&active)?;
+        } else {
+            ctx.out.line(&format!("{} ({} running in this home)", if active.active { "active" } else { "idle" }, active.running))?;
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,47 @@
+//! `outlast adopt`
+
+use super::{Context, Failure, input, list};
+use clap::Args;
+use outlast_client::AdoptFrom;
+use std::ffi::{OsStr, OsString};
+
+/// Take in a living process that somebody else started
+///
+/// A number is a pid; anything else is a file with the checkpoint of another manager, `-` the same on standard input. Adopted processes can be
+/// seen and stopped; their output and exit code are not to be had.
+#[derive(Debug, Args)]
+pub(crate) struct Adopt {
+    /// A pid, a file or `-`
+    #[arg(value_name = "PID|FILE")]
+    what: OsString,
+}
+
+impl Adopt {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let adopted = ctx.client().await?.adopt(source(&self.what)?).await?;
+        // Asked for one pid, nobody wants to hear that all is well when it was not.
+        let code = i32::from(adopted.adopted.is_empty() && !adopted.skipped.is_empty());
+        if ctx.out.json {
+            ctx.out.object(&adopted)?;
+            return Ok(code);
+        }
+        for line in list::lines(&adopted.adopted, &ctx.out) {
+            ctx.out.line(&line)?;
+        }
+        for skipped in &adopted.skipped {
+            ctx.out.remark(&format!("not adopted: {skipped}"));
+        }
+        Ok(code)
+    }
+}
+
+fn source(what: &OsStr) -> Result<AdoptFrom, Failure> {
+    let text = what.to_string_lossy();
+    if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
+        let pid = text.parse().map_err(|_| Failure::refused(format!("{text} is too large to be a pid"), ""))?;
+        return Ok(AdoptFrom::Pid { pid });
+    }
+    let bytes = input::file(what)?;
+    let text = String::from_utf8(bytes).map_err(|_| Failure::refused(format!("{text} is not text"), "a checkpoint is a JSON file"))?;
+    Ok(AdoptFrom::Checkpoint { text })
+}

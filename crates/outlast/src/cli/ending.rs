@@ -1,0 +1,57 @@
+//! How a process ended: in words, and as an exit code of ours.
+
+use super::failure::OURS;
+use super::out::Tone;
+use outlast_client::{Fate, ProcessInfo, Reason};
+
+/// What `timeout` exits with, and so do we.
+pub(crate) const TIMED_OUT: i32 = 124;
+
+/// The exit code that stands for an ending: the command's own, 128 and the signal, 124 for a process whose time was over, 126 or 127 for one
+/// that never ran, 125 where nobody knows.
+pub(crate) fn exit_code(fate: &Fate) -> i32 {
+    match (fate.completion_reason, fate.exit_code.flatten()) {
+        (Some(Reason::FailedStart), _) => fate.start_code.unwrap_or(126),
+        (Some(Reason::Killed), _) if fate.termination_source.as_deref() == Some("timeout") => TIMED_OUT,
+        (_, Some(code @ 0..)) => code & 0xff,
+        (_, Some(signal)) => 128 + (-signal & 0x7f),
+        (_, None) => OURS,
+    }
+}
+
+/// Where a process stands, in a word or two.
+pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
+    match p.phase.as_str() {
+        "exited" | "draining" => outcome(&p.fate),
+        "running" => (p.phase.clone(), Tone::Good),
+        "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
+        "failed_start" => ("failed to start".into(), Tone::Bad),
+        _ => (p.phase.clone(), Tone::Bad),
+    }
+}
+
+/// How it ended, in a word or two.
+fn outcome(fate: &Fate) -> (String, Tone) {
+    match (fate.exit_code.flatten(), &fate.signal) {
+        (_, Some(signal)) => (signal.clone(), Tone::Bad),
+        (Some(0), None) => ("exited 0".into(), Tone::Quiet),
+        (Some(code), None) => (format!("exited {code}"), Tone::Bad),
+        (None, None) => ("exited, code unknown".into(), Tone::Bad),
+    }
+}
+
+/// How it ended, as a sentence without its subject.
+pub(crate) fn sentence(fate: &Fate) -> String {
+    let how = match (fate.exit_code.flatten(), &fate.signal) {
+        (_, Some(signal)) => format!("was ended by {signal}"),
+        (Some(code), None) => format!("exited with code {code}"),
+        (None, None) => "is over, and nobody saw its exit code".into(),
+    };
+    match (fate.completion_reason, fate.termination_source.as_deref()) {
+        (Some(Reason::FailedStart), _) => format!("failed to start: {}", fate.start_error.as_deref().unwrap_or("no reason is known")),
+        (Some(Reason::Killed), Some("timeout")) => format!("ran out of time and {how}"),
+        (Some(Reason::Killed), Some(source)) if !source.is_empty() => format!("was stopped by {source}, and {how}"),
+        (Some(Reason::Lost), _) => "is lost: it ended, and nobody saw how".into(),
+        _ => how,
+    }
+}

@@ -1,0 +1,88 @@
+//! `outlast engine`
+
+use super::{Context, Failure};
+use clap::{Args, Subcommand};
+use outlast_client::{Client, Connect, Start};
+use serde_json::json;
+
+/// Look at the engine, or end it
+#[derive(Debug, Args)]
+pub(crate) struct Engine {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// How the engine is; starts one if none runs
+    Status {
+        /// Only look
+        #[arg(long)]
+        no_start: bool,
+    },
+    /// End the engine; processes go on unless they were started with --on-stop kill
+    Stop,
+}
+
+impl Engine {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        match self.what {
+            What::Status { no_start: false } => status(ctx, ctx.client().await?).await,
+            What::Status { no_start: true } => match running(ctx).await? {
+                Some(client) => status(ctx, client).await,
+                None => none(ctx),
+            },
+            What::Stop => match running(ctx).await? {
+                Some(client) => stop(ctx, client).await,
+                None => none(ctx),
+            },
+        }
+    }
+}
+
+/// A client of the engine that runs, if one does.
+async fn running(ctx: &Context) -> Result<Option<Client>, Failure> {
+    let to = Connect { home: ctx.settings.home.clone(), start: Start::Never, owner: ctx.owner() };
+    match Client::connect(&to).await {
+        Ok(client) => Ok(Some(client)),
+        Err(e) if e.is_not_running() => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn none(ctx: &Context) -> Result<i32, Failure> {
+    if ctx.out.json {
+        ctx.out.object(&json!({"status": "not_running", "pid": null, "version": env!("CARGO_PKG_VERSION"), "home": ctx.settings.home}))?;
+    } else {
+        ctx.out.line("no engine runs; the next command that needs one starts it")?;
+    }
+    Ok(0)
+}
+
+async fn status(ctx: &Context, client: Client) -> Result<i32, Failure> {
+    let s = client.engine_status().await?;
+    if ctx.out.json {
+        ctx.out.object(&s)?;
+        return Ok(0);
+    }
+    ctx.out.line(&format!("pid      {}", s.pid))?;
+    ctx.out.line(&format!("version  {}", s.version))?;
+    ctx.out.line(&format!("home     {}", s.home))?;
+    ctx.out.line(&format!("since    {}", s.started_at))?;
+    ctx.out.line(&format!("running  {} of {} known, {} found at its start", s.running, s.known, s.recovered))?;
+    ctx.out.line(&format!("keeper   {}", s.keeper))?;
+    ctx.out.line(&format!("shell    {}", s.shell))?;
+    s.degraded.iter().try_for_each(|what| ctx.out.line(&format!("degraded {what}")))?;
+    Ok(0)
+}
+
+async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {
+    let pid = client.engine_status().await?.pid;
+    let done = client.engine_stop().await?;
+    if ctx.out.json {
+        ctx.out.object(&json!({"status": "stopped", "pid": pid, "count": done.count}))?;
+    } else {
+        ctx.out.tip(&format!("the engine (pid {pid}) has ended"));
+    }
+    Ok(0)
+}

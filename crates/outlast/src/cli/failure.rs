@@ -1,0 +1,111 @@
+//! Why a command could not be done, for people and for programs.
+
+use outlast_client::{ClientError, code};
+use serde_json::{Value, json};
+
+/// The exit code of an error of ours where it must not be taken for the command's own.
+pub(crate) const OURS: i32 = 125;
+
+/// Why, and with which exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    error: String,
+    code: String,
+    hint: String,
+    status: String,
+    /// The exit code of a process that is over already.
+    exit_code: Option<Option<i32>>,
+    exit: i32,
+    /// Nobody reads any more, so nothing is said.
+    silent: bool,
+}
+
+impl Failure {
+    /// The caller must ask differently.
+    pub(crate) fn refused(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(code::USAGE, error, hint)
+    }
+
+    /// The machine, or we, failed.
+    pub(crate) fn fault(error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(code::FAULT, error, hint)
+    }
+
+    fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { error: error.into(), code: code.into(), hint: hint.into(), status: "error".into(), exit_code: None, exit: 1, silent: false }
+    }
+
+    /// The words on the command line make no sense.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
+        let first = lines.next().unwrap_or("the command line makes no sense");
+        let rest: Vec<_> = lines.filter(|l| !l.starts_with("For more information")).collect();
+        let error = first.strip_prefix("error: ").unwrap_or(first);
+        Self { exit: 2, ..Self::new(code::USAGE, error, rest.join("; ")) }
+    }
+
+    /// Whoever read our output has gone.
+    pub(crate) fn unread() -> Self {
+        Self { silent: true, exit: 0, ..Self::new(code::FAULT, "", "") }
+    }
+
+    /// The same, with another exit code.
+    pub(crate) fn exit(self, exit: i32) -> Self {
+        Self { exit: if self.silent { self.exit } else { exit }, ..self }
+    }
+
+    /// What was wrong.
+    pub(crate) fn error(&self) -> &str {
+        &self.error
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> &str {
+        &self.hint
+    }
+
+    /// Tells, and returns the exit code.
+    pub(crate) fn tell(&self, json: bool) -> i32 {
+        use std::io::Write as _;
+        if self.silent {
+            return self.exit;
+        }
+        // Where neither can be written, the exit code has to do.
+        if json {
+            let _ = writeln!(std::io::stdout(), "{}", self.to_json());
+        } else {
+            let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
+            let _ = writeln!(std::io::stderr(), "outlast: {}{hint}", self.error);
+        }
+        self.exit
+    }
+
+    fn to_json(&self) -> Value {
+        let mut all = json!({"status": self.status, "error": self.error, "code": self.code, "hint": self.hint});
+        if let Some(code) = self.exit_code {
+            all["exit_code"] = json!(code);
+        }
+        all
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(e: ClientError) -> Self {
+        let mut failure = Self::new(e.code(), e.to_string(), e.hint());
+        failure.status = e.status().to_owned();
+        if let ClientError::Refused(refused) = &e {
+            failure.exit_code = refused.exit_code;
+        }
+        failure
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(e: std::io::Error) -> Self {
+        match e.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::unread(),
+            _ => Self::fault(format!("cannot write the answer: {e}"), ""),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `outlast kill`
+
+use super::{Context, Failure, ScopeArgs, ending, millis, seconds};
+use crate::config::Origin;
+use clap::Args;
+use outlast_client::{Owner, Scope};
+use std::time::Duration;
+
+/// Stop a process and everything it started
+///
+/// Its tree is asked to end (TERM) and killed (KILL) if it has not within the grace. The answer comes when it was seen to be gone.
+#[derive(Debug, Args)]
+pub(crate) struct Kill {
+    /// The process: its id, or at least four of its digits
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    id: Option<String>,
+    /// Every running process of the scope
+    #[arg(long)]
+    all: bool,
+    /// Seconds between asking and killing; 0 kills at once
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "no_escalate")]
+    grace: Option<Duration>,
+    /// Ask, and leave it at that
+    #[arg(long)]
+    no_escalate: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+}
+
+impl Kill {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if !self.all && (self.scope.task.is_some() || self.scope.session.is_some()) {
+            return Err(Failure::refused("--task and --session go with --all", "name one process, or write --all"));
+        }
+        let kill = outlast_client::Kill { grace_ms: self.grace.or(configured(ctx)).map(millis), no_escalate: self.no_escalate };
+        match self.id {
+            Some(id) => one(ctx, &id, kill).await,
+            None => all(ctx, scope(self.scope, &ctx.owner()), kill).await,
+        }
+    }
+}
+
+/// The grace that is configured here, which the engine need not know of.
+fn configured(ctx: &Context) -> Option<Duration> {
+    let set = ctx.settings.origin("terminal.daemon_term_grace_seconds") != Origin::Default;
+    set.then_some(ctx.settings.grace)
+}
+
+/// Without flags an agent stops those of its conversation, or of its task if it has none.
+fn scope(args: ScopeArgs, owner: &Owner) -> Scope {
+    match args.or(owner) {
+        Scope { session: Some(session), task } if owner.session.as_ref() == Some(&session) && task == owner.task => {
+            Scope { session: Some(session), task: None }
+        }
+        scope => scope,
+    }
+}
+
+async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32, Failure> {
+    let killed = ctx.client().await?.kill(id, kill).await?;
+    if ctx.out.json {
+        ctx.out.object(&killed)?;
+        return Ok(0);
+    }
+    if let Some(output) = &killed.output {
+        ctx.out.text(output)?;
+    }
+    let id = killed.session_id;
+    match killed.status.as_str() {
+        "signalled" => ctx.out.remark(&format!("{id} was asked to end; `outlast wait {id}` waits for it")),
+        _ => {
+            let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
+            ctx.out.remark(&format!("{id} {}{tree}", ending::sentence(&killed.fate)));
+        }
+    }
+    Ok(0)
+}
+
+async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<i32, Failure> {
+    let killed = ctx.client().await?.kill_all(&scope, kill).await?;
+    let code = i32::from(!killed.failed.is_empty());
+    if ctx.out.json {
+        ctx.out.object(&killed)?;
+        return Ok(code);
+    }
+    ctx.out.line(&format!("{} stopped", killed.killed))?;
+    for failed in &killed.failed {
+        ctx.out.remark(&format!("outlast: {failed}"));
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_stops_its_own_unless_told() {
+        let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: None };
+        let args = |task: Option<&str>, session: Option<&str>| ScopeArgs { task: task.map(Into::into), session: session.map(Into::into) };
+        assert_eq!(scope(args(None, None), &owner), Scope { session: Some("s".into()), task: None });
+        assert_eq!(scope(args(Some("u"), None), &owner), Scope { session: None, task: Some("u".into()) });
+        let task_only = Owner { session: None, ..owner };
+        assert_eq!(scope(args(None, None), &task_only), Scope { session: None, task: Some("t".into()) });
+        assert_eq!(scope(args(None, None), &Owner::default()), Scope::default());
+    }
+}

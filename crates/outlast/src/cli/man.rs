@@ -1,0 +1,20 @@
+//! Manual pages, for whoever makes packages.
+
+use super::{Cli, Failure};
+use clap::{Args, CommandFactory as _};
+use std::path::PathBuf;
+
+/// Write the manual pages into a directory.
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    dir: PathBuf,
+}
+
+impl Man {
+    pub(crate) fn perform(self) -> Result<i32, Failure> {
+        let cannot = |e| Failure::fault(format!("cannot write manual pages into {}: {e}", self.dir.display()), "");
+        std::fs::create_dir_all(&self.dir).map_err(cannot)?;
+        clap_mangen::generate_to(Cli::command(), &self.dir).map_err(cannot)?;
+        Ok(0)
+    }
+}

@@ -1,0 +1,240 @@
+//! The command line: one verb, one file.
+
+mod active;
+mod adopt;
+mod attach;
+mod clean;
+mod close;
+mod config;
+mod doctor;
+mod ending;
+mod engine;
+mod envfile;
+mod failure;
+mod follow;
+mod input;
+mod interrupt;
+mod kill;
+mod list;
+mod log;
+mod man;
+mod out;
+mod poll;
+mod rerun;
+mod rm;
+mod run;
+mod signal;
+mod submit;
+mod table;
+mod terminal;
+mod times;
+mod wait;
+mod write;
+
+pub(crate) use failure::{Failure, OURS};
+
+use crate::config::{Settings, World};
+use clap::{Args, Parser, Subcommand};
+use out::Out;
+use outlast_client::{Client, Connect, Owner, Scope, Start};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Background processes that outlast whoever started them.
+///
+/// A command started with `run` goes on when the shell, the agent or any process of Outlast dies. Its output and its real exit code are kept.
+#[derive(Debug, Parser)]
+#[command(name = "outlast", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Answer with one JSON object on one line
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Run(run::Run),
+    List(list::List),
+    Poll(poll::Poll),
+    Log(log::Log),
+    Wait(wait::Wait),
+    Kill(kill::Kill),
+    Signal(signal::Signal),
+    Write(write::Write),
+    Submit(submit::Submit),
+    Close(close::Close),
+    Interrupt(interrupt::Interrupt),
+    Attach(attach::Attach),
+    Rerun(rerun::Rerun),
+    Rm(rm::Rm),
+    Clean(clean::Clean),
+    Active(active::Active),
+    Adopt(adopt::Adopt),
+    Doctor(doctor::Doctor),
+    Config(config::Config),
+    Engine(engine::Engine),
+    #[command(name = "__engine", hide = true)]
+    AsEngine(AsEngine),
+    #[command(name = "__keeper", hide = true)]
+    AsKeeper(AsKeeper),
+    #[command(name = "__man", hide = true)]
+    Man(man::Man),
+}
+
+/// Be the engine of a home.
+#[derive(Debug, Args)]
+pub(crate) struct AsEngine {
+    /// The home
+    #[arg(long)]
+    pub(crate) home: PathBuf,
+    /// A descriptor to write `ready` and a newline to once it listens
+    #[arg(long)]
+    pub(crate) ready_fd: Option<i32>,
+}
+
+/// Be a keeper.
+#[derive(Debug, Args)]
+pub(crate) struct AsKeeper {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) args: Vec<OsString>,
+}
+
+/// What the words on the command line ask for.
+pub(crate) enum Asked {
+    /// Something of the engine, or about it.
+    Verb(Cli),
+    Engine(AsEngine),
+    Keeper(AsKeeper),
+    /// Nothing that can be done; it was answered, and this is the exit code.
+    Answered(i32),
+}
+
+/// Reads the command line.
+pub(crate) fn parse(args: Vec<OsString>) -> Asked {
+    // Words behind `--` are the command's.
+    let json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    match Cli::try_parse_from(args) {
+        Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
+        Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
+        Ok(cli) => Asked::Verb(cli),
+        Err(e) if e.use_stderr() && json => Asked::Answered(Failure::usage(&e).tell(true)),
+        Err(e) => {
+            // Nobody can be told that nobody listens.
+            let _ = e.print();
+            Asked::Answered(e.exit_code())
+        }
+    }
+}
+
+/// What every verb is given.
+pub(crate) struct Context {
+    pub(crate) world: World,
+    pub(crate) settings: Settings,
+    pub(crate) out: Out,
+}
+
+impl Context {
+    /// For whom requests are made.
+    fn owner(&self) -> Owner {
+        self.world.owner()
+    }
+
+    /// A client, and an engine if there is none.
+    async fn client(&self) -> Result<Client, Failure> {
+        self.connect(Start::OnDemand { program: self.world.program.clone() }).await
+    }
+
+    async fn connect(&self, start: Start) -> Result<Client, Failure> {
+        Ok(Client::connect(&Connect { home: self.settings.home.clone(), start, owner: self.owner() }).await?)
+    }
+
+    /// The surroundings that a command inherits.
+    fn caller(&self) -> outlast_client::Caller {
+        outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd)
+    }
+}
+
+/// Does what was asked, and returns the exit code.
+pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
+    let json = cli.json;
+    let out = Out::new(json, world.plain());
+    let ctx = Context { world, settings, out };
+    match perform(cli.verb, &ctx).await {
+        Ok(code) => code,
+        Err(failure) => failure.tell(json),
+    }
+}
+
+async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
+    match verb {
+        Verb::Run(args) => args.perform(ctx).await,
+        Verb::List(args) => args.perform(ctx).await,
+        Verb::Poll(args) => args.perform(ctx).await,
+        Verb::Log(args) => args.perform(ctx).await,
+        Verb::Wait(args) => args.perform(ctx).await,
+        Verb::Kill(args) => args.perform(ctx).await,
+        Verb::Signal(args) => args.perform(ctx).await,
+        Verb::Write(args) => args.perform(ctx).await,
+        Verb::Submit(args) => args.perform(ctx).await,
+        Verb::Close(args) => args.perform(ctx).await,
+        Verb::Interrupt(args) => args.perform(ctx).await,
+        Verb::Attach(args) => args.perform(ctx).await,
+        Verb::Rerun(args) => args.perform(ctx).await,
+        Verb::Rm(args) => args.perform(ctx).await,
+        Verb::Clean(args) => args.perform(ctx).await,
+        Verb::Active(args) => args.perform(ctx).await,
+        Verb::Adopt(args) => args.perform(ctx).await,
+        Verb::Doctor(args) => args.perform(ctx).await,
+        Verb::Config(args) => args.perform(ctx),
+        Verb::Engine(args) => args.perform(ctx).await,
+        Verb::Man(args) => args.perform(),
+        // `parse` has sorted them out.
+        Verb::AsEngine(_) | Verb::AsKeeper(_) => unreachable!("not a verb for people"),
+    }
+}
+
+/// Which processes a list or a stop of many is about.
+#[derive(Debug, Args)]
+struct ScopeArgs {
+    /// Those of this task
+    #[arg(long, value_name = "T")]
+    task: Option<String>,
+    /// Those of this conversation
+    #[arg(long, value_name = "KEY")]
+    session: Option<String>,
+}
+
+impl ScopeArgs {
+    /// What the flags say; without any, what the environment says.
+    fn or(self, owner: &Owner) -> Scope {
+        match self {
+            Self { task: None, session: None } => Scope { task: owner.task.clone(), session: owner.session.clone() },
+            Self { task, session } => Scope { task, session },
+        }
+    }
+}
+
+/// Seconds, as people write them: `2`, `0.5`.
+fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    let s: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    std::time::Duration::try_from_secs_f64(s).map_err(|_| format!("{text} is not a number of seconds from 0 on"))
+}
+
+/// Seconds, more than none.
+fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
+    match seconds(text)? {
+        std::time::Duration::ZERO => Err("a time of 0 would be over before it began: leave it out to have no limit".into()),
+        time => Ok(time),
+    }
+}
+
+/// A duration for the wire; one too long to be told is as long as can be.
+fn millis(time: std::time::Duration) -> u64 {
+    // Rounded up, so that the shortest time is not none.
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

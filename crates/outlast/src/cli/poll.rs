@@ -1,0 +1,60 @@
+//! `outlast poll`
+
+use super::out::tame;
+use super::{Context, Failure, ending, times};
+use clap::Args;
+use outlast_client::{Event, ProcessInfo};
+
+/// Show how a process is, and the end of its output
+#[derive(Debug, Args)]
+pub(crate) struct Poll {
+    /// The process: its id, or at least four of its digits
+    id: String,
+}
+
+impl Poll {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let info = ctx.client().await?.poll(&self.id).await?;
+        if ctx.out.json {
+            ctx.out.object(&info)?;
+            return Ok(0);
+        }
+        let fields = fields(&info);
+        let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in &fields {
+            ctx.out.line(&format!("{name:width$}  {}", tame(value)))?;
+        }
+        if let Some(preview) = info.output_preview.filter(|p| !p.is_empty()) {
+            ctx.out.line("")?;
+            ctx.out.text(&preview)?;
+        }
+        Ok(0)
+    }
+}
+
+pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
+    let mut all = vec![("id", p.session_id.to_string())];
+    let mut put = |name, value: Option<String>| all.extend(value.map(|v| (name, v)));
+    put("name", p.name.clone());
+    put("command", Some(p.command.clone()));
+    put("directory", Some(p.cwd.clone()));
+    put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) } else { p.phase.clone() }));
+    put("pid", p.pid.map(|pid| pid.to_string()));
+    put("started", Some(p.started_at.to_string()));
+    put("ended", p.fate.ended_at.map(|t| t.to_string()));
+    put("time", Some(times::age(p.uptime_seconds)));
+    put("output", Some(times::size(p.output_bytes)));
+    put("task", p.task_id.clone());
+    put("session", p.session_key.clone());
+    put("input", p.takes_input.then(|| format!("open, {} taken", times::size(p.input_bytes.unwrap_or(0)))));
+    put("protection", p.protection.clone().filter(|p| p != "full"));
+    put("left running", p.left_running.filter(|n| *n > 0).map(|n| format!("{n} descendants, when its output closed")));
+    for gap in &p.gaps {
+        if let Event::Gap { from, to, why } = gap {
+            put("missing", Some(format!("bytes {from} to {to}: {why}")));
+        }
+    }
+    p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
+    put("note", p.note.clone());
+    all
+}

@@ -1,0 +1,219 @@
+//! `outlast run`
+
+use super::envfile::EnvArgs;
+use super::failure::OURS;
+use super::follow::{Follow, Stopped};
+use super::{Context, Failure, ending, input, some_seconds};
+use clap::{Args, ValueEnum};
+use outlast_client::{Client, Command, From, OnStop, OsText, Owner, ProcessId, ProcessInfo, Reason, Spec};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Start a command that outlasts whoever started it
+///
+/// One argument behind `--` is a line for the shell, several are a program and its arguments, `-` reads a shell line from standard input.
+/// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
+/// 124 when its --timeout was over, 126 or 127 if it could not be started, 125 for an error of ours.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Give it a terminal
+    #[arg(long, conflicts_with = "stdin")]
+    pty: bool,
+    /// Give it a pipe for input; otherwise input is at its end
+    #[arg(long)]
+    stdin: bool,
+    /// Run it in this directory
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<OsString>,
+    #[command(flatten)]
+    env: EnvArgs,
+    /// A name for people
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// The task it belongs to [default: OUTLAST_TASK]
+    #[arg(long, value_name = "T")]
+    task: Option<String>,
+    /// The conversation it belongs to [default: OUTLAST_SESSION]
+    #[arg(long, value_name = "KEY")]
+    session: Option<String>,
+    /// Which life of the conversation [default: OUTLAST_GENERATION]
+    #[arg(long, value_name = "G")]
+    generation: Option<String>,
+    /// Stop it after so many seconds
+    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+    /// What a stop of the engine does to it
+    #[arg(long, value_name = "WHAT", default_value = "keep")]
+    on_stop: WhenStopped,
+    /// Show its output until it ends; Ctrl-C leaves it running
+    #[arg(long, conflicts_with = "wait")]
+    follow: bool,
+    /// Wait for its end
+    #[arg(long)]
+    wait: bool,
+    /// The process id it is to have; the same request again returns the same process
+    #[arg(long, value_name = "ID")]
+    id: Option<ProcessId>,
+    /// What to run
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum WhenStopped {
+    Keep,
+    Kill,
+}
+
+impl Run {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        self.start(ctx).await.map_err(|e| e.exit(OURS))
+    }
+
+    async fn start(self, ctx: &Context) -> Result<i32, Failure> {
+        let (follow, wait, id) = (self.follow, self.wait, self.id);
+        let spec = self.spec(ctx)?;
+        let client = ctx.client().await?.with_owner(spec.owner.clone());
+        let mut run = outlast_client::Run::new(spec, ctx.caller());
+        run.id = id;
+        let info = client.run_info(run).await?;
+        if info.fate.completion_reason == Some(Reason::FailedStart) {
+            return failed_start(ctx, &info);
+        }
+        for warning in &info.warnings {
+            ctx.out.remark(&format!("note: {warning}"));
+        }
+        match (follow, wait) {
+            (true, _) => to_its_end(ctx, &client, info).await,
+            (_, true) => wait_for_it(ctx, &client, &info).await,
+            (false, false) => started(ctx, &info),
+        }
+    }
+
+    fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
+        let command = command(self.command, self.env.reads_stdin())?;
+        let here = ctx.owner();
+        let base = match command {
+            Command::Shell(line) => Spec::shell(line),
+            Command::Argv(args) => Spec::argv(args),
+        };
+        Ok(Spec {
+            cwd: self.cwd.map(|dir| ctx.world.cwd.join(dir).as_path().into()),
+            env: self.env.read(&ctx.world)?,
+            pty: self.pty,
+            stdin: self.stdin,
+            name: self.name,
+            owner: Owner {
+                session: self.session.or(here.session),
+                task: self.task.or(here.task),
+                generation: self.generation.or(here.generation),
+            },
+            timeout: self.timeout,
+            on_stop: match self.on_stop {
+                WhenStopped::Keep => OnStop::Keep,
+                WhenStopped::Kill => OnStop::Kill,
+            },
+            ..base
+        })
+    }
+}
+
+/// One word is a shell line, several are a program and its arguments, `-` is a shell line on standard input.
+fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failure> {
+    if words.len() > 1 {
+        return Ok(Command::Argv(words.into_iter().map(OsText::from).collect()));
+    }
+    let word = words.pop().unwrap_or_default();
+    if word == "-" && stdin_taken {
+        return Err(Failure::refused("both the command and --env-file are to be read from standard input", "put one of them into a file"));
+    }
+    let line = if word == "-" { input::line(input::stdin()?).into() } else { OsText::from(word) };
+    if line.as_bytes().trim_ascii().is_empty() {
+        return Err(Failure::refused("the command is empty", "write it behind --, for instance: outlast run -- make test"));
+    }
+    Ok(Command::Shell(line))
+}
+
+/// Tells that it runs.
+pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
+    if ctx.out.json {
+        ctx.out.object(info)?;
+        return Ok(0);
+    }
+    ctx.out.line(&info.session_id.to_string())?;
+    let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
+    ctx.out.tip(&format!("{}{pid}; `outlast log {} --follow` shows its output", info.phase, info.session_id));
+    Ok(0)
+}
+
+/// Tells that it never ran.
+pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
+    let error = format!("{} {}", info.session_id, ending::sentence(&info.fate));
+    if ctx.out.json {
+        let mut answer = serde_json::to_value(info).unwrap_or_default();
+        merge(&mut answer, json!({"error": error, "code": "failed_start", "hint": "check the command, its directory and its permissions"}));
+        ctx.out.object(&answer)?;
+    } else {
+        ctx.out.remark(&format!("outlast: {error}"));
+    }
+    Ok(ending::exit_code(&info.fate))
+}
+
+async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<i32, Failure> {
+    let id = info.session_id.to_string();
+    let waited = client.wait(&id, None).await?;
+    if ctx.out.json {
+        // The start's own fields, such as the pid, and on top of them how it ended.
+        let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
+        merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
+        ctx.out.object(&answer)?;
+        return Ok(super::wait::code(&waited));
+    }
+    super::wait::tell(ctx, &waited)
+}
+
+async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
+    let id = info.session_id.to_string();
+    ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
+    let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false };
+    let stopped = follow.show(ctx).await?;
+    let now = client.poll(&id).await?;
+    if ctx.out.json {
+        let mut answer = serde_json::to_value(&now).unwrap_or_default();
+        merge(&mut answer, stopped.fields());
+        ctx.out.object(&answer)?;
+    }
+    match stopped {
+        Stopped::Ended { .. } if now.fate.completion_reason.is_some() => {
+            ctx.out.tip(&format!("{id} {}", ending::sentence(&now.fate)));
+            Ok(ending::exit_code(&now.fate))
+        }
+        Stopped::Ended { .. } => {
+            ctx.out.remark(&format!("{id} has closed its output and goes on; `outlast wait {id}` waits for its end"));
+            Ok(0)
+        }
+        Stopped::Detached { .. } => Ok(0),
+    }
+}
+
+/// Puts the fields of `more` over those of `object`.
+pub(crate) fn merge(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_word_is_a_line_and_several_are_a_program() {
+        let words = |w: &[&str]| w.iter().map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(command(words(&["a && b"]), false).unwrap(), Command::Shell("a && b".into()));
+        assert_eq!(command(words(&["a", "-"]), false).unwrap(), Command::Argv(vec!["a".into(), "-".into()]));
+        assert!(command(words(&[" \n"]), false).is_err());
+        assert!(command(words(&["-"]), true).is_err());
+    }
+}

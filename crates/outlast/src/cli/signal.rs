@@ -1,0 +1,104 @@
+//! `outlast signal`
+
+use super::{Context, Failure};
+use clap::Args;
+
+/// Send a signal to the command itself
+#[derive(Debug, Args)]
+pub(crate) struct Signal {
+    /// The process: its id, or at least four of its digits
+    id: String,
+    /// A name or a number: USR1, SIGUSR1, 10
+    #[arg(value_name = "SIG", value_parser = number)]
+    signal: i32,
+}
+
+impl Signal {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let sent = ctx.client().await?.signal(&self.id, self.signal).await?;
+        if ctx.out.json {
+            ctx.out.object(&sent)?
+        } else {
+            ctx.out.tip(&format!("{} was sent signal {}", sent.session_id, self.signal))
+        }
+        Ok(0)
+    }
+}
+
+const NAMES: &[(&str, i32)] = &[
+    ("HUP", libc::SIGHUP),
+    ("INT", libc::SIGINT),
+    ("QUIT", libc::SIGQUIT),
+    ("ILL", libc::SIGILL),
+    ("TRAP", libc::SIGTRAP),
+    ("ABRT", libc::SIGABRT),
+    ("IOT", libc::SIGABRT),
+    ("BUS", libc::SIGBUS),
+    ("FPE", libc::SIGFPE),
+    ("KILL", libc::SIGKILL),
+    ("USR1", libc::SIGUSR1),
+    ("SEGV", libc::SIGSEGV),
+    ("USR2", libc::SIGUSR2),
+    ("PIPE", libc::SIGPIPE),
+    ("ALRM", libc::SIGALRM),
+    ("TERM", libc::SIGTERM),
+    ("STKFLT", libc::SIGSTKFLT),
+    ("CHLD", libc::SIGCHLD),
+    ("CLD", libc::SIGCHLD),
+    ("CONT", libc::SIGCONT),
+    ("STOP", libc::SIGSTOP),
+    ("TSTP", libc::SIGTSTP),
+    ("TTIN", libc::SIGTTIN),
+    ("TTOU", libc::SIGTTOU),
+    ("URG", libc::SIGURG),
+    ("XCPU", libc::SIGXCPU),
+    ("XFSZ", libc::SIGXFSZ),
+    ("VTALRM", libc::SIGVTALRM),
+    ("PROF", libc::SIGPROF),
+    ("WINCH", libc::SIGWINCH),
+    ("IO", libc::SIGIO),
+    ("POLL", libc::SIGIO),
+    ("PWR", libc::SIGPWR),
+    ("SYS", libc::SIGSYS),
+];
+
+/// The number of a signal by its name or number.
+fn number(text: &str) -> Result<i32, String> {
+    let bad = || format!("{text:?} is no signal: use a name such as TERM, SIGUSR1 or RTMIN+1, or a number from 1 to {}", libc::SIGRTMAX());
+    if let Ok(n) = text.parse::<i32>() {
+        return if (1..=libc::SIGRTMAX()).contains(&n) { Ok(n) } else { Err(bad()) };
+    }
+    let upper = text.to_ascii_uppercase();
+    let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+    let known = NAMES.iter().find(|(n, _)| *n == name).map(|(_, number)| *number);
+    known.or_else(|| real_time(name)).ok_or_else(bad)
+}
+
+fn real_time(name: &str) -> Option<i32> {
+    let (base, rest) = match (name.strip_prefix("RTMIN"), name.strip_prefix("RTMAX")) {
+        (Some(rest), _) => (libc::SIGRTMIN(), rest),
+        (_, Some(rest)) => (libc::SIGRTMAX(), rest),
+        (None, None) => return None,
+    };
+    let shift: i32 = if rest.is_empty() { 0 } else { rest.parse().ok().filter(|_| rest.starts_with(['+', '-']))? };
+    base.checked_add(shift).filter(|n| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for (text, want) in
+            [("TERM", 15), ("SIGTERM", 15), ("sigterm", 15), ("15", 15), ("KILL", 9), ("64", 64), ("SIGRTMAX", 64), ("usr1", 10)]
+        {
+            assert_eq!(number(text), Ok(want), "{text}");
+        }
+        assert_eq!(number("RTMIN+2"), Ok(libc::SIGRTMIN() + 2));
+        assert_eq!(number("RTMAX-1"), Ok(63));
+        for bad in ["", "0", "-1", "65", "TERMINATE", "SIG", "RTMIN2", "RTMAX+1", "RTMIN-1"] {
+            assert!(number(bad).is_err(), "{bad}");
+        }
+    }
+}

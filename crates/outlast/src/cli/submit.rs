@@ -1,0 +1,27 @@
+//! `outlast submit`
+
+use super::write::{at, tell};
+use super::{Context, Failure, input};
+use clap::Args;
+use std::ffi::OsString;
+
+/// Write a line into the input of a process: the text and a newline
+#[derive(Debug, Args)]
+pub(crate) struct Submit {
+    /// The process: its id, or at least four of its digits
+    id: String,
+    /// The text; `-` is standard input, whose last newline is not doubled
+    #[arg(allow_hyphen_values = true)]
+    text: OsString,
+    /// Where in its input the text begins; what is there already is not written again
+    #[arg(long, value_name = "B")]
+    offset: Option<u64>,
+}
+
+impl Submit {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let text = if self.text == "-" { input::line(input::stdin()?) } else { input::text(self.text)? };
+        let written = ctx.client().await?.submit(&self.id, &text, at(self.offset)).await?;
+        tell(ctx, &written)
+    }
+}

@@ -1,0 +1,179 @@
+use super::out::Out;
+use super::*;
+use clap::CommandFactory as _;
+use outlast_client::{Fate, ProcessInfo, Reason, Status, Waited};
+
+fn out(width: Option<usize>) -> Out {
+    let mut out = Out::new(false, true);
+    out.width = width;
+    out
+}
+
+fn process(digit: u8, command: &str) -> ProcessInfo {
+    serde_json::from_value(serde_json::json!({
+        "session_id": format!("proc_{digit:012x}"), "command": command, "status": "running", "phase": "running", "pid": 4321,
+        "cwd": "/src", "started_at": "2023-11-14T22:13:20.000000Z", "uptime_seconds": 200, "output_bytes": 1536,
+    }))
+    .unwrap()
+}
+
+fn ended(fate: Fate) -> ProcessInfo {
+    ProcessInfo { status: Status::Exited, phase: "exited".into(), fate, ..process(9, "sleep 1") }
+}
+
+fn fate(code: Option<i32>, signal: Option<&str>, reason: Reason, source: &str) -> Fate {
+    Fate {
+        exit_code: Some(code),
+        signal: signal.map(Into::into),
+        completion_reason: Some(reason),
+        termination_source: Some(source.into()),
+        ..Fate::default()
+    }
+}
+
+fn some() -> Vec<ProcessInfo> {
+    vec![
+        process(1, "cargo test --workspace --all-features -- --nocapture"),
+        ProcessInfo {
+            name: Some("日本語サーバ".into()),
+            uptime_seconds: 7500,
+            ..process(2, "printf '\x1b[31mred\x1b[0m\\n'\nsecond line")
+        },
+        ProcessInfo { uptime_seconds: 45, ..ended(fate(Some(0), None, Reason::Exited, "")) },
+        ended(fate(Some(3), None, Reason::Exited, "")),
+        ended(fate(Some(-9), Some("SIGKILL"), Reason::Killed, "process.kill")),
+        ProcessInfo { phase: "lost".into(), ..ended(fate(None, None, Reason::Lost, "backend_lost")) },
+        ProcessInfo { phase: "stopping".into(), ..process(3, "é") },
+    ]
+}
+
+#[test]
+fn the_command_line_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn a_list_lines_up() {
+    insta::assert_snapshot!(list::lines(&some(), &out(None)).join("\n"));
+}
+
+#[test]
+fn a_list_fits_the_terminal() {
+    let lines = list::lines(&some(), &out(Some(80)));
+    assert!(lines.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= 80));
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn no_list_no_head() {
+    assert!(list::lines(&[], &out(None)).is_empty());
+}
+
+#[test]
+fn a_poll_in_words() {
+    let p = ProcessInfo {
+        fate: Fate {
+            ended_at: Some(outlast_client::Time::from_micros(0)),
+            ..fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill")
+        },
+        ..some().remove(1)
+    };
+    let lines: Vec<_> = poll::fields(&p).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn exit_codes_are_the_commands_own() {
+    let start = |code| Fate { start_code: code, ..fate(None, None, Reason::FailedStart, "failed_start") };
+    for (fate, want) in [
+        (fate(Some(0), None, Reason::Exited, ""), 0),
+        (fate(Some(3), None, Reason::Exited, ""), 3),
+        (fate(Some(255), None, Reason::Exited, ""), 255),
+        (fate(Some(-9), Some("SIGKILL"), Reason::Exited, ""), 137),
+        (fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill"), 143),
+        (fate(Some(-15), Some("SIGTERM"), Reason::Killed, "timeout"), 124),
+        (fate(None, None, Reason::Lost, "backend_lost"), 125),
+        (start(Some(127)), 127),
+        (start(Some(126)), 126),
+        (start(None), 126),
+    ] {
+        assert_eq!(ending::exit_code(&fate), want, "{fate:?}");
+    }
+}
+
+#[test]
+fn a_wait_that_saw_no_end_says_so() {
+    let waited = |status: &str| Waited {
+        status: status.into(),
+        session_id: "proc_ab12000000ff".parse().unwrap(),
+        command: String::new(),
+        fate: fate(Some(3), None, Reason::Exited, ""),
+        output: String::new(),
+        output_cut: None,
+        timeout_note: None,
+        note: None,
+    };
+    assert_eq!(["exited", "timeout", "interrupted"].map(|s| wait::code(&waited(s))), [3, 124, 125]);
+}
+
+#[test]
+fn ages_are_short() {
+    let got = [0, 45, 60, 200, 3599, 3600, 7500, 90_000].map(times::age);
+    assert_eq!(got, ["0s", "45s", "1m 0s", "3m 20s", "59m 59s", "1h 0m", "2h 5m", "25h 0m"]);
+    assert_eq!([0, 1023, 1536, 64 << 20].map(times::size), ["0 B", "1023 B", "1.5 KiB", "64 MiB"]);
+}
+
+#[test]
+fn case_099_a_time_of_nothing_is_an_error() {
+    assert!(some_seconds("0").is_err() && some_seconds("-1").is_err() && some_seconds("soon").is_err() && some_seconds("nan").is_err());
+    assert_eq!(some_seconds("0.5"), Ok(std::time::Duration::from_millis(500)));
+    assert_eq!(seconds("0"), Ok(std::time::Duration::ZERO));
+    assert_eq!(millis(std::time::Duration::from_micros(1)), 1);
+}
+
+fn parsed(words: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(std::iter::once("outlast").chain(words.iter().copied()))
+}
+
+#[test]
+fn words_behind_the_dashes_are_the_commands() {
+    let cli = parsed(&["run", "--", "grep", "--json", "-x"]).unwrap();
+    assert!(!cli.json);
+    assert!(parsed(&["list", "--json"]).unwrap().json);
+    assert!(parsed(&["--json", "list"]).unwrap().json);
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    for words in [
+        &["run", "--pty", "--stdin", "--", "x"][..],
+        &["run", "--follow", "--wait", "--", "x"],
+        &["run"],
+        &["run", "--id", "ab12", "--", "x"],
+        &["run", "--timeout", "0", "--", "x"],
+        &["run", "--timeout", "-1", "--", "x"],
+        &["kill"],
+        &["kill", "ab12", "--all"],
+        &["kill", "ab12", "--grace", "1", "--no-escalate"],
+        &["log", "ab12", "--limit", "0"],
+        &["log", "ab12", "--offset", "1", "--from-byte", "2"],
+        &["wait", "ab12", "--timeout", "0"],
+        &["active", "--task", "t", "--session", "s"],
+        &["active", "--max-age", "3"],
+        &["interrupt"],
+        &["until", "ab12"],
+    ] {
+        assert!(parsed(words).is_err(), "{words:?}");
+    }
+    for words in [
+        &["kill", "ab12", "--grace", "0"][..],
+        &["kill", "--all", "--task", "t"],
+        &["write", "ab12", "-"],
+        &["write", "ab12", "-n"],
+        &["submit", "ab12", "--", "--offset"],
+        &["signal", "ab12", "SIGUSR1"],
+        &["log", "ab12", "--raw", "--from-byte", "7", "--follow"],
+    ] {
+        parsed(words).unwrap_or_else(|e| panic!("{words:?}: {e}"));
+    }
+}

@@ -1,0 +1,61 @@
+//! `outlast wait`
+
+use super::ending::{self, TIMED_OUT};
+use super::failure::OURS;
+use super::{Context, Failure, some_seconds};
+use clap::Args;
+use outlast_client::Waited;
+use std::time::Duration;
+
+/// Wait for the end of a process
+///
+/// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still ran after --timeout
+/// or its own time was over, 125 if it is lost or the wait failed.
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The process: its id, or at least four of its digits
+    id: String,
+    /// Wait at most so many seconds; the process goes on
+    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+}
+
+impl Wait {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        self.wait(ctx).await.map_err(|e| e.exit(OURS))
+    }
+
+    async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
+        let waited = ctx.client().await?.wait(&self.id, self.timeout).await?;
+        if ctx.out.json {
+            ctx.out.object(&waited)?;
+            return Ok(code(&waited));
+        }
+        tell(ctx, &waited)
+    }
+}
+
+/// The exit code that stands for how the wait ended.
+pub(crate) fn code(waited: &Waited) -> i32 {
+    match waited.status.as_str() {
+        "exited" => ending::exit_code(&waited.fate),
+        "timeout" => TIMED_OUT,
+        // Interrupted: the process goes on, so there is no code of its own to give.
+        _ => OURS,
+    }
+}
+
+/// The end of the output, and how it ended.
+pub(crate) fn tell(ctx: &Context, waited: &Waited) -> Result<i32, Failure> {
+    let id = waited.session_id;
+    if let Some(cut) = waited.output_cut {
+        ctx.out.remark(&format!("[{cut} characters before this; `outlast log {id}` shows more]"));
+    }
+    ctx.out.text(&waited.output)?;
+    match waited.status.as_str() {
+        "exited" => ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate))),
+        "timeout" => ctx.out.remark(&format!("{id} still runs; {}", waited.timeout_note.as_deref().unwrap_or("the time to wait is over"))),
+        status => ctx.out.remark(&format!("{id}: {}", waited.note.as_deref().unwrap_or(status))),
+    }
+    Ok(code(waited))
+}

@@ -1,0 +1,356 @@
+//! The one place that reads environment, configuration file and user: below it they are arguments.
+//!
+//! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
+
+use anyhow::Context as _;
+use outlast_core::{Owner, limits};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What this process was started with.
+#[derive(Debug)]
+pub(crate) struct World {
+    /// The environment.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// The working directory.
+    pub(crate) cwd: PathBuf,
+    /// This executable.
+    pub(crate) program: PathBuf,
+    /// The user.
+    pub(crate) user: User,
+}
+
+/// The user whose login files and shell count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct User {
+    pub(crate) name: String,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) shell: PathBuf,
+}
+
+/// What is configured.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) home: PathBuf,
+    pub(crate) file: PathBuf,
+    pub(crate) redact: bool,
+    pub(crate) grace: Duration,
+    pub(crate) max_running: usize,
+    pub(crate) keep_for: Duration,
+    pub(crate) keep_bytes: u64,
+    pub(crate) wait_limit: Duration,
+    pub(crate) max_age: Duration,
+    pub(crate) log_tail_bytes: u64,
+    pub(crate) idle_exit: Duration,
+    pub(crate) snapshot_limit: Duration,
+    /// Each value as it counts, and where it came from.
+    pub(crate) shown: Vec<Shown>,
+    /// What was wrong with those that were defaulted.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// One effective value.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Shown {
+    pub(crate) key: &'static str,
+    pub(crate) value: toml::Value,
+    pub(crate) from: Origin,
+}
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File,
+    Env(&'static str),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File => f.write_str("config.toml"),
+            Self::Env(name) => write!(f, "environment ({name})"),
+        }
+    }
+}
+
+impl World {
+    /// As it is now.
+    pub(crate) fn here() -> Self {
+        let env: Vec<_> = std::env::vars_os().collect();
+        let uid = rustix::process::getuid().as_raw();
+        let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let user = user(&passwd, uid, |name| lookup(&env, name));
+        // A directory that was deleted has no name any more but the one that the shell remembers.
+        let cwd = std::env::current_dir().ok().or_else(|| lookup(&env, "PWD").map(PathBuf::from)).unwrap_or_else(|| "/".into());
+        Self { cwd, program: program(), user, env }
+    }
+
+    /// A variable that is set and not empty.
+    pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {
+        self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_os_str())
+    }
+
+    /// For whom requests are made, unless flags say.
+    pub(crate) fn owner(&self) -> Owner {
+        let text = |name| self.var(name).map(|v| v.to_string_lossy().into_owned());
+        Owner { session: text("OUTLAST_SESSION"), task: text("OUTLAST_TASK"), generation: text("OUTLAST_GENERATION") }
+    }
+
+    /// Whether colours are unwelcome.
+    pub(crate) fn plain(&self) -> bool {
+        self.var("NO_COLOR").is_some() || self.var("TERM").is_none_or(|t| t == "dumb")
+    }
+
+    /// `outlast-keeper` beside this executable, if it is there.
+    pub(crate) fn keeper(&self) -> Option<PathBuf> {
+        let path = self.program.with_file_name("outlast-keeper");
+        let usable = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
+        usable.then_some(path)
+    }
+
+    /// Where sockets may lie, best first: short paths on a tmpfs.
+    pub(crate) fn socket_places(&self) -> Vec<PathBuf> {
+        let runtime = self.var("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|p| p.is_absolute());
+        runtime.into_iter().chain(["/dev/shm".into(), "/tmp".into()]).collect()
+    }
+
+    /// Reads the configuration.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let file = self.xdg("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("outlast/config.toml"));
+        let file = file.unwrap_or_else(|| "/etc/outlast/config.toml".into());
+        let text = match std::fs::read_to_string(&file) {
+            Ok(text) => Ok(text),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            Err(e) => Err(e.to_string()),
+        };
+        let home = match self.var("OUTLAST_HOME") {
+            Some(home) => self.cwd.join(home),
+            None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
+        };
+        Ok(read(home, file, text, |name| self.var(name).map(OsStr::to_owned)))
+    }
+
+    fn xdg(&self, name: &str, fallback: &str) -> Option<PathBuf> {
+        // The specification has relative paths ignored.
+        let set = self.var(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        set.or_else(|| self.user.home.as_ref().map(|home| home.join(fallback)))
+    }
+}
+
+fn lookup(env: &[(OsString, OsString)], name: &str) -> Option<OsString> {
+    env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.clone())
+}
+
+/// This executable, also after an upgrade has replaced it.
+fn program() -> PathBuf {
+    match std::env::current_exe() {
+        Ok(path) if path.exists() => path,
+        Ok(path) => match path.to_str().and_then(|p| p.strip_suffix(" (deleted)")).map(PathBuf::from) {
+            Some(replaced) if replaced.exists() => replaced,
+            _ => "/proc/self/exe".into(),
+        },
+        Err(_) => "/proc/self/exe".into(),
+    }
+}
+
+/// The user of `uid`: home and shell as at a login, else what the environment says.
+fn user(passwd: &str, uid: u32, env: impl Fn(&str) -> Option<OsString>) -> User {
+    let entry = passwd.lines().map(|l| l.split(':').collect::<Vec<_>>()).find(|f| f.len() == 7 && f[2].parse() == Ok(uid));
+    let field = |i: usize| entry.as_ref().map(|f| f[i].to_owned()).filter(|f| !f.is_empty());
+    let name = || env("USER").or_else(|| env("LOGNAME")).map(|n| n.to_string_lossy().into_owned());
+    User {
+        name: field(0).or_else(name).unwrap_or_else(|| uid.to_string()),
+        home: env("HOME").map(PathBuf::from).filter(|h| h.is_absolute()).or_else(|| field(5).map(PathBuf::from)),
+        shell: field(6).map(PathBuf::from).or_else(|| env("SHELL").map(PathBuf::from)).unwrap_or_else(|| "/bin/sh".into()),
+    }
+}
+
+/// Every key that may be set.
+const KEYS: &[&str] = &[
+    "terminal.daemon_term_grace_seconds",
+    "terminal.timeout",
+    "session_reset.bg_process_max_age_hours",
+    "security.redact_secrets",
+    "limits.max_running",
+    "retention.days",
+    "retention.bytes",
+    "log.tail_bytes",
+    "engine.idle_exit_seconds",
+    "shell.snapshot_seconds",
+];
+
+fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
+    let mut warnings = Vec::new();
+    let table = text.and_then(|t| t.parse::<toml::Table>().map_err(|e| e.to_string().trim_end().replace('\n', " ")));
+    let table = table.unwrap_or_else(|e| {
+        warnings.push(format!("cannot read {}: {e}; every value in it is left at its default", file.display()));
+        toml::Table::new()
+    });
+    warnings.extend(unknown(&table, &file));
+    let mut r = Reader { env: &env, table, shown: Vec::new(), warnings };
+
+    let grace = r.number("terminal.daemon_term_grace_seconds", &["OUTLAST_TERM_GRACE_SECONDS"], limits::DEFAULT_GRACE.as_secs_f64());
+    let max_age = r.number("session_reset.bg_process_max_age_hours", &[], limits::DEFAULT_MAX_AGE.as_secs_f64() / 3600.0);
+    let redact = r.flag("security.redact_secrets", &["OUTLAST_REDACT_SECRETS", "HERMES_REDACT_SECRETS"], true);
+    let wait_limit = r.count("terminal.timeout", &["TERMINAL_TIMEOUT"], limits::DEFAULT_WAIT_LIMIT.as_secs());
+    let max_running = r.count("limits.max_running", &[], limits::DEFAULT_MAX_RUNNING as u64);
+    let keep_days = r.number("retention.days", &[], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
+    let keep_bytes = r.bytes("retention.bytes", limits::DEFAULT_KEEP_BYTES);
+    let log_tail_bytes = r.bytes("log.tail_bytes", limits::LOG_TAIL_BYTES);
+    let idle_exit = r.number("engine.idle_exit_seconds", &[], 60.0);
+    let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
+    Settings {
+        home,
+        file,
+        redact,
+        grace: seconds(grace),
+        max_running: usize::try_from(max_running).unwrap_or(usize::MAX),
+        keep_for: seconds(keep_days * 86_400.0),
+        keep_bytes,
+        wait_limit: Duration::from_secs(wait_limit),
+        max_age: seconds(max_age * 3600.0),
+        log_tail_bytes,
+        idle_exit: seconds(idle_exit),
+        snapshot_limit: seconds(snapshot),
+        shown: r.shown,
+        warnings: r.warnings,
+    }
+}
+
+impl Settings {
+    /// Where the value of `key` came from.
+    pub(crate) fn origin(&self, key: &str) -> Origin {
+        self.shown.iter().find(|s| s.key == key).map_or(Origin::Default, |s| s.from)
+    }
+}
+
+fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
+    let keys = table.iter().flat_map(|(section, value)| match value {
+        toml::Value::Table(inner) => inner.keys().map(|k| format!("{section}.{k}")).collect(),
+        _ => vec![section.clone()],
+    });
+    keys.filter(|k| !KEYS.contains(&k.as_str()))
+        .map(|k| format!("{} has the unknown key {k}, which does nothing", file.display()))
+        .collect()
+}
+
+/// Seconds that were checked to be finite and not negative; more than fits is as long as can be.
+fn seconds(s: f64) -> Duration {
+    Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX)
+}
+
+struct Reader<'a> {
+    env: &'a dyn Fn(&str) -> Option<OsString>,
+    table: toml::Table,
+    shown: Vec<Shown>,
+    warnings: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// A number of something; a negative one counts as none.
+    fn number(&mut self, key: &'static str, env: &[&'static str], default: f64) -> f64 {
+        let parse = |v: &toml::Value| {
+            let n = match v {
+                toml::Value::Integer(i) => *i as f64,
+                toml::Value::Float(f) => *f,
+                toml::Value::String(s) => s.trim().parse().ok()?,
+                _ => return None,
+            };
+            n.is_finite().then_some(n.max(0.0))
+        };
+        self.value(key, env, default, parse, |n| toml::Value::Float(*n))
+    }
+
+    fn count(&mut self, key: &'static str, env: &[&'static str], default: u64) -> u64 {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Integer(i) => u64::try_from(*i).ok().filter(|n| *n > 0),
+            toml::Value::String(s) => s.trim().parse().ok().filter(|n| *n > 0),
+            _ => None,
+        };
+        self.value(key, env, default, parse, whole)
+    }
+
+    fn flag(&mut self, key: &'static str, env: &[&'static str], default: bool) -> bool {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Boolean(b) => Some(*b),
+            toml::Value::Integer(i) => [(1, true), (0, false)].iter().find(|(n, _)| n == i).map(|(_, b)| *b),
+            toml::Value::String(s) => match s.trim().to_ascii_lowercase().as_str() {
+                "1" | "true" | "yes" | "on" => Some(true),
+                "0" | "false" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.value(key, env, default, parse, |b| toml::Value::Boolean(*b))
+    }
+
+    fn bytes(&mut self, key: &'static str, default: u64) -> u64 {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Integer(i) => u64::try_from(*i).ok(),
+            toml::Value::String(s) => size(s),
+            _ => None,
+        };
+        self.value(key, &[], default, parse, whole)
+    }
+
+    fn value<T>(
+        &mut self,
+        key: &'static str,
+        env: &[&'static str],
+        default: T,
+        parse: impl Fn(&toml::Value) -> Option<T>,
+        show: impl Fn(&T) -> toml::Value,
+    ) -> T {
+        let set = env.iter().find_map(|name| (self.env)(name).map(|v| (*name, v)));
+        let given = match set {
+            Some((name, value)) => Some((toml::Value::String(value.to_string_lossy().into_owned()), Origin::Env(name))),
+            None => find(&self.table, key).map(|v| (v.clone(), Origin::File)),
+        };
+        let (value, from) = match given {
+            None => (default, Origin::Default),
+            Some((raw, from)) => match parse(&raw) {
+                Some(value) => (value, from),
+                None => {
+                    self.warnings.push(format!("{key} = {raw} ({from}) makes no sense; using the default {}", show(&default)));
+                    (default, Origin::Default)
+                }
+            },
+        };
+        self.shown.push(Shown { key, value: show(&value), from });
+        value
+    }
+}
+
+fn whole(n: &u64) -> toml::Value {
+    toml::Value::Integer(i64::try_from(*n).unwrap_or(i64::MAX))
+}
+
+fn find<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
+    let (section, name) = key.split_once('.')?;
+    table.get(section)?.as_table()?.get(name)
+}
+
+/// A number of bytes: `5GiB`, `64 MiB`, `2GB`, `1048576`.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests;

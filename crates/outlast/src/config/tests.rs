@@ -1,0 +1,122 @@
+use super::*;
+
+fn with(file: &str, env: &[(&str, &str)]) -> Settings {
+    let env: Vec<_> = env.iter().map(|(n, v)| (n.to_string(), OsString::from(v))).collect();
+    read("/h".into(), "/c/config.toml".into(), Ok(file.into()), move |name| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()))
+}
+
+#[test]
+fn without_a_word_the_contract_counts() {
+    let s = with("", &[]);
+    assert_eq!(s.grace, Duration::from_secs(2));
+    assert_eq!(s.max_age, Duration::from_secs(86_400));
+    assert_eq!(s.wait_limit, Duration::from_secs(180));
+    assert_eq!(s.keep_for, Duration::from_secs(7 * 86_400));
+    assert_eq!((s.keep_bytes, s.log_tail_bytes, s.max_running), (5 << 30, 64 << 20, 1024));
+    assert_eq!((s.idle_exit, s.snapshot_limit), (Duration::from_secs(60), Duration::from_secs(10)));
+    assert!(s.redact && s.warnings.is_empty());
+    assert!(s.shown.iter().all(|v| v.from == Origin::Default));
+    assert_eq!(s.shown.len(), KEYS.len());
+    assert!(s.shown.iter().all(|v| KEYS.contains(&v.key)));
+}
+
+#[test]
+fn the_environment_is_over_the_file() {
+    let file = "terminal.daemon_term_grace_seconds = 5\nretention.bytes = '2GiB'\n[security]\nredact_secrets = false";
+    let s = with(file, &[("OUTLAST_TERM_GRACE_SECONDS", "0.5")]);
+    assert_eq!(s.grace, Duration::from_millis(500));
+    assert_eq!(s.origin("terminal.daemon_term_grace_seconds"), Origin::Env("OUTLAST_TERM_GRACE_SECONDS"));
+    assert_eq!(s.keep_bytes, 2 << 30);
+    assert_eq!(s.origin("retention.bytes"), Origin::File);
+    assert!(!s.redact);
+}
+
+#[test]
+fn case_153_a_negative_grace_is_none_and_an_unreadable_one_the_default() {
+    assert_eq!(with("", &[("OUTLAST_TERM_GRACE_SECONDS", "-3")]).grace, Duration::ZERO);
+    for bad in ["soon", "nan", "inf", ""] {
+        let s = with("", &[("OUTLAST_TERM_GRACE_SECONDS", bad)]);
+        assert_eq!(s.grace, Duration::from_secs(2), "{bad}");
+        assert_eq!(s.warnings.len(), 1);
+    }
+    let s = with("not toml at all", &[]);
+    assert_eq!(s.grace, Duration::from_secs(2));
+    assert!(s.warnings[0].contains("/c/config.toml"), "{:?}", s.warnings);
+}
+
+#[test]
+fn a_bad_value_is_named_with_its_default() {
+    let s = with("terminal.timeout = 'long'\n[limits]\nmax_runing = 3", &[]);
+    assert_eq!(s.wait_limit, Duration::from_secs(180));
+    assert_eq!(
+        s.warnings,
+        [
+            "/c/config.toml has the unknown key limits.max_runing, which does nothing",
+            "terminal.timeout = \"long\" (config.toml) makes no sense; using the default 180",
+        ]
+    );
+    let s = with("", &[("TERMINAL_TIMEOUT", "1.5")]);
+    assert_eq!(s.wait_limit, Duration::from_secs(180));
+    assert!(s.warnings[0].contains("environment (TERMINAL_TIMEOUT)"), "{:?}", s.warnings);
+}
+
+#[test]
+fn redaction_heeds_both_names() {
+    assert!(!with("", &[("HERMES_REDACT_SECRETS", "false")]).redact);
+    assert!(with("", &[("HERMES_REDACT_SECRETS", "false"), ("OUTLAST_REDACT_SECRETS", "on")]).redact);
+    let s = with("", &[("OUTLAST_REDACT_SECRETS", "maybe")]);
+    assert!(s.redact && s.warnings.len() == 1);
+}
+
+#[test]
+fn sizes_have_units() {
+    for (text, want) in [("5GiB", Some(5 << 30)), (" 64 MiB ", Some(64 << 20)), ("1kb", Some(1000)), ("7", Some(7)), ("2g", Some(2 << 30))]
+    {
+        assert_eq!(size(text), want, "{text}");
+    }
+    for bad in ["", "GiB", "-1", "1.5GiB", "9 lots", "99999999999TiB"] {
+        assert_eq!(size(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn the_user_is_as_at_a_login() {
+    let passwd = "root:x:0:0:root:/root:/bin/bash\nme:x:1000:1000::/home/me:/usr/bin/zsh\nbroken\n";
+    let none = |_: &str| None;
+    assert_eq!(user(passwd, 1000, none), User { name: "me".into(), home: Some("/home/me".into()), shell: "/usr/bin/zsh".into() });
+    let env = |name: &str| {
+        Some(OsString::from(match name {
+            "HOME" => "/h",
+            "USER" => "ldap",
+            "SHELL" => "/bin/fish",
+            _ => return None,
+        }))
+    };
+    assert_eq!(user(passwd, 7, env), User { name: "ldap".into(), home: Some("/h".into()), shell: "/bin/fish".into() });
+    assert_eq!(user("", 7, none), User { name: "7".into(), home: None, shell: "/bin/sh".into() });
+}
+
+fn world(env: &[(&str, &str)]) -> World {
+    World {
+        env: env.iter().map(|(n, v)| (n.into(), v.into())).collect(),
+        cwd: "/work".into(),
+        program: "/bin/outlast".into(),
+        user: User { name: "me".into(), home: Some("/home/me".into()), shell: "/bin/sh".into() },
+    }
+}
+
+#[test]
+fn the_home_is_where_xdg_says_unless_told() {
+    let home = |env: &[(&str, &str)]| world(env).settings().unwrap().home;
+    assert_eq!(home(&[]), Path::new("/home/me/.local/state/outlast"));
+    assert_eq!(home(&[("XDG_STATE_HOME", "/s")]), Path::new("/s/outlast"));
+    assert_eq!(home(&[("XDG_STATE_HOME", "relative")]), Path::new("/home/me/.local/state/outlast"));
+    assert_eq!(home(&[("OUTLAST_HOME", "here"), ("XDG_STATE_HOME", "/s")]), Path::new("/work/here"));
+    assert_eq!(world(&[("XDG_CONFIG_HOME", "/x")]).settings().unwrap().file, Path::new("/x/outlast/config.toml"));
+}
+
+#[test]
+fn the_owner_is_in_the_environment() {
+    let owner = world(&[("OUTLAST_SESSION", "s"), ("OUTLAST_TASK", "")]).owner();
+    assert_eq!(owner, Owner { session: Some("s".into()), task: None, generation: None });
+}
