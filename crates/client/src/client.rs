@@ -28,6 +28,9 @@ const GOOD: Duration = Duration::from_secs(10);
 /// How long an engine that is ending may take to close its connections.
 const ENDING_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long an engine may take to stop the processes that are to end with it.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+
 /// A way to the engine of one home. Cheap to clone; clones share the connection.
 ///
 /// A request whose future is dropped is cancelled. Where `process` is asked for, an id or a unique prefix of at least four of its digits will do.
@@ -87,7 +90,7 @@ pub enum At {
 /// ```
 pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
     let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
-    Caller { env, cwd: cwd.into() }
+    Caller { env, cwd: cwd.into(), umask: None }
 }
 
 impl Client {
@@ -349,8 +352,13 @@ impl Client {
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
             Err(e) => return Err(to_error(e, "stop the engine")),
         };
-        link.closed(ENDING_LIMIT).await;
-        Ok(done)
+        if link.closed(STOP_LIMIT).await {
+            return Ok(done);
+        }
+        Err(ClientError::Unavailable {
+            error: format!("the engine was asked to end, and has not within {} s", STOP_LIMIT.as_secs()),
+            hint: "it may be stopping processes; `kill -9` of the engine harms none of those that go on".into(),
+        })
     }
 
     pub(crate) fn can_redial(&self) -> bool {

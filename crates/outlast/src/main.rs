@@ -50,8 +50,48 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     let settings = Settings { home: asked.home, ..world.settings()? };
     warn(&settings);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
-    let _ = (ready, settings.home);
-    anyhow::bail!("no engine");
+    let tell = || {
+        if let Some(ready) = ready {
+            // Whoever started us may be gone, and we serve the others.
+            let _ = rustix::io::write(ready, b"ready\n");
+        }
+    };
+    match outlast_engine::serve(engine_config(&world, settings), tell) {
+        Ok(()) => Ok(0),
+        Err(e @ outlast_engine::ServeError::Taken { .. }) => {
+            eprintln!("outlast: {e}");
+            Ok(0)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
+    use outlast_engine::{Clock, Config, KeeperProgram, UserInfo};
+    Config {
+        home: settings.home,
+        program: world.program.clone(),
+        keeper: world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary),
+        redact: settings.redact,
+        grace: settings.grace,
+        max_running: settings.max_running,
+        keep_for: settings.keep_for,
+        keep_bytes: settings.keep_bytes,
+        wait_limit: settings.wait_limit,
+        max_age: settings.max_age,
+        log_tail_bytes: settings.log_tail_bytes,
+        idle_exit: settings.idle_exit,
+        snapshot_limit: settings.snapshot_limit,
+        user: UserInfo {
+            name: world.user.name.clone(),
+            home: world.user.home.clone().unwrap_or_else(|| "/".into()),
+            shell: world.user.shell.clone(),
+        },
+        run_candidates: world.socket_places(),
+        detach: true,
+        clock: Clock::system(),
+        test_points: world.var("OUTLAST_TEST_POINTS").map(Into::into),
+    }
 }
 
 /// The descriptor that our starter passed by its number, for us alone and for nobody we start.
