@@ -202,6 +202,9 @@ pub struct Caller {
     pub env: Vec<EnvVar>,
     /// Where it is.
     pub cwd: OsText,
+    /// Its mask for files it makes; absent means the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
 }
 
 impl std::fmt::Debug for Caller {

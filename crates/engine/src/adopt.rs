@@ -1,0 +1,110 @@
+//! Processes that somebody else started: who they are, from a pid or from a checkpoint of the reference.
+
+use crate::orphan::is_ours;
+use outlast_core::{Incarnation, OsText, Owner, ProcessId, Spec, Time};
+use outlast_store::os::{incarnation_of, is_zombie};
+use serde_json::Value;
+use std::path::Path;
+
+/// A living process that may be taken in.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) of: Incarnation,
+    pub(crate) id: Option<ProcessId>,
+    pub(crate) spec: Spec,
+    pub(crate) cwd: OsText,
+    pub(crate) started_at: Time,
+}
+
+/// An entry of a checkpoint, with the contract's defaults for what is missing.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) id: Option<ProcessId>,
+    pub(crate) pid: u32,
+    pub(crate) start: Option<u64>,
+    pub(crate) command: String,
+    pub(crate) cwd: Option<String>,
+    pub(crate) started_at: Option<Time>,
+    pub(crate) owner: Owner,
+}
+
+/// Takes a checkpoint apart. One bad entry does not spoil the others.
+pub(crate) fn parse(text: &str) -> Result<Vec<Result<Entry, String>>, String> {
+    let whole: Value = serde_json::from_str(text).map_err(|e| format!("the checkpoint is not JSON: {e}"))?;
+    let Value::Array(entries) = whole else { return Err("the checkpoint is not a list".into()) };
+    Ok(entries.iter().enumerate().map(|(n, e)| entry(e).map_err(|why| format!("entry {n}: {why}"))).collect())
+}
+
+fn entry(value: &Value) -> Result<Entry, String> {
+    let Value::Object(fields) = value else { return Err("it is not an object".into()) };
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|s| !s.is_empty()).map(str::to_owned);
+    let pid = fields.get("pid").and_then(Value::as_u64).and_then(|p| u32::try_from(p).ok()).ok_or("it has no pid")?;
+    match text("pid_scope").as_deref() {
+        None | Some("host") => {}
+        Some(scope) => return Err(format!("its pid {pid} is one inside a {scope}, which means nothing here")),
+    }
+    let id = text("session_id");
+    Ok(Entry {
+        id: id.and_then(|s| s.parse().ok()),
+        pid,
+        start: fields.get("host_start_time").and_then(Value::as_u64),
+        command: text("command").unwrap_or_else(|| "unknown".into()),
+        cwd: text("cwd"),
+        started_at: fields.get("started_at").and_then(Value::as_f64).filter(|t| *t > 0.0).map(|t| Time::from_micros((t * 1e6) as i64)),
+        owner: Owner { session: text("session_key"), task: text("task_id"), generation: None },
+    })
+}
+
+/// The living process of a checkpoint's entry, if it is that one.
+pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, String> {
+    let of = alive(entry.pid, bin)?;
+    if entry.start.is_some_and(|start| start != of.start_ticks) {
+        return Err(format!("pid {} is another process by now", entry.pid));
+    }
+    let cwd = entry.cwd.map_or_else(|| cwd_of(entry.pid), Into::into);
+    let spec = Spec { owner: entry.owner, ..Spec::shell(entry.command) };
+    Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now) })
+}
+
+/// The living process with this pid.
+pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<Found, String> {
+    let of = alive(pid, bin)?;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let args: Vec<OsText> = line.strip_suffix(b"\0").unwrap_or(&line).split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect();
+    if line.is_empty() {
+        return Err(format!("pid {pid} is the kernel's own"));
+    }
+    Ok(Found { of, id: None, spec: Spec { owner, ..Spec::argv(args) }, cwd: cwd_of(pid), started_at: started(&of).unwrap_or(now) })
+}
+
+fn cwd_of(pid: u32) -> OsText {
+    // Who may not look does not know.
+    std::fs::read_link(format!("/proc/{pid}/cwd")).map_or_else(|_| "/".into(), |p| p.as_path().into())
+}
+
+fn started(of: &Incarnation) -> Option<Time> {
+    let ticks_a_second = rustix::param::clock_ticks_per_second();
+    let since_boot = of.start_ticks.checked_mul(1_000_000)?.checked_div(ticks_a_second)?;
+    Some(Time::from_micros(crate::settle::booted_at().micros() + i64::try_from(since_boot).ok()?))
+}
+
+fn alive(pid: u32, bin: &Path) -> Result<Incarnation, String> {
+    if is_ours(pid, bin) || runs_outlast(pid) {
+        return Err(format!("pid {pid} is Outlast's own, or the first process of the system"));
+    }
+    let of = incarnation_of(pid).ok().filter(|_| !is_zombie(pid)).ok_or_else(|| format!("pid {pid} is not alive"))?;
+    let may = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).map(rustix::process::test_kill_process);
+    match may {
+        Some(Err(rustix::io::Errno::PERM)) => Err(format!("pid {pid} belongs to another user and could not be stopped")),
+        _ => Ok(of),
+    }
+}
+
+/// An engine or a keeper that runs from somewhere else.
+fn runs_outlast(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline"))
+        .is_ok_and(|line| line.split(|&b| b == 0).skip(1).any(|a| a == b"__engine" || a == b"__keeper"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Out of the starter's cgroup, so that its end is not ours, and a place in which each command gets a leaf of its own.
+
+use outlast_core::ProcessId;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+/// How long systemd may take to answer.
+const BUS_LIMIT: Duration = Duration::from_secs(2);
+
+/// A place of our own in the hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The directory in which leaves are made.
+    pub(crate) dir: PathBuf,
+    /// Whether the directory is removed by us when it is empty; a scope is removed by systemd.
+    ours: bool,
+}
+
+/// Where the v2 hierarchy is mounted, and where this process is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Here {
+    mount: PathBuf,
+    path: String,
+}
+
+/// Leaves the starter's cgroup, or says in a sentence why not and what that means.
+pub(crate) async fn leave(tag: &str) -> Result<Place, String> {
+    let meaning = "what stops the starter's whole control group (a service manager, a container's end) may stop processes too";
+    let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
+    let name = format!("outlast-{tag}");
+    if here.path.split('/').any(|part| part == name || part.starts_with(&format!("{name}-"))) {
+        // An engine that was started by a keeper is there already.
+        if let Some(place) = here.place_of(&name) {
+            return move_into(&place.dir.join("engine")).map(|()| place).map_err(|e| format!("cannot enter {name}: {e}: {meaning}"));
+        }
+    }
+    if Path::new("/run/systemd/system").exists() {
+        match scope(&name).await {
+            Ok(place) => return Ok(place),
+            Err(error) => tracing::warn!(%error, "no scope from systemd"),
+        }
+    }
+    let mut last = None;
+    for above in here.ancestors() {
+        match migrate(&above.join(&name)) {
+            Ok(place) => return Ok(place),
+            Err(error) => last = Some(format!("{}: {error}", above.display())),
+        }
+    }
+    Err(format!("the starter's cgroup could not be left ({}): {meaning}", last.unwrap_or_default()))
+}
+
+impl Here {
+    fn find() -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        let mount = mounts.lines().find_map(|line| {
+            let mut words = line.split(' ');
+            let (_, at, kind) = (words.next()?, words.next()?, words.next()?);
+            (kind == "cgroup2").then(|| PathBuf::from(at))
+        })?;
+        Some(Self { mount, path: own_path()? })
+    }
+
+    /// From the root of the hierarchy down to where we are.
+    fn ancestors(&self) -> Vec<PathBuf> {
+        let mut all = vec![self.mount.clone()];
+        let mut at = self.mount.clone();
+        for part in self.path.split('/').filter(|p| !p.is_empty() && *p != "..") {
+            at = at.join(part);
+            all.push(at.clone());
+        }
+        all
+    }
+
+    /// The place called `name`, or a scope of it, that we are in.
+    fn place_of(&self, name: &str) -> Option<Place> {
+        let scope = format!("{name}-");
+        self.ancestors().into_iter().find_map(|dir| {
+            let last = dir.file_name()?.to_str()?;
+            (last == name || last.starts_with(&scope)).then(|| Place { ours: last == name, dir: dir.clone() })
+        })
+    }
+}
+
+/// This process's path in the v2 hierarchy.
+fn own_path() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+fn migrate(dir: &Path) -> io::Result<Place> {
+    make(dir)?;
+    let moved = make(&dir.join("engine")).and_then(|()| move_into(&dir.join("engine")));
+    if let Err(e) = moved {
+        // Others may be in there; then they stay.
+        let _ = std::fs::remove_dir(dir.join("engine"));
+        let _ = std::fs::remove_dir(dir);
+        return Err(e);
+    }
+    Ok(Place { dir: dir.to_owned(), ours: true })
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match std::fs::create_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        done => done,
+    }
+}
+
+fn move_into(dir: &Path) -> io::Result<()> {
+    make(dir)?;
+    std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())?;
+    // Some sandboxes take the write and do nothing.
+    let inside = own_path().is_some_and(|path| path.trim_end_matches('/').ends_with(&tail_of(dir)));
+    if inside { Ok(()) } else { Err(io::Error::other("the move was accepted and did not happen")) }
+}
+
+/// The last two names of a path, which tell ours from any other.
+fn tail_of(dir: &Path) -> String {
+    let mut names: Vec<_> = dir.iter().rev().take(2).map(|n| n.to_string_lossy().into_owned()).collect();
+    names.reverse();
+    format!("/{}", names.join("/"))
+}
+
+/// Asks systemd for a scope of our own, which is what it calls a cgroup that it did not start.
+async fn scope(name: &str) -> Result<Place, String> {
+    let uid = rustix::process::geteuid().as_raw();
+    let bus = if uid == 0 { "/run/dbus/system_bus_socket".to_owned() } else { format!("/run/user/{uid}/bus") };
+    if !Path::new(&bus).exists() {
+        return Err(format!("there is no bus at {bus}"));
+    }
+    let pid = std::process::id();
+    let unit = format!("{name}-{pid}.scope");
+    let mut call = tokio::process::Command::new("busctl");
+    call.arg(format!("--address=unix:path={bus}"))
+        .args(["call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"])
+        .args(["StartTransientUnit", "ssa(sv)a(sa(sv))", &unit, "fail", "3"])
+        .args(["PIDs", "au", "1", &pid.to_string(), "Delegate", "b", "true", "CollectMode", "s", "inactive-or-failed", "0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    let ran = tokio::time::timeout(BUS_LIMIT, call.output()).await.map_err(|_| "busctl did not answer".to_owned())?;
+    let ran = ran.map_err(|e| format!("cannot run busctl: {e}"))?;
+    if !ran.status.success() {
+        return Err(String::from_utf8_lossy(&ran.stderr).trim().to_owned());
+    }
+    // The answer is only that the job was queued.
+    let moved = async {
+        loop {
+            if let Some(here) = Here::find()
+                && here.path.ends_with(&unit)
+                && let Some(dir) = here.ancestors().pop()
+            {
+                return dir;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let dir = tokio::time::timeout(BUS_LIMIT, moved).await.map_err(|_| "the scope was made and we are not in it".to_owned())?;
+    move_into(&dir.join("engine")).map_err(|e| format!("the scope is not ours to divide: {e}"))?;
+    Ok(Place { dir, ours: false })
+}
+
+impl Place {
+    /// Where a process's leaf is, if it has one.
+    pub(crate) fn leaf(&self, id: ProcessId) -> PathBuf {
+        self.dir.join(id.to_string())
+    }
+
+    /// Removes the leaf of a process that is over, if nothing is in it any more.
+    pub(crate) fn remove_leaf(&self, id: ProcessId) {
+        remove_empty(&self.leaf(id));
+    }
+
+    /// Removes every leaf in which nothing is left.
+    pub(crate) fn sweep(&self) {
+        let Ok(all) = std::fs::read_dir(&self.dir) else { return };
+        for entry in all.flatten() {
+            if entry.file_name().to_str().is_some_and(|n| n.parse::<ProcessId>().is_ok()) {
+                remove_empty(&entry.path());
+            }
+        }
+    }
+
+    /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind.
+    pub(crate) fn leave_behind(&self) {
+        self.sweep();
+        let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };
+        if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
+            remove_empty(&self.dir.join("engine"));
+            remove_empty(&self.dir);
+        }
+    }
+}
+
+fn remove_empty(dir: &Path) {
+    match std::fs::remove_dir(dir) {
+        Ok(()) => {}
+        // Busy means that something lives in it; it is tried again later.
+        Err(e) => tracing::trace!(path = %dir.display(), error = %e, "not removed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_come_from_the_root_down() {
+        let here = Here { mount: "/sys/fs/cgroup".into(), path: "/a.slice/outlast-12345678/engine".into() };
+        let all = here.ancestors();
+        assert_eq!(all.first().unwrap(), Path::new("/sys/fs/cgroup"));
+        assert_eq!(all.last().unwrap(), Path::new("/sys/fs/cgroup/a.slice/outlast-12345678/engine"));
+        let place = here.place_of("outlast-12345678").unwrap();
+        assert_eq!(place.dir, Path::new("/sys/fs/cgroup/a.slice/outlast-12345678"));
+        assert_eq!(here.place_of("outlast-1"), None);
+    }
+}

@@ -1,0 +1,129 @@
+//! What an engine is told at its start. Nothing below reads the environment or a configuration file.
+
+use outlast_core::{Time, limits};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything an engine needs to know.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The state directory.
+    pub home: PathBuf,
+    /// The `outlast` executable: what a keeper with news starts.
+    pub program: PathBuf,
+    /// What is started as keeper.
+    pub keeper: KeeperProgram,
+    /// Whether secrets are masked in what readers see.
+    pub redact: bool,
+    /// How long a stop waits before the hard kill, unless the caller says.
+    pub grace: Duration,
+    /// How many may run at a time.
+    pub max_running: usize,
+    /// How long a finished process is kept.
+    pub keep_for: Duration,
+    /// How much disk the processes of the home may take.
+    pub keep_bytes: u64,
+    /// The longest wait of the `process` tool; the engine itself waits as long as it is asked to.
+    pub wait_limit: Duration,
+    /// After this age a running process no longer keeps a conversation from being reset, unless the caller says.
+    pub max_age: Duration,
+    /// How much of the end of each log is kept.
+    pub log_tail_bytes: u64,
+    /// How long an engine with nothing to do stays; zero means for ever.
+    pub idle_exit: Duration,
+    /// How long login files may take.
+    pub snapshot_limit: Duration,
+    /// Whose engine it is.
+    pub user: UserInfo,
+    /// Where sockets may lie, best first: short paths, on a tmpfs if there is one.
+    pub run_candidates: Vec<PathBuf>,
+    /// Whether to leave the starter's session and cgroup. An embedded engine stays where it is.
+    pub detach: bool,
+    /// UTC now.
+    pub clock: Clock,
+    /// Where test points are named, with the feature `test-points`.
+    pub test_points: Option<PathBuf>,
+}
+
+impl Config {
+    /// The defaults of the contract for a home, to be changed field by field.
+    pub fn new(home: impl Into<PathBuf>, program: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
+        Self {
+            home: home.into(),
+            program: program.into(),
+            keeper,
+            redact: true,
+            grace: limits::DEFAULT_GRACE,
+            max_running: limits::DEFAULT_MAX_RUNNING,
+            keep_for: limits::DEFAULT_KEEP_FOR,
+            keep_bytes: limits::DEFAULT_KEEP_BYTES,
+            wait_limit: limits::DEFAULT_WAIT_LIMIT,
+            max_age: limits::DEFAULT_MAX_AGE,
+            log_tail_bytes: limits::LOG_TAIL_BYTES,
+            idle_exit: Duration::from_secs(600),
+            snapshot_limit: crate::shell::DEFAULT_LIMIT,
+            user,
+            run_candidates: vec!["/dev/shm".into(), "/tmp".into()],
+            detach: true,
+            clock: Clock::system(),
+            test_points: None,
+        }
+    }
+}
+
+/// The keeper's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeeperProgram {
+    /// `outlast-keeper`, started as `outlast-keeper DIR`.
+    Binary(PathBuf),
+    /// `outlast` itself, started as `outlast __keeper DIR`.
+    SelfAsKeeper(PathBuf),
+}
+
+impl KeeperProgram {
+    /// The file.
+    pub fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Binary(path) | Self::SelfAsKeeper(path) => path,
+        }
+    }
+}
+
+/// The user whose login files and shell count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserInfo {
+    /// The login name.
+    pub name: String,
+    /// The home directory.
+    pub home: PathBuf,
+    /// The login shell.
+    pub shell: PathBuf,
+}
+
+/// Where the time comes from, so that a test can say what time it is.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Time + Send + Sync>);
+
+impl Clock {
+    /// The system's own.
+    pub fn system() -> Self {
+        Self::of(outlast_store::os::now)
+    }
+
+    /// Whatever `now` says.
+    pub fn of(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// UTC now.
+    pub fn now(&self) -> Time {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Clock({})", self.now())
+    }
+}

@@ -1,0 +1,276 @@
+//! The handle on an engine. One task owns all state; others hold this and ask, and are answered when it is so.
+
+use crate::config::Config;
+use crate::facts::{Facts, Seen};
+use crate::mind::blocking;
+use crate::recover::{self, Recovered};
+use crate::run_dir::NoRunDir;
+use crate::shared::{self, Clients, Closing, Shared};
+use crate::shell::Snapshots;
+use crate::state::{Ask, Counts, Reserved, State, View};
+use crate::{cgroup, program, refuse, run_dir};
+use outlast_core::{Owner, ProcessId};
+use outlast_store::dir::{Home, HomeError};
+use outlast_text::Redactor;
+use outlast_wire::v1::Error;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+/// How many questions may wait for the owner.
+const ASKS: usize = 1_024;
+
+/// Why an engine does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Another one serves the home. Nothing is wrong.
+    #[error("another engine serves {home}")]
+    Taken {
+        /// The home.
+        home: PathBuf,
+    },
+    /// The directory cannot be a home.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// There is no place for sockets.
+    #[error(transparent)]
+    RunDir(#[from] NoRunDir),
+    /// The index cannot be used.
+    #[error("{0}")]
+    Index(String),
+    /// The system refused.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was tried.
+        doing: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl ServeError {
+    pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// A handle on an engine. Copies are cheap.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    asks: mpsc::Sender<Ask>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({})", self.shared.home.root.display())
+    }
+}
+
+impl Engine {
+    /// Takes the home, finds out how its processes are, and begins to look after them. Returns once every answer about them would be true.
+    ///
+    /// Must be called inside a tokio runtime.
+    pub async fn start(mut config: Config) -> Result<Self, ServeError> {
+        let home = Home::new(&config.home);
+        home.create()?;
+        let root = std::fs::canonicalize(&home.root).map_err(ServeError::io(format!("find {}", home.root.display())))?;
+        config.home.clone_from(&root);
+        let home = Home::new(root);
+        let lock = lock_home(&home)?;
+        let run_dir = run_dir::choose(&home, &config.run_candidates)?;
+        let keeper = program::Copy::make(&home, &config.keeper).map_err(ServeError::io("get the keeper's program ready"))?;
+        let mut degraded = Vec::new();
+        let (mut place, mut nofile) = (None, None);
+        if config.detach {
+            nofile = crate::os::nofile_to_the_limit();
+            match cgroup::leave(&run_dir::tag(&home.root)).await {
+                Ok(found) => place = Some(found),
+                Err(why) => degraded.push(why),
+            }
+        }
+        let (found, clock) = (home.clone(), config.clock.clone());
+        let Recovered { opened, processes, degraded: damage } =
+            blocking(move || recover::recover(&found, &clock)).await.map_err(ServeError::io("recover"))?.map_err(ServeError::Index)?;
+        degraded.extend(damage);
+        if let Some(place) = &place {
+            place.sweep();
+        }
+        let (closing, _) = watch::channel(Closing::Open);
+        let shared = Arc::new(Shared {
+            redactor: Redactor::new(config.redact),
+            snapshots: Snapshots::new(),
+            login: Semaphore::new(1),
+            index: opened.index,
+            started_at: config.clock.now(),
+            recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
+            connects: Semaphore::new(shared::CONNECTS),
+            clients: Clients::default(),
+            keeper: Mutex::new(keeper),
+            config,
+            home,
+            run_dir,
+            place,
+            degraded,
+            nofile,
+            closing,
+            _lock: lock,
+        });
+        let (asks, asked) = mpsc::channel(ASKS);
+        let engine = Self { shared, asks };
+        let owner = State::new(engine.clone(), opened.writer);
+        tokio::spawn(owner.run(asked, processes));
+        Ok(engine)
+    }
+
+    /// Serves one client on a connected stream, until either side ends it.
+    pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
+        crate::serve::connection(self.clone(), stream).await;
+    }
+
+    /// A connection to this engine inside the same program: what a client is made over.
+    pub fn connect(&self) -> tokio::io::DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        let engine = self.clone();
+        tokio::spawn(async move { engine.accept(ours).await });
+        theirs
+    }
+
+    /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
+    pub async fn stop(&self) {
+        self.begin_stop().await;
+        self.stopped().await;
+    }
+
+    /// Returns once the engine has ended, by being asked to or because it had nothing to do.
+    pub async fn stopped(&self) {
+        self.shared.closing(Closing::Closed).await;
+    }
+
+    /// The home that is served.
+    pub fn home(&self) -> &std::path::Path {
+        &self.shared.home.root
+    }
+
+    /// Where the sockets are.
+    pub fn run_dir(&self) -> &std::path::Path {
+        &self.shared.run_dir
+    }
+
+    pub(crate) async fn begin_stop(&self) {
+        // An engine that has ended already needs no telling.
+        let _gone = self.asks.send(Ask::Stop).await;
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) async fn facts(&self, id: ProcessId) -> Option<Arc<Facts>> {
+        self.ask(|answer| Ask::Facts { id, answer }).await.flatten()
+    }
+
+    /// The process that `name` means to this owner.
+    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
+        let (name, owner) = (name.to_owned(), owner.clone());
+        self.ask(|answer| Ask::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
+    }
+
+    /// Every process that this owner may touch.
+    pub(crate) async fn all(&self, owner: &Owner) -> Vec<View> {
+        let owner = owner.clone();
+        self.ask(|answer| Ask::All { owner, answer }).await.unwrap_or_default()
+    }
+
+    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+        self.ask(|answer| Ask::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
+    }
+
+    /// The reserved id is on disk: from now on it is looked after.
+    pub(crate) async fn accept_process(&self, facts: Facts) -> Result<View, Error> {
+        self.ask(|answer| Ask::Accept { facts: Box::new(facts), answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// The reserved id is not used after all.
+    pub(crate) async fn let_go(&self, id: ProcessId) {
+        // An engine that has ended has let go of everything.
+        let _gone = self.asks.send(Ask::LetGo { id }).await;
+    }
+
+    /// Tells what a look into the folder showed, and returns what is known then.
+    pub(crate) async fn saw(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
+        self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()
+    }
+
+    pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
+        // It is only about a running engine's answers.
+        let _gone = self.asks.send(Ask::Reachable { id, reachable }).await;
+    }
+
+    /// Forgets a process that is over, and removes its row and folder.
+    pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
+        let id = view.id();
+        if !self.ask(|answer| Ask::Take { id, answer }).await.unwrap_or(false) {
+            return Err(refuse::not_found(&id.to_string()));
+        }
+        let removed = self.remove(id).await;
+        if removed.is_err() {
+            let _gone = self.asks.send(Ask::PutBack { facts: Arc::clone(&view.facts) }).await;
+        }
+        removed
+    }
+
+    /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds a row without a
+    /// folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one.
+    pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
+        let (dir, place) = (self.shared.home.process(id), self.shared.place.clone());
+        blocking(move || {
+            if let Some(place) = place {
+                place.remove_leaf(id);
+            }
+            dir.remove()
+        })
+        .await
+        .and_then(|removed| removed)
+        .map_err(|e| refuse::disk(format!("cannot remove {id}"), &e))?;
+        self.shared.index.forget(id).await.map_err(|e| refuse::index(&e))
+    }
+
+    /// Ends the waits of a conversation; tells how many there were.
+    pub(crate) async fn interrupt(&self, session: String) -> usize {
+        self.ask(|answer| Ask::Interrupt { session, answer }).await.unwrap_or(0)
+    }
+
+    /// Changes when the waits of this conversation are to end.
+    pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
+        self.ask(|answer| Ask::Interrupts { session, answer }).await
+    }
+
+    pub(crate) async fn counts(&self) -> Counts {
+        self.ask(|answer| Ask::Counts { answer }).await.unwrap_or(Counts { running: 0, known: 0 })
+    }
+
+    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.asks.send(make(answer)).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+fn lock_home(home: &Home) -> Result<File, ServeError> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = home.lock();
+    let doing = || format!("lock {}", path.display());
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(ServeError::io(doing()))?;
+    if !outlast_store::lock::try_hold(&file).map_err(ServeError::io(doing()))? {
+        return Err(ServeError::Taken { home: home.root.clone() });
+    }
+    // Only for people who look; the lock is what counts.
+    let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Ok(file)
+}

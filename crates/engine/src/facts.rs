@@ -1,0 +1,181 @@
+//! What is known of one process, and how it is read from its folder.
+
+use outlast_core::{Phase, ProcessId, Record, Time, apply};
+use outlast_store::dir::ProcessDir;
+use outlast_store::meta::{MetaError, Snapshot};
+use outlast_store::spec::Kept;
+use outlast_store::{journal, lock};
+use std::sync::Arc;
+
+use crate::index::Row;
+
+/// What is known of one process. A copy says what was known when it was made.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Facts {
+    /// What is kept of the request.
+    pub(crate) kept: Arc<Kept>,
+    /// Where it stands.
+    pub(crate) phase: Phase,
+    /// When it began to run.
+    pub(crate) started_at: Option<Time>,
+    /// How long its log is known to be.
+    pub(crate) log_end: u64,
+    /// How far its journal was read.
+    pub(crate) cursor: u64,
+    /// How much disk it takes, once it is over.
+    pub(crate) bytes: u64,
+    /// Whether its owner has seen its end.
+    pub(crate) consumed: bool,
+    /// Whether somebody else started it.
+    pub(crate) detached: bool,
+    /// Whether its keeper is there and does not answer.
+    pub(crate) unreachable: bool,
+}
+
+impl Facts {
+    /// Those of a request that was just taken.
+    pub(crate) fn accepted(kept: Kept) -> Self {
+        Self {
+            kept: Arc::new(kept),
+            phase: Phase::Accepted,
+            started_at: None,
+            log_end: 0,
+            cursor: 0,
+            bytes: 0,
+            consumed: false,
+            detached: false,
+            unreachable: false,
+        }
+    }
+
+    pub(crate) fn id(&self) -> ProcessId {
+        self.kept.id
+    }
+
+    /// When it ended, or was found gone.
+    pub(crate) fn ended_at(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Lost { at, .. } => Some(*at),
+            phase => phase.ending().map(|e| e.at),
+        }
+    }
+
+    /// When it began, as far as anybody knows.
+    pub(crate) fn since(&self) -> Time {
+        self.started_at.unwrap_or(self.kept.accepted_at)
+    }
+
+    /// Whether the command is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase.status() == outlast_core::Status::Exited
+    }
+
+    /// These facts and what was seen since.
+    pub(crate) fn with(&self, seen: &Seen) -> Self {
+        let mut next = self.clone();
+        let from_meta = seen.meta.iter().flat_map(Snapshot::records);
+        for record in from_meta.chain(seen.journal.iter().cloned()) {
+            match &record {
+                Record::Adopted { .. } => next.detached = true,
+                Record::Started { at, .. } => next.started_at = Some(*at),
+                _ => {}
+            }
+            match apply(next.phase.clone(), record) {
+                Ok(phase) => next.phase = phase,
+                // The end that was seen first stands.
+                Err(error) => tracing::debug!(id = %self.id(), %error, "a record that cannot follow"),
+            }
+        }
+        if let Some(meta) = &seen.meta {
+            next.log_end = self.log_end.max(meta.log_end());
+        }
+        // A look may be older than what is known; nothing goes back.
+        next.cursor = self.cursor.max(seen.cursor);
+        next.bytes = seen.bytes.unwrap_or(self.bytes);
+        next
+    }
+
+    pub(crate) fn row(&self) -> Row {
+        Row {
+            kept: Kept::clone(&self.kept),
+            phase: self.phase.clone(),
+            started_at: self.started_at,
+            log_end: self.log_end,
+            cursor: self.cursor,
+            bytes: self.bytes,
+            consumed: self.consumed,
+            detached: self.detached,
+        }
+    }
+}
+
+impl From<Row> for Facts {
+    fn from(row: Row) -> Self {
+        Self {
+            kept: Arc::new(row.kept),
+            phase: row.phase,
+            started_at: row.started_at,
+            log_end: row.log_end,
+            cursor: row.cursor,
+            bytes: row.bytes,
+            consumed: row.consumed,
+            detached: row.detached,
+            unreachable: false,
+        }
+    }
+}
+
+/// What a look into a folder showed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen {
+    /// `meta`, if it is there and whole.
+    pub(crate) meta: Option<Snapshot>,
+    /// Why it is not.
+    pub(crate) damage: Option<String>,
+    /// The journal's records from the cursor on.
+    pub(crate) journal: Vec<Record>,
+    /// Where the journal goes on.
+    pub(crate) cursor: u64,
+    /// Disk use, where nothing more will be written.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Seen {
+    /// Looks. Blocks for as long as the disk takes.
+    pub(crate) fn look(dir: &ProcessDir, cursor: u64) -> Self {
+        let (meta, mut damage) = match Snapshot::read(dir) {
+            Ok(meta) => (Some(meta), None),
+            Err(MetaError::Missing { .. }) => (None, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let mut seen = Self { cursor, ..Self::default() };
+        loop {
+            match journal::read_from(&dir.journal(), seen.cursor) {
+                Ok(read) => {
+                    seen.journal.extend(read.records.into_iter().map(|(_, record)| record));
+                    seen.cursor = read.cursor;
+                    damage = damage.or_else(|| read.damage.map(|d| d.to_string()));
+                    if !read.more {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    damage = Some(format!("cannot read {}: {error}", dir.journal().display()));
+                    break;
+                }
+            }
+        }
+        let closed = meta.as_ref().is_some_and(|m| m.ended.is_some() && m.closed.is_some());
+        seen.bytes = closed.then(|| dir.disk_bytes().ok()).flatten();
+        Self { meta, damage, ..seen }
+    }
+}
+
+/// Whether a keeper looks after the process. Asked *before* [`Seen::look`], a free lock means that the look shows the keepers' last word.
+pub(crate) fn is_kept(dir: &ProcessDir) -> bool {
+    lock::is_held(&dir.meta()).unwrap_or_else(|error| {
+        // Who cannot tell must not take it for dead.
+        tracing::warn!(path = %dir.path.display(), %error, "cannot ask for the lock");
+        true
+    })
+}

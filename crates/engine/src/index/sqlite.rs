@@ -1,0 +1,295 @@
+//! The index as an SQLite file.
+
+use super::row::{KeptV1, PhaseV1};
+use super::{Change, IndexError, Row, io_error};
+use outlast_core::{ProcessId, Time};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+
+/// The layout this build writes. An older one is migrated, a newer one is refused.
+const LAYOUT: i64 = 1;
+
+const CREATE: &str = "
+CREATE TABLE process (
+    id          TEXT PRIMARY KEY,
+    accepted_at INTEGER NOT NULL,   -- microseconds, UTC
+    session     TEXT,
+    task        TEXT,
+    generation  TEXT,
+    hash        TEXT NOT NULL,      -- of the whole request
+    kept        TEXT NOT NULL,      -- the request without its secrets, JSON
+    phase       TEXT NOT NULL,      -- JSON
+    final       INTEGER NOT NULL,
+    started_at  INTEGER,
+    ended_at    INTEGER,
+    log_end     INTEGER NOT NULL,
+    cursor      INTEGER NOT NULL,   -- how far the journal was read
+    bytes       INTEGER NOT NULL,   -- on disk
+    consumed    INTEGER NOT NULL,
+    detached    INTEGER NOT NULL,
+    sum         INTEGER NOT NULL    -- over the rest of the row: a changed byte is found, not believed
+) STRICT, WITHOUT ROWID;
+";
+
+pub(super) struct Database {
+    path: PathBuf,
+    connection: Connection,
+}
+
+/// Opens the file, or makes it: the database, its rows, where a damaged one was put, and whether there was none.
+pub(super) fn open(path: &Path) -> Result<(Database, Vec<Row>, Option<PathBuf>, bool), IndexError> {
+    // A file that is gone but whose log is there would be rebuilt from that log alone: half an index.
+    let fresh = !path.exists();
+    if fresh {
+        remove_companions(path);
+    }
+    match open_whole(path) {
+        Ok((database, rows)) => Ok((database, rows, None, fresh)),
+        Err(Trouble::Told(error)) => Err(error),
+        Err(Trouble::Damaged(what)) => {
+            let aside = set_aside(path).map_err(|e| io_error(path, &e))?;
+            tracing::error!(path = %path.display(), aside = %aside.display(), what, "the index is damaged and is rebuilt from the folders");
+            match open_whole(path) {
+                Ok((database, rows)) => Ok((database, rows, Some(aside), true)),
+                Err(Trouble::Told(error)) => Err(error),
+                Err(Trouble::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
+            }
+        }
+    }
+}
+
+enum Trouble {
+    /// The file is not what it was.
+    Damaged(String),
+    /// The file is fine, as far as anybody can tell.
+    Told(IndexError),
+}
+
+fn open_whole(path: &Path) -> Result<(Database, Vec<Row>), Trouble> {
+    let trouble = |e: rusqlite::Error| trouble(path, &e);
+    let connection = Connection::open(path).map_err(trouble)?;
+    connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(trouble)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(trouble)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(trouble)?;
+    let mut database = Database { path: path.to_owned(), connection };
+    database.migrate()?;
+    let verdict: String = database.connection.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(trouble)?;
+    if verdict != "ok" {
+        return Err(Trouble::Damaged(verdict));
+    }
+    let rows = database.rows()?;
+    Ok((database, rows))
+}
+
+impl Database {
+    fn migrate(&mut self) -> Result<(), Trouble> {
+        let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
+        let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
+        if layout > LAYOUT {
+            let what = format!("a newer version wrote it (layout {layout}, and this build knows {LAYOUT}): use that version");
+            return Err(Trouble::Told(IndexError::Other { path: self.path.clone(), what }));
+        }
+        if layout < 1 {
+            let table = "SELECT name FROM sqlite_schema LIMIT 1";
+            if self.connection.query_row(table, [], |r| r.get::<_, String>(0)).optional().map_err(trouble)?.is_some() {
+                return Err(Trouble::Damaged("it has tables but no layout number".into()));
+            }
+            let step = self.connection.transaction().map_err(trouble)?;
+            step.execute_batch(CREATE).map_err(trouble)?;
+            step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
+            step.commit().map_err(trouble)?;
+        }
+        Ok(())
+    }
+
+    fn rows(&self) -> Result<Vec<Row>, Trouble> {
+        let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
+        let mut all = self
+            .connection
+            .prepare("SELECT id, kept, phase, started_at, log_end, cursor, bytes, consumed, detached, sum FROM process ORDER BY id")
+            .map_err(trouble)?;
+        let mut found = all.query([]).map_err(trouble)?;
+        let mut rows = Vec::new();
+        while let Some(r) = found.next().map_err(trouble)? {
+            let stored = Stored {
+                id: r.get(0).map_err(trouble)?,
+                kept: r.get(1).map_err(trouble)?,
+                phase: r.get(2).map_err(trouble)?,
+                started_at: r.get(3).map_err(trouble)?,
+                log_end: r.get(4).map_err(trouble)?,
+                cursor: r.get(5).map_err(trouble)?,
+                bytes: r.get(6).map_err(trouble)?,
+                consumed: r.get(7).map_err(trouble)?,
+                detached: r.get(8).map_err(trouble)?,
+            };
+            let sum: i64 = r.get(9).map_err(trouble)?;
+            let row = (stored.sum() == sum).then(|| stored.into_row()).flatten();
+            rows.push(row.ok_or_else(|| Trouble::Damaged("a row is not as it was written".into()))?);
+        }
+        Ok(rows)
+    }
+
+    /// Writes all of it, or nothing.
+    pub(super) fn write(&mut self, changes: &[Change]) -> Result<(), IndexError> {
+        write(&mut self.connection, changes).map_err(|e| match trouble(&self.path, &e) {
+            Trouble::Told(error) => error,
+            Trouble::Damaged(what) => IndexError::Other { path: self.path.clone(), what },
+        })
+    }
+}
+
+fn write(connection: &mut Connection, changes: &[Change]) -> rusqlite::Result<()> {
+    let all = connection.transaction()?;
+    {
+        let mut put = all.prepare_cached(
+            "INSERT OR REPLACE INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
+                 log_end, cursor, bytes, consumed, detached, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+        )?;
+        let mut forget = all.prepare_cached("DELETE FROM process WHERE id = ?1")?;
+        for change in changes {
+            match change {
+                Change::Put(row) => {
+                    let s = Stored::of(row);
+                    let owner = &row.kept.spec.owner;
+                    put.execute(params![
+                        s.id,
+                        row.kept.accepted_at.micros(),
+                        owner.session,
+                        owner.task,
+                        owner.generation,
+                        row.kept.hash,
+                        s.kept,
+                        s.phase,
+                        row.phase.is_final(),
+                        s.started_at,
+                        row.ended_at().map(Time::micros),
+                        s.log_end,
+                        s.cursor,
+                        s.bytes,
+                        s.consumed,
+                        s.detached,
+                        s.sum(),
+                    ])?;
+                }
+                Change::Forget(id) => {
+                    forget.execute(params![id.to_string()])?;
+                }
+                Change::Close => {}
+            }
+        }
+    }
+    all.commit()
+}
+
+/// The columns that are read back.
+struct Stored {
+    id: String,
+    kept: String,
+    phase: String,
+    started_at: Option<i64>,
+    log_end: i64,
+    cursor: i64,
+    bytes: i64,
+    consumed: bool,
+    detached: bool,
+}
+
+impl Stored {
+    fn of(row: &Row) -> Self {
+        // Both hold strings, numbers and lists only, which always serialise.
+        let json = "rows serialise";
+        Self {
+            id: row.id().to_string(),
+            kept: serde_json::to_string(&KeptV1::from(&row.kept)).expect(json),
+            phase: serde_json::to_string(&PhaseV1::from(&row.phase)).expect(json),
+            started_at: row.started_at.map(Time::micros),
+            log_end: row.log_end as i64,
+            cursor: row.cursor as i64,
+            bytes: row.bytes as i64,
+            consumed: row.consumed,
+            detached: row.detached,
+        }
+    }
+
+    fn sum(&self) -> i64 {
+        let mut sum = Sha256::new();
+        for text in [&self.id, &self.kept, &self.phase] {
+            sum.update((text.len() as u64).to_le_bytes());
+            sum.update(text);
+        }
+        for number in [self.started_at.unwrap_or(i64::MIN), self.log_end, self.cursor, self.bytes] {
+            sum.update(number.to_le_bytes());
+        }
+        sum.update([u8::from(self.consumed), u8::from(self.detached)]);
+        let digest = sum.finalize();
+        i64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
+    }
+
+    fn into_row(self) -> Option<Row> {
+        let id: ProcessId = self.id.parse().ok()?;
+        Some(Row {
+            kept: serde_json::from_str::<KeptV1>(&self.kept).ok()?.into_kept(id),
+            phase: serde_json::from_str::<PhaseV1>(&self.phase).ok()?.into_phase()?,
+            started_at: self.started_at.map(Time::from_micros),
+            log_end: self.log_end as u64,
+            cursor: self.cursor as u64,
+            bytes: self.bytes as u64,
+            consumed: self.consumed,
+            detached: self.detached,
+        })
+    }
+}
+
+fn trouble(path: &Path, error: &rusqlite::Error) -> Trouble {
+    let (owned, what) = (path.to_owned(), error.to_string());
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::TypeMismatch) => Trouble::Damaged(what),
+        Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) => {
+            Trouble::Told(IndexError::NoRoom { path: owned, what })
+        }
+        // A column of another type, text that is not UTF-8, a table that is missing: nobody wrote that.
+        None | Some(ErrorCode::Unknown) => Trouble::Damaged(what),
+        Some(_) => Trouble::Told(IndexError::Other { path: owned, what }),
+    }
+}
+
+fn companions(path: &Path) -> [PathBuf; 2] {
+    ["-wal", "-shm"].map(|end| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    })
+}
+
+fn remove_companions(path: &Path) {
+    for file in companions(path) {
+        if let Err(error) = std::fs::remove_file(&file)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %file.display(), %error, "cannot remove");
+        }
+    }
+}
+
+/// Moves the file out of the way, under the first free name.
+fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    for n in 1.. {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{n}"));
+        let aside = PathBuf::from(name);
+        if aside.exists() {
+            continue;
+        }
+        std::fs::rename(path, &aside)?;
+        // Its log belongs to it, and must not be played into the new one.
+        for (from, to) in companions(path).iter().zip(companions(&aside)) {
+            if from.exists() {
+                std::fs::rename(from, to)?;
+            }
+        }
+        return Ok(aside);
+    }
+    unreachable!("numbers do not run out")
+}

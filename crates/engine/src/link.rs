@@ -1,0 +1,153 @@
+//! A connection to a keeper.
+//!
+//! The engine keeps one open for each process, to hear of news. Whoever asks a keeper for something opens another, so that a long answer holds up nobody and a
+//! caller who leaves takes his question along.
+
+use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+/// A keeper that does not say hello for this long does not work.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
+
+/// A connection on which the hellos were said.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: UnixStream,
+    frames: Splitter,
+    asked: u64,
+}
+
+impl Link {
+    /// Connects. A `listener` is told news.
+    pub(crate) async fn connect(socket: &Path, listener: bool) -> io::Result<Self> {
+        let meet = async {
+            let stream = UnixStream::connect(socket).await?;
+            let mut link = Self { stream, frames: Splitter::default(), asked: 0 };
+            match link.ask(Ask::Hello { version: outlast_wire::VERSION, listener }).await? {
+                Say::Hello { version, .. } if (outlast_wire::OLDEST..=outlast_wire::VERSION).contains(&version) => Ok(link),
+                other => Err(io::Error::other(format!("the keeper at {} said {other:?} instead of hello", socket.display()))),
+            }
+        };
+        tokio::time::timeout(HELLO_LIMIT, meet).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Asks, and returns what is said to it.
+    pub(crate) async fn ask(&mut self, ask: Ask) -> io::Result<Say> {
+        let id = self.send(ask).await?;
+        self.answer(id).await
+    }
+
+    /// Asks to have `bytes` put into the input.
+    pub(crate) async fn write(&mut self, at: Option<u64>, bytes: &[u8]) -> io::Result<Say> {
+        let id = self.send(Ask::Write { at, len: bytes.len() as u64 }).await?;
+        let (mut from, mut to) = self.stream.split();
+        let send = async {
+            for chunk in bytes.chunks(frame::RAW_CHUNK) {
+                to.write_all(&frame::raw(id, chunk)).await?;
+            }
+            // The answer is still awaited.
+            std::future::pending().await
+        };
+        // A refusal may come before the last byte was sent.
+        let frames = &mut self.frames;
+        tokio::select! {
+            failed = send => failed,
+            said = answer(&mut from, frames, id) => said,
+        }
+    }
+
+    /// Returns once there is news.
+    pub(crate) async fn news(&mut self) -> io::Result<()> {
+        let (mut from, _) = self.stream.split();
+        loop {
+            if let FromKeeper { say: Say::News, .. } = next(&mut from, &mut self.frames).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns when the keeper closes the connection.
+    pub(crate) async fn closed(&mut self) {
+        while self.news().await.is_ok() {}
+    }
+
+    async fn send(&mut self, ask: Ask) -> io::Result<u64> {
+        self.asked += 1;
+        self.stream.write_all(&frame::json(&ToKeeper { id: self.asked, ask })).await?;
+        Ok(self.asked)
+    }
+
+    async fn answer(&mut self, id: u64) -> io::Result<Say> {
+        let (mut from, _) = self.stream.split();
+        answer(&mut from, &mut self.frames, id).await
+    }
+}
+
+async fn answer(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter, id: u64) -> io::Result<Say> {
+    loop {
+        let message = next(from, frames).await?;
+        if message.of == Some(id) {
+            return Ok(message.say);
+        }
+    }
+}
+
+async fn next(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter) -> io::Result<FromKeeper> {
+    let mut buffer = [0; 4096];
+    loop {
+        match frames.next_frame().map_err(io::Error::other)? {
+            Some(Frame::Json(text)) => return serde_json::from_slice(&text).map_err(io::Error::other),
+            Some(Frame::Raw { .. }) => {}
+            None => match from.read(&mut buffer).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                n => frames.push(&buffer[..n]),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// A keeper that says what it is told to, then ends.
+    fn stand_in(says: Vec<FromKeeper>) -> (tempfile::TempDir, std::path::PathBuf) {
+        let tmp = tempfile::tempdir().unwrap();
+        let path = tmp.path().join("k");
+        let listener = UnixListener::bind(&path).unwrap();
+        std::thread::spawn(move || {
+            use std::io::Write;
+            let (mut stream, _) = listener.accept().unwrap();
+            for say in says {
+                stream.write_all(&frame::json(&say)).unwrap();
+            }
+        });
+        (tmp, path)
+    }
+
+    fn hello() -> FromKeeper {
+        FromKeeper { of: Some(1), say: Say::Hello { version: 1, program: "0".into() } }
+    }
+
+    #[tokio::test]
+    async fn news_between_a_question_and_its_answer_does_no_harm() {
+        let news = || FromKeeper { of: None, say: Say::News };
+        let (_tmp, path) = stand_in(vec![news(), hello(), news(), FromKeeper { of: Some(2), say: Say::Ok }, news()]);
+        let mut link = Link::connect(&path, true).await.unwrap();
+        assert_eq!(link.ask(Ask::CloseInput).await.unwrap(), Say::Ok);
+        link.news().await.unwrap();
+        assert_eq!(link.news().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_nobody_knows_is_no_connection() {
+        let (_tmp, path) = stand_in(vec![FromKeeper { of: Some(1), say: Say::Hello { version: 99, program: "9".into() } }]);
+        assert!(Link::connect(&path, true).await.is_err());
+    }
+}

@@ -1,0 +1,176 @@
+//! One task for each process that is not over. It connects to the keeper and hears of news; it starts the keeper if there was none, and finds out what became
+//! of the command if there is none any more.
+
+use crate::engine::Engine;
+use crate::facts::{self, Facts, Seen};
+use crate::launch;
+use crate::link::Link;
+use crate::os::{Lives, Watch};
+use crate::settle::{self, Settled};
+use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
+use outlast_store::dir::ProcessDir;
+use outlast_store::spec::SpecFile;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a keeper is started that leaves without having started anything.
+const LAUNCHES: u32 = 3;
+/// After so many tries in vain a keeper counts as unreachable.
+const UNREACHABLE_AFTER: u32 = 3;
+/// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks after one process until it is over.
+pub(crate) async fn mind(engine: Engine, id: ProcessId, looked: bool) {
+    let dir = engine.shared().home.process(id);
+    let mut minder = Minder { engine, id, dir, link: None, launches: 0, tries: 0 };
+    // Recovery has looked already.
+    let mut known = if looked { minder.engine.facts(id).await } else { minder.look().await };
+    while let Some(facts) = known {
+        if facts.phase.is_final() {
+            return;
+        }
+        if let Err(error) = minder.step(&facts).await {
+            tracing::error!(%id, %error, "cannot look after a process");
+            tokio::time::sleep(AGAIN).await;
+        }
+        known = minder.look().await;
+    }
+}
+
+struct Minder {
+    engine: Engine,
+    id: ProcessId,
+    dir: ProcessDir,
+    link: Option<Link>,
+    launches: u32,
+    tries: u32,
+}
+
+impl Minder {
+    /// Reads the folder and says what it shows; nothing if the process is not known any more.
+    async fn look(&self) -> Option<Arc<Facts>> {
+        let facts = self.engine.facts(self.id).await?;
+        let (dir, cursor) = (self.dir.clone(), facts.cursor);
+        let seen = blocking(move || Seen::look(&dir, cursor)).await.ok()?;
+        self.engine.saw(self.id, seen).await
+    }
+
+    /// Waits for the next fact, or makes it.
+    async fn step(&mut self, facts: &Facts) -> io::Result<()> {
+        if let Some(link) = &mut self.link {
+            if link.news().await.is_err() {
+                self.link = None;
+            }
+            return Ok(());
+        }
+        if let Phase::Orphaned { of } = &facts.phase {
+            return self.outlive(*of, facts).await;
+        }
+        let dir = self.dir.clone();
+        if blocking(move || facts::is_kept(&dir)).await? {
+            return self.connect().await;
+        }
+        self.settle(facts).await
+    }
+
+    async fn settle(&mut self, facts: &Facts) -> io::Result<()> {
+        let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.engine.shared().now());
+        let accepted_at = facts.kept.accepted_at;
+        match blocking(move || settle::settle(&dir, &facts, now)).await?? {
+            Settled::Kept | Settled::Written => Ok(()),
+            Settled::NotStarted if accepted_at < settle::booted_at() => {
+                self.never("the machine was restarted before the command could be started", 0).await
+            }
+            Settled::NotStarted => self.launch().await,
+        }
+    }
+
+    async fn launch(&mut self) -> io::Result<()> {
+        let dir = self.dir.clone();
+        match blocking(move || SpecFile::read_launch(&dir)).await? {
+            Ok(Some(_)) => {}
+            Ok(None) => return self.never("what is needed to start the command is gone", 0).await,
+            Err(error) => return self.never(&error.to_string(), 0).await,
+        }
+        if self.launches == LAUNCHES {
+            return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
+        }
+        self.launches += 1;
+        let started = launch::keeper(self.engine.shared(), self.id, &self.dir).await;
+        match started {
+            Ok(()) => Ok(()),
+            Err(e) if self.launches == LAUNCHES => {
+                self.never(&format!("the keeper could not be started: {e}"), e.raw_os_error().unwrap_or(0)).await
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Writes down that the command never ran. If a keeper has it after all, that one knows better.
+    async fn never(&self, what: &str, errno: i32) -> io::Result<()> {
+        let (dir, id, now) = (self.dir.clone(), self.id, self.engine.shared().now());
+        let failure = StartFailure { errno, what: what.to_owned() };
+        blocking(move || settle::never_started(&dir, id, failure, now)).await?.map(|_| ())
+    }
+
+    /// Waits for the end of a command that has no keeper.
+    async fn outlive(&mut self, of: Incarnation, facts: &Facts) -> io::Result<()> {
+        match Lives::of(&of) {
+            Ok(life) => life.over().await?,
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) || e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(e),
+        }
+        self.settle(facts).await
+    }
+
+    async fn connect(&mut self) -> io::Result<()> {
+        let shared = self.engine.shared();
+        // Set up before the try, so that a socket made in between is not missed.
+        let made = Watch::new(&shared.run_dir)?;
+        let connected = {
+            let _turn = shared.connects.acquire().await;
+            Link::connect(&shared.socket(self.id), true).await
+        };
+        match connected {
+            Ok(link) => {
+                self.link = Some(link);
+                self.tries = 0;
+                self.engine.reachable(self.id, true).await;
+            }
+            Err(error) => {
+                self.tries += 1;
+                tracing::info!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
+                if self.tries == UNREACHABLE_AFTER {
+                    self.engine.reachable(self.id, false).await;
+                }
+                self.nudge();
+                // Its socket appears, or it has died and the next look shows that.
+                let _either = tokio::time::timeout(AGAIN, made.changed()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the pump to listen again, where the home's link now leads.
+    fn nudge(&self) {
+        let Some(pump) = Seen::look(&self.dir, 0).meta.map(|m| m.pump) else { return };
+        let Some(pid) = i32::try_from(pump).ok().and_then(Pid::from_raw) else { return };
+        let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+        // Opened first, looked at second: from here on the handle cannot come to mean another.
+        let is_ours = std::fs::read(format!("/proc/{pump}/cmdline")).is_ok_and(|line| {
+            use std::os::unix::ffi::OsStrExt;
+            line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes())
+        });
+        if is_ours && let Err(error) = rustix::process::pidfd_send_signal(&handle, Signal::USR1) {
+            tracing::debug!(id = %self.id, %error, "cannot signal the pump");
+        }
+    }
+}
+
+/// Runs what waits for a disk where it holds up nobody.
+pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(what).await.map_err(io::Error::other)
+}

@@ -1,0 +1,84 @@
+//! Linux: sessions, limits, inotify, pidfds.
+#![allow(unsafe_code)]
+
+use outlast_core::{Incarnation, ProcessId};
+use rustix::fd::OwnedFd;
+use rustix::fs::inotify;
+use std::io;
+use std::path::Path;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Leaves the starter's session, so that its end is not ours. Whoever leads a group already has left.
+pub(crate) fn leave_session() {
+    if let Err(error) = rustix::process::setsid() {
+        tracing::debug!(%error, "still in the session of whoever started us");
+    }
+}
+
+/// From now on, what we create is ours alone.
+pub(crate) fn private_umask() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
+/// Raises the number of descriptors we may have to what we are allowed, and returns what it was.
+pub(crate) fn nofile_to_the_limit() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let was = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: was.maximum, maximum: was.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
+    was.current
+}
+
+fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd is the same open descriptor for as long as it lives, and what is made of it here owns it and never gives it out.
+    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
+}
+
+/// Tells when something is made in, or moved into, a directory.
+#[derive(Debug)]
+pub(crate) struct Watch(AsyncFd<OwnedFd>);
+
+impl Watch {
+    /// Watches `dir` from now on.
+    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+        let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+        inotify::add_watch(&fd, dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)?;
+        Ok(Self(readable(fd)?))
+    }
+
+    /// Returns once something was.
+    pub(crate) async fn changed(&self) -> io::Result<()> {
+        let mut ready = self.0.readable().await?;
+        let mut buffer = [0; 4096];
+        while rustix::io::read(&self.0, &mut buffer).is_ok_and(|n| n > 0) {}
+        ready.clear_ready();
+        Ok(())
+    }
+}
+
+/// A life that can be waited for.
+#[derive(Debug)]
+pub(crate) struct Lives(AsyncFd<OwnedFd>);
+
+impl Lives {
+    /// This very life, or an error if it is over.
+    pub(crate) fn of(life: &Incarnation) -> io::Result<Self> {
+        Ok(Self(readable(outlast_store::os::pidfd_of(life)?)?))
+    }
+
+    /// Returns once it is over.
+    pub(crate) async fn over(&self) -> io::Result<()> {
+        // A pidfd becomes readable once and stays so.
+        self.0.readable().await.map(|_| ())
+    }
+}
+
+/// Whether the process with this pid was started as, or descends from, this process of ours: its environment says so.
+pub(crate) fn pid_of_environment(pid: u32, id: ProcessId) -> bool {
+    let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+    let wanted = format!("OUTLAST_PROCESS_ID={id}");
+    environ.split(|&b| b == 0).any(|entry| entry == wanted.as_bytes())
+}

@@ -1,0 +1,89 @@
+//! The keeper's program, kept where an upgrade does not reach it.
+
+use crate::config::KeeperProgram;
+use crate::run_dir::hex;
+use outlast_store::dir::Home;
+use sha2::{Digest, Sha256};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A copy of the keeper in the home, named by what is in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Copy {
+    pub(crate) path: PathBuf,
+    /// What comes before the folder on its command line.
+    pub(crate) first_argument: Option<&'static str>,
+}
+
+impl Copy {
+    /// Copies the program, unless the same is there already.
+    pub(crate) fn make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
+        let from = program.path();
+        let failed = |e: io::Error| io::Error::new(e.kind(), format!("cannot copy the keeper {}: {e}", from.display()));
+        let name = format!("outlast-keeper-{}", hash(from).map_err(failed)?);
+        let path = home.bin().join(name);
+        if hash(&path).is_ok_and(|there| path.to_string_lossy().ends_with(&there)) {
+            return Ok(Self::at(path, program));
+        }
+        let new = home.bin().join(format!("new.{}", std::process::id()));
+        let copied = copy(from, &new).and_then(|()| std::fs::rename(&new, &path));
+        if let Err(e) = copied {
+            // What is left of it is overwritten by the next try.
+            let _ = std::fs::remove_file(&new);
+            return Err(failed(e));
+        }
+        Ok(Self::at(path, program))
+    }
+
+    fn at(path: PathBuf, program: &KeeperProgram) -> Self {
+        let first_argument = match program {
+            KeeperProgram::Binary(_) => None,
+            KeeperProgram::SelfAsKeeper(_) => Some("__keeper"),
+        };
+        Self { path, first_argument }
+    }
+}
+
+fn hash(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut sum = Sha256::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hex(&sum.finalize()[..8])),
+            n => sum.update(&buffer[..n]),
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o700).open(to)?;
+    io::copy(&mut File::open(from)?, &mut out)?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_copy_is_made_once_and_again_when_it_was_spoiled() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = Home::new(tmp.path().join("home"));
+        home.create().unwrap();
+        let program = tmp.path().join("keeper");
+        std::fs::write(&program, "one").unwrap();
+        let keeper = KeeperProgram::Binary(program.clone());
+        let first = Copy::make(&home, &keeper).unwrap().path;
+        let inode = std::fs::metadata(&first).unwrap().ino();
+        assert_eq!(std::fs::metadata(Copy::make(&home, &keeper).unwrap().path).unwrap().ino(), inode);
+        std::fs::write(&first, "cut").unwrap();
+        assert_eq!(std::fs::read(Copy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
+        std::fs::write(&program, "two").unwrap();
+        assert_ne!(Copy::make(&home, &keeper).unwrap().path, first, "an upgrade does not touch the old one");
+        assert!(first.exists());
+    }
+}

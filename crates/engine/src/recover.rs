@@ -1,0 +1,144 @@
+//! From rows and folders to what is known.
+
+use crate::config::Clock;
+use crate::facts::{Facts, Seen, is_kept};
+use crate::index::{Index, Opened, Row};
+use outlast_core::{Phase, ProcessId, Time};
+use outlast_store::dir::Home;
+use outlast_store::spec::{SpecError, SpecFile};
+use std::collections::BTreeSet;
+
+/// What was found.
+pub(crate) struct Recovered {
+    pub(crate) opened: Opened,
+    /// Every process, and whether its folder was looked into just now.
+    pub(crate) processes: Vec<(Facts, bool)>,
+    /// What is not as it should be, each in a sentence.
+    pub(crate) degraded: Vec<String>,
+}
+
+/// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
+pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
+    let mut degraded = Vec::new();
+    if let Err(error) = home.sweep() {
+        tracing::warn!(%error, "cannot finish a removal");
+    }
+    let mut opened = Index::open(&home.index()).map_err(|e| e.to_string())?;
+    if let Some(aside) = &opened.set_aside {
+        degraded.push(format!("the index was damaged and was rebuilt from the folders; the damaged one is {}", aside.display()));
+    }
+    let ids = home.ids().map_err(|e| format!("cannot list {}: {e}", home.processes().display()))?;
+    let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
+    let mut changes = Changes::default();
+    let (mut known, mut unsure) = (Vec::new(), Vec::new());
+    for row in std::mem::take(&mut opened.rows) {
+        let (id, is_final) = (row.id(), row.phase.is_final());
+        match (strays.remove(&id), is_final) {
+            (true, true) => known.push((Facts::from(row), false)),
+            (true, false) => unsure.push(row),
+            // Its removal was cut short behind the folder.
+            (false, true) => changes.forget.push(id),
+            (false, false) => known.push((folder_gone(row, clock.now(), &mut changes), false)),
+        }
+    }
+    for facts in look_at(home, unsure) {
+        known.push((facts, true));
+    }
+    let rebuilt = opened.fresh;
+    for id in strays {
+        match stray(home, id, rebuilt) {
+            Stray::Known(facts) => {
+                changes.put.push(facts.row());
+                known.push((*facts, true));
+            }
+            Stray::NeverAccepted => {
+                if let Err(error) = home.process(id).remove() {
+                    tracing::warn!(%id, %error, "cannot remove");
+                }
+            }
+            Stray::Unreadable(why) => degraded.push(format!("a process cannot be listed: {why}")),
+        }
+    }
+    changes.write(&opened.index);
+    Ok(Recovered { opened, processes: known, degraded })
+}
+
+/// Reads the folders of `rows`, several at a time: a thousand must not take long.
+fn look_at(home: &Home, rows: Vec<Row>) -> Vec<Facts> {
+    let look = |row: Row| {
+        let facts = Facts::from(row);
+        let seen = Seen::look(&home.process(facts.id()), facts.cursor);
+        if let Some(damage) = &seen.damage {
+            tracing::error!(id = %facts.id(), damage, "damage");
+        }
+        facts.with(&seen)
+    };
+    let half = rows.len() / 2;
+    let mut rows = rows;
+    let second = rows.split_off(half);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| second.into_iter().map(look).collect::<Vec<_>>());
+        let mut all: Vec<Facts> = rows.into_iter().map(look).collect();
+        // A panic there is a panic here.
+        all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        all
+    })
+}
+
+/// Somebody removed the folder of a process that was not over: what became of it nobody can say.
+fn folder_gone(row: Row, now: Time, changes: &mut Changes) -> Facts {
+    let mut facts = Facts::from(row);
+    tracing::error!(id = %facts.id(), "its folder is gone");
+    facts.phase = Phase::Lost { last_seen: facts.phase.alive(), at: now };
+    changes.put.push(facts.row());
+    facts
+}
+
+enum Stray {
+    Known(Box<Facts>),
+    /// The engine was killed before the request was on disk for good, and nobody was answered.
+    NeverAccepted,
+    Unreadable(String),
+}
+
+/// A folder without a row.
+fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
+    let dir = home.process(id);
+    let kept_by = is_kept(&dir);
+    let seen = Seen::look(&dir, 0);
+    let kept = match SpecFile::read_kept(&dir) {
+        Ok(kept) if kept.id == id => kept,
+        Ok(kept) => return Stray::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
+        Err(SpecError::Missing { .. }) if !kept_by && seen.meta.is_none() && !rebuilt => return Stray::NeverAccepted,
+        Err(error) if !kept_by && seen.meta.is_none() && seen.damage.is_none() && !rebuilt => {
+            // Half a request, and nothing ever came of it.
+            tracing::warn!(%id, %error, "a request that was cut short");
+            return Stray::NeverAccepted;
+        }
+        Err(error) => return Stray::Unreadable(error.to_string()),
+    };
+    let facts = Facts::accepted(kept).with(&seen);
+    let begun = kept_by || facts.phase != Phase::Accepted || seen.meta.is_some_and(|m| m.cmd != 0);
+    // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
+    if begun || rebuilt { Stray::Known(Box::new(facts)) } else { Stray::NeverAccepted }
+}
+
+#[derive(Default)]
+struct Changes {
+    put: Vec<Row>,
+    forget: Vec<ProcessId>,
+}
+
+impl Changes {
+    /// Hands them to the index's writer. Should they be lost, the next start finds the same.
+    fn write(self, index: &Index) {
+        if self.put.is_empty() && self.forget.is_empty() {
+            return;
+        }
+        tracing::info!(put = self.put.len(), forget = self.forget.len(), "the index follows the folders");
+        index.follow(self.put, self.forget);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,354 @@
+//! Answers, made from facts and files. These read the disk and block.
+
+use crate::facts::{Facts, Seen};
+use crate::shared::Shared;
+use outlast_core::{GapWhy, Outcome, Phase, Status, limits};
+use outlast_store::dir::ProcessDir;
+use outlast_store::lines::{LineAt, LineMap, LineTotal, Written};
+use outlast_store::meta::{Snapshot, flag};
+use outlast_store::segments::{Chunk, Gap, LogReader};
+use outlast_text::{Options, head_chars, render, window_bytes};
+use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
+use std::io;
+
+/// How much of a log's end is read for an entry of a list: room for a private key above the preview, and little enough for a thousand entries.
+const LIST_WINDOW: usize = 16 << 10;
+
+/// The end of a log, for readers.
+pub(crate) struct Preview {
+    pub(crate) text: String,
+    /// How many characters are missing before it.
+    pub(crate) cut: Option<u64>,
+}
+
+/// What a process's log is, as far as it was written.
+pub(crate) struct Log {
+    reader: LogReader,
+    pub(crate) end: u64,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) closed: bool,
+    total: LineTotal,
+}
+
+impl Log {
+    pub(crate) fn open(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
+        Self {
+            reader: LogReader::open(dir, facts.kept.keep),
+            end: meta.map_or(facts.log_end, Snapshot::log_end),
+            gaps: meta.map(|m| m.gaps.clone()).unwrap_or_default(),
+            closed: nothing_follows(facts),
+            total: meta.map_or(LineTotal::default(), |m| LineTotal { at: m.commit.base, newlines: m.commit.lines }),
+        }
+    }
+
+    /// What there is at `from`, at most `max` bytes of it.
+    pub(crate) fn read(&self, from: u64, max: usize) -> io::Result<Chunk> {
+        self.reader.read(from, self.end, max, &self.gaps)
+    }
+
+    fn written(&self) -> Written<'_> {
+        Written { end: self.end, gaps: &self.gaps, total: self.total }
+    }
+
+    /// What is missing.
+    fn missing(&self) -> io::Result<Vec<Event>> {
+        let extents = self.reader.extents(self.end, &self.gaps)?;
+        Ok(extents.iter().filter_map(|e| e.missing.map(|why| gap(e.from, e.to, why))).collect())
+    }
+}
+
+/// Whether no output can come any more.
+pub(crate) fn nothing_follows(facts: &Facts) -> bool {
+    match &facts.phase {
+        Phase::Running { closed, .. } | Phase::Stopping { closed, .. } => closed.is_some(),
+        // Whoever read its output is dead.
+        Phase::Orphaned { .. } | Phase::Lost { .. } | Phase::Done { .. } => true,
+        Phase::Accepted | Phase::Draining { .. } => false,
+    }
+}
+
+pub(crate) fn gap(from: u64, to: u64, why: GapWhy) -> Event {
+    let why = match why {
+        GapWhy::Retention => "retention",
+        GapWhy::DiskFull => "disk_full",
+        GapWhy::Lost => "lost",
+    };
+    Event::Gap { from, to, why: why.into() }
+}
+
+/// The last `chars` characters of output.
+pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -> io::Result<Preview> {
+    let window = if chars <= limits::LIST_PREVIEW_CHARS { LIST_WINDOW } else { window_bytes(chars) };
+    let mut start = log.end;
+    let mut bytes = Vec::new();
+    for chunk in log.reader.read_back(log.end, window, &log.gaps)? {
+        match chunk {
+            Chunk::Bytes { at, bytes: more } => {
+                if bytes.is_empty() {
+                    start = at;
+                }
+                bytes.extend_from_slice(&more);
+            }
+            // Across a gap, text would be joined that never was.
+            Chunk::Gap { to, .. } if to < log.end => bytes.clear(),
+            Chunk::Gap { .. } | Chunk::End => {}
+        }
+    }
+    let options = Options {
+        starts_mid_stream: start > 0 && !bytes.is_empty(),
+        ends_mid_stream: !log.closed,
+        drop_shell_noise: !facts.kept.spec.pty,
+        ..Options::new(&shared.redactor).tail(chars)
+    };
+    let view = render(&bytes, &facts.kept.spec.command.shown(), &options);
+    // What lies before the window was not decoded; a byte of it counts as a character.
+    let before = view.cut.map_or(0, |c| c.removed_chars as u64) + if bytes.is_empty() { 0 } else { start };
+    Ok(Preview { text: view.text, cut: (before > 0).then_some(before) })
+}
+
+/// How it ended, once it has.
+pub(crate) fn fate(facts: &Facts) -> Fate {
+    if !facts.is_over() {
+        return Fate::default();
+    }
+    let outcome = facts.phase.ending().map(|e| &e.outcome);
+    let never = match outcome {
+        Some(Outcome::NeverStarted(failure)) => Some(failure),
+        _ => None,
+    };
+    Fate {
+        exit_code: Some(outcome.and_then(Outcome::exit_code)),
+        signal: match outcome {
+            Some(Outcome::Signal { number, .. }) => Some(signal_name(*number)),
+            _ => None,
+        },
+        completion_reason: facts.phase.reason(),
+        termination_source: Some(facts.phase.source().to_owned()),
+        ended_at: facts.ended_at(),
+        start_error: never.map(|f| match f.errno {
+            0 => f.what.clone(),
+            errno => format!("{}: {}", f.what, io::Error::from_raw_os_error(errno)),
+        }),
+        start_code: never.map(outlast_core::StartFailure::shell_code),
+    }
+}
+
+fn signal_name(number: i32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT",
+        "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    match usize::try_from(number - 1).ok().and_then(|i| NAMES.get(i)) {
+        Some(name) => format!("SIG{name}"),
+        None if (34..=64).contains(&number) => format!("SIGRTMIN+{}", number - 34),
+        None => format!("signal {number}"),
+    }
+}
+
+/// How much of a process is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// An entry of a list.
+    Entry,
+    /// Everything.
+    Whole,
+}
+
+/// One process, as callers see it.
+pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &Seen, detail: Detail) -> Process {
+    let meta = seen.meta.as_ref();
+    let log = Log::open(dir, facts, meta);
+    let chars = match detail {
+        Detail::Entry => limits::LIST_PREVIEW_CHARS,
+        Detail::Whole => limits::POLL_PREVIEW_CHARS,
+    };
+    let mut warnings = facts.kept.warnings.clone();
+    warnings.extend(seen.damage.clone());
+    let shown = preview(shared, &log, facts, chars).unwrap_or_else(|e| {
+        warnings.push(format!("its output cannot be read: {e}"));
+        Preview { text: String::new(), cut: None }
+    });
+    let gaps = match detail {
+        Detail::Whole => log.missing().unwrap_or_default(),
+        Detail::Entry => Vec::new(),
+    };
+    let Facts { kept, phase, .. } = facts;
+    if meta.is_some_and(|m| m.has(flag::NO_PTY)) {
+        warnings.push("a terminal was asked for and could not be had: it runs with pipes".into());
+    }
+    if meta.is_some_and(|m| m.has(flag::SCAN_OFF)) {
+        warnings.push("its output is no longer scanned, because that made the keeper fail again and again".into());
+    }
+    let command = kept.spec.command.shown();
+    let command = match detail {
+        Detail::Entry => head_chars(&command, limits::LIST_PREVIEW_CHARS).text.to_owned(),
+        Detail::Whole => command,
+    };
+    let kept_alive = matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
+    let input_open = meta.is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
+    Process {
+        session_id: kept.id,
+        command,
+        name: kept.spec.name.clone(),
+        status: phase.status(),
+        phase: if facts.unreachable && phase.status() == Status::Running { "unreachable".into() } else { phase.word().into() },
+        pid: pid(phase, meta),
+        cwd: kept.cwd.to_lossy().into_owned(),
+        started_at: facts.since(),
+        uptime_seconds: facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since()),
+        output_preview: Some(shown.text),
+        output_cut: shown.cut,
+        output_bytes: log.end,
+        fate: fate(facts),
+        task_id: kept.spec.owner.task.clone(),
+        session_key: kept.spec.owner.session.clone(),
+        session_scoped: false,
+        detached: facts.detached,
+        pty: kept.spec.pty && !meta.is_some_and(|m| m.has(flag::NO_PTY)),
+        takes_input: kept_alive && kept.spec.takes_input() && input_open,
+        input_bytes: meta.filter(|_| kept.spec.takes_input()).map(|m| m.input),
+        protection: kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into()),
+        left_running: left_running(phase),
+        gaps,
+        warnings,
+        note: facts.detached.then(|| "Process recovered after restart -- output history unavailable".into()),
+    }
+}
+
+fn pid(phase: &Phase, meta: Option<&Snapshot>) -> Option<u32> {
+    match phase {
+        Phase::Lost { last_seen: Some(of), .. } => Some(of.pid),
+        phase => phase.alive().map(|of| of.pid).or_else(|| meta.map(|m| m.cmd).filter(|&pid| pid != 0)),
+    }
+}
+
+fn left_running(phase: &Phase) -> Option<u32> {
+    match phase {
+        Phase::Done { output, .. } => Some(output.left_running).filter(|&n| n > 0),
+        _ => None,
+    }
+}
+
+/// A page of output, in lines.
+pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>, page: Page) -> io::Result<LogPage> {
+    let log = Log::open(dir, facts, meta);
+    let lines = LineMap::open(dir, facts.kept.keep)?;
+    let limit = page.limit.unwrap_or(limits::LOG_DEFAULT_LINES);
+    let most = window_bytes(limits::LOG_VIEW_CHARS) as u64;
+    let mut begin = begin(&log, &lines, page, limit, most)?;
+    let text = read_lines(&log, begin.byte, limit, most)?;
+    let total = lines.lines(&log.reader, log.written())?;
+    let options = Options {
+        starts_mid_stream: begin.inside_a_line,
+        ends_mid_stream: !log.closed && text.next >= log.end,
+        ..Options::new(&shared.redactor)
+    };
+    let view = render(&text.bytes, &facts.kept.spec.command.shown(), &options);
+    let mut next = text.next;
+    let (output, cut) = match (begin.tail, view.text.chars().count() > limits::LOG_VIEW_CHARS) {
+        (_, false) => (view.text, None),
+        (true, true) => {
+            let tail = outlast_text::tail_chars(&view.text, limits::LOG_VIEW_CHARS);
+            let gone = &view.text[..view.text.len() - tail.text.len()];
+            begin.line += gone.matches('\n').count() as u64;
+            (tail.text.to_owned(), tail.cut)
+        }
+        (false, true) => {
+            let head = head_chars(&view.text, limits::LOG_VIEW_CHARS);
+            let shown = head.text.matches('\n').count();
+            // Lines are the same before and after rendering, so the cut can be found in the bytes.
+            if shown > 0 && text.gaps.is_empty() {
+                next = begin.byte + text.bytes.split_inclusive(|&b| b == b'\n').take(shown).map(<[u8]>::len).sum::<usize>() as u64;
+            }
+            (head.text.to_owned(), head.cut)
+        }
+    };
+    let shown = outlast_text::count_lines(&output);
+    let gone = log.reader.extents(log.end, &log.gaps)?.iter().find(|e| e.missing == Some(GapWhy::Retention)).map(|e| e.to);
+    let lines_gone = gone.map(|to| lines.line_of_offset(&log.reader, to, log.written())).transpose()?;
+    Ok(LogPage {
+        session_id: facts.id(),
+        command: facts.kept.spec.command.shown(),
+        status: facts.phase.status(),
+        output: output.strip_suffix('\n').unwrap_or(&output).to_owned(),
+        total_lines: total.value,
+        showing: format!("{shown} lines"),
+        first_line: begin.line,
+        lines_gone: lines_gone.map(|told| told.value),
+        from_byte: begin.byte,
+        next_byte: next,
+        at_end: next >= log.end,
+        output_cut: cut.map(|c| c.removed_chars as u64),
+        gaps: text.gaps,
+        approximate: !(begin.exact && total.exact),
+    })
+}
+
+/// Where a page begins.
+struct Begin {
+    byte: u64,
+    line: u64,
+    exact: bool,
+    inside_a_line: bool,
+    /// Whether the end is what counts.
+    tail: bool,
+}
+
+fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<Begin> {
+    let at = |byte, line, exact| Begin { byte, line, exact, inside_a_line: false, tail: false };
+    if let Some(byte) = page.from_byte {
+        let byte = byte.min(log.end);
+        let line = lines.line_of_offset(&log.reader, byte, log.written())?;
+        let before = byte.checked_sub(1).map(|b| log.read(b, 1)).transpose()?;
+        let inside_a_line = matches!(before, Some(Chunk::Bytes { bytes, .. }) if bytes != b"\n");
+        return Ok(Begin { inside_a_line, ..at(byte, line.value, line.exact) });
+    }
+    let Some(line) = page.offset else {
+        let last = lines.last_lines(&log.reader, limit, most, log.written())?;
+        return Ok(Begin { tail: true, ..at(last.offset, last.line, last.exact) });
+    };
+    let found = lines.offset_of_line(&log.reader, line, log.written())?;
+    Ok(match found.value {
+        LineAt::At(byte) => at(byte, line, found.exact),
+        LineAt::Gone { first_kept_line, offset } => Begin { inside_a_line: true, ..at(offset, first_kept_line, found.exact) },
+        LineAt::Past => at(log.end, line, found.exact),
+    })
+}
+
+/// Lines as bytes.
+struct Text {
+    bytes: Vec<u8>,
+    next: u64,
+    gaps: Vec<Event>,
+}
+
+/// At most `limit` lines from `from` on, and at most about `most` bytes.
+fn read_lines(log: &Log, from: u64, limit: u64, most: u64) -> io::Result<Text> {
+    let mut text = Text { bytes: Vec::new(), next: from, gaps: Vec::new() };
+    let mut wanted = limit;
+    while wanted > 0 && (text.bytes.len() as u64) < most {
+        match log.read(text.next, 64 << 10)? {
+            Chunk::Bytes { bytes, .. } => {
+                let mut ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1);
+                let take = match ends.by_ref().nth(wanted as usize - 1) {
+                    Some(end) => {
+                        wanted = 0;
+                        end
+                    }
+                    None => {
+                        wanted -= bytes.iter().filter(|b| **b == b'\n').count() as u64;
+                        bytes.len()
+                    }
+                };
+                text.bytes.extend_from_slice(&bytes[..take]);
+                text.next += take as u64;
+            }
+            Chunk::Gap { from, to, why } => {
+                text.gaps.push(gap(from, to, why));
+                text.next = to;
+            }
+            Chunk::End => break,
+        }
+    }
+    Ok(text)
+}

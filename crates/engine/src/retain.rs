@@ -1,0 +1,72 @@
+//! How long finished processes are kept.
+
+use outlast_core::{ProcessId, Time};
+use std::time::Duration;
+
+/// A process that is over for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Finished {
+    pub(crate) id: ProcessId,
+    pub(crate) ended_at: Time,
+    pub(crate) bytes: u64,
+    /// Whether its owner has seen its end: those go first.
+    pub(crate) consumed: bool,
+}
+
+/// Which of them are to go: those that ended longer than `keep_for` ago, and of the rest, consumed ones first and then the oldest, as many as it takes for the
+/// others to fit into `keep_bytes`.
+pub(crate) fn too_much(mut finished: Vec<Finished>, now: Time, keep_for: Duration, keep_bytes: u64) -> Vec<ProcessId> {
+    let (mut gone, mut kept) = (Vec::new(), Vec::new());
+    finished.sort_unstable_by_key(|f| (!f.consumed, f.ended_at, f.id));
+    for one in finished {
+        let old = u128::from(now.seconds_since(one.ended_at)) * 1_000 >= keep_for.as_millis();
+        if old { gone.push(one.id) } else { kept.push(one) }
+    }
+    let mut total: u64 = kept.iter().map(|f| f.bytes).sum();
+    for one in kept {
+        if total <= keep_bytes {
+            break;
+        }
+        total -= one.bytes;
+        gone.push(one.id);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_micros(1_700_000_000_000_000);
+    const DAY: i64 = 86_400_000_000;
+
+    fn one(n: u8, days_ago: i64, bytes: u64, consumed: bool) -> Finished {
+        let ended_at = Time::from_micros(NOW.micros() - days_ago * DAY);
+        Finished { id: ProcessId::from_bytes([n; 6]), ended_at, bytes, consumed }
+    }
+
+    fn gone(finished: &[Finished], keep_days: u64, keep_bytes: u64) -> Vec<u8> {
+        let keep_for = Duration::from_secs(keep_days * 86_400);
+        too_much(finished.to_vec(), NOW, keep_for, keep_bytes).iter().map(|id| id.bytes()[0]).collect()
+    }
+
+    #[test]
+    fn case_215_and_218_age_counts_from_the_end() {
+        assert_eq!(gone(&[one(1, 8, 1, false), one(2, 6, 1, false), one(3, 0, 1, true)], 7, 100), [1]);
+    }
+
+    #[test]
+    fn case_216_over_the_limit_consumed_and_oldest_go_first() {
+        let all = [one(1, 3, 40, false), one(2, 2, 40, true), one(3, 1, 40, false), one(4, 1, 40, true)];
+        assert_eq!(gone(&all, 7, 160), [0; 0]);
+        assert_eq!(gone(&all, 7, 159), [2]);
+        assert_eq!(gone(&all, 7, 100), [2, 4]);
+        assert_eq!(gone(&all, 7, 60), [2, 4, 1]);
+        assert_eq!(gone(&all, 7, 0), [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_removes_nothing() {
+        assert_eq!(gone(&[one(1, -30, 1, false)], 7, 100), [0; 0]);
+    }
+}

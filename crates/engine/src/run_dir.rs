@@ -1,0 +1,146 @@
+//! The directory of the sockets: a short path, on a tmpfs if there is one, open to us alone.
+//!
+//! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
+
+use outlast_store::dir::Home;
+use sha2::{Digest, Sha256};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What an address of a socket may hold.
+const ADDRESS: usize = 107;
+/// The longest name in the directory: a process id.
+const LONGEST_NAME: usize = "proc_000000000000".len();
+
+/// Why there is no place for sockets.
+#[derive(Debug, thiserror::Error)]
+#[error("no directory for sockets could be made: {}; name one with a short path that is yours alone", .tried.join("; "))]
+pub struct NoRunDir {
+    /// What was tried, and what was wrong with each.
+    pub tried: Vec<String>,
+}
+
+/// The first digits of the hash of a home's path: what tells homes apart outside of them.
+pub(crate) fn tag(home: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    hex(&Sha256::digest(real.as_os_str().as_bytes())[..4])
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The directory of the sockets of `home`: the one it had, if that is still good, or the first good one of `candidates`. The caller holds the home's lock.
+pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoRunDir> {
+    let link = home.run_link();
+    let mut tried = Vec::new();
+    if let Ok(remembered) = std::fs::read_link(&link) {
+        match check(&remembered) {
+            Ok(()) => return Ok(remembered),
+            Err(what) => tried.push(what),
+        }
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    for candidate in candidates {
+        let ours = candidate.join(format!("outlast-{uid}"));
+        let dir = ours.join(tag(&home.root));
+        let made = fits(&dir).and_then(|()| make(&ours)).and_then(|()| make(&dir)).and_then(|()| remember(&link, &dir));
+        match made {
+            Ok(()) => return Ok(dir),
+            Err(what) => tried.push(what),
+        }
+    }
+    Err(NoRunDir { tried })
+}
+
+fn fits(dir: &Path) -> Result<(), String> {
+    let len = dir.as_os_str().len() + 1 + LONGEST_NAME;
+    if len > ADDRESS { Err(format!("{} is too long for a socket ({len} bytes of {ADDRESS})", dir.display())) } else { Ok(()) }
+}
+
+/// Makes one level, open to us alone, or accepts one that is.
+fn make(dir: &Path) -> Result<(), String> {
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => {}
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(e) => return Err(format!("cannot make {}: {e}", dir.display())),
+    }
+    check(dir)
+}
+
+fn check(dir: &Path) -> Result<(), String> {
+    let shown = dir.display();
+    let found = std::fs::symlink_metadata(dir).map_err(|e| format!("cannot look at {shown}: {e}"))?;
+    let (mode, owner, you) = (found.mode() & 0o777, found.uid(), rustix::process::geteuid().as_raw());
+    match () {
+        () if !found.is_dir() => Err(format!("{shown} is not a directory")),
+        () if owner != you => Err(format!("{shown} belongs to user {owner}, not to you ({you})")),
+        () if mode & 0o022 != 0 => Err(format!("{shown} can be written by others (mode {mode:03o})")),
+        () => fits(dir),
+    }
+}
+
+fn remember(link: &Path, dir: &Path) -> Result<(), String> {
+    let new = link.with_extension("new");
+    let made = match std::fs::remove_file(&new) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        Ok(()) | Err(_) => std::os::unix::fs::symlink(dir, &new).and_then(|()| std::fs::rename(&new, link)),
+    };
+    made.map_err(|e| format!("cannot write {}: {e}", link.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn home(root: &Path) -> Home {
+        let home = Home::new(root.join("home"));
+        home.create().unwrap();
+        home
+    }
+
+    #[test]
+    fn the_place_is_chosen_once() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = home(tmp.path());
+        let (a, b) = (tmp.path().join("a"), tmp.path().join("b"));
+        std::fs::create_dir(&b).unwrap();
+        let first = choose(&home, &[a.clone(), b.clone()]).unwrap();
+        assert!(first.starts_with(&b));
+        std::fs::create_dir(&a).unwrap();
+        assert_eq!(choose(&home, &[a.clone(), b.clone()]).unwrap(), first, "a better one that comes later changes nothing");
+        std::fs::remove_dir_all(&b).unwrap();
+        assert!(choose(&home, &[a.clone(), b]).unwrap().starts_with(&a), "one that is gone is replaced");
+        assert_eq!(std::fs::metadata(std::fs::read_link(home.run_link()).unwrap()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_link_or_an_open_directory_is_not_taken() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = home(tmp.path());
+        let uid = rustix::process::geteuid().as_raw();
+        let [linked, open, good] = ["linked", "open", "good"].map(|n| tmp.path().join(n));
+        for dir in [&linked, &open, &good] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::os::unix::fs::symlink(&good, linked.join(format!("outlast-{uid}"))).unwrap();
+        let trap = open.join(format!("outlast-{uid}"));
+        std::fs::create_dir(&trap).unwrap();
+        std::fs::set_permissions(&trap, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(choose(&home, &[linked.clone(), open.clone(), good.clone()]).unwrap().starts_with(&good));
+        std::fs::remove_file(home.run_link()).unwrap();
+        let none = choose(&home, &[linked, open]).unwrap_err().to_string();
+        assert!(none.contains("is not a directory") && none.contains("can be written by others"), "{none}");
+    }
+
+    #[test]
+    fn a_path_too_long_for_a_socket_is_told() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = home(tmp.path());
+        let long = tmp.path().join("x".repeat(120));
+        assert!(choose(&home, &[long]).unwrap_err().to_string().contains("too long for a socket"));
+    }
+}

@@ -1,0 +1,24 @@
+//! `active`: does anything still run?
+
+use super::Asked;
+use crate::facts::Facts;
+use outlast_wire::v1::{Active, Activity, Error};
+
+pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Error> {
+    let now = asked.shared().now();
+    let views = asked.engine.all(&asked.owner).await;
+    let runs = |f: &Facts| !f.is_over();
+    let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
+    let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));
+    let active = match about {
+        Activity::Task { task } => any(&|f| f.kept.spec.owner.task.as_ref() == Some(&task)),
+        Activity::Session { session, max_age_ms } => any(&|f| {
+            let young = max_age_ms.is_none_or(|ms| now.seconds_since(f.since()).saturating_mul(1_000) < ms);
+            f.kept.spec.owner.session.as_ref() == Some(&session) && young
+        }),
+        Activity::Any => running > 0,
+        // What is not there, or over, keeps nobody waiting.
+        Activity::Waiting { process } => asked.resolve(&process).await.is_ok_and(|v| runs(&v.facts)),
+    };
+    Ok(Active { active, running })
+}

@@ -1,0 +1,151 @@
+//! `adopt`: take in a living process that somebody else started.
+
+use super::run::{random_id, without_secrets};
+use super::{Asked, poll};
+use crate::adopt::{self, Found};
+use crate::facts::{Facts, Seen};
+use crate::mind::blocking;
+use crate::shared::Shared;
+use crate::state::{Reserved, View};
+use crate::{refuse, settle};
+use outlast_core::{Incarnation, ProcessId, Record};
+use outlast_store::meta::Meta;
+use outlast_store::segments::Keep;
+use outlast_store::spec::{Kept, Launch, SpecFile};
+use outlast_wire::code;
+use outlast_wire::v1::{AdoptFrom, Adopted, Error};
+
+pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Error> {
+    let (bin, now) = (asked.shared().home.bin(), asked.shared().now());
+    let mut answer = Adopted { adopted: Vec::new(), skipped: Vec::new() };
+    let found: Vec<Result<Found, String>> = match from {
+        AdoptFrom::Pid { pid } => {
+            let hint = "`ps` shows which pids there are";
+            let found = adopt::from_pid(pid, asked.owner.clone(), &bin, now);
+            vec![Ok(found.map_err(|why| refuse::refusal(code::NOT_THAT_PROCESS, why, hint))?)]
+        }
+        AdoptFrom::Checkpoint { text } => {
+            let entries =
+                adopt::parse(&text).map_err(|why| refuse::refusal(code::BAD_REQUEST, why, "give the text of a processes.json"))?;
+            entries.into_iter().map(|e| e.and_then(|e| adopt::from_entry(e, &bin, now))).collect()
+        }
+    };
+    for one in found {
+        let taken = match one {
+            Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another conversation", found.of.pid)),
+            Ok(found) => take_in(asked, found).await.map_err(|e| e.error),
+            Err(why) => Err(why),
+        };
+        match taken {
+            Ok(view) => answer.adopted.push(poll::whole(asked, &view).await?),
+            Err(why) => answer.skipped.push(why),
+        }
+    }
+    Ok(answer)
+}
+
+/// The process under which this life is known already.
+async fn known(asked: &Asked, of: Incarnation) -> Option<View> {
+    // All of them: a life that another conversation owns must not be taken in twice.
+    let all = asked.engine.all(&outlast_core::Owner::default()).await;
+    all.into_iter().find(|v| v.facts.phase.alive() == Some(of))
+}
+
+async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
+    if let Some(view) = known(asked, found.of).await {
+        return if asked.owner.may_touch(&view.facts.kept.spec.owner) { Ok(view) } else { Err(refuse::not_found(&view.id().to_string())) };
+    }
+    let id = reserve(asked, &found).await?;
+    let taken = write_down(asked, id, found).await;
+    if taken.is_err() {
+        asked.engine.let_go(id).await;
+    }
+    taken
+}
+
+async fn reserve(asked: &Asked, found: &Found) -> Result<ProcessId, Error> {
+    // An id that is in use here means another process; this one gets one of its own.
+    for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
+        match asked.engine.reserve(id, hash(found), found.spec.owner.clone()).await {
+            Ok(Reserved::New) => return Ok(id),
+            Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
+            Err(error) if error.code == code::ID_TAKEN => {}
+            Err(error) => return Err(error),
+        }
+    }
+    unreachable!("ids do not run out")
+}
+
+fn hash(found: &Found) -> String {
+    format!("adopted:{}:{}:{:032x}", found.of.pid, found.of.start_ticks, found.of.boot)
+}
+
+async fn write_down(asked: &Asked, id: ProcessId, found: Found) -> Result<View, Error> {
+    let shared = asked.shared();
+    let (dir, now, of) = (shared.home.process(id), shared.now(), found.of);
+    let kept = kept(shared, id, found);
+    let on_disk = kept.clone();
+    let written = blocking(move || -> Result<Seen, Error> {
+        let failed = |e: std::io::Error| refuse::disk(format!("cannot write down {id}"), &e);
+        dir.create().map_err(failed)?;
+        // Nothing is to be started: what a keeper would need is taken out at once, and would start nothing.
+        SpecFile::create(&dir, &on_disk, &nothing()).and_then(|()| SpecFile::scrub(&dir)).map_err(refuse::fault)?;
+        drop(Meta::hold(&dir, id, now).map_err(failed)?);
+        settle::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
+        Ok(Seen::look(&dir, 0))
+    })
+    .await
+    .map_err(|e| refuse::disk(format!("cannot write down {id}"), &e))?;
+    let dir = shared.home.process(id);
+    let undo = move || dir.remove();
+    let facts = match written {
+        Ok(seen) => Facts::accepted(kept).with(&seen),
+        Err(error) => {
+            let _undone = blocking(undo).await;
+            return Err(error);
+        }
+    };
+    if let Err(error) = shared.index.put(facts.row()).await {
+        let _undone = blocking(undo).await;
+        return Err(refuse::index(&error));
+    }
+    asked.engine.accept_process(facts).await
+}
+
+fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
+    let hash = hash(&found);
+    let (spec, _) = without_secrets(found.spec, &shared.redactor);
+    Kept {
+        id,
+        spec,
+        hash,
+        accepted_at: found.started_at,
+        cwd: found.cwd,
+        shell: None,
+        command_scrubbed: true,
+        env_scrubbed: Vec::new(),
+        warnings: Vec::new(),
+        keep: Keep::default(),
+    }
+}
+
+fn nothing() -> Launch {
+    Launch {
+        program: Default::default(),
+        argv: Vec::new(),
+        env: Vec::new(),
+        cwd: Default::default(),
+        pty: None,
+        stdin: false,
+        timeout: None,
+        keep: Keep::default(),
+        home: Default::default(),
+        run_dir: Default::default(),
+        engine: None,
+        cgroup: None,
+        oom_score_adj: 0,
+        grace: Default::default(),
+        umask: None,
+        nofile: None,
+    }
+}

@@ -1,0 +1,37 @@
+//! `attach`: a real terminal looks on, for as long as the connection lasts.
+
+use super::keeper::{Away, reach};
+use super::{Asked, poll};
+use outlast_core::Phase;
+use outlast_wire::v1::keeper::Ask;
+
+/// Answers, then stays: the terminal looks on until the connection ends and this is dropped.
+pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
+    let mut view = match asked.resolve(name).await {
+        Ok(view) => view,
+        Err(error) => return asked.out.error(error).await,
+    };
+    view.until(|f| f.phase != Phase::Accepted).await;
+    // A terminal that sends nothing cannot answer the program's questions.
+    let answers = view.facts.kept.spec.pty && !read_only;
+    let mut link = None;
+    if answers && let Ok(mut open) = reach(&asked.engine, &mut view).await {
+        // Before the answer, or the keeper could answer a question that this terminal also sees.
+        if open.ask(Ask::Attached { on: true }).await.is_ok() {
+            link = Some(open);
+        }
+    }
+    let answer = poll::whole(asked, &view).await;
+    let failed = answer.is_err();
+    asked.out.result(answer).await;
+    while answers && !failed {
+        if let Some(mut open) = link.take() {
+            open.closed().await;
+        }
+        // The pump that knew of us is gone; tell the next one.
+        match reach(&asked.engine, &mut view).await {
+            Ok(mut open) => link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open),
+            Err(Away::Over | Away::Refused(_)) => return,
+        }
+    }
+}

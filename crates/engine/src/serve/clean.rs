@@ -1,0 +1,28 @@
+//! `clean`: forget every finished one in a scope.
+
+use super::Asked;
+use outlast_core::Scope;
+use outlast_wire::code;
+use outlast_wire::v1::{Cleaned, Error};
+
+pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
+    let mut views = asked.engine.all(&asked.owner).await;
+    views.retain(|v| v.facts.phase.is_final() && scope.takes(&v.facts.kept.spec.owner));
+    let mut cleaned = Cleaned { removed: 0, freed_bytes: 0 };
+    for view in views {
+        match asked.engine.forget(&view).await {
+            Ok(()) => {
+                cleaned.removed += 1;
+                cleaned.freed_bytes += view.facts.bytes;
+            }
+            // Somebody else was quicker.
+            Err(error) if error.code == code::NOT_FOUND => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if let Some(place) = asked.shared().place.clone() {
+        // What was left running may have ended since.
+        let _swept = crate::mind::blocking(move || place.sweep()).await;
+    }
+    Ok(cleaned)
+}

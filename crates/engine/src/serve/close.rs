@@ -1,0 +1,36 @@
+//! `close`: the end of the input.
+
+use super::Asked;
+use super::keeper::{Away, reach, unexpected, unreachable};
+use super::write::checked;
+use outlast_core::Ask as Wish;
+use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::{Error, Written};
+
+/// How often it is tried again, because the keeper was replaced. Closing twice is closing once.
+const TRIES: u32 = 8;
+
+pub(super) async fn close(asked: &Asked, name: &str) -> Result<Written, Error> {
+    let mut view = asked.resolve(name).await?;
+    let input = view.input.clone();
+    // Behind whatever is being written.
+    let _turn = input.lock().await;
+    for _ in 0..TRIES {
+        checked(asked, &mut view, Wish::CloseInput).await?;
+        let mut link = match reach(&asked.engine, &mut view).await {
+            Ok(link) => link,
+            Err(Away::Over) => continue,
+            Err(Away::Refused(error)) => return Err(error),
+        };
+        match link.ask(Ask::CloseInput).await {
+            Ok(Say::Ok | Say::Written { .. }) => {
+                let message = if view.facts.kept.spec.pty { "EOF sent" } else { "stdin closed" };
+                return Ok(Written { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) });
+            }
+            Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
+            Ok(other) => return Err(unexpected(other)),
+            Err(error) => tracing::debug!(id = %view.id(), %error, "a close was cut short and is tried again"),
+        }
+    }
+    Err(unreachable(&view))
+}

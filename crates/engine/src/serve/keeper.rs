@@ -1,0 +1,78 @@
+//! A way to the keeper of a process, over whatever becomes of either.
+
+use super::fresh;
+use crate::engine::Engine;
+use crate::facts::is_kept;
+use crate::link::Link;
+use crate::mind::blocking;
+use crate::os::Watch;
+use crate::refuse;
+use crate::state::View;
+use outlast_core::Phase;
+use outlast_wire::code;
+use outlast_wire::v1::Error;
+use outlast_wire::v1::keeper::Say;
+use std::time::Duration;
+
+/// How often a keeper is tried that holds its lock and does not answer.
+const TRIES: u32 = 8;
+/// How long between two tries, unless its socket appears sooner.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long the engine may take to find out what became of a process whose keepers died.
+const SETTLING: Duration = Duration::from_secs(10);
+
+/// Why there is no keeper to ask.
+#[derive(Debug)]
+pub(super) enum Away {
+    /// None is needed any more, or none is left: the view says what became of the process.
+    Over,
+    /// Told to the caller as it is.
+    Refused(Error),
+}
+
+/// Connects to the keeper of a process that was seen to run.
+pub(super) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
+    let socket = engine.shared().socket(view.id());
+    for _ in 0..TRIES {
+        let made = Watch::new(&engine.shared().run_dir);
+        match Link::connect(&socket, false).await {
+            Ok(link) => return Ok(link),
+            Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
+        }
+        let dir = view.dir.clone();
+        if !blocking(move || is_kept(&dir)).await.unwrap_or(true) {
+            let settled = |phase: &Phase| !matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
+            let known = tokio::time::timeout(SETTLING, view.until(|f| settled(&f.phase))).await;
+            return Err(if known.is_ok() { Away::Over } else { Away::Refused(unreachable(view)) });
+        }
+        let seen = fresh(engine, view).await.map_err(Away::Refused)?;
+        view.facts = seen.facts;
+        if view.facts.phase.is_final() {
+            return Err(Away::Over);
+        }
+        if let Ok(made) = made {
+            let _either = tokio::time::timeout(AGAIN, made.changed()).await;
+        }
+    }
+    Err(Away::Refused(unreachable(view)))
+}
+
+pub(super) fn unreachable(view: &View) -> Error {
+    refuse::unavailable(format!("the keeper of {} does not answer", view.id()), "ask again; the process itself goes on")
+}
+
+/// What a keeper said that was not expected.
+pub(super) fn unexpected(say: Say) -> Error {
+    match say {
+        Say::Refused { code: name, error } => {
+            let hint = match name.as_str() {
+                code::INPUT_FULL => "the process does not read its input: try again later, or `outlast kill` it",
+                code::BAD_OFFSET => "`outlast poll` shows how many bytes were taken",
+                code::NO_INPUT => "start it with --stdin or --pty to be able to write to it",
+                _ => "",
+            };
+            refuse::refusal(&name, error, hint)
+        }
+        other => refuse::fault(format!("a keeper said {other:?}")),
+    }
+}

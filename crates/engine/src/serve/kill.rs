@@ -1,0 +1,182 @@
+//! `kill`: the whole tree, and an answer that says what was seen to die.
+
+use super::keeper::{Away, reach, unexpected, unreachable};
+use super::{Asked, fresh, reading};
+use crate::engine::Engine;
+use crate::facts::Facts;
+use crate::mind::blocking;
+use crate::render::{self, Log};
+use crate::state::View;
+use crate::{orphan, refuse, settle};
+use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, Refusal, Scope, Stop, StopWay, decide, limits};
+use outlast_wire::code;
+use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::{Error, Kill, KillAll, Killed};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// How often a stop is asked for again, because the keeper was replaced before it answered.
+const TRIES: u32 = 16;
+/// How long a process may be starting before a stop gives up on it.
+const STARTING: Duration = Duration::from_secs(10);
+/// How long the record of an end may take that was seen.
+const RECORDING: Duration = Duration::from_secs(10);
+/// How many are stopped at the same time.
+const AT_ONCE: usize = 64;
+
+pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Killed, Error> {
+    let mut view = asked.resolve(name).await?;
+    let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.shared().config.grace) };
+    let done = stop_one(&asked.engine, &mut view, &stop).await?;
+    answer(asked, view, &stop, done).await
+}
+
+pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result<KillAll, Error> {
+    let mut views = asked.engine.all(&asked.owner).await;
+    views.retain(|v| !v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
+    let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
+    let (mut killed, mut failed) = (0, Vec::new());
+    for result in stop_all(&asked.engine, views, &stop).await {
+        match result {
+            Ok(_) => killed += 1,
+            Err(error) if error.code == code::ALREADY_EXITED => killed += 1,
+            Err(error) => failed.push(error),
+        }
+    }
+    Ok(KillAll { killed, failed })
+}
+
+/// Stops those that are to end with the engine.
+pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<View>) {
+    let grace = engine.shared().config.grace;
+    let stop = Stop { cause: cause(&Owner::default(), "engine.stop"), way: StopWay::Escalate { grace } };
+    for error in stop_all(engine, views, &stop).await.into_iter().filter_map(Result::err) {
+        tracing::warn!(error = error.error, "not stopped with the engine");
+    }
+}
+
+async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<Stopped, Error>> {
+    let mut waiting = views.into_iter();
+    let mut under_way = JoinSet::new();
+    let mut results = Vec::new();
+    loop {
+        while under_way.len() < AT_ONCE
+            && let Some(mut view) = waiting.next()
+        {
+            let (engine, stop) = (engine.clone(), stop.clone());
+            under_way.spawn(async move { stop_one(&engine, &mut view, &stop).await });
+        }
+        match under_way.join_next().await {
+            Some(Ok(result)) => results.push(result),
+            Some(Err(panic)) => results.push(Err(refuse::fault(panic))),
+            None => return results,
+        }
+    }
+}
+
+fn cause(owner: &Owner, source: &str) -> Cause {
+    Cause::Asked { by: owner.clone(), source: source.into() }
+}
+
+fn way(kill: Kill, grace: Duration) -> StopWay {
+    match kill {
+        Kill { no_escalate: true, .. } => StopWay::TermOnly,
+        Kill { grace_ms: Some(ms), .. } => StopWay::Escalate { grace: Duration::from_millis(ms) },
+        Kill { grace_ms: None, .. } => StopWay::Escalate { grace },
+    }
+}
+
+/// What a stop did.
+#[derive(Debug)]
+struct Stopped {
+    seen_dead: u32,
+}
+
+/// Stops one, through its keeper or, if that is dead, without.
+async fn stop_one(engine: &Engine, view: &mut View, stop: &Stop) -> Result<Stopped, Error> {
+    for _ in 0..TRIES {
+        view.facts = fresh(engine, view).await?.facts;
+        let said = match decide(&view.facts.phase, Wish::Kill(stop.clone()), false) {
+            Ok(Action::StopTree(stop)) => stop_kept(engine, view, stop).await,
+            Ok(Action::StopOrphan(of, stop)) => return stop_orphan(engine, view, of, &stop).await,
+            Ok(other) => return Err(refuse::fault(format!("a stop became {other:?}"))),
+            Err(Refusal::StillStarting) => {
+                let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
+                begun.map_err(|_| refuse::rule(&Refusal::StillStarting))?;
+                continue;
+            }
+            Err(refusal) => return Err(refuse::rule(&refusal)),
+        };
+        match said {
+            Ok(Some(Say::Stopped { seen_dead, survivors })) => return stopped(view, stop, seen_dead, &survivors).await,
+            // It ended by itself before the stop reached it, or its keeper is another now: look again.
+            Ok(Some(Say::AlreadyEnded)) => {
+                let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
+                ended.map_err(|_| unreachable(view))?;
+            }
+            Ok(None) => {}
+            Ok(Some(other)) => return Err(unexpected(other)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(unreachable(view))
+}
+
+/// Asks the keeper. Nothing if it died before it answered: a stop can be asked for twice.
+async fn stop_kept(engine: &Engine, view: &mut View, stop: Stop) -> Result<Option<Say>, Error> {
+    let mut link = match reach(engine, view).await {
+        Ok(link) => link,
+        Err(Away::Over) => return Ok(None),
+        Err(Away::Refused(error)) => return Err(error),
+    };
+    Ok(link.ask(Ask::Stop { stop }).await.ok())
+}
+
+async fn stopped(view: &mut View, stop: &Stop, seen_dead: u32, survivors: &[u32]) -> Result<Stopped, Error> {
+    if stop.way == StopWay::TermOnly {
+        return Ok(Stopped { seen_dead });
+    }
+    if !survivors.is_empty() {
+        return Err(survived(view, survivors));
+    }
+    let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
+    if ended.is_ok_and(|facts| facts.is_over()) { Ok(Stopped { seen_dead }) } else { Err(unreachable(view)) }
+}
+
+fn survived(view: &View, survivors: &[u32]) -> Error {
+    let pids: Vec<String> = survivors.iter().map(ToString::to_string).collect();
+    let what = format!("{} is not stopped: still alive are {}", view.id(), pids.join(", "));
+    refuse::refusal(
+        code::SURVIVORS,
+        what,
+        "they may belong to another user or hang in the kernel; it stays listed as running and can be killed again",
+    )
+}
+
+async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
+    let (dir, asked, now) = (view.dir.clone(), stop.clone(), engine.shared().now());
+    // Written down first, so that its end is not taken for one of its own.
+    blocking(move || settle::stop_asked(&dir, &asked, now))
+        .await
+        .and_then(|written| written)
+        .map_err(|e| refuse::disk(format!("cannot write down the stop of {}", view.id()), &e))?;
+    let tree = orphan::Tree::new(engine.shared(), view.id(), of, view.facts.detached);
+    let ended = orphan::stop(tree, stop.way).await.map_err(|e| refuse::disk(format!("cannot stop {}", view.id()), &e))?;
+    stopped(view, stop, ended.seen_dead, &ended.survivors).await
+}
+
+async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Killed, Error> {
+    let now = asked.fresh(&view).await?;
+    let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
+    let dir = view.dir.clone();
+    let shown =
+        reading(move || render::preview(&shared, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
+    Ok(Killed {
+        status: if stop.way == StopWay::TermOnly { "signalled" } else { "killed" }.into(),
+        session_id: view.id(),
+        fate: render::fate(&now.facts),
+        output: Some(shown.text),
+        seen_dead: Some(done.seen_dead),
+    })
+}

@@ -1,0 +1,33 @@
+//! `list`: those in a scope, running ones first.
+
+use super::{Asked, reading};
+use crate::facts::Seen;
+use crate::render::{Detail, process};
+use crate::state::View;
+use outlast_core::{Scope, Status};
+use outlast_wire::v1::{Error, List, Process};
+use std::sync::Arc;
+
+pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List, Error> {
+    let mut views = asked.engine.all(&asked.owner).await;
+    views.retain(|v| scope.takes(&v.facts.kept.spec.owner) && (all || !v.facts.phase.is_final()));
+    let (shared, scope) = (Arc::clone(asked.shared()), scope.clone());
+    let mut processes = reading(move || {
+        let entry = |view: &View| -> Process {
+            // What is over for good is in memory; the others are looked at, so that the list is true now.
+            let seen = if view.facts.phase.is_final() { Seen::default() } else { Seen::look(&view.dir, view.facts.cursor) };
+            let facts = if view.facts.phase.is_final() { (*view.facts).clone() } else { view.facts.with(&seen) };
+            let by_session = scope.by_session_only(&facts.kept.spec.owner);
+            Process { session_scoped: by_session, ..process(&shared, &view.dir, &facts, &seen, Detail::Entry) }
+        };
+        Ok(views.iter().map(entry).collect::<Vec<_>>())
+    })
+    .await?;
+    if !all {
+        processes.retain(|p| p.status == Status::Running);
+    }
+    processes.sort_by(|a, b| {
+        (a.status != Status::Running, a.started_at, a.session_id).cmp(&(b.status != Status::Running, b.started_at, b.session_id))
+    });
+    Ok(List { processes })
+}

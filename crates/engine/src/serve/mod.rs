@@ -1,0 +1,377 @@
+//! One connection of a client, and one file for each verb.
+
+mod active;
+mod adopt;
+mod attach;
+mod clean;
+mod close;
+mod engine_status;
+mod keeper;
+mod kill;
+mod list;
+mod log;
+mod poll;
+mod read;
+mod remove;
+mod rerun;
+mod resize;
+mod run;
+mod signal;
+mod wait;
+mod write;
+
+pub(crate) use kill::stop_with_the_engine;
+
+use crate::engine::Engine;
+use crate::facts::{Facts, Seen};
+use crate::mind::blocking;
+use crate::refuse;
+use crate::shared::{Client, Closing, Shared};
+use crate::state::View;
+use outlast_core::Owner;
+use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::v1::{Done, Error, Event, Hello, Message, Reply, Request};
+use outlast_wire::{OLDEST, VERSION, code};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// How many requests of one connection may be under way.
+const UNDER_WAY: usize = 1_024;
+/// How many frames may wait to be sent. Who has more waits.
+const OUTGOING: usize = 16;
+/// The most that one write may bring.
+const MOST_INPUT: u64 = 16 << 20;
+
+/// Serves one connection until either side ends it.
+pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    let _connected = Client::new(engine.shared());
+    let (from, to) = tokio::io::split(stream);
+    let (out, outgoing) = mpsc::channel(OUTGOING);
+    let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
+    let mut talk = Talk { engine, out, tasks: JoinSet::new(), under_way: HashMap::new(), greeted: false, writing: None };
+    let writer = tokio::spawn(send_all(to, outgoing));
+    let mut incoming = Incoming { from, frames: Splitter::default() };
+    let ended: io::Result<()> = async {
+        loop {
+            tokio::select! {
+                frame = incoming.next(), if talk.tasks.len() < UNDER_WAY => match frame? {
+                    Some(frame) => talk.on_frame(frame).await?,
+                    None => return Ok(()),
+                },
+                Some(done) = talk.tasks.join_next_with_id(), if !talk.tasks.is_empty() => talk.on_done(done).await,
+                () = &mut closed => {
+                    talk.refuse_the_rest().await;
+                    return Ok(());
+                }
+            }
+        }
+    }
+    .await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
+    }
+    // Whoever has left waits for nothing.
+    talk.tasks.shutdown().await;
+    drop(talk);
+    let _sent = writer.await;
+}
+
+struct Incoming<R> {
+    from: R,
+    frames: Splitter,
+}
+
+impl<R: AsyncRead + Unpin> Incoming<R> {
+    /// The next frame. Can be dropped half-way and called again.
+    async fn next(&mut self) -> io::Result<Option<Frame>> {
+        let mut buffer = [0; 16 << 10];
+        loop {
+            if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
+                return Ok(Some(frame));
+            }
+            match self.from.read(&mut buffer).await? {
+                0 => return Ok(None),
+                n => self.frames.push(&buffer[..n]),
+            }
+        }
+    }
+}
+
+async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = outgoing.recv().await {
+        if to.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+    // Whoever left before the end misses it.
+    let _shut = to.shutdown().await;
+}
+
+/// A write whose bytes are still coming.
+struct Writing {
+    message: Message,
+    len: u64,
+    bytes: Vec<u8>,
+}
+
+struct Talk {
+    engine: Engine,
+    out: mpsc::Sender<Vec<u8>>,
+    tasks: JoinSet<()>,
+    under_way: HashMap<u64, AbortHandle>,
+    greeted: bool,
+    writing: Option<Writing>,
+}
+
+impl Talk {
+    async fn on_frame(&mut self, frame: Frame) -> io::Result<()> {
+        match frame {
+            Frame::Json(text) => match serde_json::from_slice::<Message>(&text) {
+                Ok(message) if self.greeted => self.on_message(message).await,
+                Ok(message) => self.on_hello(message).await,
+                Err(error) => self.on_nonsense(&text, &error).await,
+            },
+            Frame::Raw { of, bytes } => {
+                self.on_bytes(of, &bytes).await;
+                Ok(())
+            }
+        }
+    }
+
+    async fn on_hello(&mut self, message: Message) -> io::Result<()> {
+        let out = self.out_for(message.id);
+        let Request::Hello { version, client } = message.request else {
+            out.error(refuse::refusal(code::BAD_REQUEST, "the first message must be a hello", "")).await;
+            return Err(io::Error::other("no hello"));
+        };
+        if version < OLDEST {
+            let what = format!("version {version} is too old: this engine speaks {OLDEST} to {VERSION}");
+            out.error(refuse::refusal(
+                code::BAD_VERSION,
+                what,
+                "use programs of the same release, or stop the engine: `outlast engine stop`",
+            ))
+            .await;
+            return Err(io::Error::other("no common version"));
+        }
+        tracing::debug!(client, version, "hello");
+        self.greeted = true;
+        out.answer(Hello { version: version.min(VERSION), program: env!("CARGO_PKG_VERSION").into(), pid: std::process::id() }).await;
+        Ok(())
+    }
+
+    async fn on_message(&mut self, message: Message) -> io::Result<()> {
+        match &message.request {
+            Request::Cancel { of } => {
+                if let Some(task) = self.under_way.remove(of) {
+                    task.abort();
+                }
+            }
+            Request::Write { len, .. } if *len > MOST_INPUT => {
+                let what = format!("{len} bytes are more than the {MOST_INPUT} that one write may bring");
+                self.out_for(message.id)
+                    .error(refuse::refusal(code::BAD_REQUEST, what, "write in several pieces, each at its offset"))
+                    .await;
+            }
+            Request::Write { len, .. } => {
+                let len = *len;
+                self.writing = Some(Writing { message, len, bytes: Vec::new() });
+                self.start_if_whole();
+            }
+            _ => self.start(message, Vec::new()),
+        }
+        Ok(())
+    }
+
+    async fn on_bytes(&mut self, of: u64, bytes: &[u8]) {
+        let Some(writing) = self.writing.as_mut().filter(|w| w.message.id == of) else {
+            // The rest of a write that was refused.
+            return;
+        };
+        writing.bytes.extend_from_slice(bytes);
+        if writing.bytes.len() as u64 > writing.len {
+            self.writing = None;
+            self.out_for(of).error(refuse::refusal(code::BAD_REQUEST, "more bytes came than the write said", "")).await;
+            return;
+        }
+        self.start_if_whole();
+    }
+
+    fn start_if_whole(&mut self) {
+        if let Some(Writing { message, bytes, .. }) = self.writing.take_if(|w| w.bytes.len() as u64 == w.len) {
+            self.start(message, bytes);
+        }
+    }
+
+    async fn on_nonsense(&self, text: &[u8], error: &serde_json::Error) -> io::Result<()> {
+        #[derive(serde::Deserialize)]
+        struct Number {
+            id: u64,
+        }
+        let Ok(Number { id }) = serde_json::from_slice(text) else { return Err(io::Error::other(error.to_string())) };
+        // The text is not shown: it may hold an environment.
+        let what = format!("the message was not understood at column {}", error.column());
+        self.out_for(id)
+            .error(refuse::refusal(code::BAD_REQUEST, what, "client and engine may be of different releases: `outlast engine stop`"))
+            .await;
+        Ok(())
+    }
+
+    fn start(&mut self, message: Message, bytes: Vec<u8>) {
+        let asked = Asked { engine: self.engine.clone(), owner: message.owner, out: self.out_for(message.id) };
+        let id = message.id;
+        let task = self.tasks.spawn(async move { asked.serve(message.request, bytes).await });
+        self.under_way.insert(id, task);
+    }
+
+    async fn on_done(&mut self, done: Result<(tokio::task::Id, ()), tokio::task::JoinError>) {
+        let (task, panicked) = match &done {
+            Ok((task, ())) => (*task, false),
+            Err(error) => (error.id(), error.is_panic()),
+        };
+        let Some(id) = self.under_way.iter().find(|(_, t)| t.id() == task).map(|(id, _)| *id) else { return };
+        self.under_way.remove(&id);
+        if panicked {
+            self.out_for(id).error(refuse::fault("a request ended in a panic")).await;
+        }
+    }
+
+    async fn refuse_the_rest(&mut self) {
+        for (id, task) in std::mem::take(&mut self.under_way) {
+            if !task.is_finished() {
+                task.abort();
+                self.out_for(id).error(refuse::stopping()).await;
+            }
+        }
+    }
+
+    fn out_for(&self, of: u64) -> Out {
+        Out { to: self.out.clone(), of }
+    }
+}
+
+/// Where the answers to one request go.
+#[derive(Clone)]
+pub(crate) struct Out {
+    to: mpsc::Sender<Vec<u8>>,
+    of: u64,
+}
+
+impl Out {
+    async fn answer<T: Serialize>(&self, answer: T) {
+        self.send(frame::json(&Reply::answer(self.of, answer))).await;
+    }
+
+    async fn error(&self, error: Error) {
+        self.send(frame::json(&Reply::<()>::error(self.of, error))).await;
+    }
+
+    async fn event(&self, event: Event) {
+        self.send(frame::json(&Reply::<()>::event(self.of, event))).await;
+    }
+
+    async fn raw(&self, bytes: &[u8]) {
+        for chunk in bytes.chunks(frame::RAW_CHUNK) {
+            self.send(frame::raw(self.of, chunk)).await;
+        }
+    }
+
+    async fn result<T: Serialize>(&self, result: Result<T, Error>) {
+        match result {
+            Ok(answer) => self.answer(answer).await,
+            Err(error) => self.error(error).await,
+        }
+    }
+
+    async fn send(&self, frame: Vec<u8>) {
+        // Whoever has left misses it.
+        let _gone = self.to.send(frame).await;
+    }
+}
+
+/// One request, with whom it is for.
+pub(crate) struct Asked {
+    pub(crate) engine: Engine,
+    pub(crate) owner: Owner,
+    out: Out,
+}
+
+impl Asked {
+    async fn serve(&self, request: Request, bytes: Vec<u8>) {
+        let out = &self.out;
+        match request {
+            Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
+            Request::Run { spec, want, caller } => out.result(run::run(self, spec, want, caller).await).await,
+            Request::Rerun { process, caller, env, want } => out.result(rerun::rerun(self, &process, caller, env, want).await).await,
+            Request::List { scope, all } => out.result(list::list(self, &scope, all).await).await,
+            Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
+            Request::Log { process, page } => out.result(log::log(self, &process, page).await).await,
+            Request::Read { process, from, follow } => out.result(read::read(self, &process, from, follow).await).await,
+            Request::Wait { process, timeout_ms } => out.result(wait::wait(self, &process, timeout_ms).await).await,
+            Request::Interrupt { session } => {
+                let count = self.engine.interrupt(session).await as u64;
+                out.answer(Done { count: Some(count), ..Done::ok() }).await;
+            }
+            Request::Kill { process, kill } => out.result(kill::kill(self, &process, kill).await).await,
+            Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
+            Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
+            Request::Write { process, at, .. } => out.result(write::write(self, &process, at, &bytes).await).await,
+            Request::Close { process } => out.result(close::close(self, &process).await).await,
+            Request::Resize { process, rows, cols } => out.result(resize::resize(self, &process, rows, cols).await).await,
+            Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,
+            Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
+            Request::Clean { scope } => out.result(clean::clean(self, &scope).await).await,
+            Request::Active(activity) => out.result(active::active(self, activity).await).await,
+            Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
+            Request::EngineStatus => out.answer(engine_status::engine_status(self).await).await,
+            Request::EngineStop => {
+                out.answer(Done::ok()).await;
+                self.engine.begin_stop().await;
+            }
+            // Dealt with where the requests are kept.
+            Request::Cancel { .. } => {}
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.engine.shared()
+    }
+
+    async fn resolve(&self, name: &str) -> Result<View, Error> {
+        self.engine.resolve(name, &self.owner).await
+    }
+
+    /// What the folder says right now, which may be more than the engine has heard of.
+    async fn fresh(&self, view: &View) -> Result<Fresh, Error> {
+        fresh(&self.engine, view).await
+    }
+}
+
+/// A process and a look into its folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Fresh {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) seen: Seen,
+}
+
+pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> {
+    let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
+    let seen = blocking(move || Seen::look(&dir, cursor)).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    let facts = view.facts.with(&seen);
+    if facts.phase == view.facts.phase {
+        return Ok(Fresh { facts: Arc::new(facts), seen });
+    }
+    // The owner hears of it before the caller does.
+    let told = engine.saw(id, seen.clone()).await;
+    Ok(Fresh { facts: told.unwrap_or_else(|| Arc::new(facts)), seen })
+}
+
+/// Runs what reads files for an answer.
+async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+    blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
+}

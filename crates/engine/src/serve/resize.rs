@@ -1,0 +1,40 @@
+//! `resize`: the size of the terminal.
+
+use super::keeper::{Away, reach, unexpected, unreachable};
+use super::{Asked, Fresh};
+use crate::refuse;
+use outlast_wire::code;
+use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::{Done, Error};
+
+const TRIES: u32 = 8;
+
+pub(super) async fn resize(asked: &Asked, name: &str, rows: u16, cols: u16) -> Result<Done, Error> {
+    if rows == 0 || cols == 0 {
+        return Err(refuse::refusal(code::BAD_REQUEST, format!("a terminal of {rows} rows and {cols} columns"), "both are at least 1"));
+    }
+    let mut view = asked.resolve(name).await?;
+    if !view.facts.kept.spec.pty {
+        return Err(refuse::refusal(code::BAD_REQUEST, format!("{} has no terminal", view.id()), "start it with --pty"));
+    }
+    for _ in 0..TRIES {
+        let Fresh { facts, .. } = asked.fresh(&view).await?;
+        view.facts = facts;
+        if view.facts.is_over() {
+            return Err(super::signal::ended(asked, &view).await?);
+        }
+        let mut link = match reach(&asked.engine, &mut view).await {
+            Ok(link) => link,
+            Err(Away::Over) => continue,
+            Err(Away::Refused(error)) => return Err(error),
+        };
+        match link.ask(Ask::Resize { rows, cols }).await {
+            Ok(Say::Ok) => return Ok(Done::ok()),
+            Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
+            Ok(other) => return Err(unexpected(other)),
+            // The same size twice is the same size.
+            Err(error) => tracing::debug!(id = %view.id(), %error, "a resize is tried again"),
+        }
+    }
+    Err(unreachable(&view))
+}

@@ -1,0 +1,337 @@
+//! `run`: check, write down, start, answer.
+
+use super::{Asked, poll};
+use crate::engine::Engine;
+use crate::facts::Facts;
+use crate::index::Row;
+use crate::mind::blocking;
+use crate::points::point;
+use crate::shared::Shared;
+use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};
+use crate::state::{Reserved, View};
+use crate::{refuse, run_dir, settle};
+use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Spec, StartFailure, limits};
+use outlast_store::segments::Keep;
+use outlast_store::spec::{Kept, Launch, SpecFile};
+use outlast_text::{Redactor, secret_name};
+use outlast_wire::code;
+use outlast_wire::v1::{self, Caller, Error, Process};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The longest session, task, generation or name.
+const LONGEST_NAME: usize = 256;
+/// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
+const USUAL_UMASK: u32 = 0o022;
+/// Commands are killed before us when memory runs out.
+const OOM_SCORE_ADJ: i32 = 300;
+
+pub(super) async fn run(asked: &Asked, spec: v1::Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+    let spec = spec.into_core(asked.owner.clone());
+    start(asked, spec, want, caller).await
+}
+
+/// Runs a spec, once: the same request under the same id is the same process.
+pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+    check(&spec, &caller)?;
+    let mut view = loop {
+        let id = want.unwrap_or_else(random_id);
+        let hash = hash(id, &spec, &caller);
+        match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
+            Ok(Reserved::New) => break begin(&asked.engine, Request { id, hash, spec, caller }).await?,
+            Ok(Reserved::Same(view)) => break view,
+            Ok(Reserved::Pending(mut pending)) => {
+                // It ends by being accepted or let go; either way there is something new to ask.
+                let _ended = pending.changed().await;
+            }
+            // Drawn twice: draw again.
+            Err(error) if want.is_none() && error.code == code::ID_TAKEN => {}
+            Err(error) => return Err(error),
+        }
+    };
+    view.until(|f| f.phase != Phase::Accepted).await;
+    point!(asked.shared().config, "run.before_answer");
+    poll::whole(asked, &view).await
+}
+
+struct Request {
+    id: ProcessId,
+    hash: String,
+    spec: Spec,
+    caller: Caller,
+}
+
+/// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
+async fn begin(engine: &Engine, request: Request) -> Result<View, Error> {
+    let (engine, id) = (engine.clone(), request.id);
+    let task = tokio::spawn(async move {
+        let begun = write_down(&engine, request).await;
+        if begun.is_err() {
+            engine.let_go(id).await;
+        }
+        begun
+    });
+    task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
+}
+
+async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
+    let shared = engine.shared();
+    let id = request.id;
+    let prepared = prepare(shared, request).await?;
+    let (dir, kept) = (shared.home.process(id), prepared.kept.clone());
+    let now = shared.now();
+    blocking(move || -> Result<(), Error> {
+        dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
+        let written = SpecFile::create(&dir, &prepared.kept, &prepared.launch);
+        let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
+            // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
+            Some(failure) => {
+                settle::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
+            }
+            None => Ok(()),
+        });
+        if written.is_err() {
+            undo(&dir);
+        }
+        written
+    })
+    .await
+    .map_err(|e| refuse::disk("cannot write the request", &e))??;
+    point!(shared.config, "run.before_commit");
+    if let Err(error) = shared.index.put(Row::accepted(kept.clone())).await {
+        let dir = shared.home.process(id);
+        let _undone = blocking(move || undo(&dir)).await;
+        return Err(refuse::index(&error));
+    }
+    point!(shared.config, "run.after_commit");
+    engine.accept_process(Facts::accepted(kept)).await
+}
+
+fn undo(dir: &outlast_store::dir::ProcessDir) {
+    if let Err(error) = dir.remove() {
+        // It has no row, so the next start removes it.
+        tracing::warn!(path = %dir.path.display(), %error, "cannot remove what was begun");
+    }
+}
+
+fn spec_failed(error: &outlast_store::spec::SpecError) -> Error {
+    match error {
+        outlast_store::spec::SpecError::Io { source, .. } => refuse::disk(error, source),
+        other => refuse::fault(other),
+    }
+}
+
+struct Prepared {
+    kept: Kept,
+    launch: Launch,
+    /// Why it cannot be started, where that is known.
+    failure: Option<StartFailure>,
+}
+
+/// Finds shell, directory and program, and makes the environment.
+async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Error> {
+    // Login files are slow the first time, and one shell reads them for all.
+    let _turn = shared.login.acquire().await;
+    let shared = Arc::clone(shared);
+    blocking(move || prepare_now(&shared, request)).await.map_err(|e| refuse::disk("cannot prepare the command", &e))?
+}
+
+fn prepare_now(shared: &Shared, request: Request) -> Result<Prepared, Error> {
+    let Request { id, hash, spec, caller } = request;
+    let config = &shared.config;
+    let variables =
+        |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
+    let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
+    let extras = variables(&spec.env);
+    let value = |name: &[u8]| inherited.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+    let shell = shell::find(value(b"PATH"), value(b"SHELL"));
+    let dir = shared.home.shell();
+    let snapshot = shared.snapshots.get(&shell::Request {
+        shell: &shell,
+        home: &config.user.home,
+        user: &config.user.name,
+        dir: &dir,
+        limit: config.snapshot_limit,
+    });
+    let cwd = shell::safe_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path());
+    let mut warnings = Vec::new();
+    if let Some(wanted) = &cwd.replaced {
+        warnings.push(format!("{} does not exist: it runs in {}", wanted.display(), cwd.path.display()));
+    }
+    if let (true, None, Some(why)) = (config.detach, &shared.place, shared.degraded.first()) {
+        warnings.push(why.clone());
+    }
+    let name = id.to_string();
+    let arguments: Vec<Vec<u8>>;
+    let form = match &spec.command {
+        Command::Shell(line) => Form::Line(line.as_bytes()),
+        Command::Argv(args) => {
+            arguments = args.iter().map(|a| a.as_bytes().to_vec()).collect();
+            Form::Argv(&arguments)
+        }
+    };
+    let merged = shell::merge(&Parts {
+        caller: &inherited,
+        extras: &extras,
+        snapshot: snapshot.as_ref(),
+        shell: &shell,
+        form,
+        mode: if spec.pty { Mode::Pty } else { Mode::Pipe },
+        cwd: &cwd.path,
+        process_id: &name,
+    })
+    .map_err(|e| bad_spec(&e))?;
+    let (program, failure) = match &spec.command {
+        Command::Shell(_) => (shell.path.as_path().into(), None),
+        Command::Argv(_) => match shell::resolve_program(&merged.argv[0], merged.path(), &cwd.path) {
+            Ok(path) => (path.as_path().into(), None),
+            Err(e) => {
+                let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
+                (OsText::default(), Some(StartFailure { errno, what: e.to_string() }))
+            }
+        },
+    };
+    let keep = Keep { tail: config.log_tail_bytes, ..Keep::default() };
+    let launch = Launch {
+        program,
+        argv: merged.argv.into_iter().map(Into::into).collect(),
+        env: merged.env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }).collect(),
+        cwd: cwd.path.as_path().into(),
+        pty: spec.pty.then_some(limits::PTY_SIZE),
+        stdin: spec.stdin,
+        timeout: spec.timeout,
+        keep,
+        home: shared.home.root.as_path().into(),
+        run_dir: shared.run_dir.as_path().into(),
+        engine: Some(config.program.as_path().into()),
+        cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
+        oom_score_adj: OOM_SCORE_ADJ,
+        grace: config.grace,
+        umask: Some(caller.umask.unwrap_or(USUAL_UMASK) & 0o777),
+        nofile: shared.nofile,
+    };
+    let is_line = matches!(spec.command, Command::Shell(_));
+    let (spec, scrubbed) = without_secrets(spec, &shared.redactor);
+    let kept = Kept {
+        id,
+        spec,
+        hash,
+        accepted_at: shared.now(),
+        cwd: cwd.path.as_path().into(),
+        shell: is_line.then(|| shell.path.as_path().into()),
+        command_scrubbed: scrubbed.command,
+        env_scrubbed: scrubbed.env,
+        warnings,
+        keep,
+    };
+    Ok(Prepared { kept, launch, failure })
+}
+
+/// What was taken out of a spec.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Scrubbed {
+    command: bool,
+    env: Vec<OsText>,
+}
+
+/// The spec as it is kept: secrets in the command masked, values of secret variables gone.
+pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
+    let mut scrubbed = Scrubbed::default();
+    let mut masked = |text: &OsText| -> OsText {
+        let Ok(plain) = std::str::from_utf8(text.as_bytes()) else { return text.clone() };
+        let shown = redactor.command(plain);
+        scrubbed.command |= shown != plain;
+        OsText::from(shown.into_owned())
+    };
+    spec.command = match &spec.command {
+        Command::Shell(line) => Command::Shell(masked(line)),
+        Command::Argv(args) => Command::Argv(args.iter().map(&mut masked).collect()),
+    };
+    for variable in &mut spec.env {
+        let value = variable.value.to_lossy();
+        let by_name = secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some();
+        if redactor.is_on() && (by_name || redactor.command(&value) != value) {
+            variable.value = OsText::default();
+            scrubbed.env.push(variable.name.clone());
+        }
+    }
+    (spec, scrubbed)
+}
+
+/// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.
+fn check(spec: &Spec, caller: &Caller) -> Result<(), Error> {
+    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
+    let empty = match &spec.command {
+        Command::Shell(line) => line.to_lossy().trim().is_empty(),
+        Command::Argv(args) => args.first().is_none_or(|a| a.as_bytes().is_empty()),
+    };
+    if empty {
+        return refused("the command is empty".into(), "give a shell line, or a program with its arguments");
+    }
+    let Owner { session, task, generation } = &spec.owner;
+    for (what, text) in [("session", session), ("task", task), ("generation", generation), ("name", &spec.name)] {
+        let Some(text) = text else { continue };
+        if text.is_empty() || text.len() > LONGEST_NAME {
+            let what = format!("the {what} has {} bytes", text.len());
+            return refused(what, "give 1 to 256 bytes, or leave it out");
+        }
+        if text.contains(char::is_control) {
+            return refused(format!("the {what} has a control character in it"), "use printable text");
+        }
+    }
+    if spec.timeout.is_some_and(|t| t.is_zero()) {
+        return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
+    }
+    for dir in spec.cwd.iter().chain([&caller.cwd]) {
+        if dir.has_nul() {
+            return refused("the directory has a NUL byte in it, which no path can have".into(), "remove it");
+        }
+    }
+    if !caller.cwd.as_path().is_absolute() {
+        return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
+    }
+    Ok(())
+}
+
+fn bad_spec(error: &MergeError) -> Error {
+    let text = error.to_string();
+    match text.split_once("; ") {
+        Some((what, hint)) => refuse::refusal(code::BAD_SPEC, what, hint),
+        None => refuse::refusal(code::BAD_SPEC, text, ""),
+    }
+}
+
+/// What makes two requests the same: command, directory, explicit environment, flags and owner. With the id in it, equal requests cannot be told from
+/// their hashes.
+fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
+    let here = caller.cwd.as_path();
+    let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
+    let whole = Spec { cwd: Some(cwd), ..spec.clone() };
+    let mut sum = Sha256::new();
+    sum.update(id.bytes());
+    // A spec holds strings, numbers and lists only, which always serialise.
+    sum.update(serde_json::to_vec(&whole).expect("a spec serialises"));
+    run_dir::hex(&sum.finalize())
+}
+
+pub(crate) fn random_id() -> ProcessId {
+    let mut bytes = [0; 6];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            // Never seen since Linux 3.17; an id that is taken is drawn again, so the clock does as well.
+            Err(_) => {
+                let now = outlast_store::os::boottime_ns().to_le_bytes();
+                bytes.copy_from_slice(&now[..6]);
+                break;
+            }
+        }
+    }
+    ProcessId::from_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests;

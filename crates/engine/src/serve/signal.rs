@@ -1,0 +1,54 @@
+//! `signal`: to the command itself.
+
+use super::keeper::{Away, reach, unexpected, unreachable};
+use super::{Asked, Fresh};
+use crate::{refuse, render};
+use outlast_core::{Action, Ask as Wish, decide};
+use outlast_wire::code;
+use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::{Error, Killed};
+use rustix::process::Signal;
+
+pub(super) async fn signal(asked: &Asked, name: &str, number: i32) -> Result<Killed, Error> {
+    let bad = || refuse::refusal(code::BAD_REQUEST, format!("{number} is not a signal"), "signals are 1 to 31");
+    let known = Signal::from_named_raw(number).ok_or_else(bad)?;
+    let mut view = asked.resolve(name).await?;
+    let Fresh { facts, .. } = asked.fresh(&view).await?;
+    view.facts = facts;
+    match decide(&view.facts.phase, Wish::Signal(number), false).map_err(|r| refuse::rule(&r))? {
+        Action::PassSignal(number) => pass(asked, &mut view, number).await?,
+        Action::SignalOrphan(of, _) => {
+            outlast_store::os::signal(&of, known).map_err(|e| refuse::disk(format!("cannot signal {}", view.id()), &e))?;
+        }
+        other => return Err(refuse::fault(format!("a signal became {other:?}"))),
+    }
+    let Fresh { facts, .. } = asked.fresh(&view).await?;
+    Ok(Killed { status: "signalled".into(), session_id: view.id(), fate: render::fate(&facts), output: None, seen_dead: None })
+}
+
+async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Result<(), Error> {
+    let mut link = match reach(&asked.engine, view).await {
+        Ok(link) => link,
+        Err(Away::Refused(error)) => return Err(error),
+        Err(Away::Over) => {
+            let refusal = decide(&view.facts.phase, Wish::Signal(number), false).err();
+            return Err(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)));
+        }
+    };
+    match link.ask(Ask::Signal { number }).await {
+        Ok(Say::Ok) => Ok(()),
+        Ok(Say::AlreadyEnded) => Err(ended(asked, view).await?),
+        Ok(other) => Err(unexpected(other)),
+        // A signal given twice is not what was asked for.
+        Err(_) => {
+            Err(refuse::unavailable("the keeper was replaced: it is not known whether the signal was delivered", "look, then ask again"))
+        }
+    }
+}
+
+/// The refusal for a process that has just ended.
+pub(super) async fn ended(asked: &Asked, view: &crate::state::View) -> Result<Error, Error> {
+    let Fresh { facts, .. } = asked.fresh(view).await?;
+    let refusal = decide(&facts.phase, Wish::Signal(0), false).err();
+    Ok(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)))
+}

@@ -1,0 +1,78 @@
+//! `wait`: until the end, or until told to let go.
+
+use super::{Asked, Fresh, reading};
+use crate::refuse;
+use crate::render::{self, Log};
+use crate::state::View;
+use outlast_core::limits;
+use outlast_wire::code;
+use outlast_wire::v1::{Error, Waited};
+use std::sync::Arc;
+use std::time::Duration;
+
+enum Woken {
+    Ended,
+    TimedOut,
+    Interrupted,
+}
+
+pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> Result<Waited, Error> {
+    if timeout_ms == Some(0) {
+        let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
+        return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
+    }
+    let mut view = asked.resolve(name).await?;
+    let mut interrupts = match &asked.owner.session {
+        Some(session) => asked.engine.interrupts(session.clone()).await,
+        None => None,
+    };
+    if let Some(interrupts) = &mut interrupts {
+        interrupts.mark_unchanged();
+    }
+    let woken = tokio::select! {
+        biased;
+        _ = view.until(crate::facts::Facts::is_over) => Woken::Ended,
+        () = passed(timeout_ms) => Woken::TimedOut,
+        () = interrupted(interrupts) => Woken::Interrupted,
+    };
+    // Whatever woke us, an end that has come wins.
+    let Fresh { facts, seen } = asked.fresh(&view).await?;
+    let (status, chars) = match woken {
+        _ if facts.is_over() => ("exited", limits::WAIT_EXIT_CHARS),
+        Woken::Ended => return Err(refuse::stopping()),
+        Woken::TimedOut => ("timeout", limits::WAIT_TIMEOUT_CHARS),
+        Woken::Interrupted => ("interrupted", limits::WAIT_TIMEOUT_CHARS),
+    };
+    let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
+    let shown = reading(move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)).await?;
+    Ok(Waited {
+        status: status.into(),
+        session_id: facts.id(),
+        command: facts.kept.spec.command.shown(),
+        fate: render::fate(&facts),
+        output: shown.text,
+        output_cut: shown.cut,
+        timeout_note: (status == "timeout").then(|| {
+            let seconds = timeout_ms.unwrap_or(0) as f64 / 1_000.0;
+            format!("Waited {seconds}s, process still running")
+        }),
+        note: (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into()),
+    })
+}
+
+async fn passed(timeout_ms: Option<u64>) {
+    match timeout_ms {
+        Some(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn interrupted(interrupts: Option<tokio::sync::watch::Receiver<u64>>) {
+    if let Some(mut interrupts) = interrupts
+        && interrupts.changed().await.is_ok()
+    {
+        return;
+    }
+    // Nobody can interrupt it.
+    std::future::pending().await
+}

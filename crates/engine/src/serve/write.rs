@@ -1,0 +1,66 @@
+//! `write`: bytes into the input, each once.
+
+use super::keeper::{Away, reach, unexpected, unreachable};
+use super::{Asked, Fresh};
+use crate::refuse;
+use outlast_core::{Action, Ask as Wish, Phase, decide};
+use outlast_store::meta::flag;
+use outlast_wire::code;
+use outlast_wire::v1::keeper::Say;
+use outlast_wire::v1::{Error, Written};
+use std::time::Duration;
+
+/// How often a write is tried again, because the keeper was replaced before it answered.
+const TRIES: u32 = 8;
+const STARTING: Duration = Duration::from_secs(10);
+
+pub(super) async fn write(asked: &Asked, name: &str, at: Option<u64>, bytes: &[u8]) -> Result<Written, Error> {
+    let mut view = asked.resolve(name).await?;
+    let input = view.input.clone();
+    // One writer at a time, so that the offset read below is the one this write begins at.
+    let _turn = input.lock().await;
+    let mut begin = at;
+    let mut sent = false;
+    for _ in 0..TRIES {
+        let seen = checked(asked, &mut view, Wish::Write).await?;
+        // With an offset a second try writes nothing twice.
+        let start = *begin.get_or_insert(seen);
+        let mut link = match reach(&asked.engine, &mut view).await {
+            Ok(link) => link,
+            Err(Away::Over) => continue,
+            Err(Away::Refused(error)) if sent => return Err(maybe(&error)),
+            Err(Away::Refused(error)) => return Err(error),
+        };
+        sent = true;
+        match link.write(Some(start), bytes).await {
+            Ok(Say::Written { taken, next }) => {
+                return Ok(Written { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None });
+            }
+            Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
+            Ok(other) => return Err(unexpected(other)),
+            Err(error) => tracing::info!(id = %view.id(), %error, "a write was cut short and is tried again"),
+        }
+    }
+    Err(maybe(&unreachable(&view)))
+}
+
+fn maybe(error: &Error) -> Error {
+    let hint = "`outlast poll` shows how many bytes of input were taken; a write with --offset never writes twice";
+    refuse::refusal(code::MAYBE_WRITTEN, format!("it is not known whether all of it was written: {}", error.error), hint)
+}
+
+/// Makes sure that the process takes input, and returns how many bytes it has taken.
+pub(super) async fn checked(asked: &Asked, view: &mut crate::state::View, wish: Wish) -> Result<u64, Error> {
+    if view.facts.phase == Phase::Accepted {
+        let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
+        begun.map_err(|_| refuse::rule(&outlast_core::Refusal::StillStarting))?;
+    }
+    let Fresh { facts, seen } = asked.fresh(view).await?;
+    view.facts = facts;
+    let open = seen.meta.as_ref().is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
+    let takes = view.facts.kept.spec.takes_input() && (open || view.facts.kept.spec.pty);
+    match decide(&view.facts.phase, wish, takes).map_err(|r| refuse::rule(&r))? {
+        Action::PassInput | Action::EndInput => Ok(seen.meta.map_or(0, |m| m.input)),
+        other => Err(refuse::fault(format!("input became {other:?}"))),
+    }
+}

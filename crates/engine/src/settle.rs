@@ -1,0 +1,161 @@
+//! What becomes of a process whose keepers are dead: whoever finds a free lock and no last word writes one.
+
+use crate::facts::{Facts, Seen};
+use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, Time};
+use outlast_store::dir::ProcessDir;
+use outlast_store::journal::Journal;
+use outlast_store::lock;
+use outlast_store::meta::{Meta, Snapshot, flag};
+use outlast_store::spec::SpecFile;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// What was found.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Settled {
+    /// Somebody holds the lock after all.
+    Kept,
+    /// The command was never started, provably: it may be started now.
+    NotStarted,
+    /// Records were written, or were there already: look again.
+    Written,
+}
+
+/// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
+pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<Settled> {
+    if facts.phase == Phase::Accepted && !dir.meta().try_exists()? {
+        return Ok(Settled::NotStarted);
+    }
+    let Some(mut journal) = open(dir)? else { return Ok(Settled::Kept) };
+    // Under the lock: nobody writes any more, so this is the last word.
+    let seen = Seen::look(dir, facts.cursor);
+    let facts = facts.with(&seen);
+    let meta = seen.meta.as_ref();
+    let records = match &facts.phase {
+        Phase::Done { .. } | Phase::Lost { .. } => Vec::new(),
+        Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(&facts) }],
+        Phase::Orphaned { of } if outlast_store::os::is_alive(of) => Vec::new(),
+        Phase::Orphaned { .. } => ended_orphan(&facts, asked(dir), now),
+        Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) => {
+            vec![Record::Orphaned { at: now, of: *of }]
+        }
+        Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
+        Phase::Accepted if meta.map_or_else(|| seen.damage.is_none() || is_unwritten(dir), |m| m.cmd == 0) => {
+            return Ok(Settled::NotStarted);
+        }
+        Phase::Accepted => match meta.and_then(|m| forked(m, facts.id())) {
+            // It was forked and may have begun to run, though nobody was left to say so.
+            Some(of) => vec![Record::Started { at: now, of }, Record::Orphaned { at: now, of }],
+            None => vec![Record::Lost { at: now }],
+        },
+    };
+    append(&mut journal, &records)?;
+    Ok(Settled::Written)
+}
+
+/// Writes down that a process was never started. `false` if a keeper has it.
+pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailure, now: Time) -> io::Result<bool> {
+    let Some(meta) = Meta::hold(dir, id, now)? else { return Ok(false) };
+    let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now };
+    meta.record_ended(&ending, 0, 0)?;
+    let live = meta.live();
+    live.closed_at.store(now.micros(), SeqCst);
+    live.set(flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+    // What could not be scrubbed is told by nobody but the file itself, which is ours alone.
+    if let Err(error) = SpecFile::scrub(dir) {
+        tracing::warn!(%id, %error, "cannot scrub");
+    }
+    Ok(true)
+}
+
+/// Writes down that somebody asked an orphan to end, before anything is done about it. `false` if a keeper has it.
+pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<bool> {
+    record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
+}
+
+/// Writes records, if no keeper is there to do it.
+pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<bool> {
+    let Some(mut journal) = open(dir)? else { return Ok(false) };
+    append(&mut journal, records)?;
+    Ok(true)
+}
+
+/// The journal with the lock that lets us write it.
+struct Locked {
+    journal: Journal,
+    _lock: File,
+}
+
+fn open(dir: &ProcessDir) -> io::Result<Option<Locked>> {
+    let meta = File::options().read(true).write(true).open(dir.meta())?;
+    if !lock::try_hold(&meta)? {
+        return Ok(None);
+    }
+    Ok(Some(Locked { journal: Journal::open_for_append(dir)?, _lock: meta }))
+}
+
+impl std::ops::Deref for Locked {
+    type Target = Journal;
+    fn deref(&self) -> &Journal {
+        &self.journal
+    }
+}
+impl std::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut Journal {
+        &mut self.journal
+    }
+}
+
+/// Whether a keeper was killed before it had written who it is, which it does before it starts anything. After a power cut nobody can tell.
+fn is_unwritten(dir: &ProcessDir) -> bool {
+    let Ok(found) = std::fs::metadata(dir.meta()) else { return true };
+    let made = found.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+    let made = made.map_or(Time::from_micros(0), |t| Time::from_micros(t.as_micros() as i64));
+    found.len() < outlast_store::meta::LEN as u64 && made > booted_at()
+}
+
+/// When the machine was started, by its own clock.
+pub(crate) fn booted_at() -> Time {
+    let up = outlast_store::os::boottime_ns() / 1_000;
+    Time::from_micros(outlast_store::os::now().micros() - up as i64)
+}
+
+fn append(journal: &mut Journal, records: &[Record]) -> io::Result<()> {
+    for record in records {
+        journal.append(record)?;
+    }
+    if records.is_empty() { Ok(()) } else { journal.sync() }
+}
+
+fn output(facts: &Facts) -> OutputEnd {
+    // How many of its tree live on is not known; none were counted.
+    OutputEnd { end: facts.log_end, left_running: 0 }
+}
+
+/// The latest stop that an orphan was asked for.
+fn asked(dir: &ProcessDir) -> Option<Stop> {
+    let seen = Seen::look(dir, 0);
+    seen.journal.into_iter().rev().find_map(|r| match r {
+        Record::StopAsked { stop, .. } => Some(stop),
+        _ => None,
+    })
+}
+
+fn ended_orphan(facts: &Facts, asked: Option<Stop>, now: Time) -> Vec<Record> {
+    match asked {
+        // We ended it, and nobody could see its status.
+        Some(stop) => vec![
+            Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now }, log_end: facts.log_end },
+            Record::OutputClosed { at: now, output: output(facts) },
+        ],
+        None => vec![Record::Lost { at: now }],
+    }
+}
+
+/// The life of a command that was forked and never said to have started, if it is there and ours.
+fn forked(meta: &Snapshot, id: ProcessId) -> Option<Incarnation> {
+    let of = meta.command().or_else(|| outlast_store::os::incarnation_of(meta.cmd).ok())?;
+    // Its number alone proves nothing; its environment does.
+    (of.boot == meta.boot && outlast_store::os::is_alive(&of) && crate::os::pid_of_environment(of.pid, id)).then_some(of)
+}

@@ -1,0 +1,110 @@
+//! What all tasks of an engine share, and none changes.
+
+use crate::config::Config;
+use crate::index::Index;
+use crate::mind::blocking;
+use crate::shell::Snapshots;
+use crate::{cgroup, program};
+use outlast_core::{ProcessId, Time};
+use outlast_store::dir::Home;
+use outlast_text::Redactor;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, Semaphore, watch};
+
+/// How many keepers are connected to at the same time after a start.
+pub(crate) const CONNECTS: usize = 32;
+
+/// What everybody may read and nobody changes.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) home: Home,
+    pub(crate) run_dir: PathBuf,
+    pub(crate) redactor: Redactor,
+    pub(crate) snapshots: Snapshots,
+    /// One login shell at a time: they are slow, and threads are few.
+    pub(crate) login: Semaphore,
+    pub(crate) index: Index,
+    pub(crate) place: Option<cgroup::Place>,
+    pub(crate) degraded: Vec<String>,
+    pub(crate) started_at: Time,
+    pub(crate) recovered: u64,
+    /// The limit of open files that commands get back.
+    pub(crate) nofile: Option<u64>,
+    pub(crate) connects: Semaphore,
+    pub(crate) clients: Clients,
+    pub(crate) keeper: Mutex<program::Copy>,
+    pub(crate) closing: watch::Sender<Closing>,
+    /// Held for as long as anybody uses the home.
+    pub(crate) _lock: File,
+}
+
+/// How far the end of the engine has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Closing {
+    /// Not at all.
+    Open,
+    /// Nothing new is begun.
+    Stopping,
+    /// Everything is written.
+    Closed,
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Time {
+        self.config.clock.now()
+    }
+
+    pub(crate) fn socket(&self, id: ProcessId) -> PathBuf {
+        self.run_dir.join(id.to_string())
+    }
+
+    pub(crate) fn keeper(&self) -> program::Copy {
+        // The copy is replaced as a whole, so a panic elsewhere spoils nothing.
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) async fn copy_keeper_again(&self) -> io::Result<()> {
+        let (home, program) = (self.home.clone(), self.config.keeper.clone());
+        let copy = blocking(move || program::Copy::make(&home, &program)).await??;
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = copy;
+        Ok(())
+    }
+
+    /// Returns once the end has come that far.
+    pub(crate) fn closing(&self, far: Closing) -> impl Future<Output = ()> + Send + use<> {
+        let mut closing = self.closing.subscribe();
+        async move {
+            // That nobody tells any more means that it is closed.
+            let _reached = closing.wait_for(|c| *c >= far).await.map(|_| ());
+        }
+    }
+}
+
+/// How many are connected.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) count: AtomicUsize,
+    pub(crate) changed: Notify,
+}
+
+/// One that is connected, for as long as this is held.
+pub(crate) struct Client(Arc<Shared>);
+
+impl Client {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+        shared.clients.count.fetch_add(1, SeqCst);
+        shared.clients.changed.notify_one();
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.0.clients.count.fetch_sub(1, SeqCst);
+        self.0.clients.changed.notify_one();
+    }
+}

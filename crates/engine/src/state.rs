@@ -1,0 +1,403 @@
+//! The owner of the table, and what it does when asked.
+
+use crate::engine::Engine;
+use crate::facts::{Facts, Seen};
+use crate::index::Writer;
+use crate::mind::{blocking, mind};
+use crate::refuse;
+use crate::retain::{self, Finished};
+use crate::shared::{Closing, Shared};
+use outlast_core::{IdRef, OnStop, Owner, ProcessId};
+use outlast_store::dir::ProcessDir;
+use outlast_wire::code;
+use outlast_wire::v1::Error;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A process, as somebody sees it who may touch it.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) dir: ProcessDir,
+    /// What becomes of it, while it is not over.
+    pub(crate) changes: Option<watch::Receiver<Arc<Facts>>>,
+    /// Held by whoever writes to its input.
+    pub(crate) input: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl View {
+    pub(crate) fn id(&self) -> ProcessId {
+        self.facts.id()
+    }
+
+    /// Waits until `so` holds of what is known, and returns that. If nothing more becomes of the process, what it came to.
+    pub(crate) async fn until(&mut self, so: impl Fn(&Facts) -> bool) -> Arc<Facts> {
+        if let Some(changes) = &mut self.changes {
+            // That nobody tells any more means that the last word was said.
+            let _last = changes.wait_for(|facts| so(facts)).await.map(|_| ());
+            self.facts = Arc::clone(&changes.borrow());
+        }
+        Arc::clone(&self.facts)
+    }
+}
+
+/// What became of a reservation.
+pub(crate) enum Reserved {
+    /// It is yours: accept it or let it go.
+    New,
+    /// The same request was made before.
+    Same(View),
+    /// The same id is being started right now: ask again when this ends.
+    Pending(watch::Receiver<()>),
+}
+
+/// How many there are.
+pub(crate) struct Counts {
+    pub(crate) running: u64,
+    pub(crate) known: u64,
+}
+
+/// What the owner may be asked.
+pub(crate) enum Ask {
+    Facts { id: ProcessId, answer: oneshot::Sender<Option<Arc<Facts>>> },
+    Resolve { name: String, owner: Owner, answer: oneshot::Sender<Result<View, Error>> },
+    All { owner: Owner, answer: oneshot::Sender<Vec<View>> },
+    Reserve { id: ProcessId, hash: String, owner: Owner, answer: oneshot::Sender<Result<Reserved, Error>> },
+    Accept { facts: Box<Facts>, answer: oneshot::Sender<View> },
+    LetGo { id: ProcessId },
+    Saw { id: ProcessId, seen: Box<Seen>, answer: oneshot::Sender<Option<Arc<Facts>>> },
+    Reachable { id: ProcessId, reachable: bool },
+    Take { id: ProcessId, answer: oneshot::Sender<bool> },
+    PutBack { facts: Arc<Facts> },
+    Interrupt { session: String, answer: oneshot::Sender<usize> },
+    Interrupts { session: String, answer: oneshot::Sender<watch::Receiver<u64>> },
+    Counts { answer: oneshot::Sender<Counts> },
+    Stop,
+}
+
+/// One process in the table.
+enum Slot {
+    /// Being written down.
+    Reserved {
+        hash: String,
+        owner: Owner,
+        _pending: watch::Sender<()>,
+        pending: watch::Receiver<()>,
+    },
+    Known(Entry),
+}
+
+struct Entry {
+    facts: Arc<Facts>,
+    /// Told of every change; none once it is over.
+    tell: Option<watch::Sender<Arc<Facts>>>,
+    input: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Everything that is known. One task has it.
+pub(crate) struct State {
+    engine: Engine,
+    shared: Arc<Shared>,
+    table: HashMap<ProcessId, Slot>,
+    /// Those that are reserved or not over for good.
+    live: HashSet<ProcessId>,
+    /// What those take on disk that are over.
+    finished_bytes: u64,
+    interrupts: HashMap<String, watch::Sender<u64>>,
+    minders: JoinSet<()>,
+    removing: JoinSet<()>,
+    writer: Option<Writer>,
+    idle_since: Option<Instant>,
+}
+
+impl State {
+    pub(crate) fn new(engine: Engine, writer: Writer) -> Self {
+        Self {
+            shared: Arc::clone(&engine.shared),
+            engine,
+            table: HashMap::new(),
+            live: HashSet::new(),
+            finished_bytes: 0,
+            interrupts: HashMap::new(),
+            minders: JoinSet::new(),
+            removing: JoinSet::new(),
+            writer: Some(writer),
+            idle_since: None,
+        }
+    }
+
+    /// Answers until it is told to stop, or has had nothing to do for long enough.
+    pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, processes: Vec<(Facts, bool)>) {
+        for (facts, looked) in processes {
+            self.insert(facts, looked);
+        }
+        self.prune();
+        let mut daily = tokio::time::interval_at(Instant::now() + DAY, DAY);
+        loop {
+            let leave_at = self.idle_deadline();
+            tokio::select! {
+                ask = asks.recv() => match ask {
+                    Some(Ask::Stop) | None => break,
+                    Some(ask) => self.on(ask).await,
+                },
+                Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
+                Some(_) = self.removing.join_next(), if !self.removing.is_empty() => {}
+                () = self.shared.clients.changed.notified() => {}
+                () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
+                    tracing::info!("nothing to do: leaving");
+                    break;
+                }
+                _ = daily.tick() => self.prune(),
+            }
+        }
+        self.close(asks).await;
+    }
+
+    /// When to leave, if nothing happens until then.
+    fn idle_deadline(&mut self) -> Option<Instant> {
+        let limit = self.shared.config.idle_exit;
+        let idle = self.live.is_empty() && self.removing.is_empty() && self.shared.clients.count.load(SeqCst) == 0;
+        if !idle || limit.is_zero() {
+            self.idle_since = None;
+            return None;
+        }
+        Some(*self.idle_since.get_or_insert_with(Instant::now) + limit)
+    }
+
+    async fn on(&mut self, ask: Ask) {
+        // Whoever does not wait for the answer any more misses nothing.
+        match ask {
+            Ask::Facts { id, answer } => _ = answer.send(self.entry(id).map(|e| Arc::clone(&e.facts))),
+            Ask::Resolve { name, owner, answer } => _ = answer.send(self.resolve(&name, &owner)),
+            Ask::All { owner, answer } => _ = answer.send(self.all(&owner)),
+            Ask::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
+            Ask::Accept { facts, answer } => {
+                let id = facts.id();
+                self.table.remove(&id);
+                self.insert(*facts, false);
+                if let Some(view) = self.view(id) {
+                    _ = answer.send(view);
+                }
+            }
+            Ask::LetGo { id } => self.let_go(id),
+            Ask::Saw { id, seen, answer } => _ = answer.send(self.saw(id, &seen).await),
+            Ask::Reachable { id, reachable } => {
+                self.change(id, |facts| Facts { unreachable: !reachable, ..facts.clone() });
+            }
+            Ask::Take { id, answer } => {
+                let is_final = self.entry(id).is_some_and(|e| e.facts.phase.is_final());
+                if is_final {
+                    self.drop_entry(id);
+                }
+                _ = answer.send(is_final);
+            }
+            Ask::PutBack { facts } => self.insert(Facts::clone(&facts), true),
+            Ask::Interrupt { session, answer } => {
+                let waiting = self.interrupts.get(&session).map_or(0, |tell| {
+                    tell.send_modify(|n| *n += 1);
+                    tell.receiver_count()
+                });
+                _ = answer.send(waiting);
+            }
+            Ask::Interrupts { session, answer } => {
+                self.interrupts.retain(|_, tell| tell.receiver_count() > 0);
+                let tell = self.interrupts.entry(session).or_insert_with(|| watch::channel(0).0);
+                _ = answer.send(tell.subscribe());
+            }
+            Ask::Counts { answer } => {
+                let running = self.live.iter().filter(|id| self.entry(**id).is_some_and(|e| !e.facts.is_over())).count();
+                let known = self.table.values().filter(|s| matches!(s, Slot::Known(_))).count();
+                _ = answer.send(Counts { running: running as u64, known: known as u64 });
+            }
+            // The loop that called has dealt with it.
+            Ask::Stop => {}
+        }
+    }
+
+    fn entry(&self, id: ProcessId) -> Option<&Entry> {
+        match self.table.get(&id) {
+            Some(Slot::Known(entry)) => Some(entry),
+            Some(Slot::Reserved { .. }) | None => None,
+        }
+    }
+
+    fn view(&self, id: ProcessId) -> Option<View> {
+        let entry = self.entry(id)?;
+        Some(View {
+            facts: Arc::clone(&entry.facts),
+            dir: self.shared.home.process(id),
+            changes: entry.tell.as_ref().map(watch::Sender::subscribe),
+            input: Arc::clone(&entry.input),
+        })
+    }
+
+    fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
+        let wanted: IdRef = name.parse().map_err(|bad| refuse::bad_id(&bad))?;
+        let may = |e: &Entry| owner.may_touch(&e.facts.kept.spec.owner);
+        let found = match wanted {
+            IdRef::Exact(id) => self.entry(id).filter(|e| may(e)).map(|_| id),
+            IdRef::Prefix(_) => {
+                let ids = self.table.iter().filter(|(id, _)| wanted.matches(**id));
+                let mut ids: Vec<ProcessId> = ids.filter(|(id, _)| self.entry(**id).is_some_and(may)).map(|(id, _)| *id).collect();
+                ids.sort_unstable();
+                match ids[..] {
+                    [] => None,
+                    [id] => Some(id),
+                    _ => return Err(refuse::ambiguous(name, &ids)),
+                }
+            }
+        };
+        found.and_then(|id| self.view(id)).ok_or_else(|| refuse::not_found(name))
+    }
+
+    fn all(&self, owner: &Owner) -> Vec<View> {
+        let ids = self.table.keys().filter(|id| self.entry(**id).is_some_and(|e| owner.may_touch(&e.facts.kept.spec.owner)));
+        ids.filter_map(|id| self.view(*id)).collect()
+    }
+
+    fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+        match self.table.get(&id) {
+            Some(Slot::Known(entry)) if entry.facts.kept.hash == hash && entry.facts.kept.spec.owner == owner => {
+                return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string()));
+            }
+            Some(Slot::Reserved { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
+                return Ok(Reserved::Pending(pending.clone()));
+            }
+            Some(_) => {
+                let what = format!("{id} is the name of another process, with another command, directory, environment, flag or owner");
+                return Err(refuse::refusal(code::ID_TAKEN, what, "give another id, or none"));
+            }
+            None => {}
+        }
+        let most = self.shared.config.max_running;
+        let running = self.live.iter().filter(|id| self.entry(**id).is_none_or(|e| !e.facts.is_over())).count();
+        if running >= most {
+            let what = format!("{running} processes are running, and {most} is the most");
+            let hint = "stop some (`outlast list`, `outlast kill`), or raise max_running in the configuration";
+            return Err(refuse::refusal(code::TOO_MANY, what, hint));
+        }
+        let (tell, pending) = watch::channel(());
+        self.table.insert(id, Slot::Reserved { hash, owner, _pending: tell, pending });
+        self.live.insert(id);
+        Ok(Reserved::New)
+    }
+
+    fn let_go(&mut self, id: ProcessId) {
+        if let Some(Slot::Reserved { .. }) = self.table.get(&id) {
+            self.table.remove(&id);
+            self.live.remove(&id);
+        }
+    }
+
+    fn insert(&mut self, facts: Facts, looked: bool) {
+        let (id, is_final, bytes) = (facts.id(), facts.phase.is_final(), facts.bytes);
+        let facts = Arc::new(facts);
+        let tell = (!is_final).then(|| watch::channel(Arc::clone(&facts)).0);
+        self.table.insert(id, Slot::Known(Entry { facts, tell, input: Arc::default() }));
+        if is_final {
+            self.live.remove(&id);
+            self.finished_bytes += bytes;
+        } else {
+            self.live.insert(id);
+            self.minders.spawn(mind(self.engine.clone(), id, looked));
+        }
+    }
+
+    async fn saw(&mut self, id: ProcessId, seen: &Seen) -> Option<Arc<Facts>> {
+        let (before, after) = self.change(id, |facts| facts.with(seen))?;
+        if before.phase != after.phase {
+            tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
+            // The folder says so already, so that nobody has to wait for this.
+            self.shared.index.put_later(after.row()).await;
+        }
+        if self.finished_bytes > self.shared.config.keep_bytes {
+            self.prune();
+        }
+        Some(after)
+    }
+
+    /// Changes what is known of a process and tells whoever waits for that.
+    fn change(&mut self, id: ProcessId, how: impl FnOnce(&Facts) -> Facts) -> Option<(Arc<Facts>, Arc<Facts>)> {
+        let Some(Slot::Known(entry)) = self.table.get_mut(&id) else { return None };
+        let before = Arc::clone(&entry.facts);
+        if before.phase.is_final() {
+            return Some((Arc::clone(&before), before));
+        }
+        let after = Arc::new(how(&before));
+        entry.facts = Arc::clone(&after);
+        if let Some(tell) = &entry.tell {
+            tell.send_replace(Arc::clone(&after));
+        }
+        if after.phase.is_final() {
+            entry.tell = None;
+            self.live.remove(&id);
+            self.finished_bytes += after.bytes;
+        }
+        Some((before, after))
+    }
+
+    fn drop_entry(&mut self, id: ProcessId) {
+        if let Some(Slot::Known(entry)) = self.table.remove(&id) {
+            self.finished_bytes = self.finished_bytes.saturating_sub(entry.facts.bytes);
+        }
+    }
+
+    /// Removes what is over and too old, or too much.
+    fn prune(&mut self) {
+        let finished = self.table.values().filter_map(|slot| match slot {
+            Slot::Known(Entry { facts, .. }) if facts.phase.is_final() => {
+                Some(Finished { id: facts.id(), ended_at: facts.ended_at()?, bytes: facts.bytes, consumed: facts.consumed })
+            }
+            Slot::Known(_) | Slot::Reserved { .. } => None,
+        });
+        let config = &self.shared.config;
+        for id in retain::too_much(finished.collect(), self.shared.now(), config.keep_for, config.keep_bytes) {
+            self.drop_entry(id);
+            let engine = self.engine.clone();
+            self.removing.spawn(async move {
+                if let Err(error) = engine.remove(id).await {
+                    // Its folder is there, so the next start finds it again.
+                    tracing::warn!(%id, error = error.error, "cannot remove");
+                }
+            });
+        }
+    }
+
+    /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
+    async fn close(&mut self, mut asks: mpsc::Receiver<Ask>) {
+        self.shared.closing.send_replace(Closing::Stopping);
+        let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id)).filter_map(|id| self.view(*id)).collect();
+        let engine = self.engine.clone();
+        let mut stops = tokio::spawn(async move { crate::serve::stop_with_the_engine(&engine, doomed).await });
+        loop {
+            tokio::select! {
+                _ = &mut stops => break,
+                Some(ask) = asks.recv() => self.on(ask).await,
+                Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
+            }
+        }
+        asks.close();
+        self.minders.shutdown().await;
+        while self.removing.join_next().await.is_some() {}
+        self.shared.index.close().await;
+        if let Some(writer) = self.writer.take() {
+            // It has nothing left to write, so this is short.
+            let _joined = blocking(move || writer.join()).await;
+        }
+        if let Some(place) = &self.shared.place {
+            place.leave_behind();
+        }
+        self.shared.closing.send_replace(Closing::Closed);
+    }
+
+    fn dies_with_us(&self, id: ProcessId) -> bool {
+        self.entry(id).is_some_and(|e| e.facts.kept.spec.on_stop == OnStop::Kill && !e.facts.is_over())
+    }
+}
