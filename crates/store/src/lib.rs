@@ -1,1 +1,23 @@
 //! What lies on disk, one folder a process.
+//!
+//! | file | what | who writes |
+//! |---|---|---|
+//! | `spec` | the request; the raw half is cut off once the command runs | engine, then keeper |
+//! | `meta` | identity, live state, the record of the end | keeper |
+//! | `journal` | facts in order, made with the first of them | keeper |
+//! | `log.…` | the output: a head and segments, made with the first byte | keeper |
+//! | `lines` | how many lines lie before each segment | keeper |
+//!
+//! Each file has one writer at a time, and the lock on `meta` says who.
+
+pub mod dir;
+mod frame;
+pub mod journal;
+pub mod lines;
+pub mod lock;
+pub mod meta;
+pub mod os;
+pub mod points;
+pub mod segments;
+pub mod spec;
+mod v1;

@@ -1,1 +1,4 @@
-//! Tests only: puppet process, throwaway engine, test points.
+//! Tests only: puppet process, throwaway homes, keepers without an engine, test points.
+
+pub mod keeper;
+pub mod points;

@@ -1,0 +1,182 @@
+//! The control socket: who is connected, what they asked, what they are told.
+
+use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use outlast_wire::{OLDEST, VERSION, code};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
+
+/// How many may be connected at once.
+const MOST: usize = 64;
+/// What may wait for a peer that does not read, before it is let go.
+const BACKLOG: usize = 1 << 20;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: u64,
+    pub(crate) fd: OwnedFd,
+    split: Splitter,
+    unsent: Vec<u8>,
+    greeted: bool,
+    /// An engine that wants news.
+    pub(crate) listener: bool,
+    /// A real terminal looks on through it.
+    pub(crate) attached: bool,
+    /// Asks for output past a length.
+    pub(crate) awaits: Vec<(u64, u64)>,
+    /// Asks that wait for the stop to be over.
+    pub(crate) stops: Vec<u64>,
+    over: bool,
+}
+
+/// What came in.
+#[derive(Debug)]
+pub(crate) enum Came {
+    /// An ask.
+    Ask { conn: u64, id: u64, ask: Ask },
+    /// Bytes for an ask.
+    Bytes { conn: u64, of: u64, bytes: Vec<u8> },
+}
+
+/// All connections of this pump.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) conns: Vec<Conn>,
+    next: u64,
+}
+
+impl Control {
+    /// Whether an engine listens.
+    pub(crate) fn has_listener(&self) -> bool {
+        self.conns.iter().any(|c| c.listener)
+    }
+
+    /// Takes whoever wants to connect and is of our user, or root.
+    pub(crate) fn accept(&mut self, listen: &OwnedFd) {
+        while let Ok(fd) = rustix::net::accept_with(listen, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let ours = rustix::net::sockopt::socket_peercred(&fd).is_ok_and(|c| c.uid.is_root() || c.uid == rustix::process::geteuid());
+            // One too many, or a stranger: closing tells.
+            if ours && self.conns.len() < MOST {
+                self.next += 1;
+                self.conns.push(Conn {
+                    id: self.next,
+                    fd,
+                    split: Splitter::default(),
+                    unsent: Vec::new(),
+                    greeted: false,
+                    listener: false,
+                    attached: false,
+                    awaits: Vec::new(),
+                    stops: Vec::new(),
+                    over: false,
+                });
+            }
+        }
+    }
+
+    /// Reads from one connection what is there.
+    pub(crate) fn read(&mut self, conn: u64) -> Vec<Came> {
+        let mut came = Vec::new();
+        let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) else { return came };
+        let mut buf = [0; 8192];
+        match rustix::io::read(&c.fd, &mut buf) {
+            Ok(0) => c.over = true,
+            Ok(n) => c.split.push(&buf[..n]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => c.over = true,
+        }
+        loop {
+            match c.split.next_frame() {
+                Ok(None) => break,
+                Ok(Some(Frame::Raw { of, bytes })) => came.push(Came::Bytes { conn, of, bytes }),
+                Ok(Some(Frame::Json(json))) => match serde_json::from_slice::<ToKeeper>(&json) {
+                    Ok(ToKeeper { id, ask: Ask::Hello { version, listener } }) => c.greet(id, version, listener),
+                    Ok(ToKeeper { id, ask }) if c.greeted => came.push(Came::Ask { conn, id, ask }),
+                    Ok(ToKeeper { id, .. }) => c.refuse(id, code::BAD_REQUEST, "say hello first"),
+                    Err(e) => {
+                        // Which ask it was may still be legible; a newer engine then learns that we are too old for it.
+                        let id = serde_json::from_slice::<serde_json::Value>(&json).ok().and_then(|v| v["id"].as_u64()).unwrap_or(0);
+                        c.refuse(id, code::BAD_REQUEST, &format!("not understood: {e}"));
+                    }
+                },
+                Err(e) => {
+                    c.refuse(0, code::BAD_REQUEST, &e.to_string());
+                    c.over = true;
+                    break;
+                }
+            }
+        }
+        came
+    }
+
+    /// Says something to one connection.
+    pub(crate) fn say(&mut self, conn: u64, of: Option<u64>, say: Say) {
+        if let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) {
+            c.say(of, say);
+        }
+    }
+
+    /// Tells every engine to look.
+    pub(crate) fn news(&mut self) {
+        for c in self.conns.iter_mut().filter(|c| c.listener) {
+            c.say(None, Say::News);
+        }
+    }
+
+    /// Sends what waits, and lets go of those that are over. The ids of these.
+    pub(crate) fn flush(&mut self) -> Vec<u64> {
+        for c in &mut self.conns {
+            c.send();
+        }
+        let gone = self.conns.iter().filter(|c| c.over).map(|c| c.id).collect();
+        self.conns.retain(|c| !c.over);
+        gone
+    }
+}
+
+impl Conn {
+    /// Whether something waits for it to read.
+    pub(crate) fn is_behind(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    fn greet(&mut self, id: u64, version: u32, listener: bool) {
+        if version < OLDEST {
+            self.refuse(id, code::BAD_VERSION, &format!("version {version} is too old: this keeper speaks {OLDEST} to {VERSION}"));
+            return;
+        }
+        self.greeted = true;
+        self.listener = listener;
+        self.say(Some(id), Say::Hello { version: version.min(VERSION), program: env!("CARGO_PKG_VERSION").to_owned() });
+    }
+
+    pub(crate) fn refuse(&mut self, id: u64, code: &str, error: &str) {
+        self.say(Some(id), Say::Refused { code: code.to_owned(), error: error.to_owned() });
+    }
+
+    pub(crate) fn say(&mut self, of: Option<u64>, say: Say) {
+        self.unsent.extend(frame::json(&FromKeeper { of, say }));
+        self.send();
+        if self.unsent.len() > BACKLOG {
+            self.over = true;
+        }
+    }
+
+    fn send(&mut self) {
+        let mut sent = 0;
+        while sent < self.unsent.len() {
+            match rustix::net::send(&self.fd, &self.unsent[sent..], rustix::net::SendFlags::NOSIGNAL) {
+                Ok(n) => sent += n,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(_) => {
+                    self.over = true;
+                    break;
+                }
+            }
+        }
+        self.unsent.drain(..sent);
+    }
+}

@@ -1,0 +1,128 @@
+//! The end: seen, recorded, told, reaped, in this order.
+
+use crate::os::{self, Waited};
+use crate::pair::Pair;
+use crate::spawn;
+use outlast_core::{Cause, Ending, Outcome, StartFailure, StopWay, Time};
+use outlast_store::meta::flag;
+use outlast_store::points;
+use rustix::fd::AsFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Looks whether the command is over and publishes its status. The parent does it without reaping; if the parent is none of us, the
+/// kernel or `/proc` may still tell. Whether the status is published now.
+pub(crate) fn observe(pair: &Pair) -> bool {
+    let live = pair.live();
+    if live.wait_status().is_some() {
+        return true;
+    }
+    let Some(cmd) = &pair.cmd else { return false };
+    match os::peek(cmd.as_fd()) {
+        Waited::Ended(status) => {
+            points::reach("holder.waited");
+            publish(pair, Some(status));
+            points::reach("holder.published");
+            true
+        }
+        Waited::NotYet => false,
+        Waited::NotOurs => observe_as_stranger(pair),
+    }
+}
+
+/// The command is not our child: either the other keeper's, who will publish, or its parent died and somebody else reaps it.
+fn observe_as_stranger(pair: &Pair) -> bool {
+    let live = pair.live();
+    let Some(cmd) = &pair.cmd else { return false };
+    if !os::is_over(cmd.as_fd()) {
+        return false;
+    }
+    let pid = live.cmd.load(SeqCst) as u32;
+    let parent = parent_of(pid);
+    let keepers = [live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
+    if parent.is_some_and(|p| keepers.contains(&p)) && !pair.partner_is_over() {
+        return false;
+    }
+    if let Some(status) = os::exit_info(cmd.as_fd()) {
+        publish(pair, Some(status));
+        return true;
+    }
+    match parent {
+        // Its heir is about to reap it, after which the kernel tells; where none ever does, the zombie itself has to do.
+        Some(_) => match os::zombie_status(pid).filter(|s| *s != 0) {
+            Some(status) => {
+                publish(pair, Some(status));
+                true
+            }
+            None => false,
+        },
+        None => {
+            publish(pair, None);
+            true
+        }
+    }
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&bytes);
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn publish(pair: &Pair, status: Option<i32>) {
+    pair.live().publish_status(status, outlast_store::os::now().micros());
+}
+
+/// Gives the pid back, once the record is safe. Until then nobody else can have it.
+pub(crate) fn reap_if_recorded(pair: &Pair) {
+    let live = pair.live();
+    if !live.has(flag::RECORDED) || live.has(flag::REAPED) {
+        return;
+    }
+    points::reach("holder.reap.before");
+    if let Some(cmd) = &pair.cmd
+        && let Waited::Ended(_) = os::reap(cmd.as_fd())
+    {
+        live.set(flag::REAPED);
+        points::reach("holder.reap.after");
+    }
+}
+
+/// Reaps what the tree has left to us, the command itself and the other keeper aside.
+pub(crate) fn reap_orphans(pair: &Pair) {
+    let live = pair.live();
+    let kept = [live.cmd.load(SeqCst) as u32, live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
+    for child in outlast_store::os::children_of(std::process::id()) {
+        if !kept.contains(&child) {
+            // Still running, or gone already: either is fine.
+            let _left = os::reap_pid(child);
+        }
+    }
+}
+
+/// How it ended, from what was published.
+pub(crate) fn ending(pair: &Pair) -> Option<Ending> {
+    let live = pair.live();
+    let status = live.wait_status()?;
+    let errno = live.exec_errno.load(SeqCst);
+    let outcome = match status {
+        _ if errno != 0 => {
+            let step = spawn::step_name(live.exec_step.load(SeqCst));
+            let about = if step.contains("directory") { &pair.settings.cwd } else { &pair.settings.program };
+            Outcome::NeverStarted(StartFailure { errno, what: format!("{step} {}", about.to_lossy()) })
+        }
+        None => Outcome::Unknown,
+        Some(s) if s & 0x7f == 0 => Outcome::Code((s >> 8) & 0xff),
+        Some(s) => Outcome::Signal { number: s & 0x7f, dumped_core: s & 0x80 != 0 },
+    };
+    let cause = match pair.meta.stop() {
+        Some((stop, _)) if stop.way == StopWay::TermOnly && !by_term(&outcome) => Cause::OfItsOwn,
+        Some((stop, _)) => stop.cause,
+        None => Cause::OfItsOwn,
+    };
+    Some(Ending { outcome, cause, at: Time::from_micros(live.ended_at.load(SeqCst)) })
+}
+
+/// Whether a TERM that was sent long ago can have been the reason.
+fn by_term(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Signal { number: 15, .. } | Outcome::Code(143))
+}

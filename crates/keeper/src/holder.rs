@@ -1,0 +1,92 @@
+//! The parent of the command. Starts it, waits, publishes its end, gives its pid back. Does as little as can be.
+
+use crate::pair::{Pair, slept};
+use crate::{Next, end, os, spawn};
+use outlast_core::Role;
+use outlast_store::meta::flag;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+/// How often the pump's pulse is felt, in seconds: two still ones while output waits, and it is taken for hung.
+const PULSE: i64 = 5;
+/// How long a pump that was continued has before it is replaced, in seconds.
+const SECOND_CHANCE: i64 = 2;
+
+pub(crate) fn run(pair: &mut Pair) -> Next {
+    spawn::start(pair);
+    let mut pulse = Pulse { beat: u64::MAX, still: 0 };
+    loop {
+        pair.catch_up();
+        if end::observe(pair) && !pair.live().has(flag::RECORDED) {
+            pair.wake(Role::Pump);
+        }
+        end::reap_if_recorded(pair);
+        if pair.live().has(flag::DONE) {
+            if pair.partner_is_over() {
+                crate::pump::clean(pair);
+            }
+            return Next::Exit;
+        }
+        if pair.partner_is_over() {
+            pair.note_death(Role::Pump);
+            match pair.fork(Role::Pump) {
+                Ok(Some(role)) => return Next::Become(role),
+                Ok(None) => pulse = Pulse { beat: u64::MAX, still: 0 },
+                // No process to be had now: until there is one, output waits in its pipe.
+                Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
+            }
+            continue;
+        }
+        wait(pair, &mut pulse);
+    }
+}
+
+struct Pulse {
+    beat: u64,
+    still: u32,
+}
+
+/// Sleeps until something happens, or the pump's pulse is due.
+fn wait(pair: &Pair, pulse: &mut Pulse) {
+    let watch_cmd = pair.live().wait_status().is_none();
+    let mut fds = vec![PollFd::new(&pair.wake_holder, PollFlags::IN), PollFd::new(&pair.signals, PollFlags::IN)];
+    fds.extend(pair.partner.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
+    fds.extend(pair.cmd.as_ref().filter(|_| watch_cmd).map(|c| PollFd::new(c, PollFlags::IN)));
+    // Dead, and not ours to wait for: its heir reaps it soon, and no descriptor says when.
+    let waiting_for_heir = watch_cmd && pair.cmd.as_ref().is_some_and(|c| os::is_over(c.as_fd()));
+    let timeout = if waiting_for_heir {
+        fds.pop();
+        Timespec { tv_sec: 0, tv_nsec: 2_000_000 }
+    } else {
+        Timespec { tv_sec: if pulse.still >= 2 { SECOND_CHANCE } else { PULSE }, tv_nsec: 0 }
+    };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(0) if !waiting_for_heir => feel(pair, pulse),
+        Ok(_) | Err(_) => {}
+    }
+    slept(&pair.wake_holder);
+    if os::read_signals(pair.signals.as_fd()).contains(&(libc::SIGCHLD as u32)) {
+        end::reap_orphans(pair);
+    }
+}
+
+/// A pump that does nothing while output waits is continued, then killed; its death is what replaces it.
+fn feel(pair: &Pair, pulse: &mut Pulse) {
+    let beat = pair.live().heartbeat.load(SeqCst);
+    let waits = pair.spool.filled() > 0 || pair.out.as_ref().is_some_and(|o| rustix::io::ioctl_fionread(o).unwrap_or(0) > 0);
+    if beat != pulse.beat || !waits {
+        *pulse = Pulse { beat, still: 0 };
+        return;
+    }
+    pulse.still += 1;
+    if let Some(pump) = &pair.partner {
+        let number = match pulse.still {
+            0 | 1 => return,
+            2 => libc::SIGCONT,
+            _ => libc::SIGKILL,
+        };
+        // Gone meanwhile: its handle tells.
+        let _gone = os::send(pump.as_fd(), number);
+    }
+}

@@ -1,0 +1,272 @@
+//! Takes input so that no byte is written twice and none is lost: through a spool that both keepers hold.
+//!
+//! Bytes are put into the spool only while it is empty, and count as taken from then on. From there the kernel moves them to the command.
+//! Whoever dies in between leaves them in the spool or behind it, and how many are in it says which.
+
+use crate::pair::{Pair, Pipe};
+use outlast_core::Role;
+use outlast_store::meta::{Live, flag};
+use outlast_store::points;
+use outlast_wire::code;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
+
+const CALLER: u32 = 1;
+const ANSWER: u32 = 2;
+/// How much is put into the spool at once: what a pipe of an ordinary size takes whole.
+const FILL: usize = 32 << 10;
+
+/// Who asked for a write: a connection and its number for the ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) conn: u64,
+    pub(crate) ask: u64,
+}
+
+/// A write that is under way.
+#[derive(Debug)]
+struct Write {
+    by: Asker,
+    at: Option<u64>,
+    len: u64,
+    /// Bytes of it that have come in, taken ones included.
+    received: u64,
+    /// Bytes of it that are done with: taken, or there before.
+    done: u64,
+    /// Set when its turn comes: where it begins.
+    start: Option<u64>,
+    held: VecDeque<u8>,
+}
+
+/// What became of a write.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Finished {
+    /// All of it is in the input.
+    Written { by: Asker, taken: u64, next: u64 },
+    /// It is not, and why.
+    Refused { by: Asker, code: &'static str, error: String },
+}
+
+/// The writes of this pump, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    writes: VecDeque<Write>,
+    /// Those refused while their bytes were still coming in.
+    refused: Vec<(Asker, u64)>,
+}
+
+impl Input {
+    /// Finds out what the last pump had done, from what is in the spool.
+    pub(crate) fn recover(pair: &Pair) {
+        let Some(spool) = &pair.in_spool else { return };
+        let live = pair.live();
+        let (base, target, filled) = (live.in_base.load(SeqCst), live.in_target.load(SeqCst), spool.filled());
+        if target == base && filled > 0 {
+            commit(live, base + filled);
+        } else {
+            live.in_base.store(target - filled.min(target), SeqCst);
+        }
+    }
+
+    /// A write is announced.
+    pub(crate) fn announce(&mut self, by: Asker, at: Option<u64>, len: u64) {
+        self.writes.push_back(Write { by, at, len, received: 0, done: 0, start: None, held: VecDeque::new() });
+    }
+
+    /// Bytes of an announced write.
+    pub(crate) fn bytes(&mut self, by: Asker, bytes: &[u8]) {
+        if let Some(w) = self.writes.iter_mut().find(|w| w.by == by) {
+            let room = (w.len - w.received).min(bytes.len() as u64) as usize;
+            w.received += room as u64;
+            w.held.extend(&bytes[..room]);
+        } else if let Some(i) = self.refused.iter().position(|(r, _)| *r == by) {
+            self.refused[i].1 = self.refused[i].1.saturating_sub(bytes.len() as u64);
+            if self.refused[i].1 == 0 {
+                self.refused.swap_remove(i);
+            }
+        }
+    }
+
+    /// Whether a connection should send no more for now.
+    pub(crate) fn is_full(&self, conn: u64) -> bool {
+        self.writes.iter().any(|w| w.by.conn == conn && w.held.len() > 2 * FILL)
+    }
+
+    /// A connection is gone. What it had written stays written.
+    pub(crate) fn forget(&mut self, conn: u64) {
+        self.writes.retain(|w| w.by.conn != conn);
+        self.refused.retain(|(r, _)| r.conn != conn);
+    }
+
+    /// Whether something waits for room in the command's input.
+    pub(crate) fn wants_room(&self, pair: &Pair) -> bool {
+        pair.in_spool.as_ref().is_some_and(|s| s.filled() > 0)
+    }
+
+    /// Moves what can be moved. `answers` go first: a program waits for them.
+    pub(crate) fn go_on(&mut self, pair: &mut Pair, answers: &mut Vec<u8>) -> Vec<Finished> {
+        let mut finished = Vec::new();
+        loop {
+            let ended = if self.writes.is_empty() { self.end_if_asked(pair, answers) } else { false };
+            if ended || pair.in_spool.is_none() {
+                break;
+            }
+            if !drain(pair) {
+                break;
+            }
+            if pair.in_spool.is_none() {
+                break;
+            }
+            if !answers.is_empty() {
+                let n = fill(pair, answers, ANSWER);
+                answers.drain(..n);
+                if n > 0 {
+                    continue;
+                }
+            }
+            if !self.fill_next(pair, &mut finished) {
+                break;
+            }
+        }
+        if pair.in_spool.is_none() {
+            self.refuse_all(pair, &mut finished);
+        }
+        finished
+    }
+
+    /// Puts the next part of the first write into the spool. Whether anything changed.
+    fn fill_next(&mut self, pair: &Pair, finished: &mut Vec<Finished>) -> bool {
+        let taken = pair.live().in_client.load(SeqCst);
+        let Some(w) = self.writes.front_mut() else { return false };
+        let start = *w.start.get_or_insert(w.at.unwrap_or(taken));
+        if start > taken && w.done == 0 {
+            let w = self.writes.pop_front().expect("there is a first");
+            self.note_refused(&w);
+            let error = format!("input at offset {start} would leave a hole: {taken} bytes were taken so far; write from there");
+            finished.push(Finished::Refused { by: w.by, code: code::BAD_OFFSET, error });
+            return true;
+        }
+        // What is in the input already, from an attempt that was cut off, is not written again.
+        let known = taken.saturating_sub(start + w.done).min(w.held.len() as u64) as usize;
+        w.held.drain(..known);
+        w.done += known as u64;
+        if w.done == w.len {
+            let w = self.writes.pop_front().expect("there is a first");
+            finished.push(Finished::Written { by: w.by, taken: w.len, next: taken });
+            return true;
+        }
+        if w.held.is_empty() {
+            return known > 0;
+        }
+        let (front, _) = w.held.as_slices();
+        let chunk = front[..front.len().min(FILL)].to_vec();
+        let n = fill(pair, &chunk, CALLER);
+        w.held.drain(..n);
+        w.done += n as u64;
+        n > 0
+    }
+
+    /// Ends the input if that was asked for and everything before it is through. Whether it is ended.
+    fn end_if_asked(&mut self, pair: &mut Pair, answers: &mut Vec<u8>) -> bool {
+        let live = pair.live();
+        if !live.has(flag::INPUT_CLOSE_ASKED) || live.has(flag::INPUT_CLOSED) {
+            return false;
+        }
+        if pair.settings.pty {
+            // A terminal's input is ended by a character, and can go on after it.
+            if let Some(tty) = &pair.input {
+                answers.push(crate::tty::eof_char(tty));
+            }
+            live.flags.fetch_and(!flag::INPUT_CLOSE_ASKED, SeqCst);
+            return false;
+        }
+        if pair.in_spool.as_ref().is_some_and(|s| s.filled() > 0) {
+            return false;
+        }
+        close(pair);
+        true
+    }
+
+    fn refuse_all(&mut self, pair: &Pair, finished: &mut Vec<Finished>) {
+        let taken = pair.live().in_client.load(SeqCst);
+        while let Some(w) = self.writes.pop_front() {
+            self.note_refused(&w);
+            // A retry of what had been taken before the input was closed is told so.
+            match w.at {
+                Some(at) if at + w.len <= taken => finished.push(Finished::Written { by: w.by, taken: w.len, next: taken }),
+                _ => {
+                    let error = format!("the process has closed its input; {taken} bytes were taken");
+                    finished.push(Finished::Refused { by: w.by, code: code::NO_INPUT, error });
+                }
+            }
+        }
+    }
+
+    fn note_refused(&mut self, w: &Write) {
+        if w.received < w.len {
+            self.refused.push((w.by, w.len - w.received));
+        }
+    }
+}
+
+/// Puts bytes into the empty spool and counts them as taken.
+fn fill(pair: &Pair, bytes: &[u8], kind: u32) -> usize {
+    let Some(spool) = &pair.in_spool else { return 0 };
+    let live = pair.live();
+    live.in_kind.store(kind, SeqCst);
+    let n = rustix::io::write(&spool.w, bytes).unwrap_or(0);
+    points::reach("pump.input.filled");
+    if n > 0 {
+        commit(live, live.in_base.load(SeqCst) + n as u64);
+    }
+    n
+}
+
+/// Counts what is in the spool as taken, by whom it was meant for. Done again after a kill it comes to the same.
+fn commit(live: &Live, target: u64) {
+    match live.in_kind.load(SeqCst) {
+        ANSWER => live.in_answers.store(target - live.in_client.load(SeqCst).min(target), SeqCst),
+        _ => live.in_client.store(target - live.in_answers.load(SeqCst).min(target), SeqCst),
+    }
+    live.in_target.store(target, SeqCst);
+}
+
+/// Moves the spool's contents to the command. Whether the spool is empty now.
+fn drain(pair: &mut Pair) -> bool {
+    let (Some(spool), Some(input)) = (&pair.in_spool, &pair.input) else { return false };
+    let live = pair.live();
+    loop {
+        let filled = spool.filled();
+        if filled == 0 {
+            live.in_base.store(live.in_target.load(SeqCst), SeqCst);
+            return true;
+        }
+        match rustix::pipe::splice(&spool.r, None, input, None, filled as usize, SpliceFlags::NONBLOCK) {
+            Ok(n) if n > 0 => {
+                points::reach("pump.input.moved");
+            }
+            Err(Errno::INTR) => {}
+            Ok(_) | Err(Errno::AGAIN) => return false,
+            // Nobody can read it any more.
+            Err(_) => {
+                discard(spool);
+                close(pair);
+                return false;
+            }
+        }
+    }
+}
+
+fn discard(spool: &Pipe) {
+    let mut rest = [0; 4096];
+    while matches!(rustix::io::read(&spool.r, &mut rest), Ok(n) if n > 0) {}
+}
+
+/// Closes the input here and, woken, in the other keeper: the command sees its end only when both have.
+fn close(pair: &mut Pair) {
+    pair.live().set(flag::INPUT_CLOSED);
+    pair.catch_up();
+    pair.wake(Role::Holder);
+}

@@ -1,0 +1,184 @@
+//! Stops the tree: the command first, then the rest, then whatever is left, for good.
+//!
+//! The leader alone is asked first, so that a program which shuts its own children down gets to do it, and a shell cannot go on to its next
+//! command because its current one was killed. Once it is gone, or half the grace is, everybody is asked. At the end of the grace all are
+//! killed, and killed again until none is found. How far this has come lies in `meta`: a new pump goes on with it.
+
+use crate::os;
+use crate::pair::Pair;
+use crate::tree;
+use outlast_core::{Cause, Record, Stop, StopWay};
+use outlast_store::meta::flag;
+use outlast_store::os::{boottime_ns, now};
+use rustix::fd::AsFd;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+const LEADER_ASKED: u32 = 1;
+const ALL_ASKED: u32 = 2;
+const KILLED: u32 = 3;
+/// How long after the hard kill a survivor may still be on its way out.
+const SETTLE: Duration = Duration::from_millis(900);
+/// How often a tree is looked at while it dies: an orphan's end is told to its heir, which may be the other keeper.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// How a stop ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stopped {
+    pub(crate) seen_dead: u32,
+    pub(crate) survivors: Vec<u32>,
+}
+
+/// A stop under way in this pump.
+#[derive(Debug, Default)]
+pub(crate) struct Stopping {
+    seen: BTreeSet<u32>,
+    last_look: u64,
+    survivors: Vec<u32>,
+}
+
+/// What became of a request to stop.
+pub(crate) enum Begun {
+    /// It is under way.
+    UnderWay,
+    /// The leader was signalled, and that is all that was asked for.
+    Signalled,
+    /// It had ended before.
+    AlreadyEnded,
+}
+
+impl Stopping {
+    /// Takes a request to stop: on record first, then the first signal.
+    pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> std::io::Result<Begun> {
+        let live = pair.live();
+        let Some(cmd) = &pair.cmd else { return Ok(Begun::AlreadyEnded) };
+        // Dead already, though perhaps nobody has published it: then it ended of its own, and stays so.
+        if live.wait_status().is_some() || os::is_over(cmd.as_fd()) {
+            return Ok(Begun::AlreadyEnded);
+        }
+        let at = now();
+        if live.stop_step.load(SeqCst) == 0 {
+            pair.meta.record_stop(stop, at)?;
+            if matches!(stop.cause, Cause::Deadline) {
+                live.set(flag::DEADLINE);
+            }
+        }
+        journal(&Record::StopAsked { at, stop: stop.clone() });
+        let grace = match stop.way {
+            StopWay::TermOnly => {
+                ask(pair);
+                return Ok(Begun::Signalled);
+            }
+            StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
+        };
+        live.stop_grace.store(grace, SeqCst);
+        live.stop_at.store(boottime_ns(), SeqCst);
+        live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
+        self.last_look = 0;
+        // A second, shorter request may find everybody asked already.
+        live.stop_step.fetch_max(LEADER_ASKED, SeqCst);
+        if live.stop_step.load(SeqCst) == KILLED {
+            live.stop_step.store(ALL_ASKED, SeqCst);
+        }
+        if grace > 0 {
+            ask(pair);
+        }
+        Ok(Begun::UnderWay)
+    }
+
+    /// Does what is due. The result, once there is one.
+    pub(crate) fn go_on(&mut self, pair: &Pair) -> Option<Stopped> {
+        let live = pair.live();
+        let step = live.stop_step.load(SeqCst);
+        if step == 0 || live.has(flag::STOP_DONE) {
+            return None;
+        }
+        let time = boottime_ns();
+        if time.saturating_sub(self.last_look) < LOOK.as_nanos() as u64 {
+            return None;
+        }
+        self.last_look = time;
+        let (began, grace) = (live.stop_at.load(SeqCst), live.stop_grace.load(SeqCst));
+        let leader_gone = live.wait_status().is_some();
+        let members = tree::members(pair);
+        self.count_dead(pair, &members);
+        if members.is_empty() && leader_gone {
+            return Some(self.finish(pair, Vec::new()));
+        }
+        if step == LEADER_ASKED && (leader_gone || time >= began.saturating_add(grace / 2)) {
+            live.stop_step.store(ALL_ASKED, SeqCst);
+            if grace > 0 {
+                tree::signal_all(pair, &members, libc::SIGTERM);
+                tree::signal_all(pair, &members, libc::SIGCONT);
+            }
+        }
+        if step >= ALL_ASKED || live.stop_step.load(SeqCst) == ALL_ASKED {
+            let due = began.saturating_add(grace);
+            if time >= due {
+                live.stop_step.store(KILLED, SeqCst);
+                self.survivors = self.kill(pair, members);
+                if time >= due.saturating_add(SETTLE.as_nanos() as u64) {
+                    let survivors = std::mem::take(&mut self.survivors);
+                    return Some(self.finish(pair, survivors));
+                }
+            }
+        }
+        None
+    }
+
+    /// When to look again.
+    pub(crate) fn due(&self, pair: &Pair) -> Option<Duration> {
+        let live = pair.live();
+        (live.stop_step.load(SeqCst) != 0 && !live.has(flag::STOP_DONE)).then_some(LOOK)
+    }
+
+    /// Kills everybody, also those born while it is done. Who was still there.
+    fn kill(&mut self, pair: &Pair, mut members: BTreeSet<u32>) -> Vec<u32> {
+        if pair.leaf.as_ref().is_some_and(|leaf| leaf.kill().is_ok()) {
+            self.seen.extend(members.iter().copied());
+        } else {
+            // What is stopped cannot fork: once a look finds nobody new, the set is whole.
+            for _ in 0..64 {
+                tree::signal_all(pair, &members, libc::SIGSTOP);
+                let again = tree::members(pair);
+                let grew = again.iter().any(|p| !members.contains(p));
+                members.extend(again);
+                if !grew {
+                    break;
+                }
+            }
+        }
+        self.seen.extend(members.iter().copied());
+        tree::signal_all(pair, &members, libc::SIGKILL);
+        members.into_iter().filter(|p| tree::handle(pair, *p).is_some()).collect()
+    }
+
+    fn count_dead(&mut self, pair: &Pair, members: &BTreeSet<u32>) {
+        self.seen.extend(members.iter().copied());
+        let dead = self.seen.iter().filter(|p| !members.contains(p)).count();
+        pair.live().stop_dead.fetch_max(dead as u32, SeqCst);
+    }
+
+    fn finish(&mut self, pair: &Pair, survivors: Vec<u32>) -> Stopped {
+        let live = pair.live();
+        live.stop_dead.fetch_max(1, SeqCst);
+        if survivors.is_empty() {
+            live.set(flag::STOP_DONE);
+        } else {
+            // It goes on, and can be stopped again.
+            live.stop_step.store(0, SeqCst);
+        }
+        Stopped { seen_dead: live.stop_dead.load(SeqCst), survivors }
+    }
+}
+
+/// Asks the leader to end. One that is stopped cannot act on TERM until it is continued.
+fn ask(pair: &Pair) {
+    if let Some(cmd) = &pair.cmd {
+        for number in [libc::SIGTERM, libc::SIGCONT] {
+            // Gone meanwhile: that is what was wanted.
+            let _gone = os::send(cmd.as_fd(), number);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Moves output from the command to the log so that each byte is always in a pipe or in the log, never only in memory.
+//!
+//! ```text
+//! splice   output → spool          the kernel moves pages; a kill leaves each byte on one side or the other
+//! tee      spool → copy → memory   the spool keeps them
+//! write    at the committed end    again after a kill: the same bytes at the same place
+//! commit   one store in `meta`     from here on they are in the log
+//! drop     spool → /dev/null       again after a kill, until only what was not copied is left
+//! ```
+
+use crate::pair::Pair;
+use crate::tty::Questions;
+use outlast_core::{GapWhy, Record};
+use outlast_store::lines::LineIndex;
+use outlast_store::meta::{Commit, flag};
+use outlast_store::points;
+use outlast_store::segments::LogWriter;
+use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+/// How much is moved at once: what a pipe holds.
+const BATCH: usize = 64 << 10;
+
+/// What one step found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// Bytes; there may be more.
+    Some,
+    /// Nothing to read now.
+    Empty,
+    /// Nobody can write any more. On a terminal: nobody has it open now.
+    Closed,
+}
+
+/// The pump's own half of the way.
+#[derive(Debug)]
+pub(crate) struct Mover {
+    log: LogWriter,
+    memory: Vec<u8>,
+    questions: Questions,
+    /// Answers to the terminal's questions that are not in the input yet.
+    pub(crate) answers: Vec<u8>,
+}
+
+impl Mover {
+    /// Goes on where the last pump stopped.
+    pub(crate) fn new(pair: &Pair) -> Self {
+        let mut mover = Self {
+            log: LogWriter::open(&pair.dir, pair.settings.keep),
+            memory: Vec::new(),
+            questions: Questions::default(),
+            answers: Vec::new(),
+        };
+        if let (commit, true) = pair.live().commit() {
+            drop_committed(pair, commit);
+        }
+        // What the last pump had copied for itself is of no use: the spool has it.
+        empty(&pair.copy);
+        mover.ask_again(pair);
+        mover
+    }
+
+    /// One batch.
+    pub(crate) fn step(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
+        if pair.spool.filled() == 0 {
+            let Some(out) = &pair.out else { return Moved::Closed };
+            match rustix::pipe::splice(out, None, &pair.spool.w, None, BATCH, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
+                Ok(0) => return Moved::Closed,
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::INTR) => return Moved::Empty,
+                Err(Errno::IO) if pair.settings.pty => return Moved::Closed,
+                Err(_) => return Moved::Closed,
+            }
+            points::reach("pump.batch.spliced");
+        }
+        self.batch(pair, journal);
+        Moved::Some
+    }
+
+    /// After the end, or where nobody has the terminal open: the kernel may say so while bytes are still on their way to us. Asking again,
+    /// at once and twice after a moment, gets them.
+    pub(crate) fn ask_terminal_again(&mut self, pair: &Pair, first: Moved, journal: &mut dyn FnMut(&Record)) -> Moved {
+        let mut last = first;
+        for wait in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(2)] {
+            if !wait.is_zero() {
+                std::thread::sleep(wait);
+            }
+            last = self.step(pair, journal);
+            if last == Moved::Some {
+                return last;
+            }
+        }
+        last
+    }
+
+    fn batch(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) {
+        let live = pair.live();
+        let spooled = pair.spool.filled() as usize;
+        // Short where the copy has fewer slots than the spool (pipes shrink for a user who has many): then the rest stays for the next batch.
+        let copied = match rustix::pipe::tee(&pair.spool.r, &pair.copy.w, spooled, SpliceFlags::NONBLOCK) {
+            Ok(n) => n,
+            Err(_) => return,
+        };
+        points::reach("pump.batch.teed");
+        self.memory.resize(copied, 0);
+        let mut got = 0;
+        while got < copied {
+            match rustix::io::read(&pair.copy.r, &mut self.memory[got..]) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(n) => got += n,
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        if got < copied {
+            // Cannot happen with a pipe we alone read; if it does, the spool still has everything.
+            empty(&pair.copy);
+            return;
+        }
+        let (was, _) = live.commit();
+        if let Err(failure) = self.log.write_at(was.base, &self.memory) {
+            let (from, to) = (was.base + failure.written as u64, was.base + copied as u64);
+            // A full disk stops nobody: what could not be written is counted and told.
+            if pair.meta.record_gap(from, to).is_ok() {
+                journal(&Record::Gap { at: outlast_store::os::now(), from, to, why: GapWhy::DiskFull });
+            }
+        }
+        points::reach("pump.batch.written");
+        let next = self.scan(pair, was, (spooled - copied) as u64);
+        live.begin_drop(next);
+        points::reach("pump.batch.committed");
+        drop_committed(pair, next);
+        points::reach("pump.batch.dropped");
+        // Old segments that could not be removed are tried again with the next one.
+        let _later = self.log.retain(next.base);
+    }
+
+    /// The bytes pass through memory once: lines are counted and a terminal's questions found.
+    fn scan(&mut self, pair: &Pair, was: Commit, remain: u64) -> Commit {
+        let keep = pair.settings.keep;
+        let base = was.base + self.memory.len() as u64;
+        let (mut at, mut lines) = (was.base, was.lines);
+        let mut rest = &self.memory[..];
+        loop {
+            let (first, len) = keep.segment_of(at);
+            let here = rest.len().min(usize::try_from(first + len - at).unwrap_or(usize::MAX));
+            lines += memchr::memchr_iter(b'\n', &rest[..here]).count() as u64;
+            (at, rest) = (at + here as u64, &rest[here..]);
+            if at == first + len {
+                // Without the note line numbers become approximate, and readers say so.
+                let _full_disk = LineIndex::note(&pair.dir, keep.index_of(at), lines);
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let mut answered = was.answered;
+        if pair.settings.pty {
+            if !pair.live().has(flag::SCAN_OFF) {
+                self.answers.extend(self.questions.answers(&self.memory, size(pair)));
+            }
+            if self.answers.is_empty() {
+                answered = base;
+            }
+        }
+        Commit { base, lines, answered, remain }
+    }
+
+    /// Questions whose answers the last pump had not passed on.
+    fn ask_again(&mut self, pair: &Pair) {
+        let (commit, _) = pair.live().commit();
+        if !pair.settings.pty || commit.answered >= commit.base || pair.live().has(flag::SCAN_OFF) {
+            return;
+        }
+        let reader = outlast_store::segments::LogReader::open(&pair.dir, pair.settings.keep);
+        // A question is short and recent; what is further back was answered or given up.
+        let from = commit.answered.max(commit.base.saturating_sub(BATCH as u64));
+        if let Ok(outlast_store::segments::Chunk::Bytes { bytes, .. }) = reader.read(from, commit.base, BATCH, &[]) {
+            self.answers = self.questions.answers(&bytes, size(pair));
+        }
+    }
+
+    /// Has the log on disk. A power cut after this takes nothing of it.
+    pub(crate) fn sync(&self) {
+        // The record of the end has its own sync; a log that is shorter than it says is shown as a gap.
+        let _gap = self.log.sync();
+    }
+}
+
+fn size(pair: &Pair) -> (u16, u16) {
+    let size = pair.live().size.load(SeqCst);
+    ((size >> 16) as u16, size as u16)
+}
+
+/// Drops from the spool what the log has.
+fn drop_committed(pair: &Pair, commit: Commit) {
+    loop {
+        let left = pair.spool.filled().saturating_sub(commit.remain) as usize;
+        if left == 0 {
+            break;
+        }
+        match rustix::pipe::splice(&pair.spool.r, None, &pair.null, None, left, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    pair.live().end_drop();
+}
+
+fn empty(pipe: &crate::pair::Pipe) {
+    let mut rest = [0; 4096];
+    while matches!(rustix::io::read(&pipe.r, &mut rest), Ok(n) if n > 0) {}
+}

@@ -1,0 +1,66 @@
+//! A cgroup of the command's own, where one can be made: it holds the whole tree, whatever the tree does.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The leaf of one process.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl Leaf {
+    /// Makes the leaf, or opens the one an earlier attempt left.
+    pub(crate) fn make(parent: &Path, name: &str) -> io::Result<Self> {
+        let path = parent.join(name);
+        match std::fs::create_dir(&path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            Ok(()) | Err(_) => {}
+        }
+        let dir = rustix::fs::open(&path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { path, dir })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+
+    /// The pids inside, those in leaves below included.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let mut all = Vec::new();
+        let mut folders = vec![self.path.clone()];
+        while let Some(folder) = folders.pop() {
+            if let Ok(text) = std::fs::read_to_string(folder.join("cgroup.procs")) {
+                // A pid of 0 is one of another pid namespace, out of reach by number; cgroup.kill reaches it.
+                all.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|p| *p != 0));
+            }
+            if let Ok(entries) = std::fs::read_dir(&folder) {
+                folders.extend(entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).map(|e| e.path()));
+            }
+        }
+        all
+    }
+
+    /// Kills everything inside at once, also what forks meanwhile.
+    pub(crate) fn kill(&self) -> io::Result<()> {
+        std::fs::write(self.path.join("cgroup.kill"), "1")
+    }
+
+    /// Removes it, with those below, if it is empty. What still runs keeps it.
+    pub(crate) fn remove(&self) {
+        remove_tree(&self.path);
+    }
+}
+
+fn remove_tree(path: &Path) {
+    if let Ok(entries) = std::fs::read_dir(path) {
+        for e in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
+            remove_tree(&e.path());
+        }
+    }
+    // Busy while something runs in it: then it stays, and whoever forgets the process tries again.
+    let _busy = std::fs::remove_dir(path);
+}

@@ -1,0 +1,289 @@
+//! Linux: clone3 with the pid stored by the kernel, waiting without reaping, signals as descriptors.
+#![allow(unsafe_code)]
+
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicI32;
+
+/// Where a fork left us.
+pub(crate) enum Fork {
+    /// In the new process.
+    Child,
+    /// In the old one, with a handle on the new.
+    Parent(OwnedFd),
+}
+
+#[repr(C, align(8))]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Not the constant of the C library's crate, whose type is too narrow for it.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// How the new process is related to us.
+pub(crate) enum Kin<'a> {
+    /// Our child.
+    Child,
+    /// Our child, in this cgroup from its first instant.
+    ChildIn(BorrowedFd<'a>),
+    /// Our parent's child: nothing that looks for our descendants finds it.
+    Sibling,
+}
+
+/// Forks. The kernel writes the new pid to `slot` before the new process can run, and after the point where a kill of us would still
+/// cancel the fork: if `slot` lies in a shared mapping, there is never a process whose pid is not on record.
+pub(crate) fn fork(slot: &AtomicI32, kin: Kin<'_>) -> io::Result<Fork> {
+    let mut pidfd: RawFd = -1;
+    let mut args = CloneArgs {
+        flags: (libc::CLONE_PIDFD | libc::CLONE_PARENT_SETTID) as u64,
+        pidfd: &raw mut pidfd as u64,
+        parent_tid: slot.as_ptr() as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    match kin {
+        Kin::Child => {}
+        Kin::ChildIn(dir) => {
+            args.flags |= CLONE_INTO_CGROUP;
+            args.cgroup = dir.as_raw_fd() as u64;
+        }
+        Kin::Sibling => {
+            args.flags |= libc::CLONE_PARENT as u64;
+            // The kernel refuses a signal of our own choice here; the parent's is taken.
+            args.exit_signal = 0;
+        }
+    }
+    // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything, and this program has one thread, so no lock is
+    // held by a thread that the child does not have. The pointers live across the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
+        _ => Ok(Fork::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
+    }
+}
+
+/// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit has no preconditions.
+    unsafe { libc::_exit(code) }
+}
+
+/// Replaces this program. Returns only the errno of a failure.
+pub(crate) fn exec(program: &CStr, argv: &[*const libc::c_char], env: &[*const libc::c_char]) -> i32 {
+    debug_assert!(argv.last().is_some_and(|p| p.is_null()) && env.last().is_some_and(|p| p.is_null()));
+    // SAFETY: both arrays end in a null pointer (checked above) and point at strings that live in the caller.
+    unsafe { libc::execve(program.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+    io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// What waiting for a child said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// It ended, with this wait status.
+    Ended(i32),
+    /// It runs.
+    NotYet,
+    /// It is not our child.
+    NotOurs,
+}
+
+fn waitid(id_type: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> Waited {
+    // SAFETY: siginfo_t is plain data, for which zero is valid.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: info is ours and lives across the call.
+        if unsafe { libc::waitid(id_type, id, &raw mut info, options | libc::WEXITED | libc::WNOHANG) } == 0 {
+            break;
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => {}
+            _ => return Waited::NotOurs,
+        }
+    }
+    // SAFETY: after success these fields are the ones of SIGCHLD, or zero where nothing was ready.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    if pid == 0 {
+        return Waited::NotYet;
+    }
+    Waited::Ended(match info.si_code {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => status | 0x80,
+        _ => status,
+    })
+}
+
+/// Looks at the end of the process behind `pidfd` and leaves it to be reaped.
+pub(crate) fn peek(pidfd: BorrowedFd<'_>) -> Waited {
+    waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, libc::WNOWAIT)
+}
+
+/// Reaps the process behind `pidfd` if it is our child and over.
+pub(crate) fn reap(pidfd: BorrowedFd<'_>) -> Waited {
+    waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, 0)
+}
+
+/// Reaps a child by its number, which stays its own until then.
+pub(crate) fn reap_pid(pid: u32) -> Waited {
+    waitid(libc::P_PID, pid, 0)
+}
+
+/// The wait status of a process that somebody else has reaped, from kernels that keep it behind the handle (6.15 and later).
+pub(crate) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
+    const PIDFD_INFO_EXIT: u64 = 1 << 3;
+    #[repr(C)]
+    #[derive(Default)]
+    struct PidfdInfo {
+        mask: u64,
+        cgroup: u64,
+        ids: [u32; 11],
+        exit_code: i32,
+    }
+    const _: () = assert!(size_of::<PidfdInfo>() == 64);
+    // _IOWR(0xFF, 11, struct pidfd_info)
+    const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
+    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    // SAFETY: the request reads and writes one structure of this size, which is ours.
+    let rc = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
+    (rc == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+/// The wait status in `/proc`, while the process is a zombie that nobody reaps. Zero there may also mean "not for you to know".
+pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
+    let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let after = text.rsplit_once(')')?.1;
+    let mut fields = after.split_ascii_whitespace();
+    if fields.next()? != "Z" {
+        return None;
+    }
+    fields.next_back()?.parse().ok()
+}
+
+/// Blocks the signals the keepers wait for as a descriptor, ignores those that must not end them, and leaves the death of children visible.
+pub(crate) fn take_signals() -> io::Result<OwnedFd> {
+    // SAFETY: sigset_t is plain data that the calls below fill; signal and sigprocmask only change this process.
+    unsafe {
+        for ignored in [
+            libc::SIGHUP,
+            libc::SIGINT,
+            libc::SIGQUIT,
+            libc::SIGPIPE,
+            libc::SIGTERM,
+            libc::SIGUSR2,
+            libc::SIGALRM,
+            libc::SIGTSTP,
+            libc::SIGTTIN,
+            libc::SIGTTOU,
+            libc::SIGXFSZ,
+        ] {
+            libc::signal(ignored, libc::SIG_IGN);
+        }
+        // A parent that ignores SIGCHLD would have the kernel throw exit statuses away.
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        if libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// Gives every signal its default meaning and blocks none, as a new program expects.
+pub(crate) fn reset_signals() {
+    // SAFETY: as in take_signals.
+    unsafe {
+        for n in 1..=libc::SIGRTMAX() {
+            libc::signal(n, libc::SIG_DFL);
+        }
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut());
+    }
+}
+
+/// The numbers of the signals that wait in `signals`.
+pub(crate) fn read_signals(signals: BorrowedFd<'_>) -> Vec<u32> {
+    let mut all = Vec::new();
+    let mut one = [0_u8; size_of::<libc::signalfd_siginfo>()];
+    while let Ok(n) = rustix::io::read(signals, &mut one) {
+        if n < one.len() {
+            break;
+        }
+        all.push(u32::from_ne_bytes([one[0], one[1], one[2], one[3]]));
+    }
+    all
+}
+
+/// Makes the terminal behind `slave` the controlling one of this session.
+pub(crate) fn take_terminal(slave: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: TIOCSCTTY takes an integer and touches no memory of ours.
+    match unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY as _, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the process behind a handle is over.
+pub(crate) fn is_over(pidfd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+}
+
+/// A handle on the process with this number. The caller knows that the number cannot have passed on: it is our unreaped child, or checked afterwards.
+pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
+    let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
+}
+
+/// Sends a signal, real-time ones included, through a handle.
+pub(crate) fn send(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
+    // SAFETY: pidfd_send_signal takes no memory of ours with a null siginfo.
+    match unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), number, std::ptr::null::<libc::siginfo_t>(), 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this kernel keeps a status behind a handle: a build-time constant cannot know, so it is asked.
+pub(crate) fn keeps_status() -> bool {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut parts = text.split(|c: char| !c.is_ascii_digit()).filter_map(|p| p.parse::<u32>().ok());
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 15)
+}
+
+/// Puts `fd` at the number `at`, open across an exec.
+pub(crate) fn put_at(fd: BorrowedFd<'_>, at: RawFd) -> io::Result<()> {
+    // SAFETY: dup2 touches no memory; the descriptor at `at` is one of the three standard ones, which the caller replaces knowingly.
+    match unsafe { libc::dup2(fd.as_fd().as_raw_fd(), at) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ if fd.as_raw_fd() == at => {
+            // dup2 onto itself leaves close-on-exec as it was.
+            Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty())?)
+        }
+        _ => Ok(()),
+    }
+}

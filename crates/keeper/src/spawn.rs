@@ -1,0 +1,135 @@
+//! Starts the command: its pid is on record before it can run.
+
+use crate::os::{self, Fork, Kin};
+use crate::pair::Pair;
+use outlast_core::Role;
+use outlast_store::meta::Live;
+use outlast_store::points;
+use outlast_store::spec::Launch;
+use rustix::fd::AsFd;
+use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// The steps of a start, as stored in `meta` when one fails.
+const STEPS: [&str; 6] = ["start", "take the terminal of", "set up the streams of", "enter the directory of", "execute", "fork"];
+const TERMINAL: u32 = 1;
+const STREAMS: u32 = 2;
+const DIRECTORY: u32 = 3;
+const EXECUTE: u32 = 4;
+const FORK: u32 = 5;
+
+/// What a step was, in words.
+pub(crate) fn step_name(step: u32) -> &'static str {
+    STEPS.get(step as usize).copied().unwrap_or(STEPS[0])
+}
+
+/// A command in the form in which the kernel takes it. Made before the fork, so that the child needs no memory.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    program: CString,
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    cwd: CString,
+    pty: bool,
+    umask: u32,
+    nofile: Option<u64>,
+    oom: Option<String>,
+}
+
+impl Prepared {
+    pub(crate) fn new(launch: &Launch, pty: bool) -> Self {
+        // The engine has refused NULs; should one have come through, the text before it is what the kernel would have seen.
+        let text = |b: &[u8]| CString::new(b.split(|c| *c == 0).next().unwrap_or(b"")).unwrap_or_default();
+        Self {
+            program: text(launch.program.as_bytes()),
+            argv: launch.argv.iter().map(|a| text(a.as_bytes())).collect(),
+            env: launch.env.iter().map(|v| text(&[v.name.as_bytes(), b"=", v.value.as_bytes()].concat())).collect(),
+            cwd: text(launch.cwd.as_bytes()),
+            pty,
+            umask: launch.umask.unwrap_or(0o022),
+            nofile: launch.nofile,
+            oom: (launch.oom_score_adj > 0).then(|| launch.oom_score_adj.to_string()),
+        }
+    }
+}
+
+/// Starts the command, if nobody has. Only a holder calls this, and there is never more than one.
+pub(crate) fn start(pair: &mut Pair) {
+    if pair.live().cmd.load(SeqCst) != 0 || pair.live().wait_status().is_some() {
+        return;
+    }
+    let (Some(prepared), Some(_)) = (&pair.prepared, &pair.ends) else { return };
+    let argv = pointers(&prepared.argv);
+    let env = pointers(&prepared.env);
+    points::reach("holder.start.before");
+    pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
+    let live = pair.live();
+    let forked = match &pair.leaf {
+        // Where the leaf cannot be entered (a parent with controllers, a seccomp filter), the tree is found by descent instead.
+        Some(leaf) => os::fork(&live.cmd, Kin::ChildIn(leaf.fd())).or_else(|_| os::fork(&live.cmd, Kin::Child)),
+        None => os::fork(&live.cmd, Kin::Child),
+    };
+    match forked {
+        Ok(Fork::Child) => {
+            let (step, errno) = child(pair, prepared, &argv, &env);
+            fail(pair.live(), step, errno);
+            os::exit_now(127);
+        }
+        Ok(Fork::Parent(pidfd)) => {
+            points::reach("holder.start.after");
+            pair.cmd = Some(pidfd);
+        }
+        Err(e) => {
+            fail(pair.live(), FORK, e.raw_os_error().unwrap_or(libc::EAGAIN));
+            pair.live().publish_status(Some(127 << 8), outlast_store::os::now().micros());
+            pair.ends = None;
+        }
+    }
+    pair.catch_up();
+    pair.wake(Role::Pump);
+}
+
+fn fail(live: &Live, step: u32, errno: i32) {
+    live.exec_step.store(step, SeqCst);
+    live.exec_errno.store(errno, SeqCst);
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// Between fork and exec. Returns only with the step that failed.
+fn child(pair: &Pair, prepared: &Prepared, argv: &[*const libc::c_char], env: &[*const libc::c_char]) -> (u32, i32) {
+    let errno = |e: std::io::Error| e.raw_os_error().unwrap_or(libc::EIO);
+    let _leads_already = rustix::process::setsid();
+    let Some(ends) = &pair.ends else { return (STREAMS, libc::EBADF) };
+    if prepared.pty
+        && let Err(e) = os::take_terminal(ends.output.as_fd())
+    {
+        return (TERMINAL, errno(e));
+    }
+    for (fd, at) in [(&ends.stdin, 0), (&ends.output, 1), (&ends.output, 2)] {
+        if let Err(e) = os::put_at(fd.as_fd(), at) {
+            return (STREAMS, errno(e));
+        }
+    }
+    if let Some(value) = &prepared.oom {
+        // Raising needs no privilege; where it is refused all the same, the command runs as likely to be killed as anyone.
+        let _refused = std::fs::write("/proc/self/oom_score_adj", value);
+    }
+    if let Some(soft) = prepared.nofile {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let now = getrlimit(Resource::Nofile);
+        let _kept = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: now.maximum });
+    }
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(prepared.umask));
+    if let Err(e) = rustix::process::chdir(prepared.cwd.as_c_str()) {
+        return (DIRECTORY, e.raw_os_error());
+    }
+    os::reset_signals();
+    (EXECUTE, os::exec(as_c(&prepared.program), argv, env))
+}
+
+fn as_c(s: &CString) -> &CStr {
+    s.as_c_str()
+}

@@ -1,0 +1,165 @@
+//! From a folder with a request to a pair that is ready to start it.
+
+use crate::os::{self, Leaf};
+use crate::pair::{Ends, Pair, Pipe, Settings};
+use crate::spawn::Prepared;
+use outlast_core::ProcessId;
+use outlast_store::dir::ProcessDir;
+use outlast_store::meta::{Meta, flag};
+use outlast_store::spec::{Launch, SpecFile};
+use outlast_store::{os as store_os, points};
+use rustix::event::EventfdFlags;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// Why keepers could not begin. Nothing was started then.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("{path}: not the folder of a process")]
+    NotAFolder { path: PathBuf },
+    #[error("{0}")]
+    Spec(#[from] outlast_store::spec::SpecError),
+    #[error("cannot {doing}: {error}")]
+    System { doing: &'static str, error: io::Error },
+}
+
+fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> StartError {
+    move |e| StartError::System { doing, error: e.into() }
+}
+
+/// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
+pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
+    if let Some(dir) = std::env::var_os("OUTLAST_TEST_POINTS") {
+        points::configure(dir.into());
+    }
+    let id: ProcessId = path
+        .file_name()
+        .and_then(|n| n.to_str())
+        .and_then(|n| n.parse().ok())
+        .ok_or_else(|| StartError::NotAFolder { path: path.clone() })?;
+    let dir = ProcessDir { path };
+    // Without this the keepers would end with the terminal or the session of whoever started the engine.
+    let _already_leader = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("become heir of orphans"))?;
+    let signals = os::take_signals().map_err(failed("take signals"))?;
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+
+    let Some(meta) = Meta::hold(&dir, id, store_os::now()).map_err(failed("make the meta file"))? else { return Ok(None) };
+    if meta.live().cmd.load(SeqCst) != 0 {
+        return Ok(None);
+    }
+    let Some(launch) = SpecFile::read_launch(&dir)? else { return Ok(None) };
+    meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
+    if let Some(timeout) = launch.timeout {
+        // At least one: 0 means never.
+        let at = store_os::boottime_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)).max(1);
+        meta.live().deadline.store(at, SeqCst);
+    }
+    points::reach("pump.prepare");
+
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed("open /dev/null"))?;
+    let streams = Streams::make(&launch, &meta, &null)?;
+    let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
+    let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
+    let (executed_r, executed_w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
+    let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make an event counter"));
+    let report = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?;
+    // From here on our own standard streams lead nowhere: a closed terminal must not reach us.
+    os::put_at(null.as_fd(), 0).map_err(failed("let go of standard input"))?;
+    os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
+
+    Ok(Some(Pair {
+        id,
+        settings: Settings {
+            keep: launch.keep,
+            home: launch.home.clone(),
+            run_dir: launch.run_dir.clone(),
+            engine: launch.engine.clone(),
+            grace: launch.grace,
+            pty: streams.pty,
+            program: launch.program.clone(),
+            cwd: launch.cwd.clone(),
+        },
+        prepared: Some(Prepared::new(&launch, streams.pty)),
+        ends: Some(Ends { stdin: streams.cmd_stdin, output: streams.cmd_output, _executed: executed_w }),
+        executed: Some(executed_r),
+        out: Some(streams.out),
+        spool: Pipe::new().map_err(failed("make a pipe"))?,
+        copy: Pipe::new().map_err(failed("make a pipe"))?,
+        null,
+        in_spool: streams.input.is_some().then(Pipe::new).transpose().map_err(failed("make a pipe"))?,
+        input: streams.input,
+        listen,
+        wake_pump: event()?,
+        wake_holder: event()?,
+        signals,
+        cmd: None,
+        partner: None,
+        leaf,
+        report: Some(report),
+        dir,
+        meta,
+    }))
+}
+
+struct Streams {
+    out: OwnedFd,
+    input: Option<OwnedFd>,
+    cmd_output: OwnedFd,
+    cmd_stdin: OwnedFd,
+    pty: bool,
+}
+
+impl Streams {
+    fn make(launch: &Launch, meta: &Meta, null: &OwnedFd) -> Result<Self, StartError> {
+        if let Some((rows, cols)) = launch.pty {
+            match crate::tty::open(rows, cols) {
+                Ok((master, slave)) => {
+                    meta.live().size.store(u32::from(rows) << 16 | u32::from(cols), SeqCst);
+                    let dup = |fd: &OwnedFd| fd.try_clone().map_err(failed("copy a descriptor"));
+                    return Ok(Self { input: Some(dup(&master)?), out: master, cmd_stdin: dup(&slave)?, cmd_output: slave, pty: true });
+                }
+                // Nothing has run yet, so the pipe below is the only start. The caller is told.
+                Err(_) => meta.live().set(flag::NO_PTY),
+            };
+        }
+        use rustix::pipe::{PipeFlags, pipe_with};
+        let (out, cmd_output) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
+        nonblocking(&out).map_err(failed("set up a pipe"))?;
+        let (cmd_stdin, input) = if launch.stdin || launch.pty.is_some() {
+            let (r, w) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
+            nonblocking(&w).map_err(failed("set up a pipe"))?;
+            (r, Some(w))
+        } else {
+            (null.try_clone().map_err(failed("copy a descriptor"))?, None)
+        };
+        Ok(Self { out, input, cmd_output, cmd_stdin, pty: false })
+    }
+}
+
+/// Each end of a pipe is its own open description: the command's end stays as it is.
+fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    let flags = rustix::fs::fcntl_getfl(fd)?;
+    Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// Where a process's control socket lies.
+pub(crate) fn socket_path(run_dir: &Path, id: ProcessId) -> PathBuf {
+    run_dir.join(id.to_string())
+}
+
+/// Listens at `path`, in place of whatever lies there: the lock on `meta` says that it is ours.
+pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        Ok(()) | Err(_) => {}
+    }
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&fd, 64)?;
+    Ok(fd)
+}

@@ -1,0 +1,190 @@
+//! The part of `meta` that changes while the process lives.
+//!
+//! Each field is one atomic, and whoever dies between two stores leaves a state from which the other goes on:
+//! what belongs together is in one word, or in a slot that a single store makes current.
+
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+/// Bits of [`Live::flags`].
+pub mod flag {
+    /// The command has been executed.
+    pub const STARTED: u32 = 1;
+    /// The record of the end is on disk.
+    pub const RECORDED: u32 = 1 << 1;
+    /// Nobody can write the output any more, and all of it is in the log.
+    pub const OUTPUT_CLOSED: u32 = 1 << 2;
+    /// Nothing is left to do: the keepers may leave.
+    pub const DONE: u32 = 1 << 3;
+    /// The input is to be closed once what was written is through.
+    pub const INPUT_CLOSE_ASKED: u32 = 1 << 4;
+    /// The input is closed.
+    pub const INPUT_CLOSED: u32 = 1 << 5;
+    /// Scanning is off, because it made the pump fail again and again.
+    pub const SCAN_OFF: u32 = 1 << 6;
+    /// Another failure could lose the exit status, though not the output.
+    pub const OUTPUT_ONLY: u32 = 1 << 7;
+    /// The command has a cgroup leaf of its own.
+    pub const LEAF: u32 = 1 << 8;
+    /// The end came by the deadline.
+    pub const DEADLINE: u32 = 1 << 9;
+    /// The process has been reaped.
+    pub const REAPED: u32 = 1 << 10;
+    /// What was left of a stopped tree has been looked for, and the stop is over.
+    pub const STOP_DONE: u32 = 1 << 11;
+    /// A PTY was asked for and could not be had.
+    pub const NO_PTY: u32 = 1 << 12;
+}
+
+/// How far the log is committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Commit {
+    /// Bytes in the log.
+    pub base: u64,
+    /// Newlines among them.
+    pub lines: u64,
+    /// Up to which byte a terminal's questions were answered.
+    pub answered: u64,
+    /// Bytes that stay in the spool when the committed ones are dropped: those behind a copy that came out short.
+    pub remain: u64,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Slot {
+    pub(crate) base: AtomicU64,
+    pub(crate) lines: AtomicU64,
+    pub(crate) answered: AtomicU64,
+    pub(crate) remain: AtomicU64,
+}
+
+/// The live fields, as they lie in the file.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Live {
+    /// Twice the number of commits, plus one while committed bytes are being dropped from the spool.
+    pub(crate) commit: AtomicU64,
+    pub(crate) slots: [Slot; 2],
+    /// The command's pid, stored by the kernel before the command could run. 0: it was never started.
+    pub cmd: AtomicI32,
+    /// The holder's pid.
+    pub holder: AtomicI32,
+    /// The pump's pid.
+    pub pump: AtomicI32,
+    /// Bits of [`flag`].
+    pub flags: AtomicU32,
+    /// When the command's pid started, in ticks; 0 until it was read.
+    pub cmd_ticks: AtomicU64,
+    /// When the command was started, UTC microseconds.
+    pub started_at: AtomicI64,
+    /// Why it could not be executed: an errno.
+    pub exec_errno: AtomicI32,
+    /// The step of the start that failed.
+    pub exec_step: AtomicU32,
+    /// 0, or 2^32 plus the wait status; 2^33 if it ended and the status could not be had.
+    pub status: AtomicU64,
+    /// When the end was seen, UTC microseconds.
+    pub ended_at: AtomicI64,
+    /// When the output was found closed, UTC microseconds.
+    pub closed_at: AtomicI64,
+    /// Descendants alive when the output was found closed.
+    pub left_running: AtomicU32,
+    /// How often a pump was replaced.
+    pub pump_deaths: AtomicU32,
+    /// How often a holder was replaced.
+    pub holder_deaths: AtomicU32,
+    /// How often in a row a pump was replaced without having committed anything.
+    pub stuck: AtomicU32,
+    /// The commit count at the latest replacement of a pump.
+    pub stuck_at: AtomicU64,
+    /// Goes up while the pump lives and works.
+    pub heartbeat: AtomicU64,
+    /// Bytes that have left the input spool for the command.
+    pub in_base: AtomicU64,
+    /// Bytes that were ever put into the input spool; above `in_base` while some wait there.
+    pub in_target: AtomicU64,
+    /// How many bytes of the input, by the callers' count, are in or through the spool.
+    pub in_client: AtomicU64,
+    /// How many bytes of answers of ours are in or through the spool.
+    pub in_answers: AtomicU64,
+    /// Whether what is being put into the spool is a caller's (1) or an answer of ours (2).
+    pub in_kind: AtomicU32,
+    /// How far a stop has come: 0 none, 1 the leader was asked, 2 everybody was asked, 3 killed.
+    pub stop_step: AtomicU32,
+    /// When the stop began, nanoseconds since boot.
+    pub stop_at: AtomicU64,
+    /// The grace in nanoseconds; `u64::MAX` for TERM only.
+    pub stop_grace: AtomicU64,
+    /// How many of the tree were seen to die.
+    pub stop_dead: AtomicU32,
+    /// Rows times 65,536 plus columns.
+    pub size: AtomicU32,
+    /// When its time is over, nanoseconds since boot; 0 for never.
+    pub deadline: AtomicU64,
+    /// How many entries of the gap table are in use.
+    pub gaps: AtomicU32,
+    /// Bytes dropped in all.
+    pub dropped: AtomicU64,
+}
+
+impl Live {
+    /// Where the log stands, and whether committed bytes may still be in the spool.
+    pub fn commit(&self) -> (Commit, bool) {
+        let word = self.commit.load(SeqCst);
+        (self.slots[(word >> 1 & 1) as usize].get(), word & 1 == 1)
+    }
+
+    /// Commits: from the single store inside on, the log is that long, and what the spool holds is to be dropped.
+    pub fn begin_drop(&self, next: Commit) {
+        let number = (self.commit.load(SeqCst) >> 1) + 1;
+        self.slots[(number & 1) as usize].set(next);
+        self.commit.store(number << 1 | 1, SeqCst);
+    }
+
+    /// The spool is empty again.
+    pub fn end_drop(&self) {
+        self.commit.fetch_and(!1, SeqCst);
+    }
+
+    /// How many commits there were.
+    pub fn commits(&self) -> u64 {
+        self.commit.load(SeqCst) >> 1
+    }
+
+    /// Whether all `bits` are set.
+    pub fn has(&self, bits: u32) -> bool {
+        self.flags.load(SeqCst) & bits == bits
+    }
+
+    /// Sets `bits`; tells whether this call was the first to set one of them.
+    pub fn set(&self, bits: u32) -> bool {
+        self.flags.fetch_or(bits, SeqCst) & bits != bits
+    }
+
+    /// The wait status, once the end was seen. `Some(None)`: it could not be had.
+    pub fn wait_status(&self) -> Option<Option<i32>> {
+        match self.status.load(SeqCst) {
+            0 => None,
+            s if s >> 33 != 0 => Some(None),
+            s => Some(Some(s as u32 as i32)),
+        }
+    }
+
+    /// Publishes how it ended; what was published first stands. The time is stored before, so that whoever sees the status sees a time.
+    pub fn publish_status(&self, status: Option<i32>, at_micros: i64) {
+        let _first = self.ended_at.compare_exchange(0, at_micros, SeqCst, SeqCst);
+        let word = status.map_or(1 << 33, |s| 1 << 32 | u64::from(s as u32));
+        let _first = self.status.compare_exchange(0, word, SeqCst, SeqCst);
+    }
+}
+
+impl Slot {
+    fn get(&self) -> Commit {
+        Commit { base: self.base.load(SeqCst), lines: self.lines.load(SeqCst), answered: self.answered.load(SeqCst), remain: self.remain.load(SeqCst) }
+    }
+    fn set(&self, c: Commit) {
+        self.base.store(c.base, SeqCst);
+        self.lines.store(c.lines, SeqCst);
+        self.answered.store(c.answered, SeqCst);
+        self.remain.store(c.remain, SeqCst);
+    }
+}

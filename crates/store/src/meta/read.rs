@@ -1,0 +1,252 @@
+//! Everybody else's side of `meta`: one read of the file, taken apart.
+
+use super::v1::{EndedV1, StopV1, unseal};
+use super::{Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, LIVE_AT, Live, MAGIC, STOP_AT, STOP_LEN, VERSION, flag};
+use crate::dir::ProcessDir;
+use crate::segments::Gap;
+use outlast_core::{Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// The record of the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// How, why, when.
+    pub ending: Ending,
+    /// How much output there was by then.
+    pub log_end: u64,
+    /// Newlines among it.
+    pub lines: u64,
+}
+
+/// Why `meta` could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    /// It is not there: no keeper came that far.
+    #[error("there is no meta file {path}")]
+    Missing {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// It could not be read.
+    #[error("cannot read meta file {path}: {error}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It is not what it should be.
+    #[error("meta file {path} is damaged at byte {at}: {what}")]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// Where.
+        at: usize,
+        /// How.
+        what: &'static str,
+    },
+}
+
+/// What `meta` says at one instant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Whose it is.
+    pub id: ProcessId,
+    /// The boot it was made in.
+    pub boot: u128,
+    /// When it was made.
+    pub created_at: Time,
+    /// How far the log goes.
+    pub commit: Commit,
+    /// The command's pid; 0 if it was never started.
+    pub cmd: u32,
+    /// Its start in ticks; 0 if that was not read yet.
+    pub cmd_ticks: u64,
+    /// When it started.
+    pub started_at: Option<Time>,
+    /// The pump's pid.
+    pub pump: u32,
+    /// The holder's pid.
+    pub holder: u32,
+    /// Bits of [`flag`].
+    pub flags: u32,
+    /// The errno of a start that failed.
+    pub exec_errno: i32,
+    /// When the output was found closed, and what was known then.
+    pub closed: Option<(Time, OutputEnd)>,
+    /// How often a keeper was replaced: pumps, holders.
+    pub deaths: (u32, u32),
+    /// How many bytes of input were taken, by the callers' count.
+    pub input: u64,
+    /// How many of the tree were seen to die by a stop.
+    pub stop_dead: u32,
+    /// Rows and columns.
+    pub size: (u16, u16),
+    /// Ranges that a full disk took.
+    pub gaps: Vec<Gap>,
+    /// The latest stop.
+    pub stop: Option<(Stop, Time)>,
+    /// The end.
+    pub ended: Option<Ended>,
+    /// A block that was damaged and left out.
+    pub damage: Option<&'static str>,
+}
+
+impl Snapshot {
+    /// Reads the `meta` of a process.
+    pub fn read(dir: &ProcessDir) -> Result<Self, MetaError> {
+        let path = dir.meta();
+        let io = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => MetaError::Missing { path: path.clone() },
+            _ => MetaError::Io { path: path.clone(), error },
+        };
+        let file = std::fs::File::open(&path).map_err(io)?;
+        let mut bytes = [0; LEN];
+        let mut commit = [0; 8];
+        // The copy is not one instant: while the commit word moves under it, a slot may be half old. Take it again.
+        for _ in 0..1000 {
+            read_up_to(&file, &mut bytes).map_err(io)?;
+            read_up_to_at(&file, &mut commit, LIVE_AT as u64).map_err(io)?;
+            if commit == bytes[LIVE_AT..LIVE_AT + 8] {
+                break;
+            }
+        }
+        let len = file.metadata().map_err(io)?.len();
+        Self::parse(&bytes[..LEN.min(len as usize)]).map_err(|(at, what)| MetaError::Damaged { path, at, what })
+    }
+
+    /// Takes the bytes of a `meta` apart.
+    pub fn parse(bytes: &[u8]) -> Result<Self, (usize, &'static str)> {
+        if bytes.len() < LEN {
+            return Err((bytes.len(), "it is cut short"));
+        }
+        if bytes[..8] != MAGIC {
+            return Err((0, "it does not begin as one"));
+        }
+        if u32_at(bytes, 48) != crc32fast::hash(&bytes[..48]) {
+            return Err((0, "the identity does not match its checksum"));
+        }
+        if u32_at(bytes, 8) != VERSION {
+            return Err((8, "it was written by a newer version"));
+        }
+        let l = LIVE_AT;
+        let word = u64_at(bytes, l + offset_of!(Live, commit));
+        let slot = l + offset_of!(Live, slots) + 32 * (word >> 1 & 1) as usize;
+        let commit = Commit {
+            base: u64_at(bytes, slot),
+            lines: u64_at(bytes, slot + 8),
+            answered: u64_at(bytes, slot + 16),
+            remain: u64_at(bytes, slot + 24),
+        };
+        let time = |at: usize| match u64_at(bytes, at) as i64 {
+            0 => None,
+            t => Some(Time::from_micros(t)),
+        };
+        let flags = u32_at(bytes, l + offset_of!(Live, flags));
+        let left_running = u32_at(bytes, l + offset_of!(Live, left_running));
+        let mut damage = None;
+        let stop = unseal::<StopV1>(&bytes[STOP_AT..STOP_AT + STOP_LEN]).unwrap_or_else(|()| {
+            damage = Some("the record of the stop");
+            None
+        });
+        let ended = unseal::<EndedV1>(&bytes[ENDED_AT..ENDED_AT + ENDED_LEN]).unwrap_or_else(|()| {
+            damage = Some("the record of the end");
+            None
+        });
+        let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
+        let size = u32_at(bytes, l + offset_of!(Live, size));
+        Ok(Self {
+            id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
+            boot: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
+            created_at: Time::from_micros(u64_at(bytes, 40) as i64),
+            commit,
+            cmd: u32_at(bytes, l + offset_of!(Live, cmd)),
+            cmd_ticks: u64_at(bytes, l + offset_of!(Live, cmd_ticks)),
+            started_at: time(l + offset_of!(Live, started_at)),
+            pump: u32_at(bytes, l + offset_of!(Live, pump)),
+            holder: u32_at(bytes, l + offset_of!(Live, holder)),
+            flags,
+            exec_errno: u32_at(bytes, l + offset_of!(Live, exec_errno)) as i32,
+            closed: time(l + offset_of!(Live, closed_at))
+                .filter(|_| flags & flag::OUTPUT_CLOSED != 0)
+                .map(|at| (at, OutputEnd { end: commit.base, left_running })),
+            deaths: (u32_at(bytes, l + offset_of!(Live, pump_deaths)), u32_at(bytes, l + offset_of!(Live, holder_deaths))),
+            input: u64_at(bytes, l + offset_of!(Live, in_client)),
+            stop_dead: u32_at(bytes, l + offset_of!(Live, stop_dead)),
+            size: ((size >> 16) as u16, size as u16),
+            gaps: gaps(bytes, u32_at(bytes, l + offset_of!(Live, gaps))),
+            stop: stop.map(StopV1::into_core),
+            ended,
+            damage,
+        })
+    }
+
+    /// Whether all `bits` are set.
+    pub fn has(&self, bits: u32) -> bool {
+        self.flags & bits == bits
+    }
+
+    /// The life of the command, if it was started and its start was read.
+    pub fn command(&self) -> Option<Incarnation> {
+        (self.cmd != 0 && self.cmd_ticks != 0).then_some(Incarnation { pid: self.cmd, start_ticks: self.cmd_ticks, boot: self.boot })
+    }
+
+    /// Newlines and bytes of the log that may be trusted.
+    pub fn log_end(&self) -> u64 {
+        self.ended.as_ref().map_or(self.commit.base, |e| self.commit.base.max(e.log_end))
+    }
+
+    /// The facts in it, in the order in which they happened.
+    pub fn records(&self) -> Vec<Record> {
+        let mut all = vec![Record::Accepted { at: self.created_at }];
+        let never = matches!(&self.ended, Some(Ended { ending: Ending { outcome: Outcome::NeverStarted(StartFailure { .. }), .. }, .. }));
+        if let Some(of) = self.command().filter(|_| !never && self.has(flag::STARTED)) {
+            all.push(Record::Started { at: self.started_at.unwrap_or(self.created_at), of });
+            if let Some((stop, at)) = &self.stop {
+                all.push(Record::StopAsked { at: *at, stop: stop.clone() });
+            }
+        }
+        let closed = self.closed.map(|(at, output)| Record::OutputClosed { at, output });
+        let ended = self.ended.as_ref().map(|e| Record::Ended { ending: e.ending.clone(), log_end: e.log_end });
+        // Both orders lead to the same place; the end first is the usual one.
+        all.extend(ended);
+        all.extend(closed);
+        all
+    }
+}
+
+fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {
+    (0..(used as usize).min(GAPS_LEN / 16))
+        .map(|n| {
+            let at = GAPS_AT + 16 * n;
+            Gap { from: u64_at(bytes, at), to: u64_at(bytes, at + 8), why: GapWhy::DiskFull }
+        })
+        .filter(|g| g.from < g.to)
+        .collect()
+}
+
+fn u32_at(b: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(b: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"))
+}
+
+fn read_up_to(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
+    read_up_to_at(file, bytes, 0)
+}
+
+fn read_up_to_at(file: &std::fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut n = 0;
+    while n < bytes.len() {
+        match file.read_at(&mut bytes[n..], at + n as u64)? {
+            0 => break,
+            k => n += k,
+        }
+    }
+    Ok(n)
+}

@@ -1,0 +1,156 @@
+//! Linux: shared mappings, `/proc`, pidfds, clocks.
+#![allow(unsafe_code)]
+
+use crate::meta::Live;
+use outlast_core::{Incarnation, Time};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::io;
+
+/// A `meta` file mapped for sharing between the two keepers.
+#[derive(Debug)]
+pub struct Mapping {
+    at: std::ptr::NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: what the mapping gives out are atomics, which any thread may use.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `file`, which must be allocated already: a hole on a full disk would be a SIGBUS.
+    pub fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        assert!(len >= crate::meta::LIVE_AT + size_of::<Live>(), "the live part fits");
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
+        let at = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)? };
+        let at = std::ptr::NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { at, len })
+    }
+
+    /// The fields that change while the process lives.
+    pub fn live(&self) -> &Live {
+        // SAFETY: the mapping is at least this long (asserted above), page-aligned, and Live is made of atomics, for which every bit pattern is valid.
+        unsafe { self.at.add(crate::meta::LIVE_AT).cast::<Live>().as_ref() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: at and len are those of the mapping, and nothing borrowed from it outlives self.
+        let _unmapped = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Which boot of the machine this is.
+pub fn boot_id() -> io::Result<u128> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&hex, 16).map_err(|e| io::Error::other(format!("boot id {text:?}: {e}")))
+}
+
+/// UTC now.
+pub fn now() -> Time {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    Time::from_micros(t.tv_sec * 1_000_000 + t.tv_nsec / 1_000)
+}
+
+/// Nanoseconds since boot, sleep included: what deadlines are measured in, so that a stepped clock moves none.
+pub fn boottime_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// The state letter and the fields after it, parsed after the *last* `)`: a name may hold blanks and parentheses.
+fn stat_fields(pid: u32) -> io::Result<Vec<String>> {
+    let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let after = text.rsplit_once(')').map(|(_, rest)| rest).ok_or(io::ErrorKind::InvalidData)?;
+    Ok(after.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// When the process with this pid started, in the kernel's ticks since boot.
+pub fn start_ticks(pid: u32) -> io::Result<u64> {
+    // Field 22 of the whole line; the first after the name is field 3.
+    stat_fields(pid)?.get(19).and_then(|f| f.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether the process with this pid has ended and only waits to be reaped.
+pub fn is_zombie(pid: u32) -> bool {
+    stat_fields(pid).is_ok_and(|f| f.first().is_some_and(|s| s == "Z" || s == "X"))
+}
+
+/// The life that this pid is in now.
+pub fn incarnation_of(pid: u32) -> io::Result<Incarnation> {
+    Ok(Incarnation { pid, start_ticks: start_ticks(pid)?, boot: boot_id()? })
+}
+
+/// Whether this very life goes on. A zombie's does not.
+pub fn is_alive(of: &Incarnation) -> bool {
+    boot_id().is_ok_and(|b| b == of.boot) && start_ticks(of.pid).is_ok_and(|t| t == of.start_ticks) && !is_zombie(of.pid)
+}
+
+/// The kernel's short name of a process.
+pub fn command_name(pid: u32) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+}
+
+/// The direct children of a process, by any of its threads.
+pub fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .flatten()
+        .filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok())
+        .flat_map(|s| s.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<u32>>())
+        .collect()
+}
+
+/// A handle on this very life, or an error if it is over or the number has passed to a stranger.
+pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
+    let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+    let pid = i32::try_from(of.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+    let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    // Opened first, compared second: from here on the handle cannot come to mean another.
+    if boot_id()? != of.boot || start_ticks(of.pid)? != of.start_ticks {
+        return Err(gone());
+    }
+    Ok(fd)
+}
+
+/// Signals a life, not a number: refuses if the pid is not that one any more.
+pub fn signal(of: &Incarnation, signal: Signal) -> io::Result<()> {
+    Ok(rustix::process::pidfd_send_signal(pidfd_of(of)?.as_fd(), signal)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_alive_and_another_life_of_its_pid_is_not() {
+        let me = incarnation_of(std::process::id()).unwrap();
+        assert!(is_alive(&me));
+        for stranger in [Incarnation { start_ticks: me.start_ticks + 1, ..me }, Incarnation { boot: me.boot ^ 1, ..me }] {
+            assert!(!is_alive(&stranger));
+            assert!(pidfd_of(&stranger).is_err());
+            assert!(signal(&stranger, Signal::TERM).is_err());
+        }
+    }
+
+    #[test]
+    fn case_211_a_name_with_blanks_and_parentheses_does_not_hide_the_start_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("a b) S 1");
+        std::fs::copy("/bin/sleep", &odd).unwrap();
+        let mut child = std::process::Command::new(&odd).arg("1000").spawn().unwrap();
+        let life = incarnation_of(child.id()).unwrap();
+        assert!(life.start_ticks > 0 && is_alive(&life));
+        assert_eq!(incarnation_of(child.id()).unwrap(), life);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_alive(&life));
+    }
+}

@@ -1,0 +1,7 @@
+//! What only the operating system can tell or do. Everything that is Linux's own is in `linux`.
+
+mod linux;
+
+pub use linux::{
+    Mapping, boot_id, boottime_ns, children_of, command_name, incarnation_of, is_alive, is_zombie, now, pidfd_of, signal, start_ticks,
+};

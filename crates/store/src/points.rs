@@ -1,0 +1,41 @@
+//! Test points: places at which a test may hold one of our processes, to look at it or to kill it there.
+//!
+//! Only with the feature `test-points`; without it [`reach`] is nothing. A test makes a FIFO `<dir>/<name>`. The first
+//! process to reach the point renames it to `<name>.held.<pid>` and then waits for somebody to open the FIFO for writing.
+
+#[cfg(feature = "test-points")]
+mod on {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+
+    /// Names the directory in which tests put their FIFOs. Without it no point holds.
+    pub fn configure(dir: PathBuf) {
+        let _first_stands = DIR.set(dir);
+    }
+
+    /// Waits here if a test asked for it.
+    pub fn reach(name: &str) {
+        let Some(dir) = DIR.get() else { return };
+        let held = dir.join(format!("{name}.held.{}", std::process::id()));
+        if std::fs::rename(dir.join(name), &held).is_ok() {
+            // Opening a FIFO for reading blocks until there is a writer: that is the wait.
+            let _released = std::fs::File::open(&held);
+        }
+    }
+}
+
+#[cfg(not(feature = "test-points"))]
+mod off {
+    /// Nothing: this build has no test points.
+    pub fn configure(_dir: std::path::PathBuf) {}
+    /// Nothing: this build has no test points.
+    #[inline(always)]
+    pub fn reach(_name: &str) {}
+}
+
+#[cfg(not(feature = "test-points"))]
+pub use off::{configure, reach};
+#[cfg(feature = "test-points")]
+pub use on::{configure, reach};

@@ -1,0 +1,68 @@
+//! The test's side of a test point: a FIFO at which one of our processes is held.
+
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// A directory of test points.
+#[derive(Debug)]
+pub struct Points {
+    dir: PathBuf,
+}
+
+impl Points {
+    /// Points in `dir`, which is to be handed to our processes as `OUTLAST_TEST_POINTS`.
+    pub fn new(dir: impl Into<PathBuf>) -> Result<Self> {
+        let dir = dir.into();
+        std::fs::create_dir_all(&dir)?;
+        Ok(Self { dir })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The next process to reach `name` will be held there.
+    pub fn arm(&self, name: &str) -> Result<()> {
+        use rustix::fs::{CWD, FileType, Mode};
+        let fifo = self.dir.join(name);
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).with_context(|| format!("make {}", fifo.display()))
+    }
+
+    /// The pid of the process held at `name`, if one is.
+    pub fn held(&self, name: &str) -> Option<u32> {
+        let prefix = format!("{name}.held.");
+        std::fs::read_dir(&self.dir).ok()?.flatten().find_map(|e| e.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok())
+    }
+
+    /// Nobody will be held at `name` any more.
+    pub fn disarm(&self, name: &str) {
+        // Taken meanwhile: then somebody is held, and the caller lets go.
+        let _taken = std::fs::remove_file(self.dir.join(name));
+    }
+
+    /// Lets the process held at `name` go on.
+    pub fn release(&self, name: &str) -> Result<()> {
+        let prefix = format!("{name}.held.");
+        for e in std::fs::read_dir(&self.dir)?.flatten() {
+            if e.file_name().to_str().is_some_and(|n| n.starts_with(&prefix)) {
+                // Opening for writing is what the other side waits for; if it was killed there is nobody to wait with us.
+                let opened = rustix::fs::open(
+                    e.path(),
+                    rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC,
+                    rustix::fs::Mode::empty(),
+                );
+                drop(opened);
+                std::fs::remove_file(e.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsRef<OsStr> for Points {
+    fn as_ref(&self) -> &OsStr {
+        self.dir.as_os_str()
+    }
+}
