@@ -47,8 +47,8 @@ fn observe_as_stranger(pair: &Pair) -> bool {
         return true;
     }
     match parent {
-        // Its heir is about to reap it, after which the kernel tells; where none ever does, the zombie itself has to do.
-        Some(_) => match os::zombie_status(pid).filter(|s| *s != 0) {
+        // Its heir may reap it at once, after which the kernel tells, or never; the zombie itself tells whom it trusts.
+        Some(_) => match os::zombie_status(pid) {
             Some(status) => {
                 publish(pair, Some(status));
                 true

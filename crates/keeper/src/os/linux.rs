@@ -163,8 +163,14 @@ pub(crate) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
     (rc == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
 }
 
-/// The wait status in `/proc`, while the process is a zombie that nobody reaps. Zero there may also mean "not for you to know".
+/// The wait status in `/proc`, while the process is a zombie that nobody reaps. To those it does not trust the kernel shows zero, so a
+/// process that changed its user does not count.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let me = rustix::process::geteuid().as_raw().to_string();
+    if !status.lines().find_map(|l| l.strip_prefix("Uid:"))?.split_ascii_whitespace().all(|uid| uid == me) {
+        return None;
+    }
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
     let after = text.rsplit_once(')')?.1;
