@@ -69,11 +69,15 @@ pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, S
 /// The living process with this pid.
 pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<Found, String> {
     let of = alive(pid, bin)?;
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let args: Vec<OsText> = line.strip_suffix(b"\0").unwrap_or(&line).split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect();
-    if line.is_empty() {
+    if std::fs::read_link(format!("/proc/{pid}/exe")).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
         return Err(format!("pid {pid} is the kernel's own"));
     }
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let args: Vec<OsText> = match line.strip_suffix(b"\0").unwrap_or(&line) {
+        // It is about to become another program, or has written over its arguments.
+        b"" => vec![outlast_store::os::command_name(pid).unwrap_or_else(|| "unknown".into()).into()],
+        line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
+    };
     Ok(Found { of, id: None, spec: Spec { owner, ..Spec::argv(args) }, cwd: cwd_of(pid), started_at: started(&of).unwrap_or(now) })
 }
 

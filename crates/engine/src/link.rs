@@ -48,15 +48,17 @@ impl Link {
         let (mut from, mut to) = self.stream.split();
         let send = async {
             for chunk in bytes.chunks(frame::RAW_CHUNK) {
-                to.write_all(&frame::raw(id, chunk)).await?;
+                if to.write_all(&frame::raw(id, chunk)).await.is_err() {
+                    break;
+                }
             }
-            // The answer is still awaited.
-            std::future::pending().await
+            // What a keeper that has left said before is still to be read.
+            std::future::pending::<()>().await;
         };
         // A refusal may come before the last byte was sent.
         let frames = &mut self.frames;
         tokio::select! {
-            failed = send => failed,
+            () = send => Err(io::ErrorKind::Other.into()),
             said = answer(&mut from, frames, id) => said,
         }
     }
@@ -122,11 +124,13 @@ mod tests {
         let path = tmp.path().join("k");
         let listener = UnixListener::bind(&path).unwrap();
         std::thread::spawn(move || {
-            use std::io::Write;
+            use std::io::{Read, Write};
             let (mut stream, _) = listener.accept().unwrap();
             for say in says {
                 stream.write_all(&frame::json(&say)).unwrap();
             }
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
         });
         (tmp, path)
     }

@@ -1,1 +1,77 @@
+use super::*;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
 
+fn tree(child: &Child, id: ProcessId, marked: bool) -> Tree {
+    Tree { id, root: incarnation_of(child.id()).unwrap(), marked, leaf: None, bin: "/nowhere".into() }
+}
+
+/// A shell that says a line once everything is set up, then waits.
+fn shell(script: &str, id: ProcessId) -> (Child, Vec<u32>) {
+    let mut child =
+        Command::new("bash").args(["-c", script]).env("OUTLAST_PROCESS_ID", id.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pids = line.split_ascii_whitespace().map(|p| p.parse().unwrap()).collect();
+    (child, pids)
+}
+
+fn id(n: u8) -> ProcessId {
+    let mut bytes = std::process::id().to_le_bytes().to_vec();
+    bytes.extend([n, 0xee]);
+    ProcessId::from_bytes(bytes.try_into().unwrap())
+}
+
+fn is_gone(pid: u32) -> bool {
+    incarnation_of(pid).is_err() || outlast_store::os::is_zombie(pid)
+}
+
+#[tokio::test]
+async fn case_155_a_tree_that_ignores_term_is_gone_after_the_grace() {
+    let (mut child, pids) = shell("trap '' TERM; sleep 1000 & a=$!; sleep 1000 & echo $a $!; wait; wait", id(1));
+    let grace = Duration::from_millis(100);
+    let ended = stop(tree(&child, id(1), false), StopWay::Escalate { grace }).await.unwrap();
+    assert_eq!(ended, Ended { seen_dead: 3, survivors: vec![] });
+    assert!(pids.iter().all(|p| is_gone(*p)));
+    child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn what_left_the_tree_is_found_by_its_mark() {
+    let (mut child, pids) = shell("setsid bash -c 'sleep 1000 & echo $!; exit' & wait; sleep 1000", id(2));
+    let mut all = tree(&child, id(2), true);
+    assert!(!is_gone(pids[0]));
+    // Its root is dead already: what is left is found all the same, and the root's number is nobody's.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    all.bin = "/nowhere".into();
+    let ended = stop(all, StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
+    assert!(ended.survivors.is_empty() && is_gone(pids[0]), "{ended:?}");
+}
+
+#[tokio::test]
+async fn case_159_a_stranger_with_the_same_number_is_not_touched() {
+    let (mut child, pids) = shell("sleep 1000 & echo $!; wait", id(3));
+    let mut stranger = tree(&child, id(3), false);
+    stranger.root.start_ticks += 1;
+    let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
+    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![] });
+    assert!(!is_gone(child.id()) && !is_gone(pids[0]));
+    let ended = stop(tree(&child, id(3), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
+    assert_eq!(ended.seen_dead, 2);
+    child.wait().unwrap();
+}
+
+#[tokio::test]
+async fn case_156_the_root_gets_its_chance_before_its_children() {
+    let script = "bash -c 'trap \"echo child-was-told >&2\" TERM; while :; do sleep 0.01; done' 2>\"$0.told\" & c=$!; trap 'kill -9 $c; exit 0' TERM; echo $c; wait";
+    let tmp = tempfile::tempdir().unwrap();
+    let mark = tmp.path().join("x");
+    let mut child = Command::new("bash").args(["-c", script]).arg(&mark).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ended = stop(tree(&child, id(4), false), StopWay::Escalate { grace: Duration::from_secs(5) }).await.unwrap();
+    assert!(ended.survivors.is_empty());
+    assert_eq!(std::fs::read_to_string(tmp.path().join("x.told")).unwrap_or_default(), "");
+    child.wait().unwrap();
+}

@@ -5,6 +5,9 @@ use super::{Asked, poll};
 use outlast_core::Phase;
 use outlast_wire::v1::keeper::Ask;
 
+/// How often a keeper is told that does not listen.
+const TRIES: u32 = 16;
+
 /// Answers, then stays: the terminal looks on until the connection ends and this is dropped.
 pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
     let mut view = match asked.resolve(name).await {
@@ -22,15 +25,19 @@ pub(super) async fn attach(asked: &Asked, name: &str, read_only: bool) {
         }
     }
     let answer = poll::whole(asked, &view).await;
-    let failed = answer.is_err();
+    let looks_on = answers && answer.is_ok();
     asked.out.result(answer).await;
-    while answers && !failed {
+    let mut failures = 0;
+    while looks_on && failures < TRIES {
         if let Some(mut open) = link.take() {
             open.closed().await;
         }
         // The pump that knew of us is gone; tell the next one.
         match reach(&asked.engine, &mut view).await {
-            Ok(mut open) => link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open),
+            Ok(mut open) => {
+                link = open.ask(Ask::Attached { on: true }).await.is_ok().then_some(open);
+                failures = if link.is_some() { 0 } else { failures + 1 };
+            }
             Err(Away::Over | Away::Refused(_)) => return,
         }
     }

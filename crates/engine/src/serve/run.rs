@@ -188,7 +188,9 @@ fn prepare_now(shared: &Shared, request: Request) -> Result<Prepared, Error> {
             Ok(path) => (path.as_path().into(), None),
             Err(e) => {
                 let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
-                (OsText::default(), Some(StartFailure { errno, what: e.to_string() }))
+                // What to do about it is said where it is shown; here is what happened.
+                let what = e.to_string().split(": ").next().unwrap_or_default().to_owned();
+                (OsText::default(), Some(StartFailure { errno, what }))
             }
         },
     };

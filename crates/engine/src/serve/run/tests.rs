@@ -1,1 +1,75 @@
+use super::*;
 
+fn caller() -> Caller {
+    Caller { env: Vec::new(), cwd: "/tmp".into(), umask: None }
+}
+
+fn refused(spec: &Spec) -> Error {
+    check(spec, &caller()).unwrap_err()
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_what_to_do() {
+    let mut long = Spec::shell("true");
+    long.owner.session = Some("s".repeat(257));
+    let mut control = Spec::shell("true");
+    control.name = Some("a\nb".into());
+    let mut zero = Spec::shell("true");
+    zero.timeout = Some(std::time::Duration::ZERO);
+    let mut nul = Spec::shell("true");
+    nul.cwd = Some("/a\0b".into());
+    for spec in [Spec::shell(" \n"), Spec::argv::<&str>([]), Spec::argv([""]), long, control, zero, nul] {
+        let error = refused(&spec);
+        assert!(error.code == code::BAD_SPEC && !error.hint.is_empty(), "{error:?}");
+    }
+    assert!(check(&Spec::shell("true"), &caller()).is_ok());
+    assert!(check(&Spec::argv(["x", ""]), &caller()).is_ok());
+    let nowhere = Caller { cwd: "here".into(), ..caller() };
+    assert!(check(&Spec::shell("true"), &nowhere).is_err());
+}
+
+#[test]
+fn the_same_request_has_the_same_hash_and_any_other_has_another() {
+    let id = random_id();
+    let spec = Spec::shell("make");
+    let same = hash(id, &spec, &caller());
+    let with_env = Caller { env: vec![v1::EnvVar { name: "A".into(), value: "b".into() }], ..caller() };
+    assert_eq!(hash(id, &spec, &with_env), same, "what is inherited does not count");
+    assert_eq!(hash(id, &Spec { cwd: Some("/tmp".into()), ..spec.clone() }, &caller()), same, "nor how a directory is named");
+    let mut owned = spec.clone();
+    owned.owner.task = Some("t".into());
+    let other = [
+        Spec::shell("make all"),
+        Spec::argv(["make"]),
+        Spec { cwd: Some("/".into()), ..spec.clone() },
+        Spec { env: vec![EnvVar { name: "A".into(), value: "b".into() }], ..spec.clone() },
+        Spec { pty: true, ..spec.clone() },
+        Spec { stdin: true, ..spec.clone() },
+        Spec { timeout: Some(std::time::Duration::from_secs(1)), ..spec.clone() },
+        Spec { on_stop: outlast_core::OnStop::Kill, ..spec.clone() },
+        owned,
+    ];
+    for one in &other {
+        assert_ne!(hash(id, one, &caller()), same, "{one:?}");
+    }
+    assert_ne!(hash(random_id(), &spec, &caller()), same);
+}
+
+#[test]
+fn what_is_kept_holds_no_secret_and_says_so() {
+    let token = ["gh", "p_", &"a1B2".repeat(9)].concat();
+    let mut spec = Spec::argv(["curl", "-H", &format!("Authorization: Bearer {token}")]);
+    let variable = |name: &str, value: &str| EnvVar { name: name.into(), value: value.into() };
+    spec.env = vec![variable("MODE", "fast"), variable("DB_PASSWORD", "hunter2hunter2"), variable("X", &token)];
+    let (kept, scrubbed) = without_secrets(spec.clone(), &Redactor::new(true));
+    let text = serde_json::to_string(&kept).unwrap();
+    assert!(!text.contains(&token) && !text.contains("hunter2") && text.contains("fast"), "{text}");
+    assert_eq!(scrubbed, Scrubbed { command: true, env: vec!["DB_PASSWORD".into(), "X".into()] });
+    assert_eq!(without_secrets(spec.clone(), &Redactor::new(false)), (spec, Scrubbed::default()));
+}
+
+#[test]
+fn ids_are_drawn_at_random() {
+    let drawn: std::collections::HashSet<_> = (0..1000).map(|_| random_id()).collect();
+    assert_eq!(drawn.len(), 1000);
+}
