@@ -1,0 +1,295 @@
+//! The real `outlast` in a home of its own.
+
+use crate::{leftovers, points::Points};
+use anyhow::{Context, Result, bail, ensure};
+use outlast_core::ProcessId;
+use outlast_store::dir::{Home, ProcessDir};
+use outlast_store::meta::Snapshot;
+use serde_json::Value;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a fact may take before a test gives up. Far longer than anything takes: it only turns a hang into a failure.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A home, and the program that serves it. Dropping it stops everything, and fails the test if anything is left.
+#[derive(Debug)]
+pub struct Product {
+    tmp: Option<tempfile::TempDir>,
+    root: PathBuf,
+    program: PathBuf,
+    points: Points,
+    env: Vec<(OsString, OsString)>,
+}
+
+impl Product {
+    /// A fresh home in the temp directory; `program` is the `outlast` to test.
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self::in_dir(program, &std::env::temp_dir())
+    }
+
+    /// A fresh home below `parent`.
+    pub fn in_dir(program: impl Into<PathBuf>, parent: &Path) -> Self {
+        let tmp = tempfile::Builder::new().prefix("ol-").tempdir_in(parent).expect("a temp directory");
+        let root = tmp.path().to_owned();
+        for dir in ["user", "work"] {
+            std::fs::create_dir(root.join(dir)).expect("a directory");
+        }
+        let points = Points::new(root.join("points")).expect("a directory");
+        Self { tmp: Some(tmp), root, program: program.into(), points, env: Vec::new() }
+    }
+
+    /// The same, with a variable in the environment of every call.
+    pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The state directory.
+    pub fn home(&self) -> Home {
+        Home { root: self.root.join("home") }
+    }
+
+    /// A directory for the test's own files; commands run there.
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// The user's home directory: empty dotfiles.
+    pub fn user(&self) -> PathBuf {
+        self.root.join("user")
+    }
+
+    /// Its test points.
+    pub fn points(&self) -> &Points {
+        &self.points
+    }
+
+    /// Writes the configuration file.
+    pub fn configure(&self, toml: &str) {
+        let dir = self.user().join(".config/outlast");
+        std::fs::create_dir_all(&dir).expect("a directory");
+        std::fs::write(dir.join("config.toml"), toml).expect("a file");
+    }
+
+    /// A call of the program, in an environment with nothing of ours in it.
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(args)
+            .env_clear()
+            .env("HOME", self.user())
+            .env("USER", "tester")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("LANG", "C.UTF-8")
+            .env("OUTLAST_HOME", self.home().root)
+            .env("OUTLAST_TEST_POINTS", self.points.dir())
+            .envs(self.env.iter().map(|(k, v)| (k, v)))
+            .current_dir(self.work())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Calls it and takes what it prints.
+    pub fn call<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Answer {
+        Answer::of(self.command(args).output().expect("outlast runs"))
+    }
+
+    /// Calls it with this on its standard input.
+    pub fn call_with_input<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: &[u8]) -> Answer {
+        use std::io::Write;
+        let mut child =
+            self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("outlast runs");
+        // Closed early by a call that refuses: its answer says so.
+        let _refused = child.stdin.take().expect("a pipe").write_all(input);
+        Answer::of(child.wait_with_output().expect("outlast ends"))
+    }
+
+    /// Calls it with `--json` and takes the object it answers, whatever its exit code.
+    pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Value {
+        let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
+        let (verb, rest) = args.split_first().expect("a verb");
+        self.call([verb.clone(), "--json".into()].into_iter().chain(rest.iter().cloned())).json()
+    }
+
+    /// Starts a shell line and gives its id.
+    pub fn run(&self, line: &str) -> String {
+        self.run_with(&[], line)
+    }
+
+    /// Starts a shell line with flags and gives its id.
+    pub fn run_with(&self, flags: &[&str], line: &str) -> String {
+        let started = self.json(["run"].iter().chain(flags).chain(&["--", line]));
+        started["session_id"].as_str().unwrap_or_else(|| panic!("not started: {started}")).to_owned()
+    }
+
+    /// Waits for the end and gives the answer.
+    pub fn wait(&self, id: &str) -> Value {
+        self.json(["wait", id, "--timeout", "60"])
+    }
+
+    /// The process's folder.
+    pub fn folder(&self, id: &str) -> ProcessDir {
+        self.home().process(id.parse::<ProcessId>().expect("a process id"))
+    }
+
+    /// What its `meta` says now.
+    pub fn meta(&self, id: &str) -> Snapshot {
+        Snapshot::read(&self.folder(id)).expect("a meta file")
+    }
+
+    /// The pid of the engine, started if there was none.
+    pub fn engine(&self) -> u32 {
+        let status = self.json(["engine", "status"]);
+        status["pid"].as_u64().unwrap_or_else(|| panic!("no engine: {status}")) as u32
+    }
+
+    /// Kills the engine with SIGKILL and waits until it is gone.
+    pub fn kill_engine(&self) -> u32 {
+        let pid = self.engine();
+        kill_and_wait(pid).expect("the engine can be killed");
+        pid
+    }
+
+    /// Everything of ours that is alive.
+    pub fn processes(&self) -> Vec<(u32, String)> {
+        leftovers::processes(&self.root)
+    }
+
+    /// Stops whatever runs, then the engine, and waits until nothing of ours is left.
+    pub fn shut_down(&self) -> Result<()> {
+        if self.home().root.exists() {
+            self.call(["kill", "--all", "--grace", "0"]);
+            self.call(["engine", "stop"]);
+        }
+        let tag = self.socket_dir().and_then(|d| Some(d.file_name()?.to_str()?.to_owned()));
+        let began = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                break;
+            }
+            if began.elapsed() > PATIENCE {
+                for (pid, _) in &left {
+                    // Not to be carried into the next test; the failure is told below.
+                    let _gone = kill_and_wait(*pid);
+                }
+                bail!("still running: {left:?}");
+            }
+            wait_for_end(left[0].0, Duration::from_secs(1));
+        }
+        if let Some(dir) = self.socket_dir() {
+            let mut names: Vec<_> = std::fs::read_dir(&dir).map(|d| d.flatten().map(|e| e.file_name()).collect()).unwrap_or_default();
+            // The engine's own is replaced at its next start.
+            names.retain(|n| n != "engine");
+            ensure!(names.is_empty(), "sockets left: {names:?}");
+            std::fs::remove_dir_all(&dir).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
+        }
+        if let Some(tag) = tag {
+            let left = leftovers::cgroups(&tag);
+            ensure!(left.is_empty(), "cgroups left: {left:?}");
+        }
+        Ok(())
+    }
+
+    /// Where its sockets are.
+    pub fn socket_dir(&self) -> Option<PathBuf> {
+        std::fs::read_link(self.home().run_link()).ok()
+    }
+}
+
+impl Drop for Product {
+    fn drop(&mut self) {
+        let done = self.shut_down();
+        if std::thread::panicking() || done.is_err() {
+            // A failure keeps its directory and log.
+            let kept = self.tmp.take().map(tempfile::TempDir::keep);
+            eprintln!("kept: {}", kept.unwrap_or_default().display());
+        }
+        if let (Err(e), false) = (done, std::thread::panicking()) {
+            panic!("left behind: {e:#}");
+        }
+    }
+}
+
+/// What a call answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Its exit code, if it exited.
+    pub code: Option<i32>,
+    /// Its standard output.
+    pub out: Vec<u8>,
+    /// Its standard error, as text.
+    pub err: String,
+}
+
+impl Answer {
+    fn of(output: Output) -> Self {
+        Self { code: output.status.code(), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() }
+    }
+
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
+    }
+
+    /// The one object on one line.
+    pub fn json(&self) -> Value {
+        let text = self.text();
+        assert_eq!(text.lines().count(), 1, "one object on one line, not {text:?} (stderr {:?})", self.err);
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("not JSON: {e}: {text:?}"))
+    }
+
+    /// The same, if it exited 0.
+    pub fn good(self) -> Self {
+        assert_eq!(self.code, Some(0), "out {:?} err {:?}", self.text(), self.err);
+        self
+    }
+}
+
+/// Kills one process and waits until it is gone.
+pub fn kill_and_wait(pid: u32) -> Result<()> {
+    let raw = rustix::process::Pid::from_raw(i32::try_from(pid)?).context("a pid")?;
+    let handle = match rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(rustix::io::Errno::SRCH) => return Ok(()),
+        Err(e) => return Err(e.into()),
+    };
+    match rustix::process::pidfd_send_signal(handle.as_fd(), rustix::process::Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+        Err(e) => return Err(e.into()),
+    }
+    ensure!(over(&handle, PATIENCE), "{pid} does not die");
+    Ok(())
+}
+
+/// Waits until a process is over, at most this long. Whether it is.
+pub fn wait_for_end(pid: u32, at_most: Duration) -> bool {
+    let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return true };
+    match rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()) {
+        Ok(handle) => over(&handle, at_most),
+        Err(_) => true,
+    }
+}
+
+fn over(handle: &impl AsFd, at_most: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(handle, PollFlags::IN)];
+    let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
+    matches!(poll(&mut fds, Some(&at_most)), Ok(n) if n > 0)
+}
+
+/// Waits for a fact that no descriptor tells of, looking often, and fails loudly if it does not come.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
