@@ -1,2 +1,35 @@
 //! Checks, campaigns and benchmarks of this workspace.
-fn main() {}
+
+mod campaign;
+mod puppet;
+mod rng;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign stop [--rounds N] [--program PATH]
+       cargo xtask bench recovery [--program PATH]";
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words[..] {
+        ["__puppet", ..] => puppet::main(&args[1..]),
+        ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// Flags of the form `--name value`.
+pub(crate) struct Flags<'a>(&'a [String]);
+
+impl Flags<'_> {
+    pub(crate) fn get<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
+        let Some(at) = self.0.iter().position(|a| a == name) else { return Ok(None) };
+        match self.0.get(at + 1).map(|v| v.parse()) {
+            Some(Ok(value)) => Ok(Some(value)),
+            Some(Err(_)) | None => bail!("{name} needs a value\n{USAGE}"),
+        }
+    }
+}

@@ -34,3 +34,19 @@ pub fn cgroups(tag: &str) -> Vec<std::path::PathBuf> {
         .filter(|p| p.exists())
         .collect()
 }
+
+/// What is alive of one process: its keepers, which have its id on their command line, and its tree, which has it in its environment.
+pub fn of_process(id: &str) -> Vec<(u32, String)> {
+    let mark = format!("OUTLAST_PROCESS_ID={id}");
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok())
+        .filter_map(|pid| {
+            let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let keeper = has_word(&cmdline, id.as_bytes()) && has_word(&cmdline, b"keeper");
+            (keeper || has_word(&environ, mark.as_bytes())).then(|| (pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")))
+        })
+        .collect()
+}

@@ -2,5 +2,7 @@
 
 pub mod keeper;
 pub mod leftovers;
+pub mod machine;
 pub mod points;
 pub mod product;
+pub mod trees;

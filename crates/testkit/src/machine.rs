@@ -1,0 +1,137 @@
+//! What some tests need of the machine: to be root, mounts of their own, cgroups. Where it cannot be had, a test says so by name and is skipped.
+
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// Says that a test is skipped, and why.
+pub fn skipped(name: &str, why: impl std::fmt::Display) {
+    eprintln!("skipped: {name}: {why}");
+}
+
+/// Whether we are root.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs `what` on a thread that has its mounts to itself; whoever it starts has them too, and they end with the last of them. An error if the machine does
+/// not allow it, and then `what` did not run.
+pub fn in_own_mounts(what: impl FnOnce() + Send) -> Result<()> {
+    ensure!(is_root(), "only root may make mounts");
+    let ran = std::thread::scope(|scope| {
+        scope
+            .spawn(|| -> Result<()> {
+                own_mounts()?;
+                call("mount", &["--make-rprivate", "/"])?;
+                what();
+                Ok(())
+            })
+            .join()
+    });
+    ran.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[allow(unsafe_code)]
+fn own_mounts() -> Result<()> {
+    // SAFETY: unshare touches no memory; it changes this thread alone, which was made for it and ends soon.
+    match unsafe { libc::unshare(libc::CLONE_NEWNS) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()).context("unshare the mounts"),
+    }
+}
+
+/// Mounts a tmpfs of so many bytes at `dir`, which is made.
+pub fn mount_tmpfs(dir: &Path, options: &str) -> Result<()> {
+    std::fs::create_dir_all(dir)?;
+    call("mount", &["-t", "tmpfs", "-o", options, "tmpfs", &dir.to_string_lossy()])
+}
+
+/// Changes how `dir`, which is mounted, may be used.
+pub fn remount(dir: &Path, options: &str) -> Result<()> {
+    call("mount", &["-o", &format!("remount,{options}"), &dir.to_string_lossy()])
+}
+
+fn call(program: &str, args: &[&str]) -> Result<()> {
+    let done = Command::new(program).args(args).output().with_context(|| format!("run {program}"))?;
+    ensure!(done.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&done.stderr).trim());
+    Ok(())
+}
+
+/// A cgroup of the test's own, removed with it.
+#[derive(Debug)]
+pub struct Group {
+    /// Its directory.
+    pub path: PathBuf,
+}
+
+static GROUPS: AtomicU32 = AtomicU32::new(0);
+
+impl Group {
+    /// One in the v2 hierarchy.
+    pub fn v2() -> Result<Self> {
+        Self::below(&mount_of("cgroup2", None).context("no cgroup v2 hierarchy is mounted")?)
+    }
+
+    /// One in the v1 hierarchy of a controller.
+    pub fn v1(controller: &str) -> Result<Self> {
+        Self::below(&mount_of("cgroup", Some(controller)).with_context(|| format!("no cgroup v1 hierarchy of {controller} is mounted"))?)
+    }
+
+    fn below(root: &Path) -> Result<Self> {
+        let path = root.join(format!("test-{}-{}", std::process::id(), GROUPS.fetch_add(1, SeqCst)));
+        std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    /// Writes one of its files.
+    pub fn set(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.path.join(file);
+        std::fs::write(&path, value).with_context(|| format!("write {value:?} to {}", path.display()))
+    }
+
+    /// Reads one of its files.
+    pub fn get(&self, file: &str) -> Result<String> {
+        let path = self.path.join(file);
+        Ok(std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?.trim().to_owned())
+    }
+
+    /// Who is in it.
+    pub fn pids(&self) -> Vec<u32> {
+        self.get("cgroup.procs").unwrap_or_default().lines().filter_map(|l| l.parse().ok()).collect()
+    }
+
+    /// The same call, made from inside.
+    pub fn around(&self, call: &Command) -> Command {
+        let mut inside = Command::new("/bin/sh");
+        inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.path.join("cgroup.procs")).arg(call.get_program()).args(call.get_args());
+        inside.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Some(dir) = call.get_current_dir() {
+            inside.current_dir(dir);
+        }
+        inside.stdin(std::process::Stdio::null());
+        inside
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for pid in self.pids() {
+            // What a failed test left in it; a good one has none.
+            let _gone = crate::product::kill_and_wait(pid);
+        }
+        let removed = std::fs::remove_dir(&self.path);
+        if let (Err(e), false) = (removed, std::thread::panicking()) {
+            panic!("left behind: {}: {e}", self.path.display());
+        }
+    }
+}
+
+fn mount_of(kind: &str, option: Option<&str>) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let is_it = words.get(2) == Some(&kind) && option.is_none_or(|o| words.get(3).is_some_and(|all| all.split(',').any(|w| w == o)));
+        is_it.then(|| PathBuf::from(words[1]))
+    })
+}

@@ -1,0 +1,25 @@
+//! Campaigns: the product is broken on purpose, many times, and everything it promised is counted.
+
+mod core;
+mod faults;
+mod report;
+mod round;
+
+use crate::Flags;
+use anyhow::{Context, Result, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(crate) use self::core::run as core;
+
+/// The program under test: the one named, or one built now, with test points.
+fn program(flags: &Flags<'_>) -> Result<PathBuf> {
+    if let Some(path) = flags.get::<PathBuf>("--program")? {
+        return path.canonicalize().with_context(|| format!("{}", path.display()));
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--quiet", "--package", "outlast", "--features", "test-points"]).status()?;
+    ensure!(built.success(), "outlast does not build");
+    let beside = std::env::current_exe()?;
+    Ok(beside.with_file_name("outlast"))
+}
