@@ -25,6 +25,10 @@ struct Here {
     path: String,
 }
 
+/// Why there is none where none was wanted, and what that means.
+pub(crate) const SWITCHED_OFF: &str =
+    "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
+
 /// Leaves the starter's cgroup, or says in a sentence why not and what that means.
 pub(crate) async fn leave(tag: &str) -> Result<Place, String> {
     let meaning = "what stops the starter's whole control group (a service manager, a container's end) may stop processes too";

@@ -40,6 +40,8 @@ pub struct Config {
     pub run_candidates: Vec<PathBuf>,
     /// Whether to leave the starter's session and cgroup. An embedded engine stays where it is.
     pub detach: bool,
+    /// Whether to make cgroups: a place of our own outside of the starter's, and a leaf for each command. Without, a stop follows the tree process by process.
+    pub cgroup: bool,
     /// UTC now.
     pub clock: Clock,
     /// Where test points are named, with the feature `test-points`.
@@ -66,6 +68,7 @@ impl Config {
             user,
             run_candidates: vec!["/dev/shm".into(), "/tmp".into()],
             detach: true,
+            cgroup: true,
             clock: Clock::system(),
             test_points: None,
         }

@@ -87,7 +87,11 @@ impl Engine {
         let (mut place, mut nofile) = (None, None);
         if config.detach {
             nofile = crate::os::nofile_to_the_limit();
-            match cgroup::leave(&run_dir::tag(&home.root)).await {
+            let left = match config.cgroup {
+                true => cgroup::leave(&run_dir::tag(&home.root)).await,
+                false => Err(cgroup::SWITCHED_OFF.into()),
+            };
+            match left {
                 Ok(found) => place = Some(found),
                 Err(why) => degraded.push(why),
             }

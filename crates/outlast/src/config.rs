@@ -44,6 +44,7 @@ pub(crate) struct Settings {
     pub(crate) log_tail_bytes: u64,
     pub(crate) idle_exit: Duration,
     pub(crate) snapshot_limit: Duration,
+    pub(crate) cgroup: bool,
     /// Each value as it counts, and where it came from.
     pub(crate) shown: Vec<Shown>,
     /// What was wrong with those that were defaulted.
@@ -179,6 +180,7 @@ const KEYS: &[&str] = &[
     "retention.bytes",
     "log.tail_bytes",
     "engine.idle_exit_seconds",
+    "engine.cgroup",
     "shell.snapshot_seconds",
 ];
 
@@ -201,6 +203,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let keep_bytes = r.bytes("retention.bytes", limits::DEFAULT_KEEP_BYTES);
     let log_tail_bytes = r.bytes("log.tail_bytes", limits::LOG_TAIL_BYTES);
     let idle_exit = r.number("engine.idle_exit_seconds", &[], 60.0);
+    let cgroup = r.flag("engine.cgroup", &[], true);
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     Settings {
         home,
@@ -215,6 +218,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         log_tail_bytes,
         idle_exit: seconds(idle_exit),
         snapshot_limit: seconds(snapshot),
+        cgroup,
         shown: r.shown,
         warnings: r.warnings,
     }

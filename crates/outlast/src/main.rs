@@ -30,7 +30,10 @@ fn told(done: anyhow::Result<i32>) -> i32 {
 
 fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
     let world = World::here();
-    let settings = world.settings()?;
+    let settings = match world.settings() {
+        Ok(settings) => settings,
+        Err(e) => return Ok(cli.fail(&e)),
+    };
     warn(&settings);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for an engine")?;
     let code = runtime.block_on(cli::run(cli, world, settings));
@@ -89,6 +92,7 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         },
         run_candidates: world.socket_places(),
         detach: true,
+        cgroup: settings.cgroup,
         clock: Clock::system(),
         test_points: world.var("OUTLAST_TEST_POINTS").map(Into::into),
     }

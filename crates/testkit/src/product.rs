@@ -250,6 +250,12 @@ impl Answer {
     }
 }
 
+impl From<Output> for Answer {
+    fn from(output: Output) -> Self {
+        Self::of(output)
+    }
+}
+
 /// Kills one process and waits until it is gone.
 pub fn kill_and_wait(pid: u32) -> Result<()> {
     let raw = rustix::process::Pid::from_raw(i32::try_from(pid)?).context("a pid")?;
