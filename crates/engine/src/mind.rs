@@ -9,9 +9,12 @@ use crate::os::{Lives, Watch};
 use crate::settle::{self, Settled};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
+use outlast_store::meta::Snapshot;
 use outlast_store::spec::SpecFile;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,27 +149,54 @@ impl Minder {
                 if self.tries == UNREACHABLE_AFTER {
                     self.engine.reachable(self.id, false).await;
                 }
-                self.nudge();
-                // Its socket appears, or it has died and the next look shows that.
-                let _either = tokio::time::timeout(AGAIN, made.changed()).await;
+                let keepers = self.keepers();
+                self.nudge(&keepers);
+                let dir = self.dir.clone();
+                // Whoever holds the lock now is among those found, or will make a socket.
+                if blocking(move || facts::is_kept(&dir)).await? {
+                    tokio::select! {
+                        _ = made.changed() => {}
+                        () = any_over(keepers) => {}
+                        () = tokio::time::sleep(AGAIN) => {}
+                    }
+                }
             }
         }
         Ok(())
     }
 
+    /// The keepers that are alive, pump first.
+    fn keepers(&self) -> Vec<(bool, OwnedFd)> {
+        let Ok(meta) = Snapshot::read(&self.dir) else { return Vec::new() };
+        let alive = |pid: u32| {
+            let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
+            // Opened first, looked at second: from here on the handle cannot come to mean another.
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes()).then_some(handle)
+        };
+        [(true, meta.pump), (false, meta.holder)].into_iter().filter_map(|(is_pump, pid)| Some((is_pump, alive(pid)?))).collect()
+    }
+
     /// Asks the pump to listen again, where the home's link now leads.
-    fn nudge(&self) {
-        let Some(pump) = Seen::look(&self.dir, 0).meta.map(|m| m.pump) else { return };
-        let Some(pid) = i32::try_from(pump).ok().and_then(Pid::from_raw) else { return };
-        let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
-        // Opened first, looked at second: from here on the handle cannot come to mean another.
-        let is_ours = std::fs::read(format!("/proc/{pump}/cmdline")).is_ok_and(|line| {
-            use std::os::unix::ffi::OsStrExt;
-            line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes())
-        });
-        if is_ours && let Err(error) = rustix::process::pidfd_send_signal(&handle, Signal::USR1) {
+    fn nudge(&self, keepers: &[(bool, OwnedFd)]) {
+        let Some((true, pump)) = keepers.first() else { return };
+        if let Err(error) = rustix::process::pidfd_send_signal(pump, Signal::USR1) {
             tracing::debug!(id = %self.id, %error, "cannot signal the pump");
         }
+    }
+}
+
+/// Returns once one of them is over; never where there is none.
+async fn any_over(keepers: Vec<(bool, OwnedFd)>) {
+    let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
+    for life in keepers.into_iter().filter_map(|(_, fd)| Lives::at(fd).ok()) {
+        lives.spawn(async move {
+            // What cannot be waited for is asked again.
+            let _over = life.over().await;
+        });
+    }
+    if lives.join_next().await.is_none() {
+        std::future::pending().await
     }
 }
 

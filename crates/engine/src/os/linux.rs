@@ -66,7 +66,12 @@ pub(crate) struct Lives(AsyncFd<OwnedFd>);
 impl Lives {
     /// This very life, or an error if it is over.
     pub(crate) fn of(life: &Incarnation) -> io::Result<Self> {
-        Ok(Self(readable(outlast_store::os::pidfd_of(life)?)?))
+        Self::at(outlast_store::os::pidfd_of(life)?)
+    }
+
+    /// The life that this handle is of.
+    pub(crate) fn at(handle: OwnedFd) -> io::Result<Self> {
+        Ok(Self(readable(handle)?))
     }
 
     /// Returns once it is over.

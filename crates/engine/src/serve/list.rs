@@ -5,6 +5,7 @@ use crate::facts::Seen;
 use crate::render::{Detail, process};
 use crate::state::View;
 use outlast_core::{Scope, Status};
+use outlast_store::meta::Snapshot;
 use outlast_wire::v1::{Error, List, Process};
 use std::sync::Arc;
 
@@ -14,8 +15,11 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List
     let (shared, scope) = (Arc::clone(asked.shared()), scope.clone());
     let mut processes = reading(move || {
         let entry = |view: &View| -> Process {
-            // What is over for good is in memory; the others are looked at, so that the list is true now.
-            let seen = if view.facts.phase.is_final() { Seen::default() } else { Seen::look(&view.dir, view.facts.cursor) };
+            // Of what is over for good only the pid and the like are looked up; the others are looked at, so that the list is true now.
+            let seen = match view.facts.phase.is_final() {
+                true => Seen { meta: Snapshot::read(&view.dir).ok(), ..Seen::default() },
+                false => Seen::look(&view.dir, view.facts.cursor),
+            };
             let facts = if view.facts.phase.is_final() { (*view.facts).clone() } else { view.facts.with(&seen) };
             let by_session = scope.by_session_only(&facts.kept.spec.owner);
             Process { session_scoped: by_session, ..process(&shared, &view.dir, &facts, &seen, Detail::Entry) }
