@@ -212,10 +212,8 @@ impl Client {
     pub async fn wait(&self, process: &str, timeout: Option<Duration>) -> Result<Waited, ClientError> {
         // A time too far away to be an instant is no limit.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let request = || Request::Wait {
-            process: process.into(),
-            timeout_ms: deadline.map(|d| d.saturating_duration_since(Instant::now()).as_millis() as u64),
-        };
+        let request =
+            || Request::Wait { process: process.into(), timeout_ms: deadline.map(|d| millis(d.saturating_duration_since(Instant::now()))) };
         self.ask_with("wait for its end", request, Repeat::Safe).await
     }
 
@@ -481,6 +479,11 @@ fn after_some(error: ClientError, done: usize, next: Option<u64>) -> ClientError
         }
         (error, _) => error,
     }
+}
+
+/// Rounded up, so that the time that is left is never shorter than it is.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 fn decode<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {

@@ -109,3 +109,31 @@ impl From<std::io::Error> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::{Error, ErrorKind};
+
+    #[test]
+    fn programs_get_code_hint_and_the_contracts_status() {
+        let refused = ClientError::Refused(Error {
+            error: "Process has already finished".into(),
+            code: code::ALREADY_EXITED.into(),
+            hint: "look".into(),
+            kind: ErrorKind::Refusal,
+            status: "already_exited".into(),
+            exit_code: Some(None),
+        });
+        let want = json!({"status": "already_exited", "error": "Process has already finished", "code": "already_exited", "hint": "look", "exit_code": null});
+        assert_eq!(Failure::from(refused).to_json(), want);
+        let plain = Failure::refused("no", "do");
+        assert_eq!(plain.to_json(), json!({"status": "error", "error": "no", "code": "usage", "hint": "do"}));
+    }
+
+    #[test]
+    fn nobody_is_told_that_nobody_reads() {
+        assert_eq!(Failure::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)).exit(OURS).tell(false), 0);
+        assert_eq!(Failure::from(std::io::Error::from(std::io::ErrorKind::StorageFull)).exit, 1);
+    }
+}

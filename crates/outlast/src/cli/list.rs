@@ -4,7 +4,6 @@ use super::table::{Cell, lay_out};
 use super::{Context, Failure, ScopeArgs, ending, times};
 use clap::Args;
 use outlast_client::ProcessInfo;
-use serde_json::json;
 
 /// List processes
 #[derive(Debug, Args)]
@@ -22,7 +21,7 @@ impl List {
         let scope = self.scope.or(&ctx.owner());
         let processes = ctx.client().await?.list(&scope, self.all).await?;
         if ctx.out.json {
-            ctx.out.object(&json!({"processes": processes}))?;
+            ctx.out.object(&outlast_client::List { processes })?;
             return Ok(0);
         }
         if processes.is_empty() {

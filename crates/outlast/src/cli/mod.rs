@@ -53,6 +53,13 @@ pub(crate) struct Cli {
     verb: Verb,
 }
 
+impl Cli {
+    /// Tells that nothing can be done here, and returns the exit code.
+    pub(crate) fn fail(&self, why: &anyhow::Error) -> i32 {
+        Failure::refused(format!("{why:#}"), "").exit(OURS).tell(self.json)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     Run(run::Run),

@@ -54,7 +54,7 @@ pub(crate) fn tell(ctx: &Context, waited: &Waited) -> Result<i32, Failure> {
     ctx.out.text(&waited.output)?;
     match waited.status.as_str() {
         "exited" => ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate))),
-        "timeout" => ctx.out.remark(&format!("{id} still runs; {}", waited.timeout_note.as_deref().unwrap_or("the time to wait is over"))),
+        "timeout" => ctx.out.remark(&format!("{id}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),
         status => ctx.out.remark(&format!("{id}: {}", waited.note.as_deref().unwrap_or(status))),
     }
     Ok(code(waited))
