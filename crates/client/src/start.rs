@@ -9,6 +9,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -18,6 +19,8 @@ use tokio::process::{Child, Command};
 
 /// How long an engine may take to replay its home. It tells when it is ready or dies; this bounds one that does neither.
 const READY_LIMIT: Duration = Duration::from_secs(120);
+/// How often an engine that was killed while it started is started again.
+const ATTEMPTS: u32 = 5;
 /// How long an engine that has let go of the pipe may take to be gone.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
@@ -32,21 +35,29 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
     let at = Place { home, program };
     at.make_home()?;
     // Held until the engine listens, so that of many who come at once one starts it and the others find it.
-    let _lock = at.lock().await?;
+    let lock = at.lock().await?;
     if let Some(link) = greet(home).await? {
         return Ok(link);
     }
-    at.wait_for_the_last().await?;
-    let (log, said) = at.log()?;
-    let mut child = at.spawn(log, said).await?;
-    if let Some(link) = greet(home).await? {
-        return Ok(link);
+    let mut failed = String::new();
+    for _ in 0..ATTEMPTS {
+        at.wait_for_the_last().await?;
+        let (log, said) = at.log()?;
+        let mut child = at.spawn(&lock, log, said).await?;
+        if let Some(link) = greet(home).await? {
+            return Ok(link);
+        }
+        let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
+        failed = match status {
+            Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status)),
+            Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
+        };
+        // One that was killed says nothing about the next; one that gave up would again.
+        if !matches!(status, Ok(Ok(s)) if s.signal().is_some()) {
+            break;
+        }
     }
-    let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
-    Err(at.failed(match status {
-        Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status)),
-        Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
-    }))
+    Err(at.failed(failed))
 }
 
 struct Place<'a> {
@@ -78,7 +89,10 @@ impl Place<'_> {
     async fn lock(&self) -> Result<File, ClientError> {
         let path = self.home.join("start.lock");
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
-        hold(file, FlockOperation::LockExclusive).await.map_err(|e| self.cannot("lock", &path, e))
+        match tokio::time::timeout(READY_LIMIT, hold(file, FlockOperation::LockExclusive)).await {
+            Ok(held) => held.map_err(|e| self.cannot("lock", &path, e)),
+            Err(_) => Err(self.failed(format!("another one has been starting for {} s", READY_LIMIT.as_secs()))),
+        }
     }
 
     /// Waits for an engine that no longer listens to let go of the home, which it does last.
@@ -120,12 +134,14 @@ impl Place<'_> {
     }
 
     /// Starts the program, and returns when it is ready or has let go of the pipe.
-    async fn spawn(&self, log: File, said: u64) -> Result<Started, ClientError> {
+    async fn spawn(&self, lock: &File, log: File, said: u64) -> Result<Started, ClientError> {
         let (ready, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| self.failed(format!("cannot make a pipe: {e}")))?;
         let mut command = Command::new(self.program);
         // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
         command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1"]);
-        command.stdin(Stdio::null()).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
+        // The lock comes as its input: should we be killed now, the next caller still waits until this engine listens or is gone.
+        let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;
+        command.stdin(Stdio::from(lock)).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
         let process = command.spawn().map_err(|e| ClientError::Start {
             program: self.program.into(),
             error: e.to_string(),

@@ -33,15 +33,19 @@ pub(crate) fn engine(pair: &Pair) -> Option<Waking> {
     match os::fork(&nobody, Kin::Sibling).ok()? {
         Fork::Parent(_) => Some(Waking { ready, _lock: lock }),
         Fork::Child => {
-            execute(pair, program, &home, told);
+            execute(pair, program, &home, &lock, told);
             os::exit_now(127);
         }
     }
 }
 
-fn execute(pair: &Pair, program: &OsText, home: &Home, told: OwnedFd) {
+fn execute(pair: &Pair, program: &OsText, home: &Home, lock: &File, told: OwnedFd) {
     let _leads_already = rustix::process::setsid();
-    // Above the standard streams, and the only descriptor that goes along.
+    // The lock goes along as its input: should we be killed now, the next one still waits until that engine listens or is gone.
+    if os::put_at(lock.as_fd(), 0).is_err() {
+        return;
+    }
+    // Above the standard streams, and the only other descriptor that goes along.
     let Ok(told) = rustix::io::fcntl_dupfd_cloexec(&told, 3) else { return };
     if rustix::io::fcntl_setfd(&told, rustix::io::FdFlags::empty()).is_err() {
         return;

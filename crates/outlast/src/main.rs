@@ -58,6 +58,10 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
             // Whoever started us may be gone, and we serve the others.
             let _ = rustix::io::write(ready, b"ready\n");
         }
+        // Our input is the lock under which engines are started: from here on the next caller finds us listening.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdin(null);
+        }
     };
     match outlast_engine::serve(engine_config(&world, settings), tell) {
         Ok(()) => Ok(0),
