@@ -103,6 +103,7 @@ impl Engine {
         if let Some(place) = &place {
             place.sweep();
         }
+        run_dir::sweep(&run_dir, |id| processes.iter().any(|(f, _)| f.id() == id && !f.phase.is_final()));
         let (closing, _) = watch::channel(Closing::Open);
         let shared = Arc::new(Shared {
             redactor: Redactor::new(config.redact),

@@ -83,7 +83,12 @@ impl Minder {
         let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.engine.shared().now());
         let accepted_at = facts.kept.accepted_at;
         match blocking(move || settle::settle(&dir, &facts, now)).await?? {
-            Settled::Kept | Settled::Written => Ok(()),
+            Settled::Kept => Ok(()),
+            Settled::Written => {
+                // Its keepers removed it themselves, unless they were killed.
+                let _gone = std::fs::remove_file(self.engine.shared().socket(self.id));
+                Ok(())
+            }
             Settled::NotStarted if accepted_at < settle::booted_at() => {
                 self.never("the machine was restarted before the command could be started", 0).await
             }

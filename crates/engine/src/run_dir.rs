@@ -2,6 +2,7 @@
 //!
 //! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
 
+use outlast_core::ProcessId;
 use outlast_store::dir::Home;
 use sha2::{Digest, Sha256};
 use std::io;
@@ -53,6 +54,19 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
         }
     }
     Err(NoRunDir { tried })
+}
+
+/// Removes the sockets of processes that no keeper can look after any more: keepers that were killed at their very end left them.
+pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
+    let Ok(all) = std::fs::read_dir(dir) else { return };
+    for entry in all.flatten() {
+        if let Some(id) = entry.file_name().to_str().and_then(|n| n.parse::<ProcessId>().ok())
+            && !has_keepers(id)
+        {
+            // Removed meanwhile by a keeper that was about to leave.
+            let _gone = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn fits(dir: &Path) -> Result<(), String> {
