@@ -81,7 +81,15 @@ async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {
             trust(&path, peer.uid(), rustix::process::geteuid().as_raw())?;
             Ok(Some(stream))
         }
-        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        // Nobody listens, or whoever did was killed as we came.
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ) =>
+        {
+            Ok(None)
+        }
         Err(error) => {
             let hint = match error.kind() {
                 io::ErrorKind::PermissionDenied => "the home belongs to another user: set OUTLAST_HOME to a directory of yours".into(),
