@@ -7,7 +7,7 @@ use crate::launch;
 use crate::link::Link;
 use crate::os::{Lives, Watch};
 use crate::settle::{self, Settled};
-use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
+use outlast_core::{Incarnation, Phase, ProcessId, Role, StartFailure};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
 use outlast_store::spec::SpecFile;
@@ -155,7 +155,7 @@ impl Minder {
                     self.engine.reachable(self.id, false).await;
                 }
                 let keepers = self.keepers();
-                self.nudge(&keepers);
+                nudge(&keepers);
                 let dir = self.dir.clone();
                 // Whoever holds the lock now is among those found, or will make a socket.
                 if blocking(move || facts::is_kept(&dir)).await? {
@@ -170,31 +170,41 @@ impl Minder {
         Ok(())
     }
 
-    /// The keepers that are alive, pump first.
-    fn keepers(&self) -> Vec<(bool, OwnedFd)> {
+    /// The keepers that there are, or that are on their way out.
+    fn keepers(&self) -> Vec<Keeper> {
         let Ok(meta) = Snapshot::read(&self.dir) else { return Vec::new() };
-        let alive = |pid: u32| {
+        let find = |pid: u32, role: Role| {
             let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
             // Opened first, looked at second: from here on the handle cannot come to mean another.
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-            line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes()).then_some(handle)
+            let is_ours = line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes());
+            // Who is about to be gone has no command line any more; its lock goes last.
+            (is_ours || line.is_empty()).then_some(Keeper { role, handle, is_ours })
         };
-        [(true, meta.pump), (false, meta.holder)].into_iter().filter_map(|(is_pump, pid)| Some((is_pump, alive(pid)?))).collect()
+        [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
     }
+}
 
-    /// Asks the pump to listen again, where the home's link now leads.
-    fn nudge(&self, keepers: &[(bool, OwnedFd)]) {
-        let Some((true, pump)) = keepers.first() else { return };
-        if let Err(error) = rustix::process::pidfd_send_signal(pump, Signal::USR1) {
-            tracing::debug!(id = %self.id, %error, "cannot signal the pump");
+struct Keeper {
+    role: Role,
+    handle: OwnedFd,
+    /// Whether it is certain to be one, and may be signalled.
+    is_ours: bool,
+}
+
+/// Asks the pump to listen again, where the home's link now leads.
+fn nudge(keepers: &[Keeper]) {
+    for pump in keepers.iter().filter(|k| k.role == Role::Pump && k.is_ours) {
+        if let Err(error) = rustix::process::pidfd_send_signal(&pump.handle, Signal::USR1) {
+            tracing::debug!(%error, "cannot signal a pump");
         }
     }
 }
 
 /// Returns once one of them is over; never where there is none.
-async fn any_over(keepers: Vec<(bool, OwnedFd)>) {
+async fn any_over(keepers: Vec<Keeper>) {
     let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
-    for life in keepers.into_iter().filter_map(|(_, fd)| Lives::at(fd).ok()) {
+    for life in keepers.into_iter().filter_map(|k| Lives::at(k.handle).ok()) {
         lives.spawn(async move {
             // What cannot be waited for is asked again.
             let _over = life.over().await;
