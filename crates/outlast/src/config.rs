@@ -15,6 +15,8 @@ pub(crate) struct World {
     pub(crate) env: Vec<(OsString, OsString)>,
     /// The working directory.
     pub(crate) cwd: PathBuf,
+    /// Which permissions new files lack, where the system says.
+    pub(crate) umask: Option<u32>,
     /// This executable.
     pub(crate) program: PathBuf,
     /// The user.
@@ -86,7 +88,8 @@ impl World {
         let user = user(&passwd, uid, |name| lookup(&env, name));
         // A directory that was deleted has no name any more but the one that the shell remembers.
         let cwd = std::env::current_dir().ok().or_else(|| lookup(&env, "PWD").map(PathBuf::from)).unwrap_or_else(|| "/".into());
-        Self { cwd, program: program(), user, env }
+        let umask = std::fs::read_to_string("/proc/self/status").ok().and_then(|s| umask(&s));
+        Self { cwd, umask, program: program(), user, env }
     }
 
     /// A variable that is set and not empty.
@@ -139,6 +142,11 @@ impl World {
         let set = self.var(name).map(PathBuf::from).filter(|p| p.is_absolute());
         set.or_else(|| self.user.home.as_ref().map(|home| home.join(fallback)))
     }
+}
+
+/// The mask as the kernel tells it; asking for it in any other way would change it.
+fn umask(status: &str) -> Option<u32> {
+    status.lines().find_map(|l| l.strip_prefix("Umask:")).and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok())
 }
 
 fn lookup(env: &[(OsString, OsString)], name: &str) -> Option<OsString> {

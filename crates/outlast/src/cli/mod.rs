@@ -159,7 +159,8 @@ impl Context {
 
     /// The surroundings that a command inherits.
     fn caller(&self) -> outlast_client::Caller {
-        outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd)
+        let here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
+        outlast_client::Caller { umask: self.world.umask, ..here }
     }
 }
 

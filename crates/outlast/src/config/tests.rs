@@ -96,10 +96,17 @@ fn the_user_is_as_at_a_login() {
     assert_eq!(user("", 7, none), User { name: "7".into(), home: None, shell: "/bin/sh".into() });
 }
 
+#[test]
+fn the_mask_is_octal() {
+    assert_eq!(umask("Name:\toutlast\nUmask:\t0027\nState:\tR"), Some(0o027));
+    assert_eq!(umask("Name:\toutlast\n"), None);
+}
+
 fn world(env: &[(&str, &str)]) -> World {
     World {
         env: env.iter().map(|(n, v)| (n.into(), v.into())).collect(),
         cwd: "/work".into(),
+        umask: None,
         program: "/bin/outlast".into(),
         user: User { name: "me".into(), home: Some("/home/me".into()), shell: "/bin/sh".into() },
     }
