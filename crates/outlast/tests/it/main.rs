@@ -1,6 +1,15 @@
 //! The whole product: the real `outlast`, a home of its own for each test.
 
+mod gate;
+mod sleeper;
 mod support;
 
+mod active;
+mod adopt;
 mod crash;
 mod kill;
+mod list;
+mod recover;
+mod retain;
+mod pty;
+mod run;

@@ -1,0 +1,318 @@
+//! `run`: how a command is started, and what its caller gets to know.
+
+use crate::gate::{Gate, printed, until_printed};
+use crate::support::*;
+
+#[test]
+fn case_001_run_answers_at_once_with_id_and_pid_and_it_is_listed_as_running() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let started = p.json(["run", "--", &gate.wait()]);
+    let id = started["session_id"].as_str().unwrap();
+    let digits = id.strip_prefix("proc_").unwrap();
+    assert!(digits.len() == 12 && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{id}");
+    assert_eq!((&started["status"], &started["phase"]), (&json!("running"), &json!("running")), "{started}");
+    let pid = started["pid"].as_u64().unwrap();
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+    assert!(String::from_utf8_lossy(&environ).contains(&format!("OUTLAST_PROCESS_ID={id}")), "the pid is the command's own");
+    let listed = p.json(["list"]);
+    assert_eq!(listed["processes"][0]["session_id"], id);
+    assert_eq!((&listed["processes"][0]["status"], &listed["processes"][0]["pid"]), (&json!("running"), &json!(pid)));
+    gate.open();
+    assert_eq!(p.wait(id)["exit_code"], 0);
+}
+
+#[test]
+fn case_002_errors_are_in_the_same_log_as_output_in_the_order_they_came() {
+    let p = product();
+    let line = "for i in 1 2 3; do echo out $i; echo err $i >&2; done";
+    assert_eq!(printed(&p, line), "out 1\nerr 1\nout 2\nerr 2\nout 3\nerr 3\n");
+}
+
+#[test]
+fn case_003_standard_input_without_a_flag_is_at_its_end() {
+    let p = product();
+    assert_eq!(printed(&p, "cat; echo over"), "over\n");
+    let id = p.json(["run", "--", "wc", "-c"])["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(p.wait(&id)["output"], "0\n");
+}
+
+#[test]
+fn case_007_a_directory_that_is_gone_is_replaced_by_its_nearest_ancestor_and_said_so() {
+    let p = product();
+    let gone = p.work().join("gone/deeper");
+    let started = p.json(["run", "--cwd", gone.to_str().unwrap(), "--", "pwd"]);
+    let id = started["session_id"].as_str().unwrap();
+    assert_eq!(p.wait(id)["output"], format!("{}\n", p.work().display()));
+    let warned = started["warnings"].to_string();
+    assert!(warned.contains(gone.to_str().unwrap()) && warned.contains("does not exist"), "{started}");
+    assert_eq!(started["cwd"], p.work().to_str().unwrap());
+}
+
+#[test]
+fn the_directory_is_the_callers_or_the_one_asked_for() {
+    let p = product();
+    std::fs::create_dir(p.work().join("sub")).unwrap();
+    assert_eq!(printed(&p, "pwd; echo $PWD"), format!("{0}\n{0}\n", p.work().display()));
+    let id = p.run_with(&["--cwd", "sub"], "pwd");
+    assert_eq!(p.wait(&id)["output"], format!("{}/sub\n", p.work().display()));
+}
+
+#[test]
+fn case_008_a_start_that_cannot_be_written_down_is_refused_and_runs_nothing() {
+    let p = product();
+    p.engine();
+    let (folders, aside) = (p.home().processes(), p.work().join("aside"));
+    // Also for a superuser no folder can be made inside a file.
+    std::fs::rename(&folders, &aside).unwrap();
+    std::fs::write(&folders, "").unwrap();
+    let refused = p.call(["run", "--json", "--", "touch ran"]);
+    std::fs::remove_file(&folders).unwrap();
+    std::fs::rename(&aside, &folders).unwrap();
+    assert_eq!(refused.code, Some(125), "{refused:?}");
+    assert!(refused.json()["error"].as_str().unwrap().contains("cannot make"), "{refused:?}");
+    assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    assert_eq!(p.json(["engine", "status"])["running"], 0);
+    assert!(!p.processes().iter().any(|(_, c)| c.contains("touch")));
+    // And the next one is none the worse for it.
+    assert_eq!(p.call(["run", "--wait", "--", "test ! -e ran"]).code, Some(0));
+}
+
+#[test]
+fn case_009_nothing_runs_before_its_request_is_durable() {
+    let p = product();
+    p.points().arm("run.before_commit").unwrap();
+    let mut asking = p.command(["run", "--json", "--", "touch ran"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let engine = eventually("the engine at the point", || p.points().held("run.before_commit"));
+    // Whoever could run it has not been started.
+    assert!(!p.processes().iter().any(|(_, c)| c.contains("keeper") && !c.contains("__engine")), "{:?}", p.processes());
+    kill_and_wait(engine).unwrap();
+    p.points().release("run.before_commit").unwrap();
+    let answer = {
+        asking.wait().unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut asking.stdout.take().unwrap(), &mut text).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    // The client may have asked the next engine again; either way it ran once or not at all, and the list says which.
+    let listed = p.json(["list", "--all"])["processes"].as_array().unwrap().len();
+    match answer["session_id"].as_str() {
+        Some(id) => {
+            assert_eq!((p.wait(id)["exit_code"].clone(), listed), (json!(0), 1));
+            assert!(p.work().join("ran").exists());
+        }
+        None => assert!(answer["error"].is_string() && listed == 0 && !p.work().join("ran").exists(), "{answer}"),
+    }
+}
+
+#[test]
+fn case_011_sixty_five_may_run_and_a_cap_refuses_clearly() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let ids: Vec<_> = (0..65).map(|_| p.run(&gate.wait())).collect();
+    assert_eq!(p.json(["list"])["processes"].as_array().unwrap().len(), 65);
+    for _ in &ids {
+        gate.open();
+    }
+    for id in &ids {
+        assert_eq!(p.wait(id)["exit_code"], 0);
+    }
+
+    let p = product();
+    p.configure("limits.max_running = 2");
+    let gate = Gate::new(&p, "gate");
+    let ids = [p.run(&gate.wait()), p.run(&gate.wait())];
+    let refused = p.call(["run", "--json", "--", "touch ran"]);
+    assert_eq!((refused.code, refused.json()["code"].as_str()), (Some(125), Some("too_many_running")), "{refused:?}");
+    assert!(refused.json()["error"].as_str().unwrap().contains('2'), "{refused:?}");
+    // Those that run are not dropped, and room made is room again.
+    gate.open();
+    gate.open();
+    for id in &ids {
+        assert_eq!(p.wait(id)["exit_code"], 0);
+    }
+    assert_eq!(p.call(["run", "--wait", "--", "test ! -e ran"]).code, Some(0));
+}
+
+#[test]
+fn case_012_a_command_that_ends_at_once_is_found_exited_and_never_running_again() {
+    let p = product();
+    for _ in 0..10 {
+        let id = p.json(["run", "--", "true", "x"])["session_id"].as_str().unwrap().to_owned();
+        assert_eq!(p.wait(&id)["exit_code"], 0);
+        assert_eq!(p.json(["poll", &id])["status"], "exited");
+        assert_eq!(p.json(["list"])["processes"], json!([]));
+        assert_eq!(p.json(["active"])["running"], 0);
+    }
+    p.kill_engine();
+    assert_eq!(p.json(["list"])["processes"], json!([]));
+}
+
+#[test]
+fn case_015_the_same_command_twice_is_two_processes_in_the_list() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let flags = ["--session", "talk"];
+    let ids = [p.run_with(&flags, &gate.wait()), p.run_with(&flags, &gate.wait())];
+    let listed = p.json(["list", "--session", "talk"])["processes"].as_array().unwrap().clone();
+    assert_eq!(listed.len(), 2);
+    assert_eq!(listed[0]["command"], listed[1]["command"]);
+    assert_eq!(ids.iter().filter(|id| listed.iter().any(|l| l["session_id"] == ***id)).count(), 2);
+}
+
+#[test]
+fn case_017_a_trailing_ampersand_is_left_as_it_is() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let line = format!("({}; echo late) &", gate.wait());
+    let id = p.run(&line);
+    let ended = p.wait(&id);
+    assert_eq!((&ended["exit_code"], &ended["command"]), (&json!(0), &json!(line)), "{ended}");
+    gate.open();
+    until_printed(&p, &id, "late");
+}
+
+#[test]
+fn one_word_is_a_shell_line_and_several_are_a_program_with_its_arguments() {
+    let p = product();
+    assert_eq!(p.call(["run", "--wait", "--", "echo $((1 + 1)) *"]).good().text(), "2 *\n");
+    assert_eq!(p.call(["run", "--wait", "--", "echo", "$((1 + 1))", "*", "", "a  b"]).good().text(), "$((1 + 1)) *  a  b\n");
+    // A program of one word is a line too, which comes to the same.
+    assert_eq!(p.call(["run", "--wait", "--", "true"]).code, Some(0));
+}
+
+#[test]
+fn a_dash_reads_the_shell_line_from_standard_input() {
+    let p = product();
+    let answer = p.call_with_input(["run", "--wait", "--", "-"], b"echo one\necho \"two $((1+2))\"\n");
+    assert_eq!(answer.good().text(), "one\ntwo 3\n");
+    let empty = p.call_with_input(["run", "--json", "--", "-"], b"\n");
+    assert_eq!((empty.code, empty.json()["code"].as_str()), (Some(125), Some("usage")), "{empty:?}");
+}
+
+#[test]
+fn run_and_wait_exit_as_the_command_did() {
+    let p = product();
+    for (line, code) in [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
+        assert_eq!(p.call(["run", "--wait", "--", line]).code, Some(code), "{line}");
+        let id = p.run(line);
+        assert_eq!(p.call(["wait", &id]).code, Some(code), "{line}");
+    }
+    let killed = p.json(["run", "--wait", "--", "kill -KILL $$"]);
+    assert_eq!((&killed["exit_code"], &killed["signal"], &killed["completion_reason"]), (&json!(-9), &json!("SIGKILL"), &json!("exited")));
+}
+
+#[test]
+fn a_start_that_fails_exits_126_or_127_and_is_listed_and_pollable() {
+    let p = product();
+    std::fs::write(p.work().join("data"), "").unwrap();
+    std::fs::write(p.work().join("script"), "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::set_permissions(p.work().join("script"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (program, code) in [("no-such-program", 127), ("./none", 127), ("./data", 126), ("./script", 127)] {
+        let failed = p.call(["run", "--json", "--", program, "x"]);
+        assert_eq!(failed.code, Some(code), "{program}: {failed:?}");
+        let said = failed.json();
+        assert_eq!((&said["code"], &said["phase"], &said["exit_code"]), (&json!("failed_start"), &json!("failed_start"), &Value::Null));
+        assert!(said["error"].is_string() && said["hint"].is_string(), "{said}");
+        let id = said["session_id"].as_str().unwrap();
+        let polled = p.json(["poll", id]);
+        assert_eq!((&polled["status"], &polled["completion_reason"]), (&json!("exited"), &json!("failed_start")), "{polled}");
+        assert_eq!(polled["termination_source"], "failed_start");
+        assert!(polled["start_error"].as_str().unwrap().contains(program.trim_start_matches("./")), "{polled}");
+        assert_eq!(p.call(["wait", id]).code, Some(code));
+        assert_eq!(p.call(["run", "--wait", "--", program, "x"]).code, Some(code), "{program}");
+        assert_eq!(p.call(["run", "--follow", "--", program, "x"]).code, Some(code), "{program}");
+    }
+    assert_eq!(p.json(["list", "--all"])["processes"].as_array().unwrap().len(), 12);
+    // A shell that finds nothing to run is a command that ran.
+    assert_eq!(p.json(["run", "--wait", "--", "no-such-program"])["exit_code"], 127);
+}
+
+#[test]
+fn a_timeout_ends_in_a_kill_by_timeout_and_124() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let ended = p.call(["run", "--json", "--wait", "--timeout", "0.1", "--", &gate.wait()]);
+    assert_eq!(ended.code, Some(124), "{ended:?}");
+    let said = ended.json();
+    assert_eq!((&said["completion_reason"], &said["termination_source"]), (&json!("killed"), &json!("timeout")), "{said}");
+    assert_eq!((&said["exit_code"], &said["signal"]), (&json!(-15), &json!("SIGTERM")), "{said}");
+    // One that is done before is left alone.
+    let done = p.json(["run", "--wait", "--timeout", "50", "--", "exit 3"]);
+    assert_eq!((&done["exit_code"], &done["completion_reason"]), (&json!(3), &json!("exited")));
+}
+
+#[test]
+fn a_wait_that_runs_out_is_124_and_the_command_goes_on() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("{}; exit 5", gate.wait()));
+    assert_eq!(p.call(["wait", &id, "--timeout", "0.05"]).code, Some(124));
+    gate.open();
+    assert_eq!(p.call(["wait", &id]).code, Some(5));
+}
+
+#[test]
+fn the_same_request_under_the_same_id_is_the_same_process() {
+    let p = product();
+    let id = "proc_0123456789ab";
+    let ask = |line: &str, flags: &[&str]| p.call(["run", "--json", "--id", id].iter().chain(flags).chain(&["--", line]));
+    let line = "echo ran >> runs";
+    let (first, second) = (ask(line, &[]).good().json(), ask(line, &[]).good().json());
+    assert_eq!((&first["session_id"], &first["started_at"]), (&second["session_id"], &second["started_at"]));
+    assert_eq!(p.wait(id)["exit_code"], 0);
+    // Also after its end, and to another engine.
+    p.kill_engine();
+    assert_eq!(ask(line, &[]).good().json()["status"], "exited");
+    assert_eq!(std::fs::read_to_string(p.work().join("runs")).unwrap(), "ran\n");
+    for other in [
+        ask("echo other", &[]),
+        ask(line, &["--env", "A=1"]),
+        ask(line, &["--pty"]),
+        ask(line, &["--cwd", "/"]),
+        ask(line, &["--session", "s"]),
+    ] {
+        assert_eq!((other.code, other.json()["code"].as_str()), (Some(125), Some("id_taken")), "{other:?}");
+    }
+    assert_eq!(std::fs::read_to_string(p.work().join("runs")).unwrap(), "ran\n");
+}
+
+#[test]
+fn the_same_id_asked_for_by_many_at_once_runs_once() {
+    let p = product();
+    let args = ["run", "--json", "--id", "proc_00000000cafe", "--", "echo ran >> runs"];
+    let asking: Vec<_> = (0..6).map(|_| p.command(args).stdout(std::process::Stdio::piped()).spawn().unwrap()).collect();
+    for one in asking {
+        let said = one.wait_with_output().unwrap();
+        assert!(said.status.success(), "{said:?}");
+    }
+    assert_eq!(p.wait("proc_00000000cafe")["exit_code"], 0);
+    assert_eq!(std::fs::read_to_string(p.work().join("runs")).unwrap(), "ran\n");
+}
+
+#[test]
+fn what_is_said_of_a_command_is_what_was_given() {
+    let p = product();
+    let started = p.json(["run", "--name", "build", "--task", "t1", "--session", "s1", "--", "true"]);
+    assert_eq!((&started["name"], &started["task_id"], &started["session_key"]), (&json!("build"), &json!("t1"), &json!("s1")));
+    let p = product().with_env("OUTLAST_SESSION", "s2").with_env("OUTLAST_TASK", "t2");
+    let started = p.json(["run", "--", "true"]);
+    assert_eq!((&started["task_id"], &started["session_key"]), (&json!("t2"), &json!("s2")));
+}
+
+#[test]
+fn a_process_whose_caller_is_killed_goes_on() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = "proc_00000000beef";
+    for how in ["--wait", "--follow"] {
+        let line = format!("{}; echo on", gate.wait());
+        let mut caller = p.command(["run", how, "--id", id, "--", &line]).spawn().unwrap();
+        eventually("it to run", || (p.json(["poll", id])["status"] == "running").then_some(()));
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        gate.open();
+        assert_eq!(p.wait(id)["output"], "on\n");
+        p.call(["rm", id]).good();
+    }
+}
