@@ -144,7 +144,10 @@ impl Seen {
     /// Looks. Blocks for as long as the disk takes.
     pub(crate) fn look(dir: &ProcessDir, cursor: u64) -> Self {
         let (meta, mut damage) = match Snapshot::read(dir) {
-            Ok(meta) => (Some(meta), None),
+            Ok(meta) => {
+                let damage = meta.damage.map(|what| format!("meta file {} is damaged: {what} cannot be read", dir.meta().display()));
+                (Some(meta), damage)
+            }
             Err(MetaError::Missing { .. }) => (None, None),
             Err(error) => (None, Some(error.to_string())),
         };

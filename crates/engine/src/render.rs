@@ -32,9 +32,16 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn open(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
+        let reader = LogReader::open(dir, facts.kept.keep);
+        let end = match meta {
+            Some(meta) => meta.log_end(),
+            // Nobody knows how long it is: what is there is all that can be shown.
+            None if facts.log_end == 0 => reader.found_end().unwrap_or(0),
+            None => facts.log_end,
+        };
         Self {
-            reader: LogReader::open(dir, facts.kept.keep),
-            end: meta.map_or(facts.log_end, Snapshot::log_end),
+            reader,
+            end,
             gaps: meta.map(|m| m.gaps.clone()).unwrap_or_default(),
             closed: nothing_follows(facts),
             total: meta.map_or(LineTotal::default(), |m| LineTotal { at: m.commit.base, newlines: m.commit.lines }),

@@ -41,7 +41,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
-        Phase::Accepted if meta.map_or_else(|| seen.damage.is_none() || is_unwritten(dir), |m| m.cmd == 0) => {
+        Phase::Accepted if meta.map_or_else(|| seen.damage.is_none() || (is_unwritten(dir) && can_start(dir)), |m| m.cmd == 0) => {
             return Ok(Settled::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| forked(m, facts.id())) {
@@ -113,6 +113,11 @@ fn is_unwritten(dir: &ProcessDir) -> bool {
     let made = found.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
     let made = made.map_or(Time::from_micros(0), |t| Time::from_micros(t.as_micros() as i64));
     found.len() < outlast_store::meta::LEN as u64 && made > booted_at()
+}
+
+/// Whether the request still has what a start needs. Whoever starts a command takes that out, so without it there was a start.
+fn can_start(dir: &ProcessDir) -> bool {
+    matches!(SpecFile::read_launch(dir), Ok(Some(_)))
 }
 
 /// When the machine was started, by its own clock.

@@ -238,6 +238,12 @@ impl LogReader {
         self.keep
     }
 
+    /// How far the files go, whatever anybody wrote down about it: for a log whose `meta` is damaged.
+    pub fn found_end(&self) -> io::Result<u64> {
+        let Some(last) = self.dir.segments()?.pop() else { return Ok(0) };
+        Ok(last.saturating_add(std::fs::symlink_metadata(self.dir.segment(last))?.len()))
+    }
+
     /// What there is at `from` of a log that is known to be `end` long: at most `max` bytes (at least one), or a whole gap.
     /// `gaps` are those on record; others are found. Fewer bytes than asked for do not mean the end.
     pub fn read(&self, from: u64, end: u64, max: usize, gaps: &[Gap]) -> io::Result<Chunk> {

@@ -40,18 +40,23 @@ pub(super) struct Database {
 /// Opens the file, or makes it: the database, its rows, where a damaged one was put, and whether there was none.
 pub(super) fn open(path: &Path) -> Result<(Database, Vec<Row>, Option<PathBuf>, bool), IndexError> {
     // A file that is gone but whose log is there would be rebuilt from that log alone: half an index.
-    let fresh = !path.exists();
-    if fresh {
+    let len = std::fs::metadata(path).map_or(0, |m| m.len());
+    if len == 0 {
         remove_companions(path);
     }
-    match open_whole(path) {
-        Ok((database, rows)) => Ok((database, rows, None, fresh)),
+    let opened = match len {
+        // SQLite takes what is shorter than its shortest page for nothing at all, and would write over it.
+        1..512 => Err(Trouble::Damaged("it is cut short".into())),
+        _ => open_whole(path),
+    };
+    match opened {
+        Ok((database, rows, fresh)) => Ok((database, rows, None, fresh)),
         Err(Trouble::Told(error)) => Err(error),
         Err(Trouble::Damaged(what)) => {
             let aside = set_aside(path).map_err(|e| io_error(path, &e))?;
             tracing::error!(path = %path.display(), aside = %aside.display(), what, "the index is damaged and is rebuilt from the folders");
             match open_whole(path) {
-                Ok((database, rows)) => Ok((database, rows, Some(aside), true)),
+                Ok((database, rows, _)) => Ok((database, rows, Some(aside), true)),
                 Err(Trouble::Told(error)) => Err(error),
                 Err(Trouble::Damaged(what)) => Err(IndexError::Other { path: path.to_owned(), what }),
             }
@@ -66,24 +71,26 @@ enum Trouble {
     Told(IndexError),
 }
 
-fn open_whole(path: &Path) -> Result<(Database, Vec<Row>), Trouble> {
+/// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
+fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open(path).map_err(trouble)?;
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(trouble)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(trouble)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(trouble)?;
     let mut database = Database { path: path.to_owned(), connection };
-    database.migrate()?;
+    let made = database.migrate()?;
     let verdict: String = database.connection.query_row("PRAGMA integrity_check(1)", [], |r| r.get(0)).map_err(trouble)?;
     if verdict != "ok" {
         return Err(Trouble::Damaged(verdict));
     }
     let rows = database.rows()?;
-    Ok((database, rows))
+    Ok((database, rows, made))
 }
 
 impl Database {
-    fn migrate(&mut self) -> Result<(), Trouble> {
+    /// Brings the tables to this build's layout. Whether there were none.
+    fn migrate(&mut self) -> Result<bool, Trouble> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
         if layout > LAYOUT {
@@ -100,7 +107,7 @@ impl Database {
             step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }
-        Ok(())
+        Ok(layout < 1)
     }
 
     fn rows(&self) -> Result<Vec<Row>, Trouble> {
