@@ -11,5 +11,7 @@ mod kill;
 mod list;
 mod recover;
 mod retain;
+mod output;
+mod poll;
 mod pty;
 mod run;
