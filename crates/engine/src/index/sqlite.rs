@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
 const LAYOUT: i64 = 1;
+/// How long a page is, unless somebody says otherwise, which we do not.
+const PAGE: u64 = 4096;
 
 const CREATE: &str = "
 CREATE TABLE process (
@@ -45,8 +47,8 @@ pub(super) fn open(path: &Path) -> Result<(Database, Vec<Row>, Option<PathBuf>, 
         remove_companions(path);
     }
     let opened = match len {
-        // SQLite takes what is shorter than its shortest page for nothing at all, and would write over it.
-        1..512 => Err(Trouble::Damaged("it is cut short".into())),
+        // SQLite takes what is shorter than a page for nothing at all, and would write over it.
+        1..PAGE => Err(Trouble::Damaged("it is cut short".into())),
         _ => open_whole(path),
     };
     match opened {

@@ -20,7 +20,7 @@ pub(super) async fn read(asked: &Asked, name: &str, from: From, follow: bool) ->
     loop {
         let Fresh { facts, seen } = asked.fresh(&view).await?;
         view.facts = facts.clone();
-        let end = seen.meta.as_ref().map_or(facts.log_end, outlast_store::meta::Snapshot::log_end);
+        let end = Log::open(&view.dir, &facts, seen.meta.as_ref()).end;
         let begin = *at.get_or_insert(match from {
             From::Byte(byte) => byte,
             From::Last(bytes) => end.saturating_sub(bytes),
