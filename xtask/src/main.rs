@@ -1,5 +1,7 @@
 //! Checks, campaigns and benchmarks of this workspace.
 
+#[path = "../../benches/recovery.rs"]
+mod bench_recovery;
 mod campaign;
 mod puppet;
 mod rng;
@@ -17,6 +19,7 @@ fn main() -> Result<()> {
     match words[..] {
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
+        ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }
 }

@@ -1,0 +1,289 @@
+//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, and that every test the
+//! README names exists.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Which of our crates may use which. Nothing points up.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("outlast-core", &[]),
+    ("outlast-text", &[]),
+    ("outlast-wire", &["outlast-core"]),
+    ("outlast-store", &["outlast-core"]),
+    ("outlast-client", &["outlast-core", "outlast-wire"]),
+    ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-wire"]),
+    ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
+    ("outlast", &["outlast-client", "outlast-core", "outlast-engine", "outlast-keeper", "outlast-text", "outlast-wire"]),
+    ("outlast-testkit", &["outlast-core", "outlast-store", "outlast-wire"]),
+    ("xtask", &["outlast-core", "outlast-store", "outlast-testkit", "outlast-wire"]),
+];
+
+/// Checks everything, and tells all that is wrong before it fails.
+pub fn run() -> Result<()> {
+    let root = root()?;
+    let policy: Policy = toml::from_str(&read(&root.join("deny.toml"))?).context("deny.toml")?;
+    let mut wrong = Vec::new();
+    let mut packages = BTreeMap::new();
+    for target in &policy.graph.targets {
+        packages.extend(metadata(&root, target)?.packages.into_iter().map(|p| (p.id.clone(), p)));
+    }
+    let packages: Vec<Package> = packages.into_values().collect();
+    wrong.extend(licences(&policy, &packages));
+    wrong.extend(sources(&policy, &packages));
+    wrong.extend(duplicates(&policy, &packages));
+    wrong.extend(arrows(&packages));
+    wrong.extend(named_tests(&root)?);
+    for what in &wrong {
+        eprintln!("check: {what}");
+    }
+    if !wrong.is_empty() {
+        bail!("{} things are not as they should be", wrong.len());
+    }
+    println!("check: {} packages, licences, sources, versions, arrows and named tests are in order", packages.len());
+    Ok(())
+}
+
+#[derive(Deserialize)]
+struct Policy {
+    graph: Graph,
+    licenses: Licences,
+    bans: Bans,
+    sources: Sources,
+}
+
+#[derive(Deserialize)]
+struct Graph {
+    targets: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Licences {
+    allow: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct Bans {
+    skip: Vec<Skip>,
+}
+
+#[derive(Deserialize)]
+struct Skip {
+    #[serde(rename = "crate")]
+    package: String,
+    reason: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Sources {
+    allow_registry: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Package {
+    id: String,
+    name: String,
+    version: String,
+    license: Option<String>,
+    source: Option<String>,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Dependency {
+    name: String,
+    /// Absent for one that is used by the library or program itself.
+    kind: Option<String>,
+    path: Option<String>,
+}
+
+fn root() -> Result<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(own.parent().context("xtask lies in the workspace")?.to_owned())
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn metadata(root: &Path, target: &str) -> Result<Metadata> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--format-version", "1", "--locked", "--all-features", "--filter-platform", target]).current_dir(root);
+    let out = command.output().context("cannot run cargo metadata")?;
+    ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
+    Ok(serde_json::from_slice(&out.stdout)?)
+}
+
+fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {
+    let judge = |p: &Package| match &p.license {
+        None => Some(format!("{} {} names no licence", p.name, p.version)),
+        Some(text) => match allowed(text, &policy.licenses.allow) {
+            Some(true) => None,
+            Some(false) => Some(format!("{} {} is under {text}, which deny.toml does not allow", p.name, p.version)),
+            None => Some(format!("{} {}: the licence {text:?} cannot be read", p.name, p.version)),
+        },
+    };
+    packages.iter().filter_map(judge).collect()
+}
+
+/// Whether an SPDX expression can be met with `allow` alone; nothing if it is not one. `/` is how `OR` used to be written.
+fn allowed(text: &str, allow: &BTreeSet<String>) -> Option<bool> {
+    let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let mut at = 0;
+    let met = either(&words, &mut at, allow)?;
+    (at == words.len()).then_some(met)
+}
+
+fn either(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
+    let mut met = both(words, at, allow)?;
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        met |= both(words, at, allow)?;
+    }
+    Some(met)
+}
+
+fn both(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
+    let mut met = one(words, at, allow)?;
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        met &= one(words, at, allow)?;
+    }
+    Some(met)
+}
+
+fn one(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool> {
+    let word = *words.get(*at)?;
+    *at += 1;
+    if word == "(" {
+        let met = either(words, at, allow)?;
+        let closed = words.get(*at) == Some(&")");
+        *at += 1;
+        return closed.then_some(met);
+    }
+    if matches!(word, ")" | "OR" | "AND" | "WITH") {
+        return None;
+    }
+    if words.get(*at) == Some(&"WITH") {
+        let whole = format!("{word} WITH {}", words.get(*at + 1)?);
+        *at += 2;
+        return Some(allow.contains(&whole));
+    }
+    Some(allow.contains(word))
+}
+
+fn sources(policy: &Policy, packages: &[Package]) -> Vec<String> {
+    let known = |source: &str| policy.sources.allow_registry.iter().any(|r| source.strip_prefix("registry+") == Some(r));
+    // No source: a path in this workspace.
+    let strange = packages.iter().filter(|p| p.source.as_deref().is_some_and(|s| !known(s)));
+    strange.map(|p| format!("{} {} comes from {}", p.name, p.version, p.source.as_deref().unwrap_or_default())).collect()
+}
+
+fn duplicates(policy: &Policy, packages: &[Package]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let skipped: BTreeSet<&str> = policy.bans.skip.iter().map(|s| s.package.as_str()).collect();
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for p in packages {
+        versions.entry(&p.name).or_default().insert(&p.version);
+    }
+    for (name, all) in &versions {
+        let counted: Vec<&str> = all.iter().copied().filter(|v| !skipped.contains(format!("{name}@{v}").as_str())).collect();
+        if counted.len() > 1 {
+            wrong.push(format!("{name} is there in versions {}: unite them, or say in deny.toml why not", counted.join(" and ")));
+        }
+    }
+    for skip in &policy.bans.skip {
+        let (name, version) = skip.package.split_once('@').unwrap_or((&skip.package, ""));
+        if versions.get(name).is_none_or(|all| all.len() < 2 || !all.contains(version)) {
+            wrong.push(format!("deny.toml skips {}, which is no duplicate any more", skip.package));
+        }
+        if skip.reason.is_empty() {
+            wrong.push(format!("deny.toml skips {} without a reason", skip.package));
+        }
+    }
+    wrong
+}
+
+fn arrows(packages: &[Package]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for p in packages.iter().filter(|p| p.source.is_none()) {
+        let Some((_, may)) = ARROWS.iter().find(|(name, _)| *name == p.name) else {
+            wrong.push(format!("{} is new: give it its arrows in xtask/src/check.rs and its place in docs/ARCHITECTURE.md", p.name));
+            continue;
+        };
+        let used = p.dependencies.iter().filter(|d| d.path.is_some() && d.kind.is_none());
+        wrong.extend(used.filter(|d| !may.contains(&d.name.as_str())).map(|d| format!("{} must not use {}", p.name, d.name)));
+    }
+    wrong
+}
+
+/// Tests named in the README's table of promises, which has them in backticks as `file::test`, and that no file has.
+fn named_tests(root: &Path) -> Result<Vec<String>> {
+    let readme = read(&root.join("README.md"))?;
+    let rows = readme.lines().filter(|l| l.starts_with("| **P"));
+    let named: Vec<&str> = rows.flat_map(|l| l.split('`').skip(1).step_by(2)).filter(|w| w.contains("::")).collect();
+    ensure!(!named.is_empty(), "README.md names no tests in its table of promises");
+    let mut sources = Vec::new();
+    collect(&root.join("crates"), &mut sources)?;
+    let mut wrong = Vec::new();
+    for test in named {
+        let (file, function) = test.rsplit_once("::").unwrap_or_default();
+        let stem = file.rsplit("::").next().unwrap_or(file);
+        let wanted = format!("fn {function}(");
+        let is_there = |path: &PathBuf| {
+            let named = path.with_extension("").iter().any(|part| part == stem);
+            named && std::fs::read_to_string(path).is_ok_and(|text| text.contains(&wanted))
+        };
+        if !sources.iter().any(is_there) {
+            wrong.push(format!("README.md names the test {test}, which does not exist"));
+        }
+    }
+    Ok(wrong)
+}
+
+fn collect(dir: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, into)?;
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn licence_expressions_are_read_as_spdx_has_them() {
+        let allow: BTreeSet<String> = ["MIT", "Apache-2.0", "Unicode-3.0"].map(str::to_owned).into();
+        for (text, want) in [
+            ("MIT", Some(true)),
+            ("GPL-3.0-only", Some(false)),
+            ("MIT/Apache-2.0", Some(true)),
+            ("GPL-3.0-only OR MIT", Some(true)),
+            ("GPL-3.0-only AND MIT", Some(false)),
+            ("(MIT OR Apache-2.0) AND Unicode-3.0", Some(true)),
+            ("Apache-2.0 WITH LLVM-exception", Some(false)),
+            ("Apache-2.0 WITH LLVM-exception OR Apache-2.0 OR MIT", Some(true)),
+            ("(MIT", None),
+            ("MIT Apache-2.0", None),
+            ("", None),
+        ] {
+            assert_eq!(allowed(text, &allow), want, "{text}");
+        }
+    }
+}
