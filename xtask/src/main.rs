@@ -19,6 +19,7 @@ fn main() -> Result<()> {
     match words[..] {
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
+        ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }

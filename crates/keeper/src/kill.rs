@@ -135,7 +135,7 @@ impl Stopping {
 
     /// Kills everybody, also those born while it is done. Who was still there.
     fn kill(&mut self, pair: &Pair, mut members: BTreeSet<u32>) -> Vec<u32> {
-        if pair.leaf.as_ref().is_some_and(|leaf| leaf.kill().is_ok()) {
+        if pair.leaf().is_some_and(|leaf| leaf.kill().is_ok()) {
             self.seen.extend(members.iter().copied());
         } else {
             // What is stopped cannot fork: once a look finds nobody new, the set is whole.

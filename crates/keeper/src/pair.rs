@@ -93,6 +93,11 @@ impl Pair {
         self.meta.live()
     }
 
+    /// The cgroup in which the command's tree is, if it is in one.
+    pub(crate) fn leaf(&self) -> Option<&Leaf> {
+        self.leaf.as_ref().filter(|_| self.live().has(flag::LEAF))
+    }
+
     /// Makes the other keeper. In the new process: its role.
     pub(crate) fn fork(&mut self, role: Role) -> io::Result<Option<Role>> {
         let me = os::open_pidfd(rustix::process::getpid().as_raw_nonzero().get())?;

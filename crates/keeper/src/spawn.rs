@@ -3,7 +3,7 @@
 use crate::os::{self, Fork, Kin};
 use crate::pair::Pair;
 use outlast_core::Role;
-use outlast_store::meta::Live;
+use outlast_store::meta::{Live, flag};
 use outlast_store::points;
 use outlast_store::spec::Launch;
 use rustix::fd::AsFd;
@@ -65,8 +65,14 @@ pub(crate) fn start(pair: &mut Pair) {
     pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
     let live = pair.live();
     let forked = match &pair.leaf {
-        // Where the leaf cannot be entered (a parent with controllers, a seccomp filter), the tree is found by descent instead.
-        Some(leaf) => os::fork(&live.cmd, Kin::ChildIn(leaf.fd())).or_else(|_| os::fork(&live.cmd, Kin::Child)),
+        Some(leaf) => {
+            live.set(flag::LEAF);
+            os::fork(&live.cmd, Kin::ChildIn(leaf.fd())).or_else(|_| {
+                // Where the leaf cannot be entered (a parent with controllers, a seccomp filter), the tree is found by descent instead.
+                live.flags.fetch_and(!flag::LEAF, SeqCst);
+                os::fork(&live.cmd, Kin::Child)
+            })
+        }
         None => os::fork(&live.cmd, Kin::Child),
     };
     match forked {

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::SeqCst;
 /// The leaf adds what left by other ways. After a holder's death some may have passed to neither; those carry the process id in their environment.
 pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let (pump, holder) = keepers(pair);
-    let mut found: BTreeSet<u32> = pair.leaf.as_ref().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
+    let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
     let mut open: Vec<u32> = vec![pump, holder];
     let cmd = pair.live().cmd.load(SeqCst) as u32;
     if cmd != 0 && !is_reaped(pair) {
@@ -74,7 +74,7 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
     if pid == pair.live().cmd.load(SeqCst) as u32 && !is_reaped(pair) {
         return true;
     }
-    if pair.leaf.as_ref().is_some_and(|l| l.pids().contains(&pid)) {
+    if pair.leaf().is_some_and(|l| l.pids().contains(&pid)) {
         return true;
     }
     let mut at = pid;

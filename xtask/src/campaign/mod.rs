@@ -4,6 +4,7 @@ mod core;
 mod faults;
 mod report;
 mod round;
+mod stop;
 
 use crate::Flags;
 use anyhow::{Context, Result, ensure};
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 pub(crate) use self::core::run as core;
+pub(crate) use self::stop::run as stop;
 
 /// The program under test: the one named, or one built now, with test points.
 fn program(flags: &Flags<'_>) -> Result<PathBuf> {
