@@ -122,7 +122,7 @@ impl Engine {
             degraded,
             nofile,
             closing,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         });
         let (asks, asked) = mpsc::channel(ASKS);
         let engine = Self { shared, asks };

@@ -14,7 +14,7 @@ const EXECUTED: &[u8] = b"exec";
 
 /// Starts a keeper for the process in `dir` and returns once it has executed the command, or has left without. Which of the two it was, the folder says.
 pub(crate) async fn keeper(shared: &Shared, id: ProcessId, dir: &ProcessDir) -> io::Result<()> {
-    point!(shared.config, "run.before_spawn");
+    point!("run.before_spawn");
     let mut child = match spawn(shared, dir) {
         // It is being written, or somebody removed it.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
@@ -23,7 +23,7 @@ pub(crate) async fn keeper(shared: &Shared, id: ProcessId, dir: &ProcessDir) -> 
         }
         spawned => spawned,
     }?;
-    point!(shared.config, "run.after_spawn");
+    point!("run.after_spawn");
     let mut report = child.stdout.take().ok_or_else(|| io::Error::other("the keeper has no report pipe"))?;
     tokio::spawn(async move {
         // Only so that no zombie stays: how a keeper ended is in the folder.

@@ -22,6 +22,9 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
         crate::os::leave_session();
     }
     crate::os::private_umask();
+    if let Some(points) = &config.test_points {
+        outlast_store::points::configure(points.clone());
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .max_blocking_threads(BLOCKING)

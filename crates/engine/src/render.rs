@@ -243,29 +243,32 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let limit = page.limit.unwrap_or(limits::LOG_DEFAULT_LINES);
     let most = window_bytes(limits::LOG_VIEW_CHARS) as u64;
     let mut begin = begin(&log, &lines, page, limit, most)?;
-    let text = read_lines(&log, begin.byte, limit, most)?;
+    let (text, before) = whole_lines(&log, &lines, &mut begin, limit, most)?;
     let total = lines.lines(&log.reader, log.written())?;
-    let options = Options {
-        starts_mid_stream: begin.inside_a_line,
-        ends_mid_stream: !log.closed && text.next >= log.end,
-        ..Options::new(&shared.redactor)
+    let command = facts.kept.spec.command.shown();
+    let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(&shared.redactor) };
+    let shown = match &before {
+        Before::LineEnd => render(&text.bytes, &command, &options).text,
+        Before::Missing => render(&text.bytes, &command, &Options { starts_mid_stream: true, ..options }).text,
+        Before::SameLine(beginning) => rest_of_line(beginning, &text.bytes, &command, &options),
     };
-    let view = render(&text.bytes, &facts.kept.spec.command.shown(), &options);
     let mut next = text.next;
-    let (output, cut) = match (begin.tail, view.text.chars().count() > limits::LOG_VIEW_CHARS) {
-        (_, false) => (view.text, None),
+    let (output, cut) = match (begin.tail, shown.chars().count() > limits::LOG_VIEW_CHARS) {
+        (_, false) => (shown, None),
         (true, true) => {
-            let tail = outlast_text::tail_chars(&view.text, limits::LOG_VIEW_CHARS);
-            let gone = &view.text[..view.text.len() - tail.text.len()];
+            let tail = outlast_text::tail_chars(&shown, limits::LOG_VIEW_CHARS);
+            let gone = &shown[..shown.len() - tail.text.len()];
             begin.line += gone.matches('\n').count() as u64;
             (tail.text.to_owned(), tail.cut)
         }
         (false, true) => {
-            let head = head_chars(&view.text, limits::LOG_VIEW_CHARS);
-            let shown = head.text.matches('\n').count();
-            // Lines are the same before and after rendering, so the cut can be found in the bytes.
-            if shown > 0 && text.gaps.is_empty() {
-                next = begin.byte + text.bytes.split_inclusive(|&b| b == b'\n').take(shown).map(<[u8]>::len).sum::<usize>() as u64;
+            let head = head_chars(&shown, limits::LOG_VIEW_CHARS);
+            let ended = head.text.matches('\n').count();
+            // Lines are the same before and after rendering, so the cut can be found in the bytes; within a line only if nothing was changed.
+            if ended > 0 {
+                next = begin.byte + text.bytes.split_inclusive(|&b| b == b'\n').take(ended).map(<[u8]>::len).sum::<usize>() as u64;
+            } else if shown.as_bytes() == text.bytes {
+                next = begin.byte + head.text.len() as u64;
             }
             (head.text.to_owned(), head.cut)
         }
@@ -275,7 +278,7 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let lines_gone = gone.map(|to| lines.line_of_offset(&log.reader, to, log.written())).transpose()?;
     Ok(LogPage {
         session_id: facts.id(),
-        command: facts.kept.spec.command.shown(),
+        command,
         status: facts.phase.status(),
         output: output.strip_suffix('\n').unwrap_or(&output).to_owned(),
         total_lines: total.value,
@@ -296,19 +299,16 @@ struct Begin {
     byte: u64,
     line: u64,
     exact: bool,
-    inside_a_line: bool,
     /// Whether the end is what counts.
     tail: bool,
 }
 
 fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::Result<Begin> {
-    let at = |byte, line, exact| Begin { byte, line, exact, inside_a_line: false, tail: false };
+    let at = |byte, line, exact| Begin { byte, line, exact, tail: false };
     if let Some(byte) = page.from_byte {
         let byte = byte.min(log.end);
         let line = lines.line_of_offset(&log.reader, byte, log.written())?;
-        let before = byte.checked_sub(1).map(|b| log.read(b, 1)).transpose()?;
-        let inside_a_line = matches!(before, Some(Chunk::Bytes { bytes, .. }) if bytes != b"\n");
-        return Ok(Begin { inside_a_line, ..at(byte, line.value, line.exact) });
+        return Ok(at(byte, line.value, line.exact));
     }
     let Some(line) = page.offset else {
         let last = lines.last_lines(&log.reader, limit, most, log.written())?;
@@ -317,21 +317,99 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
     let found = lines.offset_of_line(&log.reader, line, log.written())?;
     Ok(match found.value {
         LineAt::At(byte) => at(byte, line, found.exact),
-        LineAt::Gone { first_kept_line, offset } => Begin { inside_a_line: true, ..at(offset, first_kept_line, found.exact) },
+        LineAt::Gone { first_kept_line, offset } => at(offset, first_kept_line, found.exact),
         LineAt::Past => at(log.end, line, found.exact),
     })
 }
 
+/// What lies before the first byte of a page.
+enum Before {
+    /// Nothing, or the end of a line.
+    LineEnd,
+    /// The beginning of the same line.
+    SameLine(Vec<u8>),
+    /// Nobody knows.
+    Missing,
+}
+
+/// How far back the beginning of a line is looked for.
+const LONGEST_BEGINNING: usize = 64 << 10;
+
+impl Before {
+    fn look(log: &Log, byte: u64) -> io::Result<Self> {
+        let Some(last) = byte.checked_sub(1) else { return Ok(Self::LineEnd) };
+        match log.read(last, 1)? {
+            Chunk::Bytes { bytes, .. } if bytes == b"\n" => return Ok(Self::LineEnd),
+            Chunk::Bytes { .. } => {}
+            Chunk::Gap { .. } | Chunk::End => return Ok(Self::Missing),
+        }
+        let (mut start, mut bytes) = (byte, Vec::new());
+        let mut at = byte.saturating_sub(LONGEST_BEGINNING as u64);
+        while at < byte {
+            match log.read(at, (byte - at) as usize)? {
+                Chunk::Bytes { at: here, bytes: more } => {
+                    start = if bytes.is_empty() { here } else { start };
+                    at = here + more.len() as u64;
+                    bytes.extend_from_slice(&more);
+                }
+                Chunk::Gap { to, .. } => {
+                    bytes.clear();
+                    at = to;
+                }
+                Chunk::End => break,
+            }
+        }
+        Ok(match bytes.iter().rposition(|&b| b == b'\n') {
+            Some(newline) => Self::SameLine(bytes.split_off(newline + 1)),
+            None if start == 0 => Self::SameLine(bytes),
+            None => Self::Missing,
+        })
+    }
+}
+
+/// The lines of a page. One that lacks its beginning is left out where another follows, since nobody knows what it would have shown.
+fn whole_lines(log: &Log, lines: &LineMap, begin: &mut Begin, limit: u64, most: u64) -> io::Result<(Text, Before)> {
+    let mut text = read_lines(log, begin, limit, most)?;
+    if text.from != begin.byte {
+        let line = lines.line_of_offset(&log.reader, text.from, log.written())?;
+        *begin = Begin { byte: text.from, line: line.value, exact: begin.exact && line.exact, ..*begin };
+    }
+    let before = Before::look(log, begin.byte)?;
+    if let Before::Missing = before
+        && let Some(newline) = text.bytes.iter().position(|&b| b == b'\n')
+        && begin.byte + newline as u64 + 1 < log.end
+    {
+        *begin = Begin { byte: begin.byte + newline as u64 + 1, line: begin.line + 1, ..*begin };
+        let told = text.gaps;
+        text = read_lines(log, begin, limit, most)?;
+        text.gaps.splice(..0, told);
+        return Ok((text, Before::LineEnd));
+    }
+    Ok((text, before))
+}
+
+/// What comes behind the beginning of a line that a reader has seen; the whole line again where what is known now changes how it began.
+fn rest_of_line(beginning: &[u8], rest: &[u8], command: &str, options: &Options<'_>) -> String {
+    let seen = render(beginning, command, &Options { ends_mid_stream: true, ..*options }).text;
+    let whole = render(&[beginning, rest].concat(), command, options).text;
+    match whole.strip_prefix(&seen) {
+        Some(rest) => rest.to_owned(),
+        None => whole,
+    }
+}
+
 /// Lines as bytes.
 struct Text {
+    /// Where they begin: where they were asked for, or behind a gap there.
+    from: u64,
     bytes: Vec<u8>,
     next: u64,
     gaps: Vec<Event>,
 }
 
-/// At most `limit` lines from `from` on, and at most about `most` bytes.
-fn read_lines(log: &Log, from: u64, limit: u64, most: u64) -> io::Result<Text> {
-    let mut text = Text { bytes: Vec::new(), next: from, gaps: Vec::new() };
+/// At most `limit` lines, and at most about `most` bytes, up to a gap: text behind one is not joined to text before it.
+fn read_lines(log: &Log, begin: &Begin, limit: u64, most: u64) -> io::Result<Text> {
+    let mut text = Text { from: begin.byte, bytes: Vec::new(), next: begin.byte, gaps: Vec::new() };
     let mut wanted = limit;
     while wanted > 0 && (text.bytes.len() as u64) < most {
         match log.read(text.next, 64 << 10)? {
@@ -350,11 +428,12 @@ fn read_lines(log: &Log, from: u64, limit: u64, most: u64) -> io::Result<Text> {
                 text.bytes.extend_from_slice(&bytes[..take]);
                 text.next += take as u64;
             }
-            Chunk::Gap { from, to, why } => {
+            Chunk::Gap { from, to, why } if text.bytes.is_empty() || begin.tail => {
                 text.gaps.push(gap(from, to, why));
-                text.next = to;
+                (text.from, text.next, wanted) = (to, to, limit);
+                text.bytes.clear();
             }
-            Chunk::End => break,
+            Chunk::Gap { .. } | Chunk::End => break,
         }
     }
     Ok(text)

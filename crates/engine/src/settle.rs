@@ -69,16 +69,16 @@ pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailu
     Ok(true)
 }
 
-/// Writes down that somebody asked an orphan to end, before anything is done about it. `false` if a keeper has it.
-pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<bool> {
+/// Writes down that somebody asked an orphan to end, before anything is done about it.
+pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<()> {
     record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
 }
 
-/// Writes records, if no keeper is there to do it.
-pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<bool> {
-    let Some(mut journal) = open(dir)? else { return Ok(false) };
-    append(&mut journal, records)?;
-    Ok(true)
+/// Writes records about a process that has no keeper and will have none. Waits for whoever writes right now, which can only be one of us.
+pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<()> {
+    let meta = File::options().read(true).write(true).open(dir.meta())?;
+    lock::hold(&meta)?;
+    append(&mut Journal::open_for_append(dir)?, records)
 }
 
 /// The journal with the lock that lets us write it.

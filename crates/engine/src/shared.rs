@@ -38,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) clients: Clients,
     pub(crate) keeper: Mutex<program::Copy>,
     pub(crate) closing: watch::Sender<Closing>,
-    /// Held for as long as anybody uses the home.
-    pub(crate) _lock: File,
+    /// The home's lock, let go when everything is written.
+    pub(crate) lock: Mutex<Option<File>>,
 }
 
 /// How far the end of the engine has come.
@@ -72,6 +72,12 @@ impl Shared {
         let copy = blocking(move || program::Copy::make(&home, &program)).await??;
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = copy;
         Ok(())
+    }
+
+    /// Everything is written: the home is free for the next engine.
+    pub(crate) fn closed(&self) {
+        drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.closing.send_replace(Closing::Closed);
     }
 
     /// Returns once the end has come that far.

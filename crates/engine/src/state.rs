@@ -394,7 +394,7 @@ impl State {
         if let Some(place) = &self.shared.place {
             place.leave_behind();
         }
-        self.shared.closing.send_replace(Closing::Closed);
+        self.shared.closed();
     }
 
     fn dies_with_us(&self, id: ProcessId) -> bool {

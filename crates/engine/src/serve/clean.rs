@@ -1,15 +1,22 @@
 //! `clean`: forget every finished one in a scope.
 
 use super::Asked;
+use super::remove::until_closed;
 use outlast_core::Scope;
 use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
     let mut views = asked.engine.all(&asked.owner).await;
-    views.retain(|v| v.facts.phase.is_final() && scope.takes(&v.facts.kept.spec.owner));
+    views.retain(|v| v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
     let mut cleaned = Cleaned { removed: 0, freed_bytes: 0 };
-    for view in views {
+    for mut view in views {
+        if !view.facts.phase.is_final() {
+            until_closed(asked, &mut view).await?;
+            if !view.facts.phase.is_final() {
+                continue;
+            }
+        }
         match asked.engine.forget(&view).await {
             Ok(()) => {
                 cleaned.removed += 1;

@@ -51,7 +51,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
         }
     };
     view.until(|f| f.phase != Phase::Accepted).await;
-    point!(asked.shared().config, "run.before_answer");
+    point!("run.before_answer");
     poll::whole(asked, &view).await
 }
 
@@ -98,13 +98,13 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     })
     .await
     .map_err(|e| refuse::disk("cannot write the request", &e))??;
-    point!(shared.config, "run.before_commit");
+    point!("run.before_commit");
     if let Err(error) = shared.index.put(Row::accepted(kept.clone())).await {
         let dir = shared.home.process(id);
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index(&error));
     }
-    point!(shared.config, "run.after_commit");
+    point!("run.after_commit");
     engine.accept_process(Facts::accepted(kept)).await
 }
 

@@ -22,13 +22,11 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
     }
     let mut view = asked.resolve(name).await?;
-    let mut interrupts = match &asked.owner.session {
+    // From here on no interrupt is missed.
+    let interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
-    if let Some(interrupts) = &mut interrupts {
-        interrupts.mark_unchanged();
-    }
     let woken = tokio::select! {
         biased;
         _ = view.until(crate::facts::Facts::is_over) => Woken::Ended,

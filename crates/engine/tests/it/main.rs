@@ -1,0 +1,10 @@
+//! An engine inside the test, real keepers, real commands.
+
+mod adopt;
+mod log;
+mod run;
+mod scope;
+mod stop;
+mod wait;
+mod world;
+mod write;
