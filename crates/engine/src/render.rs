@@ -333,7 +333,7 @@ enum Before {
 }
 
 /// How far back the beginning of a line is looked for.
-const LONGEST_BEGINNING: usize = 64 << 10;
+const LONGEST_BEGINNING: usize = 1 << 20;
 
 impl Before {
     fn look(log: &Log, byte: u64) -> io::Result<Self> {
