@@ -179,7 +179,12 @@ impl Live {
 
 impl Slot {
     fn get(&self) -> Commit {
-        Commit { base: self.base.load(SeqCst), lines: self.lines.load(SeqCst), answered: self.answered.load(SeqCst), remain: self.remain.load(SeqCst) }
+        Commit {
+            base: self.base.load(SeqCst),
+            lines: self.lines.load(SeqCst),
+            answered: self.answered.load(SeqCst),
+            remain: self.remain.load(SeqCst),
+        }
     }
     fn set(&self, c: Commit) {
         self.base.store(c.base, SeqCst);

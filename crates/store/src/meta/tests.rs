@@ -99,3 +99,55 @@ fn cut_or_damaged_at_any_byte_it_invents_nothing() {
         }
     }
 }
+
+/// The folder whose other files `tests/fixtures.rs` reads.
+fn fixture() -> ProcessDir {
+    ProcessDir { path: concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/state-v1/proc/proc_0123456789ab").into() }
+}
+
+const FIXTURE_ID: ProcessId = ProcessId::from_bytes([0x01, 0x23, 0x45, 0x67, 0x89, 0xab]);
+
+#[test]
+fn fixture_state_v1_has_a_meta_that_is_readable() {
+    let s = Snapshot::read(&fixture()).unwrap();
+    assert_eq!((s.id, s.boot, s.created_at), (FIXTURE_ID, 7, NOW));
+    assert_eq!((s.cmd, s.cmd_ticks, s.pump, s.holder), (4242, 99, 4240, 4241));
+    assert_eq!((s.commit.base, s.commit.lines), (800, 20));
+    assert_eq!((s.deaths, s.input, s.size), ((1, 2), 17, (30, 120)));
+    assert_eq!(s.gaps.iter().map(|g| (g.from, g.to)).collect::<Vec<_>>(), [(700, 720)]);
+    assert_eq!(s.stop.unwrap().0.cause, asked("process.kill"));
+    assert_eq!(s.ended, Some(Ended { ending: ended(), log_end: 800, lines: 20 }));
+    assert_eq!(s.closed.unwrap().1.left_running, 3);
+}
+
+#[test]
+#[ignore = "writes into the repository"]
+fn generate_the_meta_of_fixture_state_v1() {
+    let dir = fixture();
+    let meta = Meta::hold(&dir, FIXTURE_ID, NOW).unwrap().expect("nobody else holds it");
+    let live = meta.live();
+    live.cmd.store(4242, SeqCst);
+    live.cmd_ticks.store(99, SeqCst);
+    live.pump.store(4240, SeqCst);
+    live.holder.store(4241, SeqCst);
+    live.pump_deaths.store(1, SeqCst);
+    live.holder_deaths.store(2, SeqCst);
+    live.in_client.store(17, SeqCst);
+    live.size.store(30 << 16 | 120, SeqCst);
+    live.left_running.store(3, SeqCst);
+    live.closed_at.store(NOW.micros() + 5, SeqCst);
+    live.publish_status(Some(15), NOW.micros());
+    live.set(flag::STARTED | flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+    live.begin_drop(Commit { base: 800, lines: 20, answered: 0, remain: 0 });
+    live.end_drop();
+    meta.record_stop(&Stop { cause: asked("process.kill"), way: StopWay::Escalate { grace: Duration::from_secs(2) } }, NOW).unwrap();
+    meta.record_gap(700, 720).unwrap();
+    meta.record_ended(&ended(), 800, 20).unwrap();
+    // The boot is this machine's; a fixture is nobody's.
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::OpenOptions::new().write(true).open(dir.meta()).unwrap(),
+        &super::write::identity_block(FIXTURE_ID, 7, NOW),
+        0,
+    )
+    .unwrap();
+}

@@ -106,7 +106,7 @@ fn allocate(file: &File) -> io::Result<()> {
     }
 }
 
-fn identity_block(id: ProcessId, boot: u128, now: Time) -> [u8; 64] {
+pub(super) fn identity_block(id: ProcessId, boot: u128, now: Time) -> [u8; 64] {
     let mut b = [0; 64];
     b[..8].copy_from_slice(&MAGIC);
     b[8..12].copy_from_slice(&VERSION.to_le_bytes());

@@ -1,0 +1,220 @@
+//! `fixtures/wire-v1`: what an older client, engine or keeper says stays readable.
+
+use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Scope, Status, Stop, StopWay, Time};
+use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use outlast_wire::v1::{
+    Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, Fate, From, Hello, Kill, LogPage, Message, OnStop, Page,
+    Process, Reply, Request, Spec,
+};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const ID: ProcessId = ProcessId::from_bytes([0x01, 0x23, 0x45, 0x67, 0x89, 0xab]);
+const AT: Time = Time::from_micros(1_700_000_000_000_000);
+
+fn dir() -> PathBuf {
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/wire-v1").into()
+}
+
+fn requests() -> Vec<Message> {
+    let process = || "proc_0123456789ab".to_owned();
+    let caller = || Caller {
+        env: vec![EnvVar { name: "PATH".into(), value: "/bin".into() }],
+        cwd: OsText::from(vec![0x2f, 0xff]),
+        umask: Some(0o022),
+    };
+    let spec = Spec {
+        command: Command::Argv(vec!["echo".into(), "hi".into()]),
+        cwd: Some("/tmp".into()),
+        env: vec![EnvVar { name: "K".into(), value: "V".into() }],
+        pty: true,
+        stdin: false,
+        name: Some("a name".into()),
+        timeout_ms: Some(5000),
+        on_stop: OnStop::Kill,
+    };
+    let kill = Kill { grace_ms: Some(500), no_escalate: false };
+    let all = vec![
+        Request::Hello { version: 1, client: "a client".into() },
+        Request::Run { spec: spec.clone(), want: Some(ID), caller: caller() },
+        Request::Run { spec: Spec { command: Command::Shell("echo hi".into()), ..spec }, want: None, caller: caller() },
+        Request::Rerun { process: process(), caller: caller(), env: Vec::new(), want: None },
+        Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
+        Request::Poll { process: process() },
+        Request::Log { process: process(), page: Page { offset: Some(0), limit: Some(10), from_byte: None } },
+        Request::Read { process: process(), from: From::Byte(7), follow: true },
+        Request::Wait { process: process(), timeout_ms: Some(1) },
+        Request::Interrupt { session: "s".into() },
+        Request::Kill { process: process(), kill },
+        Request::KillAll { scope: Scope::default(), kill: Kill { grace_ms: None, no_escalate: true } },
+        Request::Signal { process: process(), number: 15 },
+        Request::Write { process: process(), at: Some(3), len: 9 },
+        Request::Close { process: process() },
+        Request::Resize { process: process(), rows: 30, cols: 120 },
+        Request::Attach { process: process(), read_only: true },
+        Request::Remove { process: process() },
+        Request::Clean { scope: Scope::default() },
+        Request::Active(Activity::Session { session: "s".into(), max_age_ms: Some(1) }),
+        Request::Adopt(AdoptFrom::Pid { pid: 7 }),
+        Request::EngineStatus,
+        Request::EngineStop,
+        Request::Cancel { of: 3 },
+    ];
+    let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
+    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), request }).collect()
+}
+
+fn replies() -> Vec<Value> {
+    let fate = Fate {
+        exit_code: Some(None),
+        signal: Some("SIGTERM".into()),
+        completion_reason: Some(Reason::Killed),
+        termination_source: Some("process.kill".into()),
+        ended_at: Some(AT),
+        ..Fate::default()
+    };
+    let process = Process {
+        session_id: ID,
+        command: "echo hi".into(),
+        name: None,
+        status: Status::Exited,
+        phase: "exited".into(),
+        pid: Some(7),
+        cwd: "/".into(),
+        started_at: AT,
+        uptime_seconds: 3,
+        output_preview: Some("hi\n".into()),
+        output_cut: Some(2),
+        output_bytes: 3,
+        fate,
+        task_id: Some("t".into()),
+        session_key: Some("s".into()),
+        session_scoped: true,
+        detached: true,
+        pty: true,
+        takes_input: true,
+        input_bytes: Some(1),
+        protection: Some("full".into()),
+        left_running: Some(1),
+        gaps: vec![Event::Gap { from: 1, to: 2, why: "retention".into() }],
+        warnings: vec!["a warning".into()],
+        note: Some("a note".into()),
+    };
+    let page = LogPage {
+        session_id: ID,
+        command: "echo hi".into(),
+        status: Status::Running,
+        output: "hi".into(),
+        total_lines: 1,
+        showing: "1 lines".into(),
+        first_line: 0,
+        lines_gone: Some(4),
+        from_byte: 0,
+        next_byte: 3,
+        at_end: true,
+        output_cut: None,
+        gaps: Vec::new(),
+        approximate: true,
+    };
+    let error = Error {
+        error: "No process with ID x".into(),
+        code: "not_found".into(),
+        hint: "list them".into(),
+        kind: ErrorKind::Refusal,
+        status: "not_found".into(),
+        exit_code: None,
+    };
+    let value = |v: Result<Value, serde_json::Error>| v.expect("it serialises");
+    vec![
+        value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7 }))),
+        value(serde_json::to_value(Reply::answer(1, process))),
+        value(serde_json::to_value(Reply::answer(6, page))),
+        value(serde_json::to_value(Reply::<Value>::error(5, error))),
+        value(serde_json::to_value(Reply::<Value>::event(7, Event::At { byte: 7 }))),
+    ]
+}
+
+fn keeper() -> (Vec<ToKeeper>, Vec<FromKeeper>) {
+    let stop = Stop {
+        cause: Cause::Asked { by: Owner::default(), source: "process.kill".into() },
+        way: StopWay::Escalate { grace: Duration::from_secs(2) },
+    };
+    let asks = vec![
+        Ask::Hello { version: 1, listener: true },
+        Ask::Stop { stop },
+        Ask::Signal { number: 10 },
+        Ask::Write { at: Some(1), len: 2 },
+        Ask::CloseInput,
+        Ask::Resize { rows: 1, cols: 2 },
+        Ask::AwaitOutput { past: 9 },
+        Ask::Attached { on: true },
+    ];
+    let says = vec![
+        Say::Hello { version: 1, program: "0.1.0".into() },
+        Say::Ok,
+        Say::Stopped { seen_dead: 2, survivors: vec![7] },
+        Say::AlreadyEnded,
+        Say::Written { taken: 2, next: 3 },
+        Say::Output { end: 9, closed: true },
+        Say::Refused { code: "no_input".into(), error: "why".into() },
+        Say::News,
+    ];
+    (
+        asks.into_iter().enumerate().map(|(n, ask)| ToKeeper { id: n as u64, ask }).collect(),
+        says.into_iter().enumerate().map(|(n, say)| FromKeeper { of: (n < 7).then_some(n as u64), say }).collect(),
+    )
+}
+
+fn lines<T: serde::Serialize>(of: &[T]) -> String {
+    of.iter().map(|m| serde_json::to_string(m).expect("it serialises") + "\n").collect()
+}
+
+/// Reads each line as what it was, and compares what that says today with what was written then: fields may be added, none lost or renamed.
+fn check<T: serde::Serialize + for<'de> serde::Deserialize<'de>>(file: &str) {
+    let text = std::fs::read_to_string(dir().join(file)).expect("a fixture");
+    assert!(text.lines().count() > 3, "{file} is not empty");
+    for line in text.lines() {
+        let read: T = serde_json::from_str(line).unwrap_or_else(|e| panic!("{file}: {e}: {line}"));
+        let then: Value = serde_json::from_str(line).expect("JSON");
+        let now = serde_json::to_value(&read).expect("it serialises");
+        assert!(holds(&now, &then), "{file}: {line} became {now}");
+    }
+}
+
+/// Whether `now` says everything that `then` said.
+fn holds(now: &Value, then: &Value) -> bool {
+    match (now, then) {
+        (Value::Object(now), Value::Object(then)) => then.iter().all(|(k, v)| now.get(k).is_some_and(|n| holds(n, v))),
+        _ => now == then,
+    }
+}
+
+#[test]
+fn fixture_wire_v1_is_readable() {
+    check::<Message>("requests.jsonl");
+    check::<Reply<Value>>("replies.jsonl");
+    check::<ToKeeper>("to-keeper.jsonl");
+    check::<FromKeeper>("from-keeper.jsonl");
+    let text = std::fs::read_to_string(dir().join("replies.jsonl")).expect("a fixture");
+    let line = |n: usize| text.lines().nth(n).expect("a line");
+    let process: Reply<Process> = serde_json::from_str(line(1)).expect("a process");
+    assert_eq!(process.answer.expect("an answer").fate.exit_code, Some(None));
+    let page: Reply<LogPage> = serde_json::from_str(line(2)).expect("a page");
+    assert_eq!(page.answer.expect("an answer").next_byte, 3);
+}
+
+#[test]
+#[ignore = "writes into the repository"]
+fn generate_fixture_wire_v1() {
+    std::fs::create_dir_all(dir()).expect("a directory");
+    let (asks, says) = keeper();
+    for (file, text) in [
+        ("requests.jsonl", lines(&requests())),
+        ("replies.jsonl", lines(&replies())),
+        ("to-keeper.jsonl", lines(&asks)),
+        ("from-keeper.jsonl", lines(&says)),
+    ] {
+        std::fs::write(dir().join(file), text).expect("a file");
+    }
+}
