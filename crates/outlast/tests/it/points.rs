@@ -1,0 +1,104 @@
+//! Killed at each held point: exactly there, nothing is lost.
+
+use crate::support::*;
+
+/// Starts a command while `point` is armed, kills whoever is held there, and checks that everything came out as if nobody had been.
+fn killed_at(p: &Product, point: &str, flags: &[&str]) {
+    let pty = flags.contains(&"--pty");
+    p.points().arm(point).unwrap();
+    let mark = p.work().join(point);
+    let line = format!("echo started >> {}; seq 1 500; exit 9", mark.display());
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| p.run_with(flags, &line));
+        let victim = eventually(&format!("somebody at {point}"), || p.points().held(point));
+        kill_and_wait(victim).unwrap();
+        p.points().release(point).unwrap();
+        let id = run.join().unwrap();
+        let ended = p.wait(&id);
+        assert_eq!((ended["status"].as_str(), ended["exit_code"].as_i64()), (Some("exited"), Some(9)), "killed at {point}: {ended}");
+        let want: String = (1..=500).map(|n| format!("{n}{}", if pty { "\r\n" } else { "\n" })).collect();
+        let got = p.call(["log", &id, "--raw"]).good();
+        assert_eq!(got.text(), want, "killed at {point}");
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "started\n", "killed at {point}");
+    });
+}
+
+#[test]
+fn a_pump_killed_while_it_starts() {
+    let p = product();
+    for point in ["pump.prepare", "pump.fork.before", "pump.fork.after", "pump.started"] {
+        killed_at(&p, point, &[]);
+    }
+}
+
+#[test]
+fn a_pump_killed_inside_a_batch_of_a_pipe() {
+    let p = product();
+    for step in ["spliced", "teed", "written", "committed", "dropped"] {
+        killed_at(&p, &format!("pump.batch.{step}"), &[]);
+    }
+}
+
+#[test]
+fn a_pump_killed_inside_a_batch_of_a_terminal() {
+    let p = product();
+    for step in ["spliced", "teed", "written", "committed", "dropped"] {
+        killed_at(&p, &format!("pump.batch.{step}"), &["--pty"]);
+    }
+}
+
+#[test]
+fn a_pump_killed_while_it_records_the_end() {
+    let p = product();
+    for point in ["pump.recorded", "pump.told", "pump.done"] {
+        killed_at(&p, point, &[]);
+    }
+}
+
+#[test]
+fn a_holder_killed_around_its_fork() {
+    let p = product();
+    for point in ["holder.start.before", "holder.start.after"] {
+        killed_at(&p, point, &[]);
+    }
+}
+
+#[test]
+fn a_holder_killed_between_the_end_and_the_reaping() {
+    let p = product();
+    for point in ["holder.waited", "holder.published", "holder.reap.before", "holder.reap.after"] {
+        killed_at(&p, point, &[]);
+    }
+}
+
+#[test]
+fn an_engine_killed_on_the_way_to_a_start() {
+    let p = product();
+    for step in ["before_commit", "after_commit", "before_spawn", "after_spawn", "before_answer"] {
+        killed_at(&p, &format!("run.{step}"), &[]);
+    }
+}
+
+#[test]
+fn input_is_neither_lost_nor_doubled_by_a_killed_pump() {
+    let p = product();
+    for point in ["pump.input.filled", "pump.input.moved"] {
+        for flags in [&["--stdin"][..], &["--pty"]] {
+            let id = p.run_with(flags, "stty -echo 2>/dev/null; echo ready; while read -r line; do echo \"got $line\"; done");
+            eventually("ready", || p.json(["log", &id])["output"].as_str().filter(|o| o.contains("ready")).map(drop));
+            p.points().arm(point).unwrap();
+            std::thread::scope(|scope| {
+                let write = scope.spawn(|| p.json(["write", &id, "one\n", "--offset", "0"]));
+                let victim = eventually(&format!("somebody at {point}"), || p.points().held(point));
+                kill_and_wait(victim).unwrap();
+                p.points().release(point).unwrap();
+                let written = write.join().unwrap();
+                assert_eq!((written["status"].as_str(), written["next_offset"].as_u64()), (Some("ok"), Some(4)), "killed at {point}: {written}");
+            });
+            assert_eq!(p.json(["write", &id, "one\ntwo\n", "--offset", "0"])["next_offset"], 8);
+            assert_eq!(p.json(["close", &id])["status"], "ok");
+            let output = p.wait(&id)["output"].as_str().unwrap().to_owned();
+            assert_eq!(output, "ready\ngot one\ngot two\n", "killed at {point}");
+        }
+    }
+}
