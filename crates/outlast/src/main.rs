@@ -23,7 +23,7 @@ fn main() {
 
 fn told(done: anyhow::Result<i32>) -> i32 {
     done.unwrap_or_else(|e| {
-        eprintln!("outlast: {e:#}");
+        say(&format!("{e:#}"));
         cli::OURS
     })
 }
@@ -43,7 +43,13 @@ fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
 }
 
 fn warn(settings: &Settings) {
-    settings.warnings.iter().for_each(|warning| eprintln!("outlast: {warning}"));
+    settings.warnings.iter().for_each(|warning| say(warning));
+}
+
+/// Says something to whoever looks. An engine's words go to a disk that may be full, which is no reason to end.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _unheard = writeln!(std::io::stderr(), "outlast: {text}");
 }
 
 /// Is the engine of a home until it is told to end, or has nothing to do.
@@ -52,7 +58,8 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     let world = World::here();
     let settings = Settings { home: asked.home, ..world.settings()? };
     warn(&settings);
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    // What cannot be written is let go: to say so would be to write again, and to panic.
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false).init();
     let tell = || {
         if let Some(ready) = ready {
             // Whoever started us may be gone, and we serve the others.
@@ -66,7 +73,7 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     match outlast_engine::serve(engine_config(&world, settings), tell) {
         Ok(()) => Ok(0),
         Err(e @ outlast_engine::ServeError::Taken { .. }) => {
-            eprintln!("outlast: {e}");
+            say(&e.to_string());
             Ok(0)
         }
         Err(e) => Err(e.into()),
