@@ -1,0 +1,189 @@
+//! What a command has in its environment.
+
+use crate::gate::printed;
+use crate::support::*;
+
+/// The environment of a command, one variable a line.
+fn env_of(p: &Product, flags: &[&str]) -> Vec<String> {
+    let args: Vec<_> = ["run", "--json"].iter().chain(flags).chain(&["--", "env", "-0"]).map(ToString::to_string).collect();
+    let id = p.call(args).json()["session_id"].as_str().unwrap().to_owned();
+    p.wait(&id);
+    let raw = p.call(["log", &id, "--raw"]).text();
+    raw.split('\0').filter(|v| !v.is_empty()).map(str::to_owned).collect()
+}
+
+fn has(env: &[String], variable: &str) -> bool {
+    env.iter().any(|v| v == variable)
+}
+
+fn names(env: &[String], name: &str) -> bool {
+    env.iter().any(|v| v.split('=').next() == Some(name))
+}
+
+const BLOCKED: [&str; 8] = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    "TELEGRAM_BOT_TOKEN",
+    "DISCORD_BOT_TOKEN",
+    "GITHUB_TOKEN",
+    "MODAL_TOKEN_SECRET",
+    "VIRTUAL_ENV",
+];
+
+#[test]
+fn case_005_a_command_sees_ordinary_variables_and_not_the_agents_secrets() {
+    let mut p = product().with_env("MY_SETTING", "kept").with_env("AWS_PROFILE", "work");
+    for name in BLOCKED {
+        p = p.with_env(name, "secret");
+    }
+    for flags in [&[][..], &["--pty"]] {
+        let env = env_of(&p, flags);
+        for name in BLOCKED {
+            assert!(!names(&env, name), "{name}");
+        }
+        assert!(!env.iter().any(|v| v.contains("secret")), "{env:?}");
+        for kept in ["MY_SETTING=kept", "AWS_PROFILE=work", "PYTHONUNBUFFERED=1", "LANG=C.UTF-8"] {
+            assert!(has(&env, kept), "{kept}: {env:?}");
+        }
+    }
+    // The same for a line of the shell.
+    assert_eq!(printed(&p, "echo $MY_SETTING $PYTHONUNBUFFERED ${OPENAI_API_KEY-unset}"), "kept 1 unset\n");
+}
+
+#[test]
+fn case_006_a_forced_name_is_seen_plain_and_never_with_its_prefix() {
+    let p = product().with_env("_OUTLAST_FORCE_GITHUB_TOKEN", "inherited").with_env("_HERMES_FORCE_HF_TOKEN", "inherited");
+    let env = env_of(&p, &["--env", "_OUTLAST_FORCE_OPENAI_API_KEY=forced", "--env", "_HERMES_FORCE_PLAIN=too"]);
+    assert!(has(&env, "OPENAI_API_KEY=forced") && has(&env, "PLAIN=too"), "{env:?}");
+    assert!(!env.iter().any(|v| v.contains("_FORCE_") || v.contains("inherited")), "{env:?}");
+}
+
+#[test]
+fn a_blocked_name_that_is_asked_for_is_given() {
+    let p = product().with_env("GITHUB_TOKEN", "from here").with_env("OPENAI_API_KEY", "not asked for");
+    let env = env_of(&p, &["--env", "GITHUB_TOKEN", "--env", "ANTHROPIC_API_KEY=given"]);
+    assert!(has(&env, "GITHUB_TOKEN=from here") && has(&env, "ANTHROPIC_API_KEY=given"), "{env:?}");
+    assert!(!names(&env, "OPENAI_API_KEY"));
+    let missing = p.call(["run", "--json", "--env", "NOT_SET_HERE", "--", "true"]);
+    assert_eq!((missing.code, missing.json()["code"].as_str()), (Some(125), Some("usage")), "{missing:?}");
+}
+
+#[test]
+fn the_environment_is_the_callers_and_not_the_engines() {
+    let p = product();
+    p.engine();
+    let run = |value: &str| {
+        let said = p.command(["run", "--wait", "--", "echo $WHOSE"]).env("WHOSE", value).output().unwrap();
+        String::from_utf8(said.stdout).unwrap()
+    };
+    assert_eq!((run("first").as_str(), run("second").as_str()), ("first\n", "second\n"));
+    assert_eq!(printed(&p, "echo ${WHOSE-unset} $OUTLAST_TEST_POINTS | cut -d' ' -f1"), "unset\n");
+}
+
+#[test]
+fn without_a_terminal_nothing_pages_or_colours_unless_asked_to() {
+    let p = product().with_env("TERM", "xterm").with_env("PAGER", "less");
+    let env = env_of(&p, &[]);
+    for set in ["TERM=dumb", "NO_COLOR=1", "PAGER=cat", "GIT_PAGER=cat", "MANPAGER=cat", "SYSTEMD_PAGER=cat"] {
+        assert!(has(&env, set), "{set}: {env:?}");
+    }
+    let env = env_of(&p, &["--env", "PAGER=more", "--env", "TERM=vt100", "--env", "FORCE_COLOR=1", "--env", "PYTHONUNBUFFERED="]);
+    assert!(has(&env, "PAGER=more") && has(&env, "TERM=vt100") && has(&env, "PYTHONUNBUFFERED=") && !names(&env, "NO_COLOR"), "{env:?}");
+}
+
+#[test]
+fn python_prints_as_it_goes() {
+    let p = product();
+    let id = p.run_with(&["--stdin"], "exec /usr/bin/env python3 -c 'print(\"at once\"); input()'");
+    // It waits for input, so what it printed came without a flush at its end.
+    eventually("the line", || (p.json(["poll", &id])["output_preview"] == "at once\n").then_some(()));
+    p.call(["submit", &id, ""]).good();
+    assert_eq!(p.wait(&id)["exit_code"], 0);
+}
+
+#[test]
+fn a_file_gives_variables_and_flags_win_over_it() {
+    let p = product();
+    let file = "# a comment\nPLAIN=one\nexport QUOTED='two words'\nDOUBLE=\"three\\nlines\"\n\nOVER=file\n";
+    std::fs::write(p.work().join("vars"), file).unwrap();
+    let env = env_of(&p, &["--env-file", "vars", "--env", "OVER=flag"]);
+    for set in ["PLAIN=one", "QUOTED=two words", "DOUBLE=three\nlines", "OVER=flag"] {
+        assert!(has(&env, set), "{set}: {env:?}");
+    }
+    let answer = p.call_with_input(["run", "--wait", "--env-file", "-", "--", "echo $FROM_STDIN"], b"FROM_STDIN=given\n");
+    assert_eq!(answer.good().text(), "given\n");
+    let none = p.call(["run", "--json", "--env-file", "none", "--", "true"]);
+    assert_eq!((none.code, none.json()["code"].as_str()), (Some(125), Some("usage")), "{none:?}");
+    std::fs::write(p.work().join("bad"), "SECRET_WITHOUT_EQUALS\n").unwrap();
+    let bad = p.call(["run", "--env-file", "bad", "--", "true"]);
+    assert!(bad.code == Some(125) && bad.err.contains("line 1") && !bad.err.contains("SECRET"), "{bad:?}");
+}
+
+#[test]
+fn login_files_count() {
+    let p = product();
+    std::fs::write(p.user().join(".bash_profile"), "export FROM_LOGIN=yes PATH=$HOME/tools:$PATH CALLERS=login\n. ~/.bashrc\n").unwrap();
+    std::fs::write(p.user().join(".bashrc"), "alias greet='echo hello'\nshout() { echo \"${1^^}\"; }\nexport OPENAI_API_KEY=leaked\n")
+        .unwrap();
+    std::fs::create_dir(p.user().join("tools")).unwrap();
+    let tool = p.user().join("tools/own-tool");
+    std::fs::write(&tool, "#!/bin/sh\necho tool $FROM_LOGIN\n").unwrap();
+    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let p = p.with_env("CALLERS", "own");
+    assert_eq!(
+        printed(&p, "echo $FROM_LOGIN $CALLERS ${OPENAI_API_KEY-unset}; greet; shout loud; own-tool"),
+        "yes own unset\nhello\nLOUD\ntool yes\n"
+    );
+    // A program with its arguments gets the variables, and is found on that PATH.
+    assert_eq!(p.call(["run", "--wait", "--", "own-tool", "x"]).good().text(), "tool yes\n");
+    assert!(has(&env_of(&p, &[]), "FROM_LOGIN=yes"));
+}
+
+#[test]
+fn login_files_that_change_count_from_the_next_command_on() {
+    let p = product();
+    std::fs::write(p.user().join(".profile"), "export VERSION_OF=one\n").unwrap();
+    assert_eq!(printed(&p, "echo $VERSION_OF"), "one\n");
+    std::fs::write(p.user().join(".profile"), "export VERSION_OF=second\n").unwrap();
+    assert_eq!(printed(&p, "echo $VERSION_OF"), "second\n");
+}
+
+#[test]
+fn login_files_that_hang_or_fail_keep_no_command_from_running() {
+    let p = product();
+    p.configure("shell.snapshot_seconds = 0.3");
+    std::fs::write(p.user().join(".profile"), "export SEEN=yes\nsleep 600\n").unwrap();
+    assert_eq!(printed(&p, "echo runs ${SEEN-without}"), "runs without\n");
+    let p = product();
+    std::fs::write(p.user().join(".profile"), "export SEEN=yes\necho noise; echo noise >&2\nexit 1\n").unwrap();
+    assert!(printed(&p, "echo runs").ends_with("runs\n"));
+    assert!(!printed(&p, "echo runs").contains("noise"));
+}
+
+#[test]
+fn a_command_knows_its_process_and_its_directory() {
+    let p = product();
+    let id = p.run("echo $OUTLAST_PROCESS_ID; echo $PWD");
+    assert_eq!(p.wait(&id)["output"], format!("{id}\n{}\n", p.work().display()));
+}
+
+#[test]
+fn a_value_with_a_newline_and_one_that_is_no_text_arrive_as_they_are() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"a\nb \xff'\"$");
+    let p = product().with_env("ODD", odd);
+    let id = p.run("printf '%s' \"$ODD\"");
+    p.wait(&id);
+    assert_eq!(p.call(["log", &id, "--raw"]).out, odd.as_bytes());
+}
+
+#[test]
+fn files_that_a_command_makes_have_the_callers_mode() {
+    let p = product();
+    printed(&p, "umask > mask; touch made");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(p.work().join("made")).unwrap().permissions());
+    let own = std::process::Command::new("sh").args(["-c", "umask"]).output().unwrap();
+    let own = u32::from_str_radix(String::from_utf8(own.stdout).unwrap().trim(), 8).unwrap();
+    assert_eq!(mode & 0o777, 0o666 & !own);
+}
