@@ -104,7 +104,11 @@ impl Group {
     /// The same call, made from inside.
     pub fn around(&self, call: &Command) -> Command {
         let mut inside = Command::new("/bin/sh");
-        inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.path.join("cgroup.procs")).arg(call.get_program()).args(call.get_args());
+        inside
+            .args(["-c", "echo $$ > \"$0\" && exec \"$@\""])
+            .arg(self.path.join("cgroup.procs"))
+            .arg(call.get_program())
+            .args(call.get_args());
         inside.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
         if let Some(dir) = call.get_current_dir() {
             inside.current_dir(dir);
