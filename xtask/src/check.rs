@@ -22,7 +22,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Checks everything, and tells all that is wrong before it fails.
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let root = root()?;
     let policy: Policy = toml::from_str(&read(&root.join("deny.toml"))?).context("deny.toml")?;
     let mut wrong = Vec::new();

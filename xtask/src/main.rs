@@ -3,15 +3,19 @@
 #[path = "../../benches/recovery.rs"]
 mod bench_recovery;
 mod campaign;
+mod check;
+mod dist;
 mod puppet;
 mod rng;
 
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
-       cargo xtask campaign stop [--rounds N] [--program PATH]
-       cargo xtask bench recovery [--program PATH]";
+usage: cargo xtask check
+       cargo xtask dist [--to DIR]
+       cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
+       cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +24,8 @@ fn main() -> Result<()> {
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
+        ["check"] => check::run(),
+        ["dist", ..] => dist::run(&Flags(&args[1..])),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }
