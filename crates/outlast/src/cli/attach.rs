@@ -44,7 +44,8 @@ impl Attach {
         let info = client.poll(&self.id).await?;
         let id = info.session_id.to_string();
         if info.status == Status::Exited {
-            return Err(Failure::refused(format!("{id} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output")));
+            let (how, hint) = (format!("{id} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output"));
+            return Err(Failure::over(how, hint, info.fate.exit_code.flatten()));
         }
         let left = if info.pty && std::io::stdin().is_terminal() && !ctx.out.json {
             on_terminal(ctx, &client, &info, self.read_only).await?

@@ -26,6 +26,12 @@ impl Failure {
         Self::new(code::USAGE, error, hint)
     }
 
+    /// What was asked needs a process that runs.
+    pub(crate) fn over(error: impl Into<String>, hint: impl Into<String>, exit_code: Option<i32>) -> Self {
+        let status = code::ALREADY_EXITED.to_owned();
+        Self { status, exit_code: Some(exit_code), ..Self::new(code::ALREADY_EXITED, error, hint) }
+    }
+
     /// The machine, or we, failed.
     pub(crate) fn fault(error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::new(code::FAULT, error, hint)
@@ -40,8 +46,12 @@ impl Failure {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty());
         let first = lines.next().unwrap_or("the command line makes no sense");
+        let mut error = first.strip_prefix("error: ").unwrap_or(first).to_owned();
+        if error.ends_with(':') {
+            // What is meant stands below.
+            error.extend(lines.next().map(|what| format!(" {what}")));
+        }
         let rest: Vec<_> = lines.filter(|l| !l.starts_with("For more information")).collect();
-        let error = first.strip_prefix("error: ").unwrap_or(first);
         Self { exit: 2, ..Self::new(code::USAGE, error, rest.join("; ")) }
     }
 

@@ -122,13 +122,23 @@ pub(crate) enum Asked {
 pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     // Words behind `--` are the command's.
     let json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    // These exit as a command did, so that an error of their own must not look like one of the command's.
+    let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    let may_answer_for_a_command = verb.is_some_and(|v| v == "run" || v == "wait" || v == "rerun");
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
         Ok(cli) => Asked::Verb(cli),
-        Err(e) if e.use_stderr() && json => Asked::Answered(Failure::usage(&e).tell(true)),
+        Err(e) if e.use_stderr() => {
+            if json {
+                Failure::usage(&e).tell(true);
+            } else {
+                // Nobody can be told that nobody listens.
+                let _ = e.print();
+            }
+            Asked::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
+        }
         Err(e) => {
-            // Nobody can be told that nobody listens.
             let _ = e.print();
             Asked::Answered(e.exit_code())
         }

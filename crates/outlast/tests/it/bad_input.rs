@@ -86,7 +86,7 @@ fn an_id_that_is_to_be_given_must_be_a_whole_one() {
     let p = product();
     for id in ["abcd", "proc_12345", "proc_0123456789AZ", ""] {
         let answer = p.call(["run", "--json", "--id", id, "--", "true"]);
-        assert_eq!((answer.json()["code"].as_str(), answer.code), (Some("usage"), Some(2)), "{id:?}");
+        assert_eq!((answer.json()["code"].as_str(), answer.code), (Some("usage"), Some(125)), "{id:?}");
     }
 }
 

@@ -6,6 +6,7 @@ mod support;
 
 mod active;
 mod adopt;
+mod answers;
 mod attach;
 mod bad_input;
 mod bad_times;
