@@ -78,7 +78,7 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
         b"" => vec![outlast_store::os::command_name(pid).unwrap_or_else(|| "unknown".into()).into()],
         line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
     };
-    Ok(Found { of, id: None, spec: Spec { owner, ..Spec::argv(args) }, cwd: cwd_of(pid), started_at: started(&of).unwrap_or(now) })
+    Ok(Found { of, id: None, spec: Spec { owner, ..Spec::argv(args) }, cwd: cwd_of(pid), started_at: started(&of, now).unwrap_or(now) })
 }
 
 fn cwd_of(pid: u32) -> OsText {
@@ -86,10 +86,10 @@ fn cwd_of(pid: u32) -> OsText {
     std::fs::read_link(format!("/proc/{pid}/cwd")).map_or_else(|_| "/".into(), |p| p.as_path().into())
 }
 
-fn started(of: &Incarnation) -> Option<Time> {
+fn started(of: &Incarnation, now: Time) -> Option<Time> {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let since_boot = of.start_ticks.checked_mul(1_000_000)?.checked_div(ticks_a_second)?;
-    Some(Time::from_micros(crate::settle::booted_at().micros() + i64::try_from(since_boot).ok()?))
+    Some(Time::from_micros(crate::settle::booted_at(now).micros() + i64::try_from(since_boot).ok()?))
 }
 
 fn alive(pid: u32, bin: &Path) -> Result<Incarnation, String> {

@@ -89,7 +89,7 @@ impl Minder {
                 let _gone = std::fs::remove_file(self.engine.shared().socket(self.id));
                 Ok(())
             }
-            Settled::NotStarted if accepted_at < settle::booted_at() => {
+            Settled::NotStarted if accepted_at < settle::booted_at(now) => {
                 self.never("the machine was restarted before the command could be started", 0).await
             }
             Settled::NotStarted => self.launch().await,

@@ -112,7 +112,7 @@ fn is_unwritten(dir: &ProcessDir) -> bool {
     let Ok(found) = std::fs::metadata(dir.meta()) else { return true };
     let made = found.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
     let made = made.map_or(Time::from_micros(0), |t| Time::from_micros(t.as_micros() as i64));
-    found.len() < outlast_store::meta::LEN as u64 && made > booted_at()
+    found.len() < outlast_store::meta::LEN as u64 && made > booted_at(outlast_store::os::now())
 }
 
 /// Whether the request still has what a start needs. Whoever starts a command takes that out, so without it there was a start.
@@ -120,10 +120,10 @@ fn can_start(dir: &ProcessDir) -> bool {
     matches!(SpecFile::read_launch(dir), Ok(Some(_)))
 }
 
-/// When the machine was started, by its own clock.
-pub(crate) fn booted_at() -> Time {
+/// When the machine was started, by the clock that says it is `now`.
+pub(crate) fn booted_at(now: Time) -> Time {
     let up = outlast_store::os::boottime_ns() / 1_000;
-    Time::from_micros(outlast_store::os::now().micros() - up as i64)
+    Time::from_micros(now.micros() - up as i64)
 }
 
 fn append(journal: &mut Journal, records: &[Record]) -> io::Result<()> {
