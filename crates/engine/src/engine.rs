@@ -7,7 +7,7 @@ use crate::recover::{self, Recovered};
 use crate::run_dir::NoRunDir;
 use crate::shared::{self, Clients, Closing, Shared};
 use crate::shell::Snapshots;
-use crate::state::{Ask, Counts, Reserved, State, View};
+use crate::state::{Ask, Counts, Reserved, State, View, Which};
 use crate::{cgroup, program, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
@@ -184,10 +184,10 @@ impl Engine {
         self.ask(|answer| Ask::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
-    /// Every process that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner) -> Vec<View> {
+    /// Those of `which` that this owner may touch.
+    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Vec<View> {
         let owner = owner.clone();
-        self.ask(|answer| Ask::All { owner, answer }).await.unwrap_or_default()
+        self.ask(|answer| Ask::All { owner, which, answer }).await.unwrap_or_default()
     }
 
     pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {

@@ -168,8 +168,9 @@ impl Seen {
                 }
             }
         }
-        let closed = meta.as_ref().is_some_and(|m| m.ended.is_some() && m.closed.is_some());
-        seen.bytes = closed.then(|| dir.disk_bytes().ok()).flatten();
+        // A journal is rare, and its last records may be the last there are.
+        let over = !seen.journal.is_empty() || meta.as_ref().is_some_and(|m| m.ended.is_some());
+        seen.bytes = over.then(|| dir.disk_bytes().ok()).flatten();
         Self { meta, damage, ..seen }
     }
 }

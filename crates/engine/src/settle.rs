@@ -24,8 +24,12 @@ pub(crate) enum Settled {
 
 /// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
 pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<Settled> {
-    if facts.phase == Phase::Accepted && !dir.meta().try_exists()? {
-        return Ok(Settled::NotStarted);
+    if !dir.meta().try_exists()? {
+        if facts.phase == Phase::Accepted {
+            return Ok(Settled::NotStarted);
+        }
+        // It was there; a power cut or a hand took it. A new one carries the lock for what is to be said about that.
+        drop(Meta::hold(dir, facts.id(), now)?);
     }
     let Some(mut journal) = open(dir)? else { return Ok(Settled::Kept) };
     // Under the lock: nobody writes any more, so this is the last word.

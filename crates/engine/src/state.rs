@@ -7,7 +7,7 @@ use crate::mind::{blocking, mind};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::shared::{Closing, Shared};
-use outlast_core::{IdRef, OnStop, Owner, ProcessId};
+use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::ProcessDir;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -19,6 +19,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// How long the end of the engine waits for what is being started.
+const STARTING: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A process, as somebody sees it who may touch it.
@@ -58,6 +60,15 @@ pub(crate) enum Reserved {
     Pending(watch::Receiver<()>),
 }
 
+/// Which processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All there are.
+    All,
+    /// Those of which something may still become.
+    Live,
+}
+
 /// How many there are.
 pub(crate) struct Counts {
     pub(crate) running: u64,
@@ -68,7 +79,7 @@ pub(crate) struct Counts {
 pub(crate) enum Ask {
     Facts { id: ProcessId, answer: oneshot::Sender<Option<Arc<Facts>>> },
     Resolve { name: String, owner: Owner, answer: oneshot::Sender<Result<View, Error>> },
-    All { owner: Owner, answer: oneshot::Sender<Vec<View>> },
+    All { owner: Owner, which: Which, answer: oneshot::Sender<Vec<View>> },
     Reserve { id: ProcessId, hash: String, owner: Owner, answer: oneshot::Sender<Result<Reserved, Error>> },
     Accept { facts: Box<Facts>, answer: oneshot::Sender<View> },
     LetGo { id: ProcessId },
@@ -176,7 +187,7 @@ impl State {
         match ask {
             Ask::Facts { id, answer } => _ = answer.send(self.entry(id).map(|e| Arc::clone(&e.facts))),
             Ask::Resolve { name, owner, answer } => _ = answer.send(self.resolve(&name, &owner)),
-            Ask::All { owner, answer } => _ = answer.send(self.all(&owner)),
+            Ask::All { owner, which, answer } => _ = answer.send(self.all(&owner, which)),
             Ask::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
             Ask::Accept { facts, answer } => {
                 let id = facts.id();
@@ -257,12 +268,18 @@ impl State {
         found.and_then(|id| self.view(id)).ok_or_else(|| refuse::not_found(name))
     }
 
-    fn all(&self, owner: &Owner) -> Vec<View> {
-        let ids = self.table.keys().filter(|id| self.entry(**id).is_some_and(|e| owner.may_touch(&e.facts.kept.spec.owner)));
-        ids.filter_map(|id| self.view(*id)).collect()
+    fn all(&self, owner: &Owner, which: Which) -> Vec<View> {
+        let may = |id: &&ProcessId| self.entry(**id).is_some_and(|e| owner.may_touch(&e.facts.kept.spec.owner));
+        match which {
+            Which::All => self.table.keys().filter(may).filter_map(|id| self.view(*id)).collect(),
+            Which::Live => self.live.iter().filter(may).filter_map(|id| self.view(*id)).collect(),
+        }
     }
 
     fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
+        if *self.shared.closing.borrow() != Closing::Open {
+            return Err(refuse::stopping());
+        }
         match self.table.get(&id) {
             Some(Slot::Known(entry)) if entry.facts.kept.hash == hash && entry.facts.kept.spec.owner == owner => {
                 return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string()));
@@ -314,6 +331,8 @@ impl State {
         let (before, after) = self.change(id, |facts| facts.with(seen))?;
         if before.phase != after.phase {
             tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
+        }
+        if is_worth_a_row(&before.phase, &after.phase) {
             // The folder says so already, so that nobody has to wait for this.
             self.shared.index.put_later(after.row()).await;
         }
@@ -373,6 +392,7 @@ impl State {
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
     async fn close(&mut self, mut asks: mpsc::Receiver<Ask>) {
         self.shared.closing.send_replace(Closing::Stopping);
+        self.finish_starting(&mut asks).await;
         let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id)).filter_map(|id| self.view(*id)).collect();
         let engine = self.engine.clone();
         let mut stops = tokio::spawn(async move { crate::serve::stop_with_the_engine(&engine, doomed).await });
@@ -397,7 +417,26 @@ impl State {
         self.shared.closed();
     }
 
+    /// What was taken is started: its caller waits for that, and nobody would come to do it later.
+    async fn finish_starting(&mut self, asks: &mut mpsc::Receiver<Ask>) {
+        let until = Instant::now() + STARTING;
+        let starts = |id: &ProcessId, state: &Self| state.entry(*id).is_none_or(|e| e.facts.phase == Phase::Accepted);
+        while self.live.iter().any(|id| starts(id, self)) {
+            tokio::select! {
+                Some(ask) = asks.recv() => self.on(ask).await,
+                () = tokio::time::sleep_until(until) => return tracing::warn!("something is still starting; the next engine goes on with it"),
+            }
+        }
+    }
+
     fn dies_with_us(&self, id: ProcessId) -> bool {
         self.entry(id).is_some_and(|e| e.facts.kept.spec.on_stop == OnStop::Kill && !e.facts.is_over())
     }
+}
+
+/// Whether the index is to hear of it. What else happens is read from the folder at the next start anyway, and each row costs a sync.
+fn is_worth_a_row(before: &Phase, after: &Phase) -> bool {
+    let begun = *before == Phase::Accepted && *after != Phase::Accepted;
+    let orphaned = |p: &Phase| matches!(p, Phase::Orphaned { .. });
+    begun || (after.is_final() && !before.is_final()) || (orphaned(after) && !orphaned(before))
 }

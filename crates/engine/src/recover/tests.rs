@@ -232,6 +232,17 @@ fn without_keepers_a_living_command_is_orphaned_and_a_dead_one_lost() {
 }
 
 #[test]
+fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
+    let world = World::new();
+    world.folder(1);
+    let dir = world.home.process(id(1));
+    let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
+    let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
+    assert_eq!(settle::settle(&dir, &known, NOW).unwrap(), Settled::Written);
+    assert_eq!(known.with(&Seen::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
+}
+
+#[test]
 fn keepers_that_died_behind_the_end_leave_the_end() {
     let world = World::new();
     world.folder(1);

@@ -6,7 +6,7 @@ use crate::adopt::{self, Found};
 use crate::facts::{Facts, Seen};
 use crate::mind::blocking;
 use crate::shared::Shared;
-use crate::state::{Reserved, View};
+use crate::state::{Reserved, View, Which};
 use crate::{refuse, settle};
 use outlast_core::{Incarnation, ProcessId, Record};
 use outlast_store::meta::Meta;
@@ -47,7 +47,7 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
 /// The process under which this life is known already.
 async fn known(asked: &Asked, of: Incarnation) -> Option<View> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.all(&outlast_core::Owner::default()).await;
+    let all = asked.engine.all(&outlast_core::Owner::default(), Which::Live).await;
     all.into_iter().find(|v| v.facts.phase.alive() == Some(of))
 }
 

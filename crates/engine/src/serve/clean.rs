@@ -2,12 +2,13 @@
 
 use super::Asked;
 use super::remove::until_closed;
+use crate::state::Which;
 use outlast_core::Scope;
 use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
-    let mut views = asked.engine.all(&asked.owner).await;
+    let mut views = asked.engine.all(&asked.owner, Which::All).await;
     views.retain(|v| v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
     let mut cleaned = Cleaned { removed: 0, freed_bytes: 0 };
     for mut view in views {

@@ -1,6 +1,7 @@
 //! An engine inside the test, real keepers, real commands.
 
 mod adopt;
+mod clock;
 mod log;
 mod run;
 mod scope;
