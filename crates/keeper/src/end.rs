@@ -37,7 +37,7 @@ fn observe_as_stranger(pair: &Pair) -> bool {
         return false;
     }
     let pid = live.cmd.load(SeqCst) as u32;
-    let parent = parent_of(pid);
+    let parent = outlast_store::os::parent_of(pid);
     let keepers = [live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
     if parent.is_some_and(|p| keepers.contains(&p)) && !pair.partner_is_over() {
         return false;
@@ -60,12 +60,6 @@ fn observe_as_stranger(pair: &Pair) -> bool {
             true
         }
     }
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn publish(pair: &Pair, status: Option<i32>) {

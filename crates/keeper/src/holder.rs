@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// How often the pump's pulse is felt, in seconds: two still ones while output waits, and it is taken for hung.
+/// How often the pump's pulse is felt, in seconds: two still ones while something waits for it, and it is taken for hung.
 const PULSE: i64 = 5;
 /// How long a pump that was continued has before it is replaced, in seconds.
 const SECOND_CHANCE: i64 = 2;
@@ -71,11 +71,13 @@ fn wait(pair: &Pair, pulse: &mut Pulse) {
     }
 }
 
-/// A pump that does nothing while output waits is continued, then killed; its death is what replaces it.
+/// A pump that does nothing while output or the end waits for it is continued, then killed; its death is what replaces it.
 fn feel(pair: &Pair, pulse: &mut Pulse) {
     let beat = pair.live().heartbeat.load(SeqCst);
-    let waits = pair.spool.filled() > 0 || pair.out.as_ref().is_some_and(|o| rustix::io::ioctl_fionread(o).unwrap_or(0) > 0);
-    if beat != pulse.beat || !waits {
+    let live = pair.live();
+    let unwritten = pair.spool.filled() > 0 || pair.out.as_ref().is_some_and(|o| rustix::io::ioctl_fionread(o).unwrap_or(0) > 0);
+    let unrecorded = live.wait_status().is_some() && !live.has(flag::RECORDED);
+    if beat != pulse.beat || !(unwritten || unrecorded) {
         *pulse = Pulse { beat, still: 0 };
         return;
     }

@@ -35,6 +35,7 @@ pub(crate) struct Stopped {
 pub(crate) struct Stopping {
     seen: BTreeSet<u32>,
     last_look: u64,
+    empty_looks: u32,
     survivors: Vec<u32>,
 }
 
@@ -103,7 +104,9 @@ impl Stopping {
         let leader_gone = live.wait_status().is_some();
         let members = tree::members(pair);
         self.count_dead(pair, &members);
-        if members.is_empty() && leader_gone {
+        // Without a leaf a single look may miss one that moves: only the second empty one counts.
+        self.empty_looks = if members.is_empty() && leader_gone { self.empty_looks + 1 } else { 0 };
+        if self.empty_looks >= if pair.leaf().is_some() { 1 } else { 2 } {
             return Some(self.finish(pair, Vec::new()));
         }
         if step == LEADER_ASKED && (leader_gone || time >= began.saturating_add(grace / 2)) {

@@ -80,19 +80,13 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
     let mut at = pid;
     // A chain of parents longer than this is a loop made by numbers passing on while we read.
     for _ in 0..10_000 {
-        match parent_of(at) {
+        match outlast_store::os::parent_of(at) {
             Some(p) if p == pump || p == holder => return true,
             Some(p) if p > 1 => at = p,
             Some(_) | None => break,
         }
     }
     pair.live().holder_deaths.load(SeqCst) > 0 && carries(pid, &format!("OUTLAST_PROCESS_ID={}", pair.id))
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&bytes);
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Signals every member once. How many were reached.

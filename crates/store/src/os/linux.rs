@@ -98,14 +98,30 @@ pub fn command_name(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
-/// The direct children of a process, by any of its threads.
+/// The direct children of a process, by any of its threads. While processes come and go a single look may miss one.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    tasks
-        .flatten()
-        .filter_map(|t| std::fs::read_to_string(t.path().join("children")).ok())
-        .flat_map(|s| s.split_ascii_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<u32>>())
-        .collect()
+    let mut all = Vec::new();
+    for task in tasks.flatten() {
+        match std::fs::read_to_string(task.path().join("children")) {
+            Ok(text) => all.extend(text.split_ascii_whitespace().filter_map(|p| p.parse::<u32>().ok())),
+            // The thread is gone, or the kernel was built without these lists.
+            Err(_) if task.path().exists() => return children_by_parent(pid),
+            Err(_) => {}
+        }
+    }
+    all
+}
+
+fn children_by_parent(pid: u32) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let all = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    all.filter(|p| parent_of(*p) == Some(pid)).collect()
+}
+
+/// The parent of a process now.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
 /// A handle on this very life, or an error if it is over or the number has passed to a stranger.
@@ -138,6 +154,17 @@ mod tests {
             assert!(pidfd_of(&stranger).is_err());
             assert!(signal(&stranger, Signal::TERM).is_err());
         }
+    }
+
+    #[test]
+    fn children_are_found_with_and_without_the_kernels_lists() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+        let me = std::process::id();
+        assert_eq!(parent_of(child.id()), Some(me));
+        assert!(children_of(me).contains(&child.id()));
+        assert!(children_by_parent(me).contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
