@@ -222,7 +222,7 @@ fn case_213_our_own_programs_are_not_taken_in() {
         let answer = p.call(["adopt", "--json", &pid.to_string()]);
         let said = answer.json();
         assert_eq!((said["code"].as_str(), answer.code), (Some("not_that_process"), Some(1)), "{pid} of {us}: {said}");
-        assert_eq!(skipped(&adopt(&p, &json!([{"pid": pid}]))).contains("Outlast's own"), true);
+        assert!(skipped(&adopt(&p, &json!([{"pid": pid}]))).contains("Outlast's own"));
     }
     assert_eq!(p.json(["kill", "--all"]), json!({"killed": 1}));
 }

@@ -25,7 +25,7 @@ fn case_175_running_ones_come_first_and_finished_ones_when_asked_for() {
     let finished = p.run("echo out; exit 2");
     p.wait(&finished);
     let running = p.run_with(&["--name", "the sleeper"], "exec sleep 1000");
-    assert_eq!(ids(&p.json(["list"])), [running.clone()]);
+    assert_eq!(ids(&p.json(["list"])), [running.as_str()]);
     let all = p.json(["list", "--all"]);
     assert_eq!(ids(&all), [running.clone(), finished.clone()]);
     let (on, off) = (entry(&all, &running), entry(&all, &finished));

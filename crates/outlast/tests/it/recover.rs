@@ -293,7 +293,7 @@ fn a_folder_that_was_removed_by_hand_is_told_as_lost() {
     let p = product();
     let (over, running) = one_over_and_one_running(&p);
     std::fs::remove_dir_all(p.folder(&over).path).unwrap();
-    assert_eq!(ids(&p), [running.clone()]);
+    assert_eq!(ids(&p), [running.as_str()]);
     assert_eq!(p.json(["poll", &over])["status"], "not_found");
     p.json(["kill", "--all"]);
 }
