@@ -184,7 +184,7 @@ impl Client {
         Chunks::new(self.clone(), process, from, false, None)
     }
 
-    /// The output there is and all that comes, as bytes, until it is closed.
+    /// The output there is and all that comes, as bytes, until it is closed and the command over.
     ///
     /// ```no_run
     /// # use outlast_client::{Chunk, Client, ClientError, From};

@@ -192,6 +192,11 @@ impl Phase {
         }
     }
 
+    /// Alive, with a keeper to look after it.
+    pub fn is_kept_alive(&self) -> bool {
+        matches!(self, Self::Running { .. } | Self::Stopping { .. })
+    }
+
     /// The `phase` word that callers see.
     pub fn word(&self) -> &'static str {
         match self {

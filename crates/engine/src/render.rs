@@ -191,7 +191,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
         Detail::Entry => head_chars(&command, limits::LIST_PREVIEW_CHARS).text.to_owned(),
         Detail::Whole => command,
     };
-    let kept_alive = matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
+    let kept_alive = phase.is_kept_alive();
     let input_open = meta.is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
     Process {
         session_id: kept.id,

@@ -1,7 +1,8 @@
-//! `read` and `follow`: the bytes as they were written.
+//! `read` and `follow`: the bytes as they were written. Following ends when the output is closed and the command is over.
 
 use super::keeper::{Away, reach};
 use super::{Asked, Fresh, reading};
+use crate::facts::Facts;
 use crate::link::Link;
 use crate::render::{self, Log};
 use crate::state::View;
@@ -47,8 +48,13 @@ pub(super) async fn read(asked: &Asked, name: &str, from: From, follow: bool) ->
             continue;
         }
         let closed = render::nothing_follows(&facts);
-        if closed || !follow {
+        if !follow || (closed && !facts.phase.is_kept_alive()) {
             return Ok(ReadEnd { next_byte: begin, closed });
+        }
+        if closed {
+            // Output ends a moment before its command does, and who follows wants to know of that end.
+            view.until(Facts::is_over).await;
+            continue;
         }
         more(asked, &mut view, &mut link, begin).await?;
     }

@@ -65,7 +65,7 @@ async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i3
     }
     match left {
         Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{id} {}", ending::sentence(&now.fate))),
-        Left::Ended => ctx.out.remark(&format!("\n{id} has closed its output and goes on")),
+        Left::Ended => ctx.out.remark(&format!("\n{id} goes on, and nobody reads its output")),
         Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{id} goes on; come back with: outlast attach {id}")),
     }
     Ok(match left {

@@ -19,7 +19,7 @@ pub(crate) struct Log {
     /// How many lines to show
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Go on as more comes, until the output is closed; Ctrl-C leaves
+    /// Go on as more comes, until its end; Ctrl-C leaves
     #[arg(long, short)]
     follow: bool,
     /// The bytes as they were written

@@ -190,7 +190,7 @@ async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result
             Ok(ending::exit_code(&now.fate))
         }
         Stopped::Ended { .. } => {
-            ctx.out.remark(&format!("{id} has closed its output and goes on; `outlast wait {id}` waits for its end"));
+            ctx.out.remark(&format!("{id} goes on, and nobody reads its output; `outlast wait {id}` waits for its end"));
             Ok(0)
         }
         Stopped::Detached { .. } => Ok(0),

@@ -99,7 +99,7 @@ fn a_person_sees_what_was_before_types_and_leaves_while_the_process_goes_on() {
 #[test]
 fn the_process_gets_the_size_of_the_persons_terminal_also_when_it_changes() {
     let p = product();
-    let id = p.run_with(&["--pty"], "trap 'stty size' WINCH; stty size; while :; do read -r -t 1 _; done");
+    let id = p.run_with(&["--pty"], "while stty size; do read -r -t 0.05 _; done");
     until_printed(&p, &id, "30 120");
     let mut person = Person::calls(&p, &["attach", &id]);
     person.sees("40 100");

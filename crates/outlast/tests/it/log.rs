@@ -229,7 +229,7 @@ fn follow_prints_everything_and_ends_at_the_end() {
     let gate = Gate::new(&p, "gate");
     let id = p.run(&format!("echo before; {}; seq 5000; echo after", gate.wait()));
     until_printed(&p, &id, "before");
-    let follower = p.command(["log", &id, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
+    let follower = p.command(["log", &id, "--follow", "--offset", "0"]).stdout(Stdio::piped()).spawn().unwrap();
     gate.open();
     let shown = follower.wait_with_output().unwrap();
     assert_eq!(shown.status.code(), Some(0));
@@ -244,6 +244,22 @@ fn run_follow_prints_everything_and_exits_as_the_command_did() {
     let shown = p.call(["run", "--follow", "--pty", "--", "printf 'no end'"]);
     assert_eq!((shown.code, shown.text().as_str()), (Some(0), "no end"));
     assert_eq!(p.call(["run", "--follow", "--", "kill -KILL $$"]).code, Some(137));
+}
+
+#[test]
+fn whoever_follows_a_command_that_closed_its_output_is_there_at_its_end() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = "proc_00000000c105";
+    let line = format!("echo said; exec >&- 2>&-; {}; exit 4", gate.wait());
+    let follower = p.command(["run", "--follow", "--id", id, "--", &line]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("its output to be closed", || {
+        let started = p.json(["poll", id])["status"] == "running";
+        (started && p.meta(id).closed.is_some()).then_some(())
+    });
+    gate.open();
+    let shown = follower.wait_with_output().unwrap();
+    assert_eq!((shown.status.code(), shown.stdout.as_slice()), (Some(4), &b"said\n"[..]));
 }
 
 #[test]

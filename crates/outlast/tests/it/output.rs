@@ -18,6 +18,8 @@ fn in_pieces(p: &Product, pieces: &[&str]) -> (Vec<String>, String) {
         gate.open();
     }
     assert_eq!(p.wait(&id)["exit_code"], 0);
+    // Until its output is closed, more could come.
+    eventually("its last word", || (p.json(["poll", &id])["phase"] == "exited").then_some(()));
     (shown, p.json(["log", &id])["output"].as_str().unwrap().to_owned())
 }
 
@@ -55,7 +57,7 @@ fn case_051_warnings_of_a_shell_without_a_terminal_are_not_shown() {
     std::fs::write(p.user().join(".bashrc"), "case $- in *i*) echo interactive;; esac\n").unwrap();
     assert_eq!(printed(&p, "echo clean"), "clean\n");
     // Somebody else's interactive shell does complain, in writes of its own.
-    let id = p.run("HOME=/ setsid bash --norc --noprofile -i -c 'echo said'");
+    let id = p.run("HOME=/ setsid --wait bash --norc --noprofile -i -c 'echo said'");
     let ended = p.wait(&id);
     assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(0), &json!("said\n")), "{ended}");
     assert_eq!(p.json(["poll", &id])["output_preview"], "said\n");
