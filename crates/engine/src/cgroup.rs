@@ -96,7 +96,12 @@ fn own_path() -> Option<String> {
 
 fn migrate(dir: &Path) -> io::Result<Place> {
     make(dir)?;
-    let moved = make(&dir.join("engine")).and_then(|()| move_into(&dir.join("engine")));
+    let moved = match make(&dir.join("engine")) {
+        // A keeper that left last has just removed it.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => make(dir).and_then(|()| make(&dir.join("engine"))),
+        made => made,
+    };
+    let moved = moved.and_then(|()| move_into(&dir.join("engine")));
     if let Err(e) = moved {
         // Others may be in there; then they stay.
         let _ = std::fs::remove_dir(dir.join("engine"));

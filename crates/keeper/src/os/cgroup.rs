@@ -52,6 +52,10 @@ impl Leaf {
     /// Removes it, with those below, if it is empty. What still runs keeps it.
     pub(crate) fn remove(&self) {
         remove_tree(&self.path);
+        // An engine that has left took its own part along; the last to go takes the rest. A scope is systemd's to remove.
+        if let Some(home) = self.path.parent().filter(|home| home.extension().is_none()) {
+            let _in_use = std::fs::remove_dir(home);
+        }
     }
 }
 
