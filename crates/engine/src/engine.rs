@@ -16,7 +16,7 @@ use outlast_wire::v1::Error;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// How many questions may wait for the owner.
@@ -117,7 +117,7 @@ impl Engine {
             keeper: Mutex::new(keeper),
             config,
             home,
-            run_dir,
+            run_dir: RwLock::new(run_dir),
             place,
             degraded,
             nofile,
@@ -161,8 +161,8 @@ impl Engine {
     }
 
     /// Where the sockets are.
-    pub fn run_dir(&self) -> &std::path::Path {
-        &self.shared.run_dir
+    pub fn run_dir(&self) -> PathBuf {
+        self.shared.run_dir()
     }
 
     pub(crate) async fn begin_stop(&self) {

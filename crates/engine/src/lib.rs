@@ -12,6 +12,7 @@ mod config;
 mod engine;
 mod facts;
 mod index;
+mod keepers;
 mod launch;
 mod link;
 mod listen;

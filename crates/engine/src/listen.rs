@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
+use crate::os::Watch;
 use crate::shared::Closing;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,11 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that run tasks.
 const WORKERS: usize = 2;
-/// Threads that wait for disks. With the main one and the index's writer that makes eight.
-const BLOCKING: usize = 4;
+/// Threads that wait for disks. With the main one, the index's writer and one that helps with a long list that makes eight.
+const BLOCKING: usize = 3;
+
+/// How often the engine looks whether its socket is still where clients look for it.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// Serves a home until it is told to stop, or has nothing to do. `ready` is called once clients can connect.
 ///
@@ -44,13 +48,13 @@ async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
-    let path = engine.run_dir().join("engine");
-    let listener = bind(&path).map_err(ServeError::io(format!("listen at {}", path.display())))?;
+    let mut door = Door::open(&engine.run_dir())?;
     ready();
     let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            () = door.lost() => door = open_again(&engine, door).await,
+            accepted = door.listener.accept() => match accepted {
                 Ok((stream, _)) => greet(&engine, stream),
                 Err(error) => hold_off(&error).await,
             },
@@ -61,8 +65,7 @@ async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
         }
     }
     // From here on nobody finds us; who is connected is served until everything is written.
-    drop(Gone(path));
-    drop(listener);
+    door.close();
     engine.stopped().await;
     Ok(())
 }
@@ -89,7 +92,76 @@ async fn hold_off(error: &io::Error) {
     }
 }
 
-/// Listens at `path`, in place of whoever listened there before. The caller holds the home's lock.
+/// The engine's socket.
+struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Which file it is, so that another in its place is not taken for it.
+    file: (u64, u64),
+    watch: Option<Watch>,
+}
+
+impl Door {
+    /// Listens in `dir`, in place of whoever listened there before. The caller holds the home's lock.
+    fn open(dir: &Path) -> Result<Self, ServeError> {
+        let path = dir.join("engine");
+        let failed = || format!("listen at {}", path.display());
+        // Set up first, so that no loss is missed. Where it cannot be, the socket had better stay.
+        let watch = Watch::for_loss(dir).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
+        let listener = bind(&path).map_err(ServeError::io(failed()))?;
+        let file = file_at(&path).map_err(ServeError::io(failed()))?;
+        Ok(Self { listener, path, file, watch })
+    }
+
+    /// Returns when nobody can find the socket any more.
+    async fn lost(&self) {
+        while file_at(&self.path).ok() == Some(self.file) {
+            tokio::select! {
+                true = changed(self.watch.as_ref()) => {}
+                // Nothing tells when a directory above was moved, or its file system detached.
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
+    fn close(self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::debug!(path = %self.path.display(), %error, "the socket was gone");
+        }
+    }
+}
+
+/// `false` where nothing can be watched.
+async fn changed(watch: Option<&Watch>) -> bool {
+    match watch {
+        Some(watch) => watch.changed().await.is_ok(),
+        None => false,
+    }
+}
+
+/// Somebody took the socket away, or its directory: listens again, elsewhere if need be.
+async fn open_again(engine: &Engine, lost: Door) -> Door {
+    tracing::warn!(path = %lost.path.display(), "the socket is gone");
+    loop {
+        let opened = match engine.shared().find_run_dir() {
+            Ok(dir) => Door::open(&dir),
+            Err(error) => Err(error.into()),
+        };
+        match opened {
+            Ok(door) => return door,
+            Err(error) => tracing::error!(%error, "nobody can connect"),
+        }
+        // Nothing tells when there is a place again.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let new = path.with_extension(std::process::id().to_string());
     match std::fs::remove_file(&new) {
@@ -99,15 +171,4 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(&new)?;
     std::fs::rename(&new, path)?;
     Ok(listener)
-}
-
-/// Removes the socket.
-struct Gone(PathBuf);
-
-impl Drop for Gone {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.0) {
-            tracing::debug!(path = %self.0.display(), %error, "the socket was gone");
-        }
-    }
 }

@@ -3,18 +3,14 @@
 
 use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
-use crate::launch;
 use crate::link::Link;
-use crate::os::{Lives, Watch};
+use crate::os::Lives;
 use crate::settle::{self, Settled};
-use outlast_core::{Incarnation, Phase, ProcessId, Role, StartFailure};
+use crate::{keepers, launch};
+use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
-use outlast_store::meta::Snapshot;
 use outlast_store::spec::SpecFile;
-use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -136,8 +132,6 @@ impl Minder {
 
     async fn connect(&mut self) -> io::Result<()> {
         let shared = self.engine.shared();
-        // Set up before the try, so that a socket made in between is not missed.
-        let made = Watch::new(&shared.run_dir)?;
         let connected = {
             let _turn = shared.connects.acquire().await;
             Link::connect(&shared.socket(self.id), true).await
@@ -154,64 +148,10 @@ impl Minder {
                 if self.tries == UNREACHABLE_AFTER {
                     self.engine.reachable(self.id, false).await;
                 }
-                let keepers = self.keepers();
-                nudge(&keepers);
-                let dir = self.dir.clone();
-                // Whoever holds the lock now is among those found, or will make a socket.
-                if blocking(move || facts::is_kept(&dir)).await? {
-                    tokio::select! {
-                        _ = made.changed() => {}
-                        () = any_over(keepers) => {}
-                        () = tokio::time::sleep(AGAIN) => {}
-                    }
-                }
+                keepers::wait(shared, self.id, &self.dir, AGAIN).await?;
             }
         }
         Ok(())
-    }
-
-    /// The keepers that there are, or that are on their way out.
-    fn keepers(&self) -> Vec<Keeper> {
-        let Ok(meta) = Snapshot::read(&self.dir) else { return Vec::new() };
-        let find = |pid: u32, role: Role| {
-            let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
-            // Opened first, looked at second: from here on the handle cannot come to mean another.
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-            let is_ours = line.split(|&b| b == 0).any(|argument| argument == self.dir.path.as_os_str().as_bytes());
-            // Who is about to be gone has no command line any more; its lock goes last.
-            (is_ours || line.is_empty()).then_some(Keeper { role, handle, is_ours })
-        };
-        [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
-    }
-}
-
-struct Keeper {
-    role: Role,
-    handle: OwnedFd,
-    /// Whether it is certain to be one, and may be signalled.
-    is_ours: bool,
-}
-
-/// Asks the pump to listen again, where the home's link now leads.
-fn nudge(keepers: &[Keeper]) {
-    for pump in keepers.iter().filter(|k| k.role == Role::Pump && k.is_ours) {
-        if let Err(error) = rustix::process::pidfd_send_signal(&pump.handle, Signal::USR1) {
-            tracing::debug!(%error, "cannot signal a pump");
-        }
-    }
-}
-
-/// Returns once one of them is over; never where there is none.
-async fn any_over(keepers: Vec<Keeper>) {
-    let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
-    for life in keepers.into_iter().filter_map(|k| Lives::at(k.handle).ok()) {
-        lives.spawn(async move {
-            // What cannot be waited for is asked again.
-            let _over = life.over().await;
-        });
-    }
-    if lives.join_next().await.is_none() {
-        std::future::pending().await
     }
 }
 

@@ -53,6 +53,23 @@ impl Log {
         self.reader.read(from, self.end, max, &self.gaps)
     }
 
+    /// The last bytes, at most `max` of them.
+    fn tail(&self, max: usize) -> io::Result<Vec<Chunk>> {
+        let mut at = self.end.saturating_sub(max as u64);
+        let mut chunks = Vec::new();
+        loop {
+            match self.read(at, max)? {
+                Chunk::Bytes { at: from, bytes } => {
+                    at = from + bytes.len() as u64;
+                    chunks.push(Chunk::Bytes { at: from, bytes });
+                }
+                // What is missing there may have bytes before it; whoever looks for those has to look at all of the folder.
+                Chunk::Gap { .. } => return self.reader.read_back(self.end, max, &self.gaps),
+                Chunk::End => return Ok(chunks),
+            }
+        }
+    }
+
     fn written(&self) -> Written<'_> {
         Written { end: self.end, gaps: &self.gaps, total: self.total }
     }
@@ -88,7 +105,7 @@ pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -
     let window = if chars <= limits::LIST_PREVIEW_CHARS { LIST_WINDOW } else { window_bytes(chars) };
     let mut start = log.end;
     let mut bytes = Vec::new();
-    for chunk in log.reader.read_back(log.end, window, &log.gaps)? {
+    for chunk in log.tail(window)? {
         match chunk {
             Chunk::Bytes { at, bytes: more } => {
                 if bytes.is_empty() {

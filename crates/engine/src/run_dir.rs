@@ -38,7 +38,7 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
     let link = home.run_link();
     let mut tried = Vec::new();
     if let Ok(remembered) = std::fs::read_link(&link) {
-        match check(&remembered) {
+        match remembered.parent().map_or(Ok(()), check_level).and_then(|()| check(&remembered)) {
             Ok(()) => return Ok(remembered),
             Err(what) => tried.push(what),
         }
@@ -85,6 +85,10 @@ fn make(dir: &Path) -> Result<(), String> {
 }
 
 fn check(dir: &Path) -> Result<(), String> {
+    check_level(dir).and_then(|()| fits(dir))
+}
+
+fn check_level(dir: &Path) -> Result<(), String> {
     let shown = dir.display();
     let found = std::fs::symlink_metadata(dir).map_err(|e| format!("cannot look at {shown}: {e}"))?;
     let (mode, owner, you) = (found.mode() & 0o777, found.uid(), rustix::process::geteuid().as_raw());
@@ -92,7 +96,7 @@ fn check(dir: &Path) -> Result<(), String> {
         () if !found.is_dir() => Err(format!("{shown} is not a directory")),
         () if owner != you => Err(format!("{shown} belongs to user {owner}, not to you ({you})")),
         () if mode & 0o022 != 0 => Err(format!("{shown} can be written by others (mode {mode:03o})")),
-        () => fits(dir),
+        () => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::index::Index;
 use crate::mind::blocking;
+use crate::run_dir::{self, NoRunDir};
 use crate::shell::Snapshots;
 use crate::{cgroup, program};
 use outlast_core::{ProcessId, Time};
@@ -12,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore, watch};
 
 /// How many keepers are connected to at the same time after a start.
@@ -22,7 +23,7 @@ pub(crate) const CONNECTS: usize = 32;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) home: Home,
-    pub(crate) run_dir: PathBuf,
+    pub(crate) run_dir: RwLock<PathBuf>,
     pub(crate) redactor: Redactor,
     pub(crate) snapshots: Snapshots,
     /// One login shell at a time: they are slow, and threads are few.
@@ -59,7 +60,19 @@ impl Shared {
     }
 
     pub(crate) fn socket(&self, id: ProcessId) -> PathBuf {
-        self.run_dir.join(id.to_string())
+        self.run_dir().join(id.to_string())
+    }
+
+    /// Where the sockets are. It moves if somebody takes the directory away, as a logout does with the user's runtime directory.
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        self.run_dir.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Finds a directory for the sockets again.
+    pub(crate) fn find_run_dir(&self) -> Result<PathBuf, NoRunDir> {
+        let found = run_dir::choose(&self.home, &self.config.run_candidates)?;
+        self.run_dir.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        Ok(found)
     }
 
     pub(crate) fn keeper(&self) -> program::Copy {

@@ -93,7 +93,7 @@ fn case_213_our_own_programs_are_not_taken_in() {
 #[test]
 fn a_pid_tells_its_command_directory_and_age() {
     let sleeper = Sleeper::new();
-    let found = from_pid(sleeper.0.id(), Owner::default(), bin(), NOW).unwrap();
+    let found = from_pid(sleeper.0.id(), Owner::default(), bin(), outlast_store::os::now()).unwrap();
     assert_eq!(found.spec.command.shown(), "sleep 1000");
     assert_eq!(found.cwd.as_path(), std::env::current_dir().unwrap());
     let age = outlast_store::os::now().micros() - found.started_at.micros();

@@ -37,15 +37,25 @@ fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
 }
 
-/// Tells when something is made in, or moved into, a directory.
+/// Tells when something changes in a directory.
 #[derive(Debug)]
 pub(crate) struct Watch(AsyncFd<OwnedFd>);
 
 impl Watch {
-    /// Watches `dir` from now on.
-    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+    /// Watches `dir` for what appears there.
+    pub(crate) fn for_new(dir: &Path) -> io::Result<Self> {
+        Self::new(dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)
+    }
+
+    /// Watches `dir` for what is taken from there, itself included.
+    pub(crate) fn for_loss(dir: &Path) -> io::Result<Self> {
+        use inotify::WatchFlags as W;
+        Self::new(dir, W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::DELETE_SELF | W::MOVE_SELF)
+    }
+
+    fn new(dir: &Path, what: inotify::WatchFlags) -> io::Result<Self> {
         let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        inotify::add_watch(&fd, dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)?;
+        inotify::add_watch(&fd, dir, what)?;
         Ok(Self(readable(fd)?))
     }
 

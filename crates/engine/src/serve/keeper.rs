@@ -5,9 +5,8 @@ use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
 use crate::mind::blocking;
-use crate::os::Watch;
-use crate::refuse;
 use crate::state::View;
+use crate::{keepers, refuse};
 use outlast_core::Phase;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -32,10 +31,8 @@ pub(super) enum Away {
 
 /// Connects to the keeper of a process that was seen to run.
 pub(super) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
-    let socket = engine.shared().socket(view.id());
     for _ in 0..TRIES {
-        let made = Watch::new(&engine.shared().run_dir);
-        match Link::connect(&socket, false).await {
+        match Link::connect(&engine.shared().socket(view.id()), false).await {
             Ok(link) => return Ok(link),
             Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
         }
@@ -50,9 +47,8 @@ pub(super) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
         if view.facts.phase.is_final() {
             return Err(Away::Over);
         }
-        if let Ok(made) = made {
-            let _either = tokio::time::timeout(AGAIN, made.changed()).await;
-        }
+        let waited = keepers::wait(engine.shared(), view.id(), &view.dir, AGAIN).await;
+        waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
     }
     Err(Away::Refused(unreachable(view)))
 }

@@ -24,7 +24,17 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List
             let by_session = scope.by_session_only(&facts.kept.spec.owner);
             Process { session_scoped: by_session, ..process(&shared, &view.dir, &facts, &seen, Detail::Entry) }
         };
-        Ok(views.iter().map(entry).collect::<Vec<_>>())
+        // Two cores for a long list, one thread for a short one.
+        let (first, second) = views.split_at(if views.len() < 64 { views.len() } else { views.len() / 2 });
+        Ok(std::thread::scope(|scope| {
+            let other = (!second.is_empty()).then(|| scope.spawn(|| second.iter().map(entry).collect::<Vec<_>>()));
+            let mut all: Vec<Process> = first.iter().map(entry).collect();
+            if let Some(other) = other {
+                // A panic there is a panic here.
+                all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            all
+        }))
     })
     .await?;
     if !all {

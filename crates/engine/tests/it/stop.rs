@@ -111,3 +111,15 @@ async fn requests_survive_the_death_of_a_pump() {
     let wanted: String = (0..10).map(|n| format!("line {n}\n")).collect();
     assert_eq!((end.fate.exit_code, end.output), (Some(Some(0)), wanted));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keepers_whose_sockets_were_taken_away_are_found_again() {
+    let world = World::new().await;
+    let process = world.sh("sleep 1000").await;
+    let socket = std::fs::read_link(world.path("home/run")).unwrap().join(process.id().to_string());
+    std::fs::remove_file(&socket).unwrap();
+    process.signal(rustix::process::Signal::CONT.as_raw()).await.unwrap();
+    assert!(socket.exists(), "the pump listens again");
+    std::fs::remove_file(&socket).unwrap();
+    process.kill(Kill::default()).await.unwrap();
+}
