@@ -65,7 +65,8 @@ async fn case_163_kill_all_of_a_task_leaves_the_others() {
 async fn a_command_whose_keepers_were_both_killed_is_orphaned_and_can_be_stopped() {
     let world = World::new().await;
     // Its output goes elsewhere, so that it does not die of a broken pipe.
-    let process = world.sh("sleep 1000 >/dev/null 2>&1 & exec >/dev/null 2>&1; wait").await;
+    let process = world.sh("sleep 1000 >/dev/null 2>&1 & echo up; exec >/dev/null 2>&1; wait").await;
+    process.follow(outlast_client::From::Byte(0)).next().await.unwrap();
     let home = outlast_store::dir::Home::new(std::fs::canonicalize(world.path("home")).unwrap());
     let meta = outlast_store::meta::Snapshot::read(&home.process(process.id())).unwrap();
     // Stopped first: neither may see the other die and replace it.
