@@ -222,12 +222,17 @@ impl<'a> Pump<'a> {
             return;
         }
         if ended {
-            live.left_running.store(tree::members(self.pair).len() as u32, SeqCst);
+            self.count_left_running();
         }
+        let live = self.pair.live();
         let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
         if live.set(flag::OUTPUT_CLOSED) {
             self.control.news();
         }
+    }
+
+    fn count_left_running(&self) {
+        self.pair.live().left_running.store(tree::members(self.pair).len() as u32, SeqCst);
     }
 
     /// Records the end, once it was seen: drain, write, sync, tell, and only then let the pid go.
@@ -237,6 +242,10 @@ impl<'a> Pump<'a> {
         }
         if !self.pair.live().has(flag::RECORDED) {
             self.drain();
+            if self.pair.out.is_none() {
+                // Before the record: whoever reads it may never look again.
+                self.count_left_running();
+            }
             if let Some(ending) = end::ending(self.pair) {
                 let (commit, _) = self.pair.live().commit();
                 if let Err(e) = self.pair.meta.record_ended(&ending, commit.base, commit.lines) {
