@@ -7,9 +7,8 @@ pub(crate) struct Rng(u64);
 impl Rng {
     /// The stream of `seed` that belongs to `part`.
     pub(crate) fn new(seed: u64, part: u64) -> Self {
-        let mut rng = Self(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        rng.next();
-        rng
+        // Both are mixed first: states that differ by the step would give the same numbers, one later.
+        Self(Self(seed).next() ^ Self(!part).next().rotate_left(17))
     }
 
     pub(crate) fn next(&mut self) -> u64 {

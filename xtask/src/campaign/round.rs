@@ -189,7 +189,13 @@ impl Stage<'_> {
             offset += text.len();
             ensure!(written["status"] == "ok" && written["next_offset"] == offset, "write answered {written}");
         }
-        let closed = self.json(&["close", "--json", &self.id])?;
+        // Not repeated by itself, since on a terminal it is a character: an engine killed meanwhile is told.
+        let closed = loop {
+            let closed = self.json(&["close", "--json", &self.id])?;
+            if closed["code"] != "unavailable" || began.elapsed() > PATIENCE {
+                break closed;
+            }
+        };
         // A repeated call may find that the first did it.
         ensure!(
             closed["status"] == "ok" || closed["status"] == "already_exited" || closed["code"] == "no_input",
