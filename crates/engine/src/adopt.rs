@@ -1,4 +1,4 @@
-//! Processes that somebody else started: who they are, from a pid or from a checkpoint of the reference.
+//! Processes that somebody else started: who they are, from a pid or from a `processes.json` of the Hermes agent.
 
 use crate::orphan::is_ours;
 use outlast_core::{Incarnation, OsText, Owner, ProcessId, Spec, Time};

@@ -1,4 +1,4 @@
-//! Processes that somebody else started, by pid or from the reference's checkpoint.
+//! Processes that somebody else started, by pid or from the Hermes agent's checkpoint.
 
 use crate::sleeper::Sleeper;
 use crate::support::*;
