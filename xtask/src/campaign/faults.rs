@@ -54,10 +54,15 @@ pub(crate) enum Fault {
     After(Victim, u64),
     /// Whoever reaches this point first.
     At(&'static str),
+    /// This keeper; and then the other, right after it has forked a new one.
+    AfterTakeover(Victim),
 }
 
 impl Fault {
     pub(crate) fn draw(rng: &mut Rng) -> Self {
+        if rng.one_in(8) {
+            return Self::AfterTakeover(*rng.pick(&[Victim::Holder, Victim::Pump]));
+        }
         if rng.one_in(2) {
             return Self::At(rng.pick::<&str>(&POINTS));
         }

@@ -35,21 +35,21 @@ impl Plan {
         let mut rng = Rng::new(seed, round);
         let both = rng.one_in(20).then(|| rng.below(60_000));
         let reads = both.is_none() && rng.one_in(2);
+        let kills = match both {
+            Some(_) => 0,
+            None if rng.one_in(3) => 2 + rng.below(11),
+            None => 1,
+        };
         let lines = match rng.below(4) {
             0 => rng.below(4),
             1 => rng.below(100),
             _ => rng.below(4_000),
         };
+        // Long enough to be killed at a dozen times.
+        let lines = if kills > 1 { 4_000 + rng.below(40_000) } else { lines };
         let part = Part { lines, reads, code: rng.below(120) as i32, seed: rng.next() };
         let input =
             if reads { (0..rng.below(8)).map(|n| format!("{n} {}", "y".repeat(rng.below(400) as usize))).collect() } else { Vec::new() };
-        let kills = if both.is_some() {
-            0
-        } else if rng.one_in(3) {
-            2 + rng.below(11)
-        } else {
-            1
-        };
         let faults = (0..kills).map(|_| Fault::draw(&mut rng)).collect();
         let bytes = rng.next().to_le_bytes();
         let id = ProcessId::from_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]);
@@ -289,9 +289,32 @@ impl Stage<'_> {
             }
             match fault {
                 Fault::After(victim, micros) => self.kill_after(*victim, *micros, &mut dead),
-                Fault::At(point) => self.kill_at(point, &mut dead),
+                Fault::At(point) => {
+                    if self.product.points().arm(point).is_ok() {
+                        self.kill_at(point, &mut dead);
+                    }
+                }
+                Fault::AfterTakeover(victim) => self.kill_after_takeover(*victim, &mut dead),
             }
         }
+        self.report.add(format!("rounds with {:>2} kills", dead.len()), 1);
+    }
+
+    /// Kills one keeper, then the other at the instant at which it has made a new one: from the fork on the pair is whole.
+    fn kill_after_takeover(&self, victim: Victim, dead: &mut Vec<u32>) {
+        let Some(meta) = faults::whole(&self.dir, dead) else { return };
+        let (pid, point) = match victim {
+            Victim::Holder => (meta.holder, "pump.fork.after"),
+            Victim::Pump | Victim::Engine | Victim::Cli => (meta.pump, "holder.fork.after"),
+        };
+        if self.product.points().arm(point).is_err() {
+            return;
+        }
+        if faults::kill(pid) {
+            dead.push(pid);
+            self.report.add(format!("killed for a takeover: {victim:?}").to_lowercase(), 1);
+        }
+        self.kill_at(point, dead);
     }
 
     fn kill_after(&self, victim: Victim, micros: u64, dead: &mut Vec<u32>) {
@@ -310,11 +333,9 @@ impl Stage<'_> {
         }
     }
 
+    /// Kills whoever is held at a point that was armed, if that is the only fault there is now.
     fn kill_at(&self, point: &'static str, dead: &mut Vec<u32>) {
         let points = self.product.points();
-        if points.arm(point).is_err() {
-            return;
-        }
         let began = Instant::now();
         let held = loop {
             if let Some(pid) = points.held(point) {
