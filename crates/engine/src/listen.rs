@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::os::Watch;
+use crate::run_dir;
 use crate::shared::Closing;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
     let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
     loop {
         tokio::select! {
+            biased;
+            () = &mut stopping => break,
             () = door.lost() => door = open_again(&engine, door).await,
             accepted = door.listener.accept() => match accepted {
                 Ok((stream, _)) => greet(&engine, stream),
@@ -61,7 +64,6 @@ async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
             _ = terminate.recv() => engine.begin_stop().await,
             _ = interrupt.recv() => engine.begin_stop().await,
             _ = hangup.recv() => {}
-            () = &mut stopping => break,
         }
     }
     // From here on nobody finds us; who is connected is served until everything is written.
@@ -104,7 +106,7 @@ struct Door {
 impl Door {
     /// Listens in `dir`, in place of whoever listened there before. The caller holds the home's lock.
     fn open(dir: &Path) -> Result<Self, ServeError> {
-        let path = dir.join("engine");
+        let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
         // Set up first, so that no loss is missed. Where it cannot be, the socket had better stay.
         let watch = Watch::for_loss(dir).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();

@@ -144,8 +144,10 @@ impl Minder {
             }
             Err(error) => {
                 self.tries += 1;
-                tracing::info!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
+                // Once is what it looks like when a keeper leaves.
+                tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
                 if self.tries == UNREACHABLE_AFTER {
+                    tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
                     self.engine.reachable(self.id, false).await;
                 }
                 keepers::wait(shared, self.id, &self.dir, AGAIN).await?;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 /// What an address of a socket may hold.
 const ADDRESS: usize = 107;
+/// The engine's own socket.
+pub(crate) const ENGINE: &str = "engine";
 /// The longest name in the directory: a process id.
 const LONGEST_NAME: usize = "proc_000000000000".len();
 
@@ -67,6 +69,13 @@ pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
             let _gone = std::fs::remove_file(entry.path());
         }
     }
+}
+
+/// Removes the directory if no keeper has its socket there, so that an engine that ends leaves nothing behind. The caller holds the home's lock.
+pub(crate) fn leave_behind(dir: &Path) {
+    let socket = std::fs::remove_file(dir.join(ENGINE));
+    let emptied = std::fs::remove_dir(dir).and_then(|()| dir.parent().map_or(Ok(()), std::fs::remove_dir));
+    tracing::trace!(?socket, ?emptied, path = %dir.display(), "left");
 }
 
 fn fits(dir: &Path) -> Result<(), String> {

@@ -212,8 +212,10 @@ impl State {
             Ask::PutBack { facts } => self.insert(Facts::clone(&facts), true),
             Ask::Interrupt { session, answer } => {
                 let waiting = self.interrupts.get(&session).map_or(0, |tell| {
+                    // Counted first: whoever is told may be gone by the next line.
+                    let waiting = tell.receiver_count();
                     tell.send_modify(|n| *n += 1);
-                    tell.receiver_count()
+                    waiting
                 });
                 _ = answer.send(waiting);
             }
@@ -414,6 +416,7 @@ impl State {
         if let Some(place) = &self.shared.place {
             place.leave_behind();
         }
+        crate::run_dir::leave_behind(&self.shared.run_dir());
         self.shared.closed();
     }
 
