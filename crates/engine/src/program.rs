@@ -18,8 +18,14 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Copies the program, unless the same is there already.
+    /// Copies the program, unless the same is there already, and removes the copies of earlier ones.
     pub(crate) fn make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
+        let copy = Self::find_or_make(home, program)?;
+        remove_others(home, &copy.path);
+        Ok(copy)
+    }
+
+    fn find_or_make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
         let from = program.path();
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("cannot copy the keeper {}: {e}", from.display()));
         let name = format!("outlast-keeper-{}", hash(from).map_err(failed)?);
@@ -44,6 +50,16 @@ impl Copy {
             KeeperProgram::SelfAsKeeper(_) => Some("__keeper"),
         };
         Self { path, first_argument }
+    }
+}
+
+/// Removes the copies of earlier programs. Those who run from one have it open for as long as they live, and never start it again.
+fn remove_others(home: &Home, kept: &Path) {
+    let all = std::fs::read_dir(home.bin()).into_iter().flatten().flatten().map(|e| e.path());
+    for other in all.filter(|p| p != kept) {
+        if let Err(error) = std::fs::remove_file(&other) {
+            tracing::warn!(path = %other.display(), %error, "cannot remove");
+        }
     }
 }
 
@@ -88,7 +104,8 @@ mod tests {
         std::fs::write(&first, "torn").unwrap();
         assert_eq!(std::fs::read(Copy::make(&home, &keeper).unwrap().path).unwrap(), b"one");
         std::fs::write(&program, "two").unwrap();
-        assert_ne!(Copy::make(&home, &keeper).unwrap().path, first, "an upgrade does not touch the old one");
-        assert!(first.exists());
+        let running = File::open(&first).unwrap();
+        assert_ne!(Copy::make(&home, &keeper).unwrap().path, first, "an upgrade does not change the old one");
+        assert!(!first.exists() && running.metadata().unwrap().len() == 3, "who runs it keeps it");
     }
 }

@@ -7,5 +7,6 @@ mod run;
 mod scope;
 mod stop;
 mod wait;
+mod wire;
 mod world;
 mod write;
