@@ -180,7 +180,7 @@ async fn a_second_engine_on_the_same_home_is_told_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_engine_with_nothing_to_do_leaves_and_one_with_something_stays() {
-    let tmp = tempfile::tempdir_in("/tmp").unwrap();
+    let tmp = tempfile::tempdir().unwrap();
     let mut config = config(&tmp);
     config.idle_exit = Duration::from_millis(20);
     let engine = Engine::start(config).await.unwrap();
@@ -213,7 +213,7 @@ async fn secrets_are_masked_in_what_readers_see_and_in_what_is_kept() {
 
 #[test]
 fn an_engine_whose_socket_directory_was_taken_away_opens_another() {
-    let tmp = tempfile::tempdir_in("/tmp").unwrap();
+    let tmp = tempfile::tempdir().unwrap();
     let mut config = config(&tmp);
     let (first, second) = (tmp.path().join("a"), tmp.path().join("b"));
     for dir in [&first, &second] {

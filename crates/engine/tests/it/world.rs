@@ -25,7 +25,7 @@ impl World {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
-        let tmp = tempfile::Builder::new().prefix("oe-").tempdir_in("/tmp").unwrap();
+        let tmp = tempfile::Builder::new().prefix("oe-").tempdir().unwrap();
         let (engine, client) = start(&tmp, change).await;
         Self { engine, client, tmp }
     }
