@@ -128,7 +128,12 @@ impl Client {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.follow(process, from) }
     }
 
-    /// Like [`Client::follow`], for a real terminal.
+    /// Like [`Client::follow`], and then until the command is over.
+    pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
+        Chunks { runtime: self.runtime.clone(), inner: self.inner.follow_to_exit(process, from) }
+    }
+
+    /// Like [`Client::follow_to_exit`], for a real terminal.
     pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.attach(process, from, read_only) }
     }

@@ -2,7 +2,7 @@
 
 use crate::dial::Connect;
 use crate::error::refusal;
-use crate::follow::{Chunks, ReadOnly};
+use crate::follow::{Chunks, ReadOnly, Until};
 use crate::link::{CallError, Cut, Link};
 use crate::{ClientError, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
@@ -181,10 +181,10 @@ impl Client {
 
     /// The output there is, as bytes.
     pub fn read(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, false, None)
+        Chunks::new(self.clone(), process, from, Until::Now, None)
     }
 
-    /// The output there is and all that comes, as bytes, until it is closed and the command over.
+    /// The output there is and all that comes, as bytes, until it is closed. The command may run on.
     ///
     /// ```no_run
     /// # use outlast_client::{Chunk, Client, ClientError, From};
@@ -200,12 +200,17 @@ impl Client {
     /// # }
     /// ```
     pub fn follow(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, true, None)
+        Chunks::new(self.clone(), process, from, Until::Closed, None)
     }
 
-    /// Like [`Client::follow`], for a real terminal: as long as it lasts, the terminal answers what the program asks, not the keeper.
+    /// Like [`Client::follow`], and then until the command is over, so that a `poll` shows how it ended.
+    pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, Until::Exit, None)
+    }
+
+    /// Like [`Client::follow_to_exit`], for a real terminal: as long as it lasts, the terminal answers what the program asks, not the keeper.
     pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
-        Chunks::new(self.clone(), process, from, true, Some(ReadOnly(read_only)))
+        Chunks::new(self.clone(), process, from, Until::Exit, Some(ReadOnly(read_only)))
     }
 
     /// Waits for the end, at most this long. Goes on over a restart of the engine.

@@ -33,7 +33,7 @@ pub enum Chunk {
 pub struct Chunks {
     client: Client,
     process: String,
-    follow: bool,
+    until: Until,
     attach: Option<ReadOnly>,
     from: From,
     link: Option<Arc<Link>>,
@@ -42,13 +42,24 @@ pub struct Chunks {
     tries: Tries,
 }
 
+/// How long to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// What there is.
+    Now,
+    /// Until no more can come.
+    Closed,
+    /// And until the command is over.
+    Exit,
+}
+
 /// Whether a terminal that looks on sends no input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadOnly(pub(crate) bool);
 
 impl Chunks {
-    pub(crate) fn new(client: Client, process: &str, from: From, follow: bool, attach: Option<ReadOnly>) -> Self {
-        Self { client, process: process.to_owned(), follow, attach, from, link: None, stream: None, end: None, tries: Tries::default() }
+    pub(crate) fn new(client: Client, process: &str, from: From, until: Until, attach: Option<ReadOnly>) -> Self {
+        Self { client, process: process.to_owned(), until, attach, from, link: None, stream: None, end: None, tries: Tries::default() }
     }
 
     /// The next piece, or nothing at the end. May be dropped while it waits, and called again.
@@ -102,7 +113,8 @@ impl Chunks {
         if let Some(ReadOnly(read_only)) = self.attach {
             link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
-        let read = Request::Read { process: self.process.clone(), from: self.from, follow: self.follow };
+        let (follow, to_exit) = (self.until != Until::Now, self.until == Until::Exit);
+        let read = Request::Read { process: self.process.clone(), from: self.from, follow, to_exit };
         self.stream = Some(link.stream(self.client.owner(), read).await?);
         Ok(())
     }

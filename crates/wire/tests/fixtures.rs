@@ -43,7 +43,7 @@ fn requests() -> Vec<Message> {
         Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
         Request::Poll { process: process() },
         Request::Log { process: process(), page: Page { offset: Some(0), limit: Some(10), from_byte: None } },
-        Request::Read { process: process(), from: From::Byte(7), follow: true },
+        Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false },
         Request::Wait { process: process(), timeout_ms: Some(1) },
         Request::Interrupt { session: "s".into() },
         Request::Kill { process: process(), kill },

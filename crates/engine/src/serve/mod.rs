@@ -311,7 +311,14 @@ impl Asked {
             Request::List { scope, all } => out.result(list::list(self, &scope, all).await).await,
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => out.result(log::log(self, &process, page).await).await,
-            Request::Read { process, from, follow } => out.result(read::read(self, &process, from, follow).await).await,
+            Request::Read { process, from, follow, to_exit } => {
+                let until = match (follow, to_exit) {
+                    (false, _) => read::Until::Now,
+                    (true, false) => read::Until::Closed,
+                    (true, true) => read::Until::Exit,
+                };
+                out.result(read::read(self, &process, from, until).await).await;
+            }
             Request::Wait { process, timeout_ms } => out.result(wait::wait(self, &process, timeout_ms).await).await,
             Request::Interrupt { session } => {
                 let count = self.engine.interrupt(session).await as u64;

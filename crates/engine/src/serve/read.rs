@@ -1,4 +1,4 @@
-//! `read` and `follow`: the bytes as they were written. Following ends when the output is closed and the command is over.
+//! `read` and `follow`: the bytes as they were written.
 
 use super::keeper::{Away, reach};
 use super::{Asked, Fresh, reading};
@@ -13,7 +13,18 @@ use outlast_wire::v1::{Error, Event, From, ReadEnd};
 /// How much is read at a time.
 const PIECE: usize = 256 << 10;
 
-pub(super) async fn read(asked: &Asked, name: &str, from: From, follow: bool) -> Result<ReadEnd, Error> {
+/// How long to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Until {
+    /// What there is.
+    Now,
+    /// Until no more can come.
+    Closed,
+    /// And until the command is over: its output ends a moment before it does, or long before.
+    Exit,
+}
+
+pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until) -> Result<ReadEnd, Error> {
     let mut view = asked.resolve(name).await?;
     let mut at = None;
     let mut told = None;
@@ -48,13 +59,14 @@ pub(super) async fn read(asked: &Asked, name: &str, from: From, follow: bool) ->
             continue;
         }
         let closed = render::nothing_follows(&facts);
-        if !follow || (closed && !facts.phase.is_kept_alive()) {
-            return Ok(ReadEnd { next_byte: begin, closed });
-        }
-        if closed {
-            // Output ends a moment before its command does, and who follows wants to know of that end.
-            view.until(Facts::is_over).await;
-            continue;
+        match until {
+            Until::Now => return Ok(ReadEnd { next_byte: begin, closed }),
+            Until::Exit if closed && facts.phase.is_kept_alive() => {
+                view.until(Facts::is_over).await;
+                continue;
+            }
+            Until::Closed | Until::Exit if closed => return Ok(ReadEnd { next_byte: begin, closed }),
+            Until::Closed | Until::Exit => {}
         }
         more(asked, &mut view, &mut link, begin).await?;
     }

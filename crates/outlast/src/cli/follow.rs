@@ -20,6 +20,8 @@ pub(crate) struct Follow<'a> {
     pub(crate) from: From,
     /// As it was written, and not as readers should see it.
     pub(crate) raw: bool,
+    /// Until the command is over, and not only its output.
+    pub(crate) to_exit: bool,
 }
 
 /// Why no more is shown.
@@ -42,10 +44,13 @@ impl Stopped {
 }
 
 impl Follow<'_> {
-    /// Shows output until it is closed, or Ctrl-C.
+    /// Shows output until its end, or Ctrl-C.
     pub(crate) async fn show(&self, ctx: &Context) -> Result<Stopped, Failure> {
         let mut interrupts = signal(SignalKind::interrupt())?;
-        let mut chunks = self.client.follow(self.id, self.from);
+        let mut chunks = match self.to_exit {
+            true => self.client.follow_to_exit(self.id, self.from),
+            false => self.client.follow(self.id, self.from),
+        };
         let mut screen = Screen::new(ctx, self.raw, self.command);
         loop {
             let next = tokio::select! {

@@ -19,7 +19,7 @@ pub(crate) struct Log {
     /// How many lines to show
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Go on as more comes, until its end; Ctrl-C leaves
+    /// Go on as more comes, until the output is closed; Ctrl-C leaves
     #[arg(long, short)]
     follow: bool,
     /// The bytes as they were written
@@ -90,7 +90,7 @@ impl Log {
             _ => page.from_byte,
         };
         let id = page.session_id.to_string();
-        let follow = Follow { client, id: &id, command: &page.command, from: From::Byte(from), raw: self.raw };
+        let follow = Follow { client, id: &id, command: &page.command, from: From::Byte(from), raw: self.raw, to_exit: false };
         let stopped = follow.show(ctx).await?;
         let now = client.poll(&id).await?;
         if ctx.out.json {

@@ -176,7 +176,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
 async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
-    let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false };
+    let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
     let stopped = follow.show(ctx).await?;
     let now = client.poll(&id).await?;
     if ctx.out.json {

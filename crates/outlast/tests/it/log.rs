@@ -247,7 +247,7 @@ fn run_follow_prints_everything_and_exits_as_the_command_did() {
 }
 
 #[test]
-fn whoever_follows_a_command_that_closed_its_output_is_there_at_its_end() {
+fn run_follow_waits_for_the_end_of_a_command_that_has_closed_its_output() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let id = "proc_00000000c105";

@@ -100,6 +100,9 @@ pub enum Request {
         /// Go on until the output is closed.
         #[serde(default)]
         follow: bool,
+        /// And then until the command is over.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        to_exit: bool,
     },
     /// Wait for the end.
     Wait {
