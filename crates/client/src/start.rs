@@ -138,6 +138,8 @@ impl Place<'_> {
         let (ready, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| self.failed(format!("cannot make a pipe: {e}")))?;
         let mut command = Command::new(self.program);
         // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
+        // An engine first called from within a command is not that command's.
+        command.env_remove("OUTLAST_PROCESS_ID");
         command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1"]);
         // The lock comes as its input: should we be killed now, the next caller still waits until this engine listens or is gone.
         let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;

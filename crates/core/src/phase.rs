@@ -261,6 +261,14 @@ impl Phase {
 }
 
 impl Outcome {
+    /// What a wait status of the kernel's says.
+    pub fn of_wait_status(status: i32) -> Self {
+        match status & 0x7f {
+            0 => Self::Code((status >> 8) & 0xff),
+            number => Self::Signal { number, dumped_core: status & 0x80 != 0 },
+        }
+    }
+
     /// The own code, or minus the signal; nothing where nobody knows one.
     pub fn exit_code(&self) -> Option<i32> {
         match self {

@@ -50,7 +50,7 @@ pub(crate) struct Control {
 impl Control {
     /// Whether an engine listens.
     pub(crate) fn has_listener(&self) -> bool {
-        self.conns.iter().any(|c| c.listener)
+        self.conns.iter().any(|c| c.listener && !c.over)
     }
 
     /// Takes whoever wants to connect and is of our user, or root.

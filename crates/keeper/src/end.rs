@@ -9,6 +9,9 @@ use outlast_store::points;
 use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
+/// How long the heir of a command has to reap it.
+const HEIR: std::time::Duration = std::time::Duration::from_secs(1);
+
 /// Looks whether the command is over and publishes its status. The parent does it without reaping; if the parent is none of us, the
 /// kernel or `/proc` may still tell. Whether the status is published now.
 pub(crate) fn observe(pair: &Pair) -> bool {
@@ -37,7 +40,10 @@ fn observe_as_stranger(pair: &Pair) -> bool {
         return false;
     }
     let pid = live.cmd.load(SeqCst) as u32;
-    let parent = outlast_store::os::parent_of(pid);
+    let ticks = live.cmd_ticks.load(SeqCst);
+    // Its number may be a stranger's by now.
+    let is_it = outlast_store::os::start_ticks(pid).is_ok_and(|t| ticks == 0 || t == ticks);
+    let parent = outlast_store::os::parent_of(pid).filter(|_| is_it);
     let keepers = [live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
     if parent.is_some_and(|p| keepers.contains(&p)) && !pair.partner_is_over() {
         return false;
@@ -46,8 +52,12 @@ fn observe_as_stranger(pair: &Pair) -> bool {
         publish(pair, Some(status));
         return true;
     }
+    let since = pair.over_since.get().unwrap_or_else(std::time::Instant::now);
+    pair.over_since.set(Some(since));
     match parent {
-        // Its heir may reap it at once, after which the kernel tells, or never; the zombie itself tells whom it trusts.
+        // Its heir reaps it at once, after which the kernel tells.
+        Some(_) if os::keeps_status() && since.elapsed() < HEIR => false,
+        // Or never: then the zombie itself tells those whom it trusts.
         Some(_) => match os::zombie_status(pid) {
             Some(status) => {
                 publish(pair, Some(status));
@@ -105,8 +115,7 @@ pub(crate) fn ending(pair: &Pair) -> Option<Ending> {
             Outcome::NeverStarted(StartFailure { errno, what: format!("{step} {}", about.to_lossy()) })
         }
         None => Outcome::Unknown,
-        Some(s) if s & 0x7f == 0 => Outcome::Code((s >> 8) & 0xff),
-        Some(s) => Outcome::Signal { number: s & 0x7f, dumped_core: s & 0x80 != 0 },
+        Some(s) => Outcome::of_wait_status(s),
     };
     let cause = match pair.meta.stop() {
         Some((stop, _)) if stop.way == StopWay::TermOnly && !by_term(&outcome) => Cause::OfItsOwn,

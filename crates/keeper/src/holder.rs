@@ -16,6 +16,7 @@ const SECOND_CHANCE: i64 = 2;
 pub(crate) fn run(pair: &mut Pair) -> Next {
     spawn::start(pair);
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
+    let mut noted = false;
     loop {
         pair.catch_up();
         if end::observe(pair) && !pair.live().has(flag::RECORDED) {
@@ -29,10 +30,12 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
             return Next::Exit;
         }
         if pair.partner_is_over() {
-            pair.note_death(Role::Pump);
+            if !std::mem::replace(&mut noted, true) {
+                pair.note_death(Role::Pump);
+            }
             match pair.fork(Role::Pump) {
                 Ok(Some(role)) => return Next::Become(role),
-                Ok(None) => pulse = Pulse { beat: u64::MAX, still: 0 },
+                Ok(None) => (pulse, noted) = (Pulse { beat: u64::MAX, still: 0 }, false),
                 // No process to be had now: until there is one, output waits in its pipe.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
             }

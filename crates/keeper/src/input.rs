@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 const CALLER: u32 = 1;
 const ANSWER: u32 = 2;
+const END: u32 = 3;
 /// How much is put into the spool at once: what a pipe of an ordinary size takes whole.
 const FILL: usize = 32 << 10;
 
@@ -105,11 +106,11 @@ impl Input {
         pair.in_spool.as_ref().is_some_and(|s| s.filled() > 0)
     }
 
-    /// Moves what can be moved. `answers` go first: a program waits for them.
-    pub(crate) fn go_on(&mut self, pair: &mut Pair, answers: &mut Vec<u8>) -> Vec<Finished> {
+    /// Moves what can be moved. `answers` go first: a program waits for them. They answer the questions in the log up to `asked_to`.
+    pub(crate) fn go_on(&mut self, pair: &mut Pair, answers: &mut Vec<u8>, asked_to: u64) -> Vec<Finished> {
         let mut finished = Vec::new();
         loop {
-            let ended = if self.writes.is_empty() { self.end_if_asked(pair, answers) } else { false };
+            let ended = if self.writes.is_empty() { self.end_pipe_if_asked(pair) } else { false };
             if ended || pair.in_spool.is_none() {
                 break;
             }
@@ -120,11 +121,16 @@ impl Input {
                 break;
             }
             if !answers.is_empty() {
+                // Bounded so that the spool takes them whole: then all questions up to here are answered.
+                pair.live().answering.store(asked_to, SeqCst);
                 let n = fill(pair, answers, ANSWER);
                 answers.drain(..n);
                 if n > 0 {
                     continue;
                 }
+            }
+            if self.writes.is_empty() && self.end_terminal_if_asked(pair) {
+                continue;
             }
             if !self.fill_next(pair, &mut finished) {
                 break;
@@ -149,7 +155,7 @@ impl Input {
             return true;
         }
         // What is in the input already, from an attempt that was cut off, is not written again.
-        let known = taken.saturating_sub(start + w.done).min(w.held.len() as u64) as usize;
+        let known = taken.saturating_sub(start.saturating_add(w.done)).min(w.held.len() as u64) as usize;
         w.held.drain(..known);
         w.done += known as u64;
         if w.done == w.len {
@@ -168,18 +174,18 @@ impl Input {
         n > 0
     }
 
-    /// Ends the input if that was asked for and everything before it is through. Whether it is ended.
-    fn end_if_asked(&mut self, pair: &mut Pair, answers: &mut Vec<u8>) -> bool {
-        let live = pair.live();
-        if !live.has(flag::INPUT_CLOSE_ASKED) || live.has(flag::INPUT_CLOSED) {
-            return false;
+    /// A terminal's input is ended by a character, and can go on after it. Whether that was put into the spool.
+    fn end_terminal_if_asked(&self, pair: &Pair) -> bool {
+        match &pair.input {
+            Some(tty) if pair.settings.pty && pair.live().has(flag::INPUT_CLOSE_ASKED) => fill(pair, &[crate::tty::eof_char(tty)], END) > 0,
+            Some(_) | None => false,
         }
-        if pair.settings.pty {
-            // A terminal's input is ended by a character, and can go on after it.
-            if let Some(tty) = &pair.input {
-                answers.push(crate::tty::eof_char(tty));
-            }
-            live.flags.fetch_and(!flag::INPUT_CLOSE_ASKED, SeqCst);
+    }
+
+    /// Ends the input if that was asked for and everything before it is through. Whether it is ended.
+    fn end_pipe_if_asked(&mut self, pair: &mut Pair) -> bool {
+        let live = pair.live();
+        if pair.settings.pty || !live.has(flag::INPUT_CLOSE_ASKED) || live.has(flag::INPUT_CLOSED) {
             return false;
         }
         if pair.in_spool.as_ref().is_some_and(|s| s.filled() > 0) {
@@ -195,7 +201,9 @@ impl Input {
             self.note_refused(&w);
             // A retry of what had been taken before the input was closed is told so.
             match w.at {
-                Some(at) if at + w.len <= taken => finished.push(Finished::Written { by: w.by, taken: w.len, next: taken }),
+                Some(at) if at.checked_add(w.len).is_some_and(|end| end <= taken) => {
+                    finished.push(Finished::Written { by: w.by, taken: w.len, next: taken })
+                }
                 _ => {
                     let error = format!("the process has closed its input; {taken} bytes were taken");
                     finished.push(Finished::Refused { by: w.by, code: code::NO_INPUT, error });
@@ -226,8 +234,16 @@ fn fill(pair: &Pair, bytes: &[u8], kind: u32) -> usize {
 
 /// Counts what is in the spool as taken, by whom it was meant for. Done again after a kill it comes to the same.
 fn commit(live: &Live, target: u64) {
-    match live.in_kind.load(SeqCst) {
-        ANSWER => live.in_answers.store(target - live.in_client.load(SeqCst).min(target), SeqCst),
+    let kind = live.in_kind.load(SeqCst);
+    match kind {
+        ANSWER => live.answered.store(live.answering.load(SeqCst), SeqCst),
+        END => {
+            live.flags.fetch_and(!flag::INPUT_CLOSE_ASKED, SeqCst);
+        }
+        _ => {}
+    }
+    match kind {
+        ANSWER | END => live.in_answers.store(target - live.in_client.load(SeqCst).min(target), SeqCst),
         _ => live.in_client.store(target - live.in_answers.load(SeqCst).min(target), SeqCst),
     }
     live.in_target.store(target, SeqCst);

@@ -36,7 +36,6 @@ pub(crate) struct Stopping {
     seen: BTreeSet<u32>,
     last_look: u64,
     empty_looks: u32,
-    survivors: Vec<u32>,
 }
 
 /// What became of a request to stop.
@@ -73,15 +72,18 @@ impl Stopping {
             }
             StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         };
-        live.stop_grace.store(grace, SeqCst);
-        live.stop_at.store(boottime_ns(), SeqCst);
+        let (time, under_way) = (boottime_ns(), live.stop_step.load(SeqCst) != 0);
+        for (at, when) in [(&live.stop_all, time.saturating_add(grace / 2)), (&live.stop_due, time.saturating_add(grace))] {
+            if under_way {
+                // Asked again it may end sooner, never later.
+                at.fetch_min(when, SeqCst);
+            } else {
+                at.store(when, SeqCst);
+            }
+        }
         live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
         self.last_look = 0;
-        // A second, shorter request may find everybody asked already.
         live.stop_step.fetch_max(LEADER_ASKED, SeqCst);
-        if live.stop_step.load(SeqCst) == KILLED {
-            live.stop_step.store(ALL_ASKED, SeqCst);
-        }
         if grace > 0 {
             ask(pair);
         }
@@ -100,7 +102,7 @@ impl Stopping {
             return None;
         }
         self.last_look = time;
-        let (began, grace) = (live.stop_at.load(SeqCst), live.stop_grace.load(SeqCst));
+        let (all, due) = (live.stop_all.load(SeqCst), live.stop_due.load(SeqCst));
         let leader_gone = live.wait_status().is_some();
         let members = tree::members(pair);
         self.count_dead(pair, &members);
@@ -109,23 +111,17 @@ impl Stopping {
         if self.empty_looks >= if pair.leaf().is_some() { 1 } else { 2 } {
             return Some(self.finish(pair, Vec::new()));
         }
-        if step == LEADER_ASKED && (leader_gone || time >= began.saturating_add(grace / 2)) {
+        if time >= due {
+            live.stop_step.store(KILLED, SeqCst);
+            let survivors = self.kill(pair, members);
+            if time >= due.saturating_add(SETTLE.as_nanos() as u64) {
+                return Some(self.finish(pair, survivors));
+            }
+        } else if step == LEADER_ASKED && (leader_gone || time >= all) {
+            tree::signal_all(pair, &members, libc::SIGTERM);
+            tree::signal_all(pair, &members, libc::SIGCONT);
+            // Said after it was done: a new pump asks them again rather than not at all.
             live.stop_step.store(ALL_ASKED, SeqCst);
-            if grace > 0 {
-                tree::signal_all(pair, &members, libc::SIGTERM);
-                tree::signal_all(pair, &members, libc::SIGCONT);
-            }
-        }
-        if step >= ALL_ASKED || live.stop_step.load(SeqCst) == ALL_ASKED {
-            let due = began.saturating_add(grace);
-            if time >= due {
-                live.stop_step.store(KILLED, SeqCst);
-                self.survivors = self.kill(pair, members);
-                if time >= due.saturating_add(SETTLE.as_nanos() as u64) {
-                    let survivors = std::mem::take(&mut self.survivors);
-                    return Some(self.finish(pair, survivors));
-                }
-            }
         }
         None
     }
@@ -165,8 +161,9 @@ impl Stopping {
 
     fn finish(&mut self, pair: &Pair, survivors: Vec<u32>) -> Stopped {
         let live = pair.live();
-        live.stop_dead.fetch_max(1, SeqCst);
         if survivors.is_empty() {
+            // The leader at least, though it may have been gone before the first look.
+            live.stop_dead.fetch_max(1, SeqCst);
             live.set(flag::STOP_DONE);
         } else {
             // It goes on, and can be stopped again.

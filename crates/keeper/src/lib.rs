@@ -33,6 +33,8 @@ pub(crate) enum Next {
     Exit,
 }
 
+pub use os::close_inherited;
+
 /// Runs as the keepers of one process; `args` name its folder. The result is for `exit`.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut args = args.into_iter();

@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// How much is moved at once: what a pipe holds.
 const BATCH: usize = 64 << 10;
+/// How many bytes of answers may wait for a program that does not read them.
+const MOST_ANSWERS: usize = 4 << 10;
 
 /// What one step found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub(crate) struct Mover {
     questions: Questions,
     /// Answers to the terminal's questions that are not in the input yet.
     pub(crate) answers: Vec<u8>,
+    /// Up to which byte of the log questions were looked for.
+    pub(crate) asked_to: u64,
 }
 
 impl Mover {
@@ -52,6 +56,7 @@ impl Mover {
             memory: Vec::new(),
             questions: Questions::default(),
             answers: Vec::new(),
+            asked_to: 0,
         };
         if let (commit, true) = pair.live().commit() {
             drop_committed(pair, commit);
@@ -158,11 +163,13 @@ impl Mover {
         }
         let mut answered = was.answered;
         if pair.settings.pty {
-            if !pair.live().has(flag::SCAN_OFF) {
+            // A program that asks and asks and reads no answer is not remembered for ever.
+            if !pair.live().has(flag::SCAN_OFF) && self.answers.len() < MOST_ANSWERS {
                 self.answers.extend(self.questions.answers(&self.memory, size(pair)));
             }
+            self.asked_to = base - self.questions.held() as u64;
             if self.answers.is_empty() {
-                answered = base;
+                answered = self.asked_to;
             }
         }
         Commit { base, lines, answered, remain }
@@ -171,14 +178,17 @@ impl Mover {
     /// Questions whose answers the last pump had not passed on.
     fn ask_again(&mut self, pair: &Pair) {
         let (commit, _) = pair.live().commit();
-        if !pair.settings.pty || commit.answered >= commit.base || pair.live().has(flag::SCAN_OFF) {
+        let answered = commit.answered.max(pair.live().answered.load(SeqCst));
+        self.asked_to = commit.base;
+        if !pair.settings.pty || answered >= commit.base || pair.live().has(flag::SCAN_OFF) {
             return;
         }
         let reader = outlast_store::segments::LogReader::open(&pair.dir, pair.settings.keep);
         // A question is short and recent; what is further back was answered or given up.
-        let from = commit.answered.max(commit.base.saturating_sub(BATCH as u64));
+        let from = answered.max(commit.base.saturating_sub(BATCH as u64));
         if let Ok(outlast_store::segments::Chunk::Bytes { bytes, .. }) = reader.read(from, commit.base, BATCH, &[]) {
             self.answers = self.questions.answers(&bytes, size(pair));
+            self.asked_to = commit.base - self.questions.held() as u64;
         }
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Pair {
     pub(crate) signals: OwnedFd,
     /// A handle on the command.
     pub(crate) cmd: Option<OwnedFd>,
+    /// When a command that is not our child was first seen to be over.
+    pub(crate) over_since: std::cell::Cell<Option<std::time::Instant>>,
     /// A handle on the other keeper.
     pub(crate) partner: Option<OwnedFd>,
     pub(crate) leaf: Option<Leaf>,
@@ -160,9 +162,12 @@ impl Pair {
     /// What both do whenever they look: close what the command has by now, learn who it is, let go of a closed input.
     pub(crate) fn catch_up(&mut self) {
         let cmd = self.live().cmd.load(SeqCst);
-        if cmd != 0 {
+        if cmd != 0 || self.live().wait_status().is_some() {
+            // It has its own by now, or will never need them.
             self.ends = None;
             self.prepared = None;
+        }
+        if cmd != 0 {
             if self.cmd.is_none() {
                 // Not reaped before the record is safe, so the number is still its own.
                 self.cmd = os::open_pidfd(cmd).ok();

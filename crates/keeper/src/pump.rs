@@ -72,7 +72,9 @@ impl<'a> Pump<'a> {
         let deaths = live.pump_deaths.load(SeqCst);
         if deaths > 0 {
             let commits = live.commits();
-            let stuck = if live.stuck_at.swap(commits, SeqCst) == commits { live.stuck.fetch_add(1, SeqCst) + 1 } else { 0 };
+            // One that had nothing to do was not stuck.
+            let owed = pair.spool.filled() > 0;
+            let stuck = if live.stuck_at.swap(commits, SeqCst) == commits && owed { live.stuck.fetch_add(1, SeqCst) + 1 } else { 0 };
             live.stuck.store(stuck, SeqCst);
             if stuck >= STUCK {
                 live.set(flag::SCAN_OFF);
@@ -94,6 +96,10 @@ impl<'a> Pump<'a> {
         };
         if deaths > 0 {
             pump.record(&Record::TakenOver { at: now(), role: Role::Pump, times: deaths });
+            if pump.pair.live().has(flag::RECORDED) {
+                // Whether the end was told is not known.
+                pump.waking = wake::engine(pump.pair);
+            }
         }
         pump
     }
@@ -112,7 +118,11 @@ impl<'a> Pump<'a> {
         if !first {
             // Its children are ours from before its handle fired.
             let holder = self.pair.live().holder.load(SeqCst);
-            let _not_ours = os::reap_pid(holder as u32);
+            if holder != 0 {
+                let _not_ours = os::reap_pid(holder as u32);
+                // The number may pass to a stranger now.
+                self.pair.live().holder.store(0, SeqCst);
+            }
             end::observe(self.pair);
             end::reap_if_recorded(self.pair);
         }
@@ -241,6 +251,12 @@ impl<'a> Pump<'a> {
             return;
         }
         if !self.pair.live().has(flag::RECORDED) {
+            self.pair.catch_up();
+            self.report();
+            if self.pair.executed.is_some() {
+                // That it was executed is told before that it ended; the other keeper is about to let go of the pipe.
+                return;
+            }
             self.drain();
             if self.pair.out.is_none() {
                 // Before the record: whoever reads it may never look again.
@@ -255,6 +271,7 @@ impl<'a> Pump<'a> {
             }
             points::reach("pump.recorded");
             self.pair.live().set(flag::RECORDED);
+            points::reach("pump.marked");
             self.pair.wake(Role::Holder);
             self.control.news();
             if !self.control.has_listener() {
@@ -264,7 +281,7 @@ impl<'a> Pump<'a> {
             self.mover.sync();
         }
         end::reap_if_recorded(self.pair);
-        if self.pair.out.is_none() && self.pair.spool.filled() == 0 && self.pair.live().closed_at.load(SeqCst) == 0 {
+        if self.pair.out.is_none() && self.pair.spool.filled() == 0 && !self.pair.live().has(flag::OUTPUT_CLOSED) {
             self.close_output();
         }
     }
@@ -297,11 +314,16 @@ impl<'a> Pump<'a> {
         if deadline == 0 || boottime_ns() < deadline || live.wait_status().is_some() || live.cmd.load(SeqCst) == 0 {
             return;
         }
-        live.deadline.store(0, SeqCst);
         if live.stop_step.load(SeqCst) == 0 {
             let stop = Stop { cause: Cause::Deadline, way: StopWay::Escalate { grace: self.pair.settings.grace } };
-            self.stop(&stop);
+            if let Say::Refused { .. } = self.stop(&stop) {
+                // The disk refuses to have it written down: later, then.
+                self.pair.live().deadline.store(boottime_ns() + 1_000_000_000, SeqCst);
+                return;
+            }
         }
+        // Only now that it is under way: a pump killed before leaves it to the next.
+        self.pair.live().deadline.store(0, SeqCst);
     }
 
     fn stop(&mut self, stop: &Stop) -> Say {
@@ -336,7 +358,7 @@ impl<'a> Pump<'a> {
             // A real terminal looks on and answers for itself.
             self.mover.answers.clear();
         }
-        for done in self.input.go_on(self.pair, &mut self.mover.answers) {
+        for done in self.input.go_on(self.pair, &mut self.mover.answers, self.mover.asked_to) {
             match done {
                 Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
                 Finished::Refused { by, code, error } => {
@@ -442,6 +464,7 @@ impl<'a> Pump<'a> {
         let live = self.pair.live();
         let deadline = match live.deadline.load(SeqCst) {
             0 => None,
+            _ if live.wait_status().is_some() || live.cmd.load(SeqCst) == 0 => None,
             at => Some(Duration::from_nanos(at.saturating_sub(boottime_ns()))),
         };
         let terminal = self.ask_terminal_at.map(|t| t.saturating_duration_since(Instant::now()));

@@ -62,6 +62,8 @@ pub(crate) fn start(pair: &mut Pair) {
     let argv = pointers(&prepared.argv);
     let env = pointers(&prepared.env);
     points::reach("holder.start.before");
+    // An attempt that was cut off may have left its failure behind.
+    fail(pair.live(), 0, 0);
     pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
     let live = pair.live();
     let forked = match &pair.leaf {

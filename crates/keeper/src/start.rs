@@ -42,6 +42,8 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
         .and_then(|n| n.parse().ok())
         .ok_or_else(|| StartError::NotAFolder { path: path.clone() })?;
     let dir = ProcessDir { path };
+    // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
+    os::close_inherited(None);
     // Without this the keepers would end with the terminal or the session of whoever started the engine.
     let _already_leader = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("become heir of orphans"))?;
@@ -98,6 +100,7 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
         wake_holder: event()?,
         signals,
         cmd: None,
+        over_since: std::cell::Cell::new(None),
         partner: None,
         leaf,
         report: Some(report),

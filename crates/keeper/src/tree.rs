@@ -2,18 +2,23 @@
 
 use crate::os;
 use crate::pair::Pair;
+use outlast_store::dir::Home;
+use outlast_store::lock;
+use outlast_store::meta::Snapshot;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The pids that descend from the command now, zombies aside.
 ///
 /// Orphans of the tree pass to the holder, or to the pump once a holder has died: so what descends from either, themselves aside, is the tree.
 /// The leaf adds what left by other ways. After a holder's death some may have passed to neither; those carry the process id in their environment.
+/// An engine that was first called from within the tree descends from us too, with the keepers of others: they are not the tree.
 pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let (pump, holder) = keepers(pair);
     let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
-    let mut open: Vec<u32> = vec![pump, holder];
+    let mut open: Vec<u32> = [pump, holder].into_iter().filter(|p| *p != 0).collect();
     let cmd = pair.live().cmd.load(SeqCst) as u32;
     if cmd != 0 && !is_reaped(pair) {
         open.push(cmd);
@@ -26,15 +31,19 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
         found.extend(marked);
     }
     let mut seen = BTreeSet::new();
+    let mut foreign = BTreeSet::new();
     while let Some(parent) = open.pop() {
         if seen.insert(parent) {
+            if parent != pump && parent != holder && is_outlast(pair, parent) {
+                foreign.insert(parent);
+                continue;
+            }
             let children = outlast_store::os::children_of(parent);
             open.extend(children.iter().copied());
             found.extend(children);
         }
     }
-    found.remove(&pump);
-    found.remove(&holder);
+    found.retain(|p| *p != pump && *p != holder && !foreign.contains(p));
     found.retain(|p| std::path::Path::new(&format!("/proc/{p}")).exists() && !outlast_store::os::is_zombie(*p));
     found
 }
@@ -43,8 +52,24 @@ fn keepers(pair: &Pair) -> (u32, u32) {
     (pair.live().pump.load(SeqCst) as u32, pair.live().holder.load(SeqCst) as u32)
 }
 
+/// Whether the command's number may be a stranger's by now: whoever reaped it, its handle says so.
 fn is_reaped(pair: &Pair) -> bool {
-    pair.live().has(outlast_store::meta::flag::REAPED)
+    pair.cmd.as_ref().is_none_or(|cmd| os::send(cmd.as_fd(), 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)))
+}
+
+/// Whether a process is the engine of our home, or a keeper of another process in it. Not by its name, which anybody can take, but by the locks they hold.
+fn is_outlast(pair: &Pair, pid: u32) -> bool {
+    let home = Home { root: pair.settings.home.as_path().to_owned() };
+    let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+    if args.contains(&&b"__engine"[..]) {
+        let owner = std::fs::read_to_string(home.lock()).ok().and_then(|t| t.trim().parse::<u32>().ok());
+        return owner == Some(pid) && lock::is_held(&home.lock()).unwrap_or(false);
+    }
+    let folder = args.iter().find_map(|a| std::path::Path::new(std::ffi::OsStr::from_bytes(a)).strip_prefix(home.processes()).ok());
+    let Some(other) = folder.and_then(|f| f.to_str()).and_then(|f| f.parse().ok()) else { return false };
+    let dir = home.process(other);
+    other != pair.id && lock::is_held(&dir.meta()).unwrap_or(false) && Snapshot::read(&dir).is_ok_and(|m| m.pump == pid || m.holder == pid)
 }
 
 /// Processes whose environment names this one.
@@ -68,7 +93,7 @@ pub(crate) fn handle(pair: &Pair, pid: u32) -> Option<OwnedFd> {
 
 fn belongs(pair: &Pair, pid: u32) -> bool {
     let (pump, holder) = keepers(pair);
-    if pid == pump || pid == holder || pid <= 1 {
+    if pid == pump || pid == holder || pid <= 1 || is_outlast(pair, pid) {
         return false;
     }
     if pid == pair.live().cmd.load(SeqCst) as u32 && !is_reaped(pair) {
@@ -81,9 +106,11 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
     // A chain of parents longer than this is a loop made by numbers passing on while we read.
     for _ in 0..10_000 {
         match outlast_store::os::parent_of(at) {
+            Some(0 | 1) => break,
             Some(p) if p == pump || p == holder => return true,
-            Some(p) if p > 1 => at = p,
-            Some(_) | None => break,
+            Some(p) if is_outlast(pair, p) => return false,
+            Some(p) => at = p,
+            None => break,
         }
     }
     pair.live().holder_deaths.load(SeqCst) > 0 && carries(pid, &format!("OUTLAST_PROCESS_ID={}", pair.id))

@@ -43,6 +43,11 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
+    /// How many bytes at the end may be the beginning of a question.
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// The answers to the questions that end in `bytes`, for a terminal of this size.
     pub(crate) fn answers(&mut self, bytes: &[u8], size: (u16, u16)) -> Vec<u8> {
         let mut out = Vec::new();

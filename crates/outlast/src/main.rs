@@ -54,6 +54,8 @@ fn say(text: &str) {
 
 /// Is the engine of a home until it is told to end, or has nothing to do.
 fn serve(asked: AsEngine) -> anyhow::Result<i32> {
+    // What the caller had open is not ours to hold: a lock there would be held for as long as we live.
+    outlast_keeper::close_inherited(asked.ready_fd);
     let ready = asked.ready_fd.map(descriptor).transpose()?;
     let world = World::here();
     let settings = Settings { home: asked.home, ..world.settings()? };

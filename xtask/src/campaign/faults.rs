@@ -18,7 +18,7 @@ pub(crate) enum Victim {
 }
 
 /// Places at which a process can be held, and so be killed exactly there.
-pub(crate) const POINTS: [&str; 26] = [
+pub(crate) const POINTS: [&str; 27] = [
     "pump.prepare",
     "pump.fork.before",
     "pump.fork.after",
@@ -31,6 +31,7 @@ pub(crate) const POINTS: [&str; 26] = [
     "pump.input.filled",
     "pump.input.moved",
     "pump.recorded",
+    "pump.marked",
     "pump.told",
     "pump.done",
     "holder.start.before",

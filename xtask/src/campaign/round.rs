@@ -215,7 +215,7 @@ impl Stage<'_> {
         let polled = loop {
             let polled = self.json(&["poll", "--json", &self.id])?;
             match polled["phase"].as_str() {
-                Some("running" | "stopping" | "starting" | "draining") if began.elapsed() < PATIENCE => {
+                Some("running" | "stopping" | "starting" | "draining" | "unreachable") if began.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(2))
                 }
                 _ => break polled,

@@ -164,11 +164,12 @@ pub(crate) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
 }
 
 /// The wait status in `/proc`, while the process is a zombie that nobody reaps. To those it does not trust the kernel shows zero, so a
-/// process that changed its user does not count.
+/// process that has another user, group or more capabilities than we does not count.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let me = rustix::process::geteuid().as_raw().to_string();
-    if !status.lines().find_map(|l| l.strip_prefix("Uid:"))?.split_ascii_whitespace().all(|uid| uid == me) {
+    let theirs = Credentials::of(&pid.to_string())?;
+    let ours = Credentials::of("self")?;
+    let same = theirs.uids.iter().all(|u| *u == ours.uids[1]) && theirs.gids.iter().all(|g| *g == ours.gids[1]);
+    if !same || theirs.capabilities & !ours.capabilities != 0 {
         return None;
     }
     let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -179,6 +180,49 @@ pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
         return None;
     }
     fields.next_back()?.parse().ok()
+}
+
+struct Credentials {
+    uids: Vec<u32>,
+    gids: Vec<u32>,
+    capabilities: u64,
+}
+
+impl Credentials {
+    fn of(who: &str) -> Option<Self> {
+        let text = std::fs::read_to_string(format!("/proc/{who}/status")).ok()?;
+        let line = |name: &str| text.lines().find_map(|l| l.strip_prefix(name));
+        let ids = |name: &str| -> Option<Vec<u32>> { line(name)?.split_ascii_whitespace().map(|i| i.parse().ok()).collect() };
+        let (uids, gids) = (ids("Uid:")?, ids("Gid:")?);
+        let capabilities = u64::from_str_radix(line("CapPrm:")?.trim(), 16).ok()?;
+        (uids.len() == 4 && gids.len() == 4).then_some(Self { uids, gids, capabilities })
+    }
+}
+
+/// Closes every descriptor above the standard streams but `keep`: what a caller had open is not ours to hold.
+pub fn close_inherited(keep: Option<RawFd>) {
+    let close = |from: u32, to: u32| {
+        if from <= to {
+            // SAFETY: closes by number, before anything of ours is open above the standard streams but `keep`, which is left out.
+            unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) }
+        } else {
+            0
+        }
+    };
+    let kept = keep.and_then(|k| u32::try_from(k).ok()).filter(|k| *k > 2);
+    let done = match kept {
+        Some(k) => close(3, k - 1) | close(k + 1, u32::MAX),
+        None => close(3, u32::MAX),
+    };
+    if done != 0 {
+        // A kernel before 5.9.
+        for fd in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+            if let Some(n) = fd.file_name().to_str().and_then(|n| n.parse::<u32>().ok()).filter(|n| *n > 2 && Some(*n) != kept) {
+                // SAFETY: as above; the listing's own descriptor is closed twice at worst, before anything else is opened.
+                unsafe { libc::close(n as RawFd) };
+            }
+        }
+    }
 }
 
 /// Blocks the signals the keepers wait for as a descriptor, ignores those that must not end them, and leaves the death of children visible.

@@ -4,4 +4,5 @@ mod cgroup;
 mod linux;
 
 pub(crate) use cgroup::Leaf;
+pub use linux::close_inherited;
 pub(crate) use linux::*;

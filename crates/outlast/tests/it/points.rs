@@ -50,7 +50,7 @@ fn a_pump_killed_inside_a_batch_of_a_terminal() {
 #[test]
 fn a_pump_killed_while_it_records_the_end() {
     let p = product();
-    for point in ["pump.recorded", "pump.told", "pump.done"] {
+    for point in ["pump.recorded", "pump.marked", "pump.told", "pump.done"] {
         killed_at(&p, point, &[]);
     }
 }
@@ -93,7 +93,11 @@ fn input_is_neither_lost_nor_doubled_by_a_killed_pump() {
                 kill_and_wait(victim).unwrap();
                 p.points().release(point).unwrap();
                 let written = write.join().unwrap();
-                assert_eq!((written["status"].as_str(), written["next_offset"].as_u64()), (Some("ok"), Some(4)), "killed at {point}: {written}");
+                assert_eq!(
+                    (written["status"].as_str(), written["next_offset"].as_u64()),
+                    (Some("ok"), Some(4)),
+                    "killed at {point}: {written}"
+                );
             });
             assert_eq!(p.json(["write", &id, "one\ntwo\n", "--offset", "0"])["next_offset"], 8);
             assert_eq!(p.json(["close", &id])["status"], "ok");

@@ -110,10 +110,10 @@ pub struct Live {
     pub in_kind: AtomicU32,
     /// How far a stop has come: 0 none, 1 the leader was asked, 2 everybody was asked, 3 killed.
     pub stop_step: AtomicU32,
-    /// When the stop began, nanoseconds since boot.
-    pub stop_at: AtomicU64,
-    /// The grace in nanoseconds; `u64::MAX` for TERM only.
-    pub stop_grace: AtomicU64,
+    /// When everybody is to be asked, nanoseconds since boot.
+    pub stop_all: AtomicU64,
+    /// When everybody is to be killed, nanoseconds since boot.
+    pub stop_due: AtomicU64,
     /// How many of the tree were seen to die.
     pub stop_dead: AtomicU32,
     /// Rows times 65,536 plus columns.
@@ -124,6 +124,10 @@ pub struct Live {
     pub gaps: AtomicU32,
     /// Bytes dropped in all.
     pub dropped: AtomicU64,
+    /// Up to which byte of the log a terminal's questions are answered by what was put into the spool.
+    pub answered: AtomicU64,
+    /// The same, once what is being put into the spool is in it.
+    pub answering: AtomicU64,
 }
 
 impl Live {

@@ -4,7 +4,7 @@ use super::v1::{EndedV1, StopV1, unseal};
 use super::{Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, LIVE_AT, Live, MAGIC, STOP_AT, STOP_LEN, VERSION, flag};
 use crate::dir::ProcessDir;
 use crate::segments::Gap;
-use outlast_core::{Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
+use outlast_core::{Cause, Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
@@ -157,6 +157,9 @@ impl Snapshot {
             None
         });
         let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
+        let stop = stop.map(StopV1::into_core);
+        // A disk that refused the record of the end did not take what both keepers had seen.
+        let ended = ended.or_else(|| (flags & flag::RECORDED != 0).then(|| unrecorded(bytes, commit, stop.as_ref())).flatten());
         let size = u32_at(bytes, l + offset_of!(Live, size));
         Ok(Self {
             id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
@@ -178,7 +181,7 @@ impl Snapshot {
             stop_dead: u32_at(bytes, l + offset_of!(Live, stop_dead)),
             size: ((size >> 16) as u16, size as u16),
             gaps: gaps(bytes, u32_at(bytes, l + offset_of!(Live, gaps))),
-            stop: stop.map(StopV1::into_core),
+            stop,
             ended,
             damage,
         })
@@ -216,6 +219,21 @@ impl Snapshot {
         all.extend(closed);
         all
     }
+}
+
+/// The end as the live fields have it.
+fn unrecorded(bytes: &[u8], commit: Commit, stop: Option<&(Stop, Time)>) -> Option<Ended> {
+    let l = LIVE_AT;
+    let errno = u32_at(bytes, l + offset_of!(Live, exec_errno)) as i32;
+    let outcome = match u64_at(bytes, l + offset_of!(Live, status)) {
+        0 => return None,
+        _ if errno != 0 => Outcome::NeverStarted(StartFailure { errno, what: "start the command".into() }),
+        s if s >> 32 != 1 => Outcome::Unknown,
+        s => Outcome::of_wait_status(s as u32 as i32),
+    };
+    let cause = stop.map_or(Cause::OfItsOwn, |(s, _)| s.cause.clone());
+    let at = Time::from_micros(u64_at(bytes, l + offset_of!(Live, ended_at)) as i64);
+    Some(Ended { ending: Ending { outcome, cause, at }, log_end: commit.base, lines: commit.lines })
 }
 
 fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {

@@ -81,6 +81,27 @@ fn a_long_owner_is_left_out_rather_than_the_fact() {
 }
 
 #[test]
+fn an_end_whose_record_the_disk_refused_is_known_from_what_was_seen() {
+    let (_tmp, dir, meta) = held();
+    let live = meta.live();
+    live.publish_status(Some(3 << 8), NOW.micros());
+    assert_eq!(Snapshot::read(&dir).unwrap().ended, None);
+    live.set(flag::RECORDED);
+    let ended = Snapshot::read(&dir).unwrap().ended.unwrap();
+    assert_eq!(ended.ending, Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW });
+}
+
+#[test]
+fn a_failure_made_of_control_characters_fits_into_its_place() {
+    let (_tmp, dir, meta) = held();
+    let what = "\u{1}".repeat(4000);
+    let outcome = Outcome::NeverStarted(outlast_core::StartFailure { errno: 2, what });
+    meta.record_ended(&Ending { outcome, ..ended() }, 0, 0).unwrap();
+    let read = Snapshot::read(&dir).unwrap().ended.unwrap();
+    assert!(matches!(read.ending.outcome, Outcome::NeverStarted(f) if f.errno == 2));
+}
+
+#[test]
 fn cut_or_damaged_at_any_byte_it_invents_nothing() {
     let (_tmp, dir, meta) = held();
     meta.live().cmd.store(42, SeqCst);

@@ -129,7 +129,9 @@ fn anonymous(cause: &Cause) -> Cause {
 fn brief(ending: &Ending) -> Ending {
     let outcome = match &ending.outcome {
         Outcome::NeverStarted(f) => {
-            Outcome::NeverStarted(outlast_core::StartFailure { errno: f.errno, what: f.what.chars().take(160).collect() })
+            // Control characters take six bytes each as JSON.
+            let what = f.what.chars().map(|c| if c.is_control() { '?' } else { c }).take(120).collect();
+            Outcome::NeverStarted(outlast_core::StartFailure { errno: f.errno, what })
         }
         other => other.clone(),
     };
