@@ -380,9 +380,12 @@ impl Stage<'_> {
             .filter_map(|p| rustix::process::Pid::from_raw(*p as i32))
             .filter_map(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()).ok())
             .collect();
-        for handle in &handles {
-            // Gone already: then the round is an ordinary one.
-            let _gone = rustix::process::pidfd_send_signal(handle, rustix::process::Signal::KILL);
+        // Stopped first: else the one that is killed second has made a new one by then.
+        for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {
+            for handle in &handles {
+                // Gone already: then the round is an ordinary one.
+                let _gone = rustix::process::pidfd_send_signal(handle, signal);
+            }
         }
         self.report.add("killed at once: both keepers", 1);
     }
