@@ -32,6 +32,13 @@ pub(crate) fn nofile_to_the_limit() -> Option<u64> {
     was.current
 }
 
+/// Whether so many more descriptors can be had right now.
+pub(crate) fn room_for(descriptors: usize) -> io::Result<()> {
+    let held: io::Result<Vec<OwnedFd>> =
+        (0..descriptors).map(|_| Ok(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3)?)).collect();
+    held.map(drop)
+}
+
 fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is the same open descriptor for as long as it lives, and what is made of it here owns it and never gives it out.
     unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)

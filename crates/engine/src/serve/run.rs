@@ -24,6 +24,8 @@ use std::sync::Arc;
 const LONGEST_NAME: usize = 256;
 /// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
 const USUAL_UMASK: u32 = 0o022;
+/// How many descriptors a start may need, and a few for whoever asks about others meanwhile.
+const DESCRIPTORS: usize = 16;
 /// Commands are killed before us when memory runs out.
 const OOM_SCORE_ADJ: i32 = 300;
 
@@ -35,6 +37,8 @@ pub(super) async fn run(asked: &Asked, spec: v1::Spec, want: Option<ProcessId>, 
 /// Runs a spec, once: the same request under the same id is the same process.
 pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     check(&spec, &caller)?;
+    // Found out before anything is written: half a start would wait until somebody else lets go of a file.
+    crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let mut view = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
