@@ -9,6 +9,9 @@ use std::time::Duration;
 /// How long systemd may take to answer.
 const BUS_LIMIT: Duration = Duration::from_secs(2);
 
+/// How long keepers whose process is over may take to go.
+const LAST_KEEPERS: Duration = Duration::from_secs(2);
+
 /// A place of our own in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -194,14 +197,43 @@ impl Place {
         }
     }
 
-    /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind.
-    pub(crate) fn leave_behind(&self) {
+    /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind. Where nothing runs any more, the last
+    /// keepers are only about to go, and are waited for.
+    pub(crate) fn leave_behind(&self, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };
         if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
+            if nothing_runs && let Err(error) = emptied(&self.dir.join("engine")) {
+                tracing::debug!(%error, "cannot wait for the last keepers");
+            }
+            self.sweep();
             remove_empty(&self.dir.join("engine"));
             remove_empty(&self.dir);
         }
+    }
+}
+
+/// Returns once nobody is in this cgroup, or after a while.
+fn emptied(dir: &Path) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::inotify;
+    let events = dir.join("cgroup.events");
+    let watch = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+    inotify::add_watch(&watch, &events, inotify::WatchFlags::MODIFY)?;
+    let until = std::time::Instant::now() + LAST_KEEPERS;
+    loop {
+        // Watched first, looked at second: a change in between is not missed.
+        if std::fs::read_to_string(&events)?.lines().any(|line| line == "populated 0") {
+            return Ok(());
+        }
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+        poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left))?;
+        let mut told = [0; 4096];
+        while rustix::io::read(&watch, &mut told).is_ok_and(|n| n > 0) {}
     }
 }
 

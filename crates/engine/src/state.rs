@@ -413,8 +413,10 @@ impl State {
             // It has nothing left to write, so this is short.
             let _joined = blocking(move || writer.join()).await;
         }
-        if let Some(place) = &self.shared.place {
-            place.leave_behind();
+        if let Some(place) = self.shared.place.clone() {
+            let nothing_runs = self.live.is_empty();
+            // Whatever is not removed now the next engine uses again.
+            let _left = blocking(move || place.leave_behind(nothing_runs)).await;
         }
         crate::run_dir::leave_behind(&self.shared.run_dir());
         self.shared.closed();
