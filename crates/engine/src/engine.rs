@@ -231,8 +231,10 @@ impl Engine {
     /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds a row without a
     /// folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one.
     pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
-        let (dir, place) = (self.shared.home.process(id), self.shared.place.clone());
+        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
         blocking(move || {
+            // Its keepers removed it themselves, unless they were killed.
+            let _gone = std::fs::remove_file(socket);
             if let Some(place) = place {
                 place.remove_leaf(id);
             }
