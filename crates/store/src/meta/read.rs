@@ -214,9 +214,11 @@ impl Snapshot {
         }
         let closed = self.closed.map(|(at, output)| Record::OutputClosed { at, output });
         let ended = self.ended.as_ref().map(|e| Record::Ended { ending: e.ending.clone(), log_end: e.log_end });
-        // Both orders lead to the same place; the end first is the usual one.
-        all.extend(ended);
-        all.extend(closed);
+        // How many were left running is counted at the end, so that what is said of the output now goes over what was said before the end.
+        match never {
+            true => all.extend(ended.into_iter().chain(closed)),
+            false => all.extend(closed.into_iter().chain(ended)),
+        }
         all
     }
 }
