@@ -37,6 +37,8 @@ fn a_home_that_cannot_be_written_is_told() {
             let id = p.run("exit 2");
             assert_eq!(p.wait(&id)["exit_code"], 2);
             p.call(["engine", "stop"]).good();
+            // Whoever has a file of it open for writing keeps it from becoming read-only.
+            eventually("the keepers to leave", || p.processes().is_empty().then_some(()));
         }
         p.shut_down().unwrap();
     });
@@ -179,7 +181,7 @@ fn an_engine_out_of_descriptors_says_so_and_recovers() {
     let p = product();
     let mut first = Command::new("prlimit");
     let call = p.command(["list"]);
-    first.args(["--nofile=60:60"]).arg(env!("CARGO_BIN_EXE_outlast")).args(["list", "--json"]);
+    first.args(["--nofile=80:80"]).arg(env!("CARGO_BIN_EXE_outlast")).args(["list", "--json"]);
     first.env_clear().envs(call.get_envs().filter_map(|(n, v)| Some((n, v?)))).current_dir(p.work());
     match first.output() {
         Ok(done) => assert!(done.status.success(), "{done:?}"),
@@ -193,7 +195,7 @@ fn an_engine_out_of_descriptors_says_so_and_recovers() {
             Some(id) if said["status"] == "running" => started.push(id.to_owned()),
             _ => break said,
         }
-        assert!(started.len() < 200, "sixty descriptors do for two hundred processes");
+        assert!(started.len() < 200, "eighty descriptors do for two hundred processes");
     };
     let told = refused["error"].as_str().unwrap_or_else(|| panic!("{refused}"));
     assert!(told.contains("open files"), "{refused}");
@@ -210,7 +212,6 @@ fn an_engine_out_of_descriptors_says_so_and_recovers() {
 }
 
 #[test]
-#[ignore = "keepers whose command could not be forked do not leave: the pump keeps the command's end of the output open"]
 fn where_no_process_can_be_made_nothing_is_begun_and_later_all_is_well() {
     let p = product();
     let few = match Group::v1("pids") {
@@ -327,9 +328,7 @@ fn a_command_that_closes_its_output_and_runs_on_is_running() {
     let p = product();
     let id = p.run("echo said; exec >&- 2>&-; touch ready; while [ ! -e gate ]; do sleep 0.01; done; exit 4");
     ready(&p);
-    // Its output is over, as whoever follows it learns; it is not.
-    let followed = p.call(["log", &id, "--follow"]);
-    assert_eq!(followed.text(), "said\n", "{followed:?}");
+    let follower = p.command(["log", &id, "--follow"]).stdout(Stdio::piped()).spawn().unwrap();
     let polled = p.json(["poll", &id]);
     assert_eq!(
         (polled["status"].as_str(), polled["phase"].as_str(), polled.get("exit_code")),
@@ -341,6 +340,7 @@ fn a_command_that_closes_its_output_and_runs_on_is_running() {
     std::fs::write(p.work().join("gate"), "").unwrap();
     let ended = p.wait(&id);
     assert_eq!((ended["exit_code"].as_i64(), ended["output"].as_str()), (Some(4), Some("said\n")), "{ended}");
+    assert_eq!(Answer::from(follower.wait_with_output().unwrap()).text(), "said\n");
     assert_eq!(p.json(["poll", &id])["phase"], "exited");
 }
 
