@@ -158,8 +158,9 @@ impl Snapshot {
         });
         let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
         let stop = stop.map(StopV1::into_core);
-        // A disk that refused the record of the end did not take what both keepers had seen.
-        let ended = ended.or_else(|| (flags & flag::RECORDED != 0).then(|| unrecorded(bytes, commit, stop.as_ref())).flatten());
+        // A disk that refused the record of the end did not take what both keepers had seen. Where the record is spoilt, so may they be.
+        let ended =
+            ended.or_else(|| (flags & flag::RECORDED != 0 && damage.is_none()).then(|| unrecorded(bytes, commit, stop.as_ref())).flatten());
         let size = u32_at(bytes, l + offset_of!(Live, size));
         Ok(Self {
             id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
