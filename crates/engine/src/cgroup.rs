@@ -187,13 +187,16 @@ impl Place {
         remove_empty(&self.leaf(id));
     }
 
-    /// Removes every leaf in which nothing is left.
-    pub(crate) fn sweep(&self) {
-        let Ok(all) = std::fs::read_dir(&self.dir) else { return };
-        for entry in all.flatten() {
-            if entry.file_name().to_str().is_some_and(|n| n.parse::<ProcessId>().is_ok()) {
-                remove_empty(&entry.path());
-            }
+    /// The processes that have a leaf.
+    pub(crate) fn leaves(&self) -> Vec<ProcessId> {
+        let all = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// Removes every leaf in which nothing is left. Not while anything is being started: its leaf is empty at first.
+    fn sweep(&self) {
+        for id in self.leaves() {
+            self.remove_leaf(id);
         }
     }
 

@@ -13,6 +13,7 @@ use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
 use outlast_text::Redactor;
 use outlast_wire::v1::Error;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -100,10 +101,13 @@ impl Engine {
         let Recovered { opened, processes, degraded: damage } =
             blocking(move || recover::recover(&found, &clock)).await.map_err(ServeError::io("recover"))?.map_err(ServeError::Index)?;
         degraded.extend(damage);
-        if let Some(place) = &place {
-            place.sweep();
+        let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
+        run_dir::sweep(&run_dir, |id| live.contains(&id));
+        if let Some(place) = place.clone() {
+            // Listed now, when nothing is being started; removed while we go on.
+            let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
+            tokio::task::spawn_blocking(move || leaves.into_iter().for_each(|id| place.remove_leaf(id)));
         }
-        run_dir::sweep(&run_dir, |id| processes.iter().any(|(f, _)| f.id() == id && !f.phase.is_final()));
         let (closing, _) = watch::channel(Closing::Open);
         let shared = Arc::new(Shared {
             redactor: Redactor::new(config.redact),

@@ -3,7 +3,7 @@
 use super::Asked;
 use super::remove::until_closed;
 use crate::state::Which;
-use outlast_core::Scope;
+use outlast_core::{Owner, Scope};
 use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
@@ -29,8 +29,11 @@ pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error
         }
     }
     if let Some(place) = asked.shared().place.clone() {
-        // What was left running may have ended since.
-        let _swept = crate::mind::blocking(move || place.sweep()).await;
+        // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is nobody's.
+        let leaves = place.leaves();
+        let live = asked.engine.all(&Owner::default(), Which::Live).await;
+        let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();
+        let _swept = crate::mind::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;
     }
     Ok(cleaned)
 }
