@@ -4,7 +4,7 @@
 //! there is news. What was asked for is on disk in the index before it may run; what happened is in the folder of the process before anybody is told. So an
 //! engine can be killed at any instant, and the next one finds everything.
 //!
-//! [`serve`] runs an engine as a program. To embed one, start it with [`Engine::start`] and make clients over [`Engine::connect`].
+//! [`serve()`] runs an engine as a program. To embed one, start it with [`Engine::start`] and make clients over [`Engine::connect`].
 
 mod adopt;
 mod cgroup;

@@ -5,9 +5,9 @@
 //! `std::env`. The functions block: [`Snapshots::get`] for as long as a login shell takes, once,
 //! the others not at all.
 //!
-//! A launch goes through this module in one line of thought: [`find`] names the shell,
+//! A launch goes through this module in one line of thought: [`find()`] names the shell,
 //! [`safe_cwd`] the directory, [`Snapshots::get`] what login files would have added, and
-//! [`merge`] makes argv and environment of it all.
+//! [`merge()`] makes argv and environment of it all.
 
 mod blocked;
 mod cwd;
