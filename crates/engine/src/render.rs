@@ -215,7 +215,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
         command,
         name: kept.spec.name.clone(),
         status: phase.status(),
-        phase: if facts.unreachable && phase.status() == Status::Running { "unreachable".into() } else { phase.word().into() },
+        phase: word(facts).into(),
         pid: pid(phase, meta),
         cwd: kept.cwd.to_lossy().into_owned(),
         started_at: facts.since(),
@@ -236,6 +236,15 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
         gaps,
         warnings,
         note: facts.detached.then(|| "Process recovered after restart -- output history unavailable".into()),
+    }
+}
+
+/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died.
+fn word(facts: &Facts) -> &'static str {
+    match &facts.phase {
+        phase @ Phase::Orphaned { .. } => phase.word(),
+        phase if facts.unreachable && phase.status() == Status::Running => "unreachable",
+        phase => phase.word(),
     }
 }
 
