@@ -405,6 +405,22 @@ fn an_orphan_is_told_and_is_stopped_by_identity() {
 }
 
 #[test]
+fn an_orphan_whose_keepers_were_out_of_reach_before_is_told_as_one() {
+    let p = product();
+    let id = p.run("touch ready; exec sleep 1000");
+    ready(&p);
+    let meta = p.meta(&id);
+    freeze(meta.holder);
+    kill_and_wait(meta.pump).unwrap();
+    // One keeper holds the lock and can do nothing: that is no proof of anything.
+    let polled = eventually("that nobody answers", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "unreachable"));
+    assert_eq!(polled["status"], "running", "{polled}");
+    kill_and_wait(meta.holder).unwrap();
+    eventually("the orphan", || (p.json(["poll", &id])["phase"] == "orphaned").then_some(()));
+    assert_eq!(p.json(["kill", &id])["status"], "killed");
+}
+
+#[test]
 fn an_orphan_that_ends_by_itself_is_lost_and_no_code_is_made_up() {
     let p = product();
     let id = p.run("touch ready; while [ ! -e gate ]; do sleep 0.01; done; exit 5");
