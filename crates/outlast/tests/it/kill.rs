@@ -411,6 +411,8 @@ fn an_orphan_whose_keepers_were_out_of_reach_before_is_told_as_one() {
     ready(&p);
     let meta = p.meta(&id);
     freeze(meta.holder);
+    // Without its socket nobody waits for the other keeper to say hello.
+    std::fs::remove_file(p.socket_dir().unwrap().join(&id)).unwrap();
     kill_and_wait(meta.pump).unwrap();
     // One keeper holds the lock and can do nothing: that is no proof of anything.
     let polled = eventually("that nobody answers", || Some(p.json(["poll", &id])).filter(|v| v["phase"] == "unreachable"));
