@@ -217,8 +217,9 @@ impl Client {
     pub async fn wait(&self, process: &str, timeout: Option<Duration>) -> Result<Waited, ClientError> {
         // A time too far away to be an instant is no limit.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        let request =
-            || Request::Wait { process: process.into(), timeout_ms: deadline.map(|d| millis(d.saturating_duration_since(Instant::now()))) };
+        // Asked again when the time is over, it looks once more: no time at all would be refused as a mistake.
+        let left = |d: Instant| millis(d.saturating_duration_since(Instant::now())).max(u64::from(timeout != Some(Duration::ZERO)));
+        let request = || Request::Wait { process: process.into(), timeout_ms: deadline.map(left) };
         self.ask_with("wait for its end", request, Repeat::Safe).await
     }
 

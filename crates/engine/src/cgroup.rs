@@ -184,7 +184,7 @@ impl Place {
 
     /// Removes the leaf of a process that is over, if nothing is in it any more.
     pub(crate) fn remove_leaf(&self, id: ProcessId) {
-        remove_empty(&self.leaf(id));
+        outlast_store::os::remove_cgroup(&self.leaf(id));
     }
 
     /// The processes that have a leaf.
@@ -210,8 +210,8 @@ impl Place {
                 tracing::debug!(%error, "cannot wait for the last keepers");
             }
             self.sweep();
-            remove_empty(&self.dir.join("engine"));
-            remove_empty(&self.dir);
+            outlast_store::os::remove_cgroup(&self.dir.join("engine"));
+            outlast_store::os::remove_cgroup(&self.dir);
         }
     }
 }
@@ -237,14 +237,6 @@ fn emptied(dir: &Path) -> io::Result<()> {
         poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left))?;
         let mut told = [0; 4096];
         while rustix::io::read(&watch, &mut told).is_ok_and(|n| n > 0) {}
-    }
-}
-
-fn remove_empty(dir: &Path) {
-    match std::fs::remove_dir(dir) {
-        Ok(()) => {}
-        // Busy means that something lives in it; it is tried again later.
-        Err(e) => tracing::trace!(path = %dir.display(), error = %e, "not removed"),
     }
 }
 

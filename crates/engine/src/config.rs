@@ -1,6 +1,7 @@
 //! What an engine is told at its start. Nothing below reads the environment or a configuration file.
 
 use outlast_core::{Time, limits};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Config {
     pub cgroup: bool,
     /// UTC now.
     pub clock: Clock,
+    /// The variables that keepers get: with them a keeper that has news starts an engine of the same settings. Commands see none of them.
+    pub keeper_env: Vec<(OsString, OsString)>,
     /// Where test points are named, with the feature `test-points`.
     pub test_points: Option<PathBuf>,
 }
@@ -70,6 +73,7 @@ impl Config {
             detach: true,
             cgroup: true,
             clock: Clock::system(),
+            keeper_env: Vec::new(),
             test_points: None,
         }
     }

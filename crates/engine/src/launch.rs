@@ -47,7 +47,7 @@ fn spawn(shared: &Shared, dir: &ProcessDir) -> io::Result<tokio::process::Child>
     let mut command = tokio::process::Command::new(path);
     // Nothing runs between fork and exec, so that the child is made without copying our memory map.
     command.args(first_argument).arg(&dir.path).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    command.current_dir("/");
+    command.current_dir("/").envs(shared.config.keeper_env.iter().map(|(name, value)| (name, value)));
     if let Some(points) = &shared.config.test_points {
         command.env("OUTLAST_TEST_POINTS", points);
     }

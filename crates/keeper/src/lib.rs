@@ -35,6 +35,12 @@ pub(crate) enum Next {
 
 pub use os::close_inherited;
 
+/// Into the engine's log. On a full disk nobody hears it, and that must harm nobody.
+pub(crate) fn complain(what: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    let _unheard = writeln!(std::io::stderr(), "outlast-keeper: {what}");
+}
+
 /// Runs as the keepers of one process; `args` name its folder. The result is for `exit`.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut args = args.into_iter();
@@ -47,7 +53,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
         // Somebody else looks after it, or it was started before.
         Ok(None) => return 0,
         Err(e) => {
-            eprintln!("outlast-keeper: {e}");
+            complain(format_args!("{e}"));
             return 1;
         }
     };

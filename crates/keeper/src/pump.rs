@@ -266,7 +266,7 @@ impl<'a> Pump<'a> {
                 let (commit, _) = self.pair.live().commit();
                 if let Err(e) = self.pair.meta.record_ended(&ending, commit.base, commit.lines) {
                     // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
-                    eprintln!("outlast-keeper {}: cannot record the end: {e}", self.pair.id);
+                    crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
                 }
             }
             points::reach("pump.recorded");

@@ -97,6 +97,15 @@ impl World {
         self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_os_str())
     }
 
+    /// The variables that settings, home and user are found by, for an engine that is started without a caller. Nothing of a conversation is among them.
+    pub(crate) fn settings_env(&self) -> Vec<(OsString, OsString)> {
+        const OF_A_CALL: [&str; 5] = ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION", "OUTLAST_PROCESS_ID", "OUTLAST_TEST_POINTS"];
+        const PLAIN: [&str; 8] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERMINAL_TIMEOUT", "HERMES_REDACT_SECRETS"];
+        let wanted =
+            |name: &str| PLAIN.contains(&name) || name.starts_with("XDG_") || (name.starts_with("OUTLAST_") && !OF_A_CALL.contains(&name));
+        self.env.iter().filter(|(name, _)| name.to_str().is_some_and(wanted)).cloned().collect()
+    }
+
     /// For whom requests are made, unless flags say.
     pub(crate) fn owner(&self) -> Owner {
         let text = |name| self.var(name).map(|v| v.to_string_lossy().into_owned());

@@ -107,6 +107,7 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         detach: true,
         cgroup: settings.cgroup,
         clock: Clock::system(),
+        keeper_env: world.settings_env(),
         test_points: world.var("OUTLAST_TEST_POINTS").map(Into::into),
     }
 }

@@ -245,9 +245,13 @@ pub(super) struct Scrubbed {
 pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
     let mut scrubbed = Scrubbed::default();
     let mut masked = |text: &OsText| -> OsText {
-        let Ok(plain) = std::str::from_utf8(text.as_bytes()) else { return text.clone() };
-        let shown = redactor.command(plain);
-        scrubbed.command |= shown != plain;
+        // One byte that is no text must not keep a secret beside it.
+        let plain = text.to_lossy();
+        let shown = redactor.command(&plain);
+        if shown == plain {
+            return text.clone();
+        }
+        scrubbed.command = true;
         OsText::from(shown.into_owned())
     };
     spec.command = match &spec.command {

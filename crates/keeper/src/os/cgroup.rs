@@ -51,20 +51,10 @@ impl Leaf {
 
     /// Removes it, with those below, if it is empty. What still runs keeps it.
     pub(crate) fn remove(&self) {
-        remove_tree(&self.path);
+        outlast_store::os::remove_cgroup(&self.path);
         // An engine that has left took its own part along; the last to go takes the rest. A scope is systemd's to remove.
         if let Some(home) = self.path.parent().filter(|home| home.extension().is_none()) {
             let _in_use = std::fs::remove_dir(home);
         }
     }
-}
-
-fn remove_tree(path: &Path) {
-    if let Ok(entries) = std::fs::read_dir(path) {
-        for e in entries.flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir())) {
-            remove_tree(&e.path());
-        }
-    }
-    // Busy while something runs in it: then it stays, and whoever forgets the process tries again.
-    let _busy = std::fs::remove_dir(path);
 }

@@ -202,3 +202,37 @@ fn a_terminals_question_is_answered_once_however_often_the_pump_dies() {
     let output = p.wait(&id)["output"].as_str().unwrap().to_owned();
     assert!(output.contains("1b 5b 31 3b 31 52") && output.contains("more: 0"), "{output:?}");
 }
+
+#[test]
+fn an_engine_started_by_a_keeper_has_the_settings_of_the_one_before() {
+    let p = product();
+    let settings = p.work().join("settings");
+    std::fs::create_dir_all(settings.join("outlast")).unwrap();
+    std::fs::write(settings.join("outlast/config.toml"), "[limits]\nmax_running = 1\n").unwrap();
+    let p = p.with_env("XDG_CONFIG_HOME", &settings).with_env("OUTLAST_SESSION", "s");
+    let id = p.run("while [ ! -e go ]; do sleep 0.01; done");
+    p.kill_engine();
+    std::fs::write(p.work().join("go"), "").unwrap();
+    let engine = eventually("an engine", || p.processes().into_iter().find(|(_, c)| c.contains("__engine")).map(|(pid, _)| pid));
+    let env = eventually("its environment", || std::fs::read(format!("/proc/{engine}/environ")).ok().filter(|e| !e.is_empty()));
+    let env = String::from_utf8_lossy(&env).into_owned();
+    assert!(env.contains(&format!("XDG_CONFIG_HOME={}", settings.display())), "{env:?}");
+    assert!(!env.contains("OUTLAST_SESSION="), "{env:?}");
+    assert_eq!(p.wait(&id)["exit_code"], 0);
+}
+
+#[test]
+fn a_secret_beside_a_byte_that_is_no_text_is_masked_too() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let p = product();
+    let token = ["gh", "p_", &"a1B2".repeat(9)].concat();
+    let line = std::ffi::OsString::from_vec([&b"true \xff "[..], token.as_bytes()].concat());
+    let started = p.call([std::ffi::OsString::from("run"), "--json".into(), "--".into(), line]).json();
+    assert!(!started.to_string().contains(&token), "{started}");
+    let id = started["session_id"].as_str().unwrap().to_owned();
+    p.wait(&id);
+    for file in ["spec", "meta"] {
+        let bytes = std::fs::read(p.folder(&id).path.join(file)).unwrap();
+        assert!(!bytes.windows(token.len()).any(|w| w == token.as_bytes()), "{file}");
+    }
+}

@@ -254,7 +254,7 @@ fn run_follow_waits_for_the_end_of_a_command_that_has_closed_its_output() {
     let line = format!("echo said; exec >&- 2>&-; {}; exit 4", gate.wait());
     let follower = p.command(["run", "--follow", "--id", id, "--", &line]).stdout(Stdio::piped()).spawn().unwrap();
     eventually("its output to be closed", || {
-        let started = p.json(["poll", id])["status"] == "running";
+        let started = p.json(["poll", id])["phase"] == "running";
         (started && p.meta(id).closed.is_some()).then_some(())
     });
     gate.open();

@@ -124,6 +124,21 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
+/// Removes a cgroup, with those below it, if nothing runs in it.
+///
+/// The kernel lets go of the dead a moment after it has said that they are dead, and no descriptor tells when: an empty one that is busy is tried again.
+pub fn remove_cgroup(dir: &std::path::Path) {
+    let below = std::fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+    below.for_each(|e| remove_cgroup(&e.path()));
+    let is_empty = || std::fs::read_to_string(dir.join("cgroup.procs")).is_ok_and(|pids| pids.is_empty());
+    for _ in 0..200 {
+        match std::fs::remove_dir(dir) {
+            Err(e) if e.raw_os_error() == Some(libc::EBUSY) && is_empty() => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Ok(()) | Err(_) => return,
+        }
+    }
+}
+
 /// A handle on this very life, or an error if it is over or the number has passed to a stranger.
 pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
