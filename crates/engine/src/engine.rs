@@ -189,9 +189,9 @@ impl Engine {
     }
 
     /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Vec<View> {
+    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<View>, Error> {
         let owner = owner.clone();
-        self.ask(|answer| Ask::All { owner, which, answer }).await.unwrap_or_default()
+        self.ask(|answer| Ask::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
     pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
@@ -222,7 +222,7 @@ impl Engine {
     /// Forgets a process that is over, and removes its row and folder.
     pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
         let id = view.id();
-        if !self.ask(|answer| Ask::Take { id, answer }).await.unwrap_or(false) {
+        if !self.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
             return Err(refuse::not_found(&id.to_string()));
         }
         let removed = self.remove(id).await;
@@ -251,8 +251,8 @@ impl Engine {
     }
 
     /// Ends the waits of a conversation; tells how many there were.
-    pub(crate) async fn interrupt(&self, session: String) -> usize {
-        self.ask(|answer| Ask::Interrupt { session, answer }).await.unwrap_or(0)
+    pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
+        self.ask(|answer| Ask::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
     }
 
     /// Changes when the waits of this conversation are to end.
@@ -260,8 +260,8 @@ impl Engine {
         self.ask(|answer| Ask::Interrupts { session, answer }).await
     }
 
-    pub(crate) async fn counts(&self) -> Counts {
-        self.ask(|answer| Ask::Counts { answer }).await.unwrap_or(Counts { running: 0, known: 0 })
+    pub(crate) async fn counts(&self) -> Result<Counts, Error> {
+        self.ask(|answer| Ask::Counts { answer }).await.ok_or_else(refuse::stopping)
     }
 
     async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
@@ -285,3 +285,6 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
     let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
     Ok(file)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,11 +3,11 @@
 use super::Asked;
 use crate::facts::Facts;
 use crate::state::Which;
-use outlast_wire::v1::{Active, Activity, Error};
+use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
 pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Error> {
     let now = asked.shared().now();
-    let views = asked.engine.all(&asked.owner, Which::Live).await;
+    let views = asked.engine.all(&asked.owner, Which::Live).await?;
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));
@@ -19,7 +19,11 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
         }),
         Activity::Any => running > 0,
         // What is not there, or over, keeps nobody waiting.
-        Activity::Waiting { process } => asked.resolve(&process).await.is_ok_and(|v| runs(&v.facts)),
+        Activity::Waiting { process } => match asked.resolve(&process).await {
+            Ok(view) => runs(&view.facts),
+            Err(error) if error.kind == ErrorKind::Refusal => false,
+            Err(error) => return Err(error),
+        },
     };
     Ok(Active { active, running })
 }

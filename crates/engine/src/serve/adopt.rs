@@ -45,14 +45,14 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
 }
 
 /// The process under which this life is known already.
-async fn known(asked: &Asked, of: Incarnation) -> Option<View> {
+async fn known(asked: &Asked, of: Incarnation) -> Result<Option<View>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.all(&outlast_core::Owner::default(), Which::Live).await;
-    all.into_iter().find(|v| v.facts.phase.alive() == Some(of))
+    let all = asked.engine.all(&outlast_core::Owner::default(), Which::Live).await?;
+    Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
 async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
-    if let Some(view) = known(asked, found.of).await {
+    if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) { Ok(view) } else { Err(refuse::not_found(&view.id().to_string())) };
     }
     let id = reserve(asked, &found).await?;

@@ -8,7 +8,7 @@ use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
-    let mut views = asked.engine.all(&asked.owner, Which::All).await;
+    let mut views = asked.engine.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
     let mut cleaned = Cleaned { removed: 0, freed_bytes: 0 };
     for mut view in views {
@@ -31,7 +31,7 @@ pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error
     if let Some(place) = asked.shared().place.clone() {
         // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is nobody's.
         let leaves = place.leaves();
-        let live = asked.engine.all(&Owner::default(), Which::Live).await;
+        let live = asked.engine.all(&Owner::default(), Which::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();
         let _swept = crate::mind::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;
     }

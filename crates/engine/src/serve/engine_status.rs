@@ -2,12 +2,12 @@
 
 use super::Asked;
 use crate::shell::{self, Shell, SnapshotState};
-use outlast_wire::v1::EngineStatus;
+use outlast_wire::v1::{EngineStatus, Error};
 
-pub(super) async fn engine_status(asked: &Asked) -> EngineStatus {
+pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
-    let counts = asked.engine.counts().await;
-    EngineStatus {
+    let counts = asked.engine.counts().await?;
+    Ok(EngineStatus {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
         home: shared.home.root.display().to_string(),
@@ -18,7 +18,7 @@ pub(super) async fn engine_status(asked: &Asked) -> EngineStatus {
         degraded: shared.degraded.clone(),
         keeper: shared.keeper().path.display().to_string(),
         shell: login(asked),
-    }
+    })
 }
 
 fn login(asked: &Asked) -> String {

@@ -33,7 +33,7 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Killed
 }
 
 pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result<KillAll, Error> {
-    let mut views = asked.engine.all(&asked.owner, Which::Live).await;
+    let mut views = asked.engine.all(&asked.owner, Which::Live).await?;
     views.retain(|v| !v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
     let (mut killed, mut failed) = (0, Vec::new());

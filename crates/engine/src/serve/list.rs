@@ -10,7 +10,7 @@ use outlast_wire::v1::{Error, List, Process};
 use std::sync::Arc;
 
 pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List, Error> {
-    let mut views = asked.engine.all(&asked.owner, if all { Which::All } else { Which::Live }).await;
+    let mut views = asked.engine.all(&asked.owner, if all { Which::All } else { Which::Live }).await?;
     views.retain(|v| scope.takes(&v.facts.kept.spec.owner) && (all || !v.facts.phase.is_final()));
     let (shared, scope) = (Arc::clone(asked.shared()), scope.clone());
     let mut processes = reading(move || {

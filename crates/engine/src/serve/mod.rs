@@ -321,8 +321,8 @@ impl Asked {
             }
             Request::Wait { process, timeout_ms } => out.result(wait::wait(self, &process, timeout_ms).await).await,
             Request::Interrupt { session } => {
-                let count = self.engine.interrupt(session).await as u64;
-                out.answer(Done { count: Some(count), ..Done::ok() }).await;
+                let ended = self.engine.interrupt(session).await;
+                out.result(ended.map(|count| Done { count: Some(count as u64), ..Done::ok() })).await;
             }
             Request::Kill { process, kill } => out.result(kill::kill(self, &process, kill).await).await,
             Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
@@ -335,7 +335,7 @@ impl Asked {
             Request::Clean { scope } => out.result(clean::clean(self, &scope).await).await,
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
-            Request::EngineStatus => out.answer(engine_status::engine_status(self).await).await,
+            Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
             Request::EngineStop => {
                 out.answer(Done::ok()).await;
                 self.engine.begin_stop().await;
