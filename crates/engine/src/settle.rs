@@ -55,6 +55,8 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
         },
     };
     append(&mut journal, &records)?;
+    // Whatever comes this far is never started again.
+    scrub(dir, facts.id());
     Ok(Settled::Written)
 }
 
@@ -66,11 +68,15 @@ pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailu
     let live = meta.live();
     live.closed_at.store(now.micros(), SeqCst);
     live.set(flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
-    // What could not be scrubbed is told by nobody but the file itself, which is ours alone.
+    scrub(dir, id);
+    Ok(true)
+}
+
+/// Removes what was needed to start. What could not be scrubbed is told by nobody but the file itself, which is ours alone.
+fn scrub(dir: &ProcessDir, id: ProcessId) {
     if let Err(error) = SpecFile::scrub(dir) {
         tracing::warn!(%id, %error, "cannot scrub");
     }
-    Ok(true)
 }
 
 /// Writes down that somebody asked an orphan to end, before anything is done about it.

@@ -318,3 +318,20 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         assert_eq!(crate::render::fate(&facts).exit_code, Some(None), "nobody saw one");
     }
 }
+
+#[test]
+fn secrets_do_not_stay_when_both_keepers_died_before_they_scrubbed() {
+    let world = World::new();
+    let me = outlast_store::os::incarnation_of(std::process::id()).unwrap();
+    for (n, ticks, word) in [(1, me.start_ticks, "orphaned"), (2, me.start_ticks + 1, "lost")] {
+        world.folder(n);
+        drop(world.meta(n, |m| started(m, me.pid, ticks)));
+        assert_eq!(world.settled(n).1.phase.word(), word);
+        assert_eq!(SpecFile::read_launch(&world.home.process(id(n))).unwrap(), None);
+    }
+    // What was not started yet still needs them.
+    world.folder(3);
+    drop(world.meta(3, |_| {}));
+    assert_eq!(world.settled(3).0, Settled::NotStarted);
+    assert!(SpecFile::read_launch(&world.home.process(id(3))).unwrap().is_some());
+}
