@@ -3,7 +3,7 @@
 use crate::os::{Lives, pid_of_environment};
 use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
-use outlast_store::os::{children_of, incarnation_of, is_alive, signal};
+use outlast_store::os::{children_of, incarnation_of, is_alive, parent_of, signal};
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -39,33 +39,44 @@ impl Tree {
         Self { id, root, marked: !detached, leaf: leaf_of(root.pid, id), bin: shared.home.bin() }
     }
 
-    /// Everything that belongs to it and lives.
+    /// Everything that belongs to it and lives. Each life is taken first and its evidence second, so that a number that passed on is not one of them.
     fn members(&self) -> Vec<Incarnation> {
-        let mut pids: HashSet<u32> = HashSet::new();
-        let mut open = vec![self.root.pid];
-        while let Some(pid) = open.pop() {
-            if is_ours(pid, &self.bin) || !pids.insert(pid) {
-                continue;
-            }
-            open.extend(children_of(pid));
-        }
+        let mut lives = self.descendants();
         if let Some(leaf) = &self.leaf {
-            pids.extend(
-                std::fs::read_to_string(leaf.join("cgroup.procs")).unwrap_or_default().lines().filter_map(|l| l.parse::<u32>().ok()),
-            );
+            let inside: Vec<Incarnation> = procs(leaf).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
+            let still = procs(leaf);
+            lives.extend(inside.into_iter().filter(|l| still.contains(&l.pid)));
         }
         if self.marked {
             let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
             let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-            pids.extend(numbers.filter(|&pid| pid_of_environment(pid, self.id) && !is_ours(pid, &self.bin)));
+            let taken = numbers.filter_map(|pid| incarnation_of(pid).ok());
+            lives.extend(taken.filter(|l| pid_of_environment(l.pid, self.id) && !is_ours(l.pid, &self.bin)));
         }
-        let lives = pids.into_iter().filter_map(|pid| incarnation_of(pid).ok());
-        // The root's number may have passed to a stranger, whose children are strangers too.
-        let root_lives = is_alive(&self.root);
-        lives
-            .filter(|l| is_alive(l) && (l.pid != self.root.pid || *l == self.root) && (root_lives || self.marked || self.leaf.is_some()))
-            .collect()
+        lives.into_iter().filter(is_alive).collect()
     }
+
+    /// The root and those below it, for as long as it lives: its number may pass to a stranger, whose children are strangers too.
+    fn descendants(&self) -> Vec<Incarnation> {
+        let (mut found, mut open) = (HashSet::new(), vec![self.root]);
+        while let Some(life) = open.pop() {
+            if !is_alive(&life) || is_ours(life.pid, &self.bin) || !found.insert(life) {
+                continue;
+            }
+            let taken = children_of(life.pid).into_iter().filter_map(|pid| incarnation_of(pid).ok());
+            let children: Vec<Incarnation> = taken.filter(|c| parent_of(c.pid) == Some(life.pid)).collect();
+            // If it ended meanwhile, they may be those of another.
+            if is_alive(&life) {
+                open.extend(children);
+            }
+        }
+        found.into_iter().collect()
+    }
+}
+
+fn procs(leaf: &Path) -> HashSet<u32> {
+    let text = std::fs::read_to_string(leaf.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|l| l.parse().ok()).collect()
 }
 
 /// Ourselves, and keepers: nothing of ours is ever part of a tree.

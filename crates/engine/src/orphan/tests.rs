@@ -63,6 +63,20 @@ async fn case_159_a_stranger_with_the_same_number_is_not_touched() {
 }
 
 #[tokio::test]
+async fn the_children_of_a_stranger_with_the_roots_number_are_not_touched() {
+    let (mut child, pids) = shell("sleep 1000 & echo $!; wait", id(5));
+    // What the process started would be found by its mark; this one started nothing that is left.
+    let mut stranger = tree(&child, id(6), true);
+    stranger.root.start_ticks += 1;
+    assert_eq!(stranger.members(), []);
+    let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
+    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![] });
+    assert!(!is_gone(child.id()) && !is_gone(pids[0]));
+    stop(tree(&child, id(5), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
+    child.wait().unwrap();
+}
+
+#[tokio::test]
 async fn case_156_the_root_gets_its_chance_before_its_children() {
     let script = "bash -c 'trap \"echo child-was-told >&2\" TERM; while :; do sleep 0.01; done' 2>\"$0.told\" & c=$!; trap 'kill -9 $c; exit 0' TERM; echo $c; wait";
     let tmp = tempfile::tempdir().unwrap();
