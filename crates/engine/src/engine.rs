@@ -219,21 +219,27 @@ impl Engine {
         let _gone = self.asks.send(Ask::Reachable { id, reachable }).await;
     }
 
-    /// Forgets a process that is over, and removes its row and folder.
+    /// Forgets a process that is over, and removes its row and folder. Goes on if the caller leaves: what was begun is finished or undone.
     pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
-        let id = view.id();
-        if !self.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
-            return Err(refuse::not_found(&id.to_string()));
-        }
-        let removed = self.remove(id).await;
-        if removed.is_err() {
-            let _gone = self.asks.send(Ask::PutBack { facts: Arc::clone(&view.facts) }).await;
-        }
-        removed
+        let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
+        let task = tokio::spawn(async move {
+            let id = facts.id();
+            if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
+                return Err(refuse::not_found(&id.to_string()));
+            }
+            let removed = engine.remove(id).await;
+            if removed.is_err() {
+                // An engine that has ended has no table; the next one finds the folder.
+                let _gone = engine.asks.send(Ask::PutBack { facts }).await;
+            }
+            removed
+        });
+        task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
     }
 
     /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds a row without a
-    /// folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one.
+    /// folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
+    /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
     pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
         let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
         blocking(move || {
@@ -242,12 +248,21 @@ impl Engine {
             if let Some(place) = place {
                 place.remove_leaf(id);
             }
-            dir.remove()
+            match dir.remove() {
+                Err(error) if dir.path.try_exists().is_ok_and(|there| !there) => {
+                    tracing::warn!(%id, %error, "removed, but some of its files are left");
+                    Ok(())
+                }
+                removed => removed,
+            }
         })
         .await
         .and_then(|removed| removed)
         .map_err(|e| refuse::disk(format!("cannot remove {id}"), &e))?;
-        self.shared.index.forget(id).await.map_err(|e| refuse::index(&e))
+        if let Err(error) = self.shared.index.forget(id).await {
+            tracing::warn!(%id, %error, "removed, but its row is left");
+        }
+        Ok(())
     }
 
     /// Ends the waits of a conversation; tells how many there were.
@@ -287,4 +302,4 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
