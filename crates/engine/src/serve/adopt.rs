@@ -3,6 +3,7 @@
 use super::run::{random_id, without_secrets};
 use super::{Asked, poll};
 use crate::adopt::{self, Found};
+use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::mind::blocking;
 use crate::shared::Shared;
@@ -55,18 +56,30 @@ async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
     if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) { Ok(view) } else { Err(refuse::not_found(&view.id().to_string())) };
     }
-    let id = reserve(asked, &found).await?;
-    let taken = write_down(asked, id, found).await;
-    if taken.is_err() {
-        asked.engine.let_go(id).await;
-    }
-    taken
+    begin(&asked.engine, found).await
 }
 
-async fn reserve(asked: &Asked, found: &Found) -> Result<ProcessId, Error> {
+/// Writes it down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
+async fn begin(engine: &Engine, found: Found) -> Result<View, Error> {
+    let engine = engine.clone();
+    let task = tokio::spawn(async move {
+        let id = reserve(&engine, &found).await?;
+        let writer = engine.clone();
+        // A task of its own: the id is let go after a panic too.
+        let written = tokio::spawn(async move { write_down(&writer, id, found).await });
+        let taken = written.await.unwrap_or_else(|panic| Err(refuse::fault(panic)));
+        if taken.is_err() {
+            engine.let_go(id).await;
+        }
+        taken
+    });
+    task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
+}
+
+async fn reserve(engine: &Engine, found: &Found) -> Result<ProcessId, Error> {
     // An id that is in use here means another process; this one gets one of its own.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
-        match asked.engine.reserve(id, hash(found), found.spec.owner.clone()).await {
+        match engine.reserve(id, hash(found), found.spec.owner.clone()).await {
             Ok(Reserved::New) => return Ok(id),
             Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
             Err(error) if error.code == code::ID_TAKEN => {}
@@ -80,8 +93,8 @@ fn hash(found: &Found) -> String {
     format!("adopted:{}:{}:{:032x}", found.of.pid, found.of.start_ticks, found.of.boot)
 }
 
-async fn write_down(asked: &Asked, id: ProcessId, found: Found) -> Result<View, Error> {
-    let shared = asked.shared();
+async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View, Error> {
+    let shared = engine.shared();
     let (dir, now, of) = (shared.home.process(id), shared.now(), found.of);
     let kept = kept(shared, id, found);
     let on_disk = kept.clone();
@@ -109,7 +122,7 @@ async fn write_down(asked: &Asked, id: ProcessId, found: Found) -> Result<View, 
         let _undone = blocking(undo).await;
         return Err(refuse::index(&error));
     }
-    asked.engine.accept_process(facts).await
+    engine.accept_process(facts).await
 }
 
 fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
@@ -149,3 +162,6 @@ fn nothing() -> Launch {
         nofile: None,
     }
 }
+
+#[cfg(test)]
+mod tests;
