@@ -48,9 +48,9 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
         Phase::Accepted if meta.map_or_else(|| seen.damage.is_none() || (is_unwritten(dir) && can_start(dir)), |m| m.cmd == 0) => {
             return Ok(Settled::NotStarted);
         }
-        Phase::Accepted => match meta.and_then(|m| forked(m, facts.id())) {
+        Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {
             // It was forked and may have begun to run, though nobody was left to say so.
-            Some(of) => vec![Record::Started { at: now, of }, Record::Orphaned { at: now, of }],
+            Some((of, at)) => vec![Record::Started { at, of }, Record::Orphaned { at: now, of }],
             None => vec![Record::Lost { at: now }],
         },
     };

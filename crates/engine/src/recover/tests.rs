@@ -335,3 +335,19 @@ fn secrets_do_not_stay_when_both_keepers_died_before_they_scrubbed() {
     assert_eq!(world.settled(3).0, Settled::NotStarted);
     assert!(SpecFile::read_launch(&world.home.process(id(3))).unwrap().is_some());
 }
+
+#[test]
+fn a_command_that_nobody_said_had_started_started_when_it_was_forked() {
+    let world = World::new();
+    world.folder(1);
+    let mut child = std::process::Command::new("sleep").arg("1000").env("OUTLAST_PROCESS_ID", id(1).to_string()).spawn().unwrap();
+    let forked_at = Time::from_micros(NOW.micros() - 5_000_000);
+    drop(world.meta(1, |m| {
+        m.live().started_at.store(forked_at.micros(), SeqCst);
+        m.live().cmd.store(child.id() as i32, SeqCst);
+    }));
+    let (_, facts) = world.settled(1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((facts.phase.word(), facts.started_at), ("orphaned", Some(forked_at)));
+}
