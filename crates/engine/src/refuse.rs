@@ -38,6 +38,13 @@ pub(crate) fn not_found(given: &str) -> Error {
     Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, "`outlast list --all` shows those there are") }
 }
 
+/// No conversation that the caller may touch.
+pub(crate) fn no_session(given: &str) -> Error {
+    let shown: String = given.chars().take(80).collect();
+    let what = format!("No waits of a session {shown}");
+    Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, "a session may interrupt its own waits, and nobody else's") }
+}
+
 /// Not even a name.
 pub(crate) fn bad_id(bad: &BadId) -> Error {
     // To the contract, what names no process is a process that is not there.

@@ -98,6 +98,13 @@ impl Lives {
     }
 }
 
+/// The process of ours as which, or as a descendant of which, this pid was started: its environment says so.
+pub(crate) fn id_of_environment(pid: u32) -> Option<ProcessId> {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let id = environ.split(|&b| b == 0).find_map(|entry| entry.strip_prefix(b"OUTLAST_PROCESS_ID="))?;
+    std::str::from_utf8(id).ok()?.parse().ok()
+}
+
 /// Whether the process with this pid was started as, or descends from, this process of ours: its environment says so.
 pub(crate) fn pid_of_environment(pid: u32, id: ProcessId) -> bool {
     let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };

@@ -6,24 +6,31 @@ use crate::adopt::{self, Found};
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::mind::blocking;
+use crate::os::id_of_environment;
 use crate::shared::Shared;
 use crate::state::{Reserved, View, Which};
 use crate::{refuse, settle};
-use outlast_core::{Incarnation, ProcessId, Record};
+use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
+use outlast_store::os::{incarnation_of, parent_of};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_wire::code;
 use outlast_wire::v1::{AdoptFrom, Adopted, Error};
 
+/// How many parents are looked at. Pids that pass to others meanwhile could make a circle.
+const DEEPEST: usize = 1_024;
+
 pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Error> {
     let (bin, now) = (asked.shared().home.bin(), asked.shared().now());
+    let by_pid = matches!(from, AdoptFrom::Pid { .. });
     let mut answer = Adopted { adopted: Vec::new(), skipped: Vec::new() };
     let found: Vec<Result<Found, String>> = match from {
         AdoptFrom::Pid { pid } => {
             let hint = "`ps` shows which pids there are";
             let found = adopt::from_pid(pid, asked.owner.clone(), &bin, now);
-            vec![Ok(found.map_err(|why| refuse::refusal(code::NOT_THAT_PROCESS, why, hint))?)]
+            let found = found.map_err(|why| refuse::refusal(code::NOT_THAT_PROCESS, why, hint))?;
+            vec![Ok(found)]
         }
         AdoptFrom::Checkpoint { text } => {
             let entries =
@@ -34,7 +41,11 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
     for one in found {
         let taken = match one {
             Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another conversation", found.of.pid)),
-            Ok(found) => take_in(asked, found).await.map_err(|e| e.error),
+            Ok(found) => match take_in(asked, found).await {
+                // Whoever asks for this one alone is refused; of many it is one that is left out.
+                Err(error) if by_pid && error.code == code::NOT_THAT_PROCESS => return Err(error),
+                taken => taken.map_err(|e| e.error),
+            },
             Err(why) => Err(why),
         };
         match taken {
@@ -45,16 +56,40 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
     Ok(answer)
 }
 
+/// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
+async fn part_of(asked: &Asked, of: Incarnation) -> Result<Option<String>, Error> {
+    let all = asked.engine.all(&Owner::default(), Which::All).await?;
+    let leads = |v: &View, life: Incarnation| v.facts.phase.alive() == Some(life);
+    let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
+    let named = all.iter().find(|v| by_name == Some(v.id()));
+    let Some(view) = named.or_else(|| all.iter().find(|v| above.iter().any(|life| leads(v, *life)))) else { return Ok(None) };
+    let whose = match asked.owner.may_touch(&view.facts.kept.spec.owner) {
+        true => view.id().to_string(),
+        false => "a process of another conversation".into(),
+    };
+    let why = if named.is_some() { "its environment says so" } else { "it descends from it" };
+    Ok(Some(format!("pid {} belongs to {whose}: {why}", of.pid)))
+}
+
+/// The parents of a pid that live, nearest first.
+fn ancestors(pid: u32) -> Vec<Incarnation> {
+    let parents = std::iter::successors(parent_of(pid), |p| parent_of(*p)).take_while(|p| *p > 1);
+    parents.take(DEEPEST).filter_map(|p| incarnation_of(p).ok()).collect()
+}
+
 /// The process under which this life is known already.
 async fn known(asked: &Asked, of: Incarnation) -> Result<Option<View>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.all(&outlast_core::Owner::default(), Which::Live).await?;
+    let all = asked.engine.all(&Owner::default(), Which::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
 async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
     if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) { Ok(view) } else { Err(refuse::not_found(&view.id().to_string())) };
+    }
+    if let Some(why) = part_of(asked, found.of).await? {
+        return Err(refuse::refusal(code::NOT_THAT_PROCESS, why, "`outlast list --all` shows what is looked after"));
     }
     begin(&asked.engine, found).await
 }

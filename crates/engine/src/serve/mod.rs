@@ -6,6 +6,7 @@ mod attach;
 mod clean;
 mod close;
 mod engine_status;
+mod engine_stop;
 mod keeper;
 mod kill;
 mod list;
@@ -321,8 +322,7 @@ impl Asked {
             }
             Request::Wait { process, timeout_ms } => out.result(wait::wait(self, &process, timeout_ms).await).await,
             Request::Interrupt { session } => {
-                let ended = self.engine.interrupt(session).await;
-                out.result(ended.map(|count| Done { count: Some(count as u64), ..Done::ok() })).await;
+                out.result(wait::interrupt(self, session).await).await;
             }
             Request::Kill { process, kill } => out.result(kill::kill(self, &process, kill).await).await,
             Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
@@ -336,10 +336,13 @@ impl Asked {
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
             Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
-            Request::EngineStop => {
-                out.answer(Done::ok()).await;
-                self.engine.begin_stop().await;
-            }
+            Request::EngineStop => match engine_stop::may_stop(self).await {
+                Ok(()) => {
+                    out.answer(Done::ok()).await;
+                    self.engine.begin_stop().await;
+                }
+                Err(error) => out.error(error).await,
+            },
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
         }

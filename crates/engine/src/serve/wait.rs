@@ -4,9 +4,9 @@ use super::{Asked, Fresh, reading};
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
-use outlast_core::limits;
+use outlast_core::{Owner, limits};
 use outlast_wire::code;
-use outlast_wire::v1::{Error, Waited};
+use outlast_wire::v1::{Done, Error, Waited};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +56,15 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         }),
         note: (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into()),
     })
+}
+
+/// Ends the waits of a conversation, which is the caller's own unless the caller is a person.
+pub(super) async fn interrupt(asked: &Asked, session: String) -> Result<Done, Error> {
+    if !asked.owner.may_touch(&Owner { session: Some(session.clone()), ..Owner::default() }) {
+        return Err(refuse::no_session(&session));
+    }
+    let count = asked.engine.interrupt(session).await? as u64;
+    Ok(Done { count: Some(count), ..Done::ok() })
 }
 
 async fn passed(timeout_ms: Option<u64>) {

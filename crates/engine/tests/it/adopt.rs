@@ -40,6 +40,30 @@ async fn case_199_an_adopted_process_that_ends_is_lost_with_no_code() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_part_of_a_known_process_is_not_taken_in() {
+    let world = World::new().await;
+    // One that carries the name and one that only descends.
+    let process = world.sh("sleep 1000 & echo $!; env -u OUTLAST_PROCESS_ID sleep 1000 & echo $!; wait").await;
+    let pids = loop {
+        let output = process.log(Default::default()).await.unwrap().output;
+        let pids: Vec<u32> = output.lines().filter_map(|l| l.parse().ok()).collect();
+        // Its environment is the shell's until it has become `sleep`.
+        let sleeps = |pid: &u32| std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|name| name == b"sleep\n");
+        if pids.len() == 2 && pids.iter().all(sleeps) {
+            break pids;
+        }
+        tokio::task::yield_now().await;
+    };
+    for (pid, why) in pids.into_iter().zip(["its environment says so", "it descends from it"]) {
+        let own = world.client.adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
+        assert_eq!((own.code(), own.to_string()), ("not_that_process", format!("pid {pid} belongs to {}: {why}", process.id())));
+        let other = world.session("other").adopt(AdoptFrom::Pid { pid }).await.unwrap_err();
+        assert_eq!(other.to_string(), format!("pid {pid} belongs to a process of another conversation: {why}"));
+    }
+    process.kill(Default::default()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_checkpoint_is_taken_in_as_far_as_it_is_true() {
     let world = World::new().await;
     let mut child = sleeper();

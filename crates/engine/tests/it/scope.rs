@@ -1,5 +1,5 @@
 use crate::world::World;
-use outlast_client::{Activity, Client, Owner, Run, Scope, Spec};
+use outlast_client::{Activity, Client, OnStop, Owner, Run, Scope, Spec};
 use std::time::Duration;
 
 async fn start(client: &Client, world: &World) -> String {
@@ -87,4 +87,28 @@ async fn a_dropped_wait_is_cancelled_and_the_connection_goes_on() {
     let cancelled = tokio::time::timeout(Duration::from_millis(20), world.client.wait(&id, None)).await;
     assert!(cancelled.is_err());
     assert_eq!(world.client.poll(&id).await.unwrap().phase, "running");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_interrupts_its_own_conversation_only() {
+    let world = World::new().await;
+    let error = world.session("a").interrupt("b").await.unwrap_err();
+    assert_eq!((error.status(), error.code()), ("not_found", "not_found"));
+    assert_eq!(world.session("a").interrupt("a").await.unwrap().count, Some(0));
+    assert_eq!(world.client.interrupt("b").await.unwrap().count, Some(0), "a person may");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_does_not_stop_with_the_engine_what_is_anothers() {
+    let world = World::new().await;
+    let (a, b) = (world.session("a"), world.session("b"));
+    let stays = start(&b, &world).await;
+    let spec = Spec { on_stop: OnStop::Kill, ..Spec::shell("sleep 1000") };
+    let dies = b.run(Run::new(spec, world.caller())).await.unwrap();
+    assert_eq!(a.engine_stop().await.unwrap_err().code(), "not_yours");
+    assert_eq!(dies.poll().await.unwrap().phase, "running");
+    dies.kill(Default::default()).await.unwrap();
+    assert_eq!(b.poll(&stays).await.unwrap().phase, "running");
+    a.engine_stop().await.unwrap();
+    world.engine.stopped().await;
 }
