@@ -6,7 +6,7 @@ use crate::facts::{self, Facts, Seen};
 use crate::link::Link;
 use crate::os::Lives;
 use crate::settle::{self, Settled};
-use crate::{keepers, launch};
+use crate::{keepers, launch, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
 use outlast_store::spec::SpecFile;
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Looks after one process until it is over.
 pub(crate) async fn mind(engine: Engine, id: ProcessId, looked: bool) {
     let dir = engine.shared().home.process(id);
-    let mut minder = Minder { engine, id, dir, link: None, launches: 0, tries: 0 };
+    let mut minder = Minder { engine, id, dir, link: None, launches: 0, tries: 0, recovered: looked };
     // Recovery has looked already.
     let mut known = if looked { minder.engine.facts(id).await } else { minder.look().await };
     while let Some(facts) = known {
@@ -46,6 +46,8 @@ struct Minder {
     link: Option<Link>,
     launches: u32,
     tries: u32,
+    /// Whether an earlier engine may have left a stop undone.
+    recovered: bool,
 }
 
 impl Minder {
@@ -122,12 +124,28 @@ impl Minder {
 
     /// Waits for the end of a command that has no keeper.
     async fn outlive(&mut self, of: Incarnation, facts: &Facts) -> io::Result<()> {
+        if self.recovered {
+            self.finish_stop(of, facts).await?;
+            self.recovered = false;
+        }
         match Lives::of(&of) {
             Ok(life) => life.over().await?,
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) || e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
         self.settle(facts).await
+    }
+
+    /// Goes on with a stop that an earlier engine began and did not live to finish.
+    async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
+        let dir = self.dir.clone();
+        let Some(stop) = blocking(move || settle::unfinished(&dir)).await? else { return Ok(()) };
+        let tree = orphan::Tree::new(self.engine.shared(), self.id, of, facts.detached);
+        let ended = orphan::stop(tree, stop.way).await?;
+        if !ended.survivors.is_empty() {
+            tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
+        }
+        Ok(())
     }
 
     async fn connect(&mut self) -> io::Result<()> {

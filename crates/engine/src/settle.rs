@@ -1,7 +1,7 @@
 //! What becomes of a process whose keepers are dead: whoever finds a free lock and no last word writes one.
 
 use crate::facts::{Facts, Seen};
-use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, Time};
+use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
 use outlast_store::lock;
@@ -40,7 +40,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
         Phase::Done { .. } | Phase::Lost { .. } => Vec::new(),
         Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(&facts) }],
         Phase::Orphaned { of } if outlast_store::os::is_alive(of) => Vec::new(),
-        Phase::Orphaned { .. } => ended_orphan(&facts, asked(dir), now),
+        Phase::Orphaned { .. } => ended_orphan(&facts, stops(dir), now),
         Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) => {
             vec![Record::Orphaned { at: now, of: *of }]
         }
@@ -148,17 +148,30 @@ fn output(facts: &Facts) -> OutputEnd {
     OutputEnd { end: facts.log_end, left_running: 0 }
 }
 
-/// The latest stop that an orphan was asked for.
-fn asked(dir: &ProcessDir) -> Option<Stop> {
-    let seen = Seen::look(dir, 0);
-    seen.journal.into_iter().rev().find_map(|r| match r {
-        Record::StopAsked { stop, .. } => Some(stop),
-        _ => None,
-    })
+/// The stop of an orphan that was asked for last, if it was to leave nothing alive: whoever was at it may have died before it was done.
+pub(crate) fn unfinished(dir: &ProcessDir) -> Option<Stop> {
+    stops(dir).pop().filter(is_hard)
 }
 
-fn ended_orphan(facts: &Facts, asked: Option<Stop>, now: Time) -> Vec<Record> {
-    match asked {
+/// The stops that an orphan was asked for.
+fn stops(dir: &ProcessDir) -> Vec<Stop> {
+    let asked = |record| match record {
+        Record::StopAsked { stop, .. } => Some(stop),
+        _ => None,
+    };
+    Seen::look(dir, 0).journal.into_iter().filter_map(asked).collect()
+}
+
+fn is_hard(stop: &Stop) -> bool {
+    match stop.way {
+        StopWay::Escalate { .. } => true,
+        StopWay::TermOnly => false,
+    }
+}
+
+fn ended_orphan(facts: &Facts, stops: Vec<Stop>, now: Time) -> Vec<Record> {
+    // A signal alone may have been outlived.
+    match stops.into_iter().rfind(is_hard) {
         // We ended it, and nobody could see its status.
         Some(stop) => vec![
             Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now }, log_end: facts.log_end },

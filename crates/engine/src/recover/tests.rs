@@ -1,6 +1,6 @@
 use super::*;
 use crate::settle::{self, Settled};
-use outlast_core::{Cause, Ending, Outcome, OutputEnd, Record, Spec, StartFailure};
+use outlast_core::{Cause, Ending, Outcome, OutputEnd, Record, Spec, StartFailure, StopWay};
 use outlast_store::meta::{Commit, Meta, flag};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch};
@@ -300,21 +300,29 @@ fn a_failed_start_is_an_end_like_any_other() {
 fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
     let world = World::new();
     let dead = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
-    let stop = outlast_core::Stop {
-        cause: Cause::Asked { by: outlast_core::Owner::default(), source: "process.kill".into() },
-        way: outlast_core::StopWay::TermOnly,
-    };
-    for (n, asked) in [(1, false), (2, true)] {
+    let stop =
+        |source: &str, way| outlast_core::Stop { cause: Cause::Asked { by: outlast_core::Owner::default(), source: source.into() }, way };
+    let hard = stop("process.kill", StopWay::Escalate { grace: std::time::Duration::ZERO });
+    // That it was asked and left at that does not say why it ended.
+    let soft = stop("another", StopWay::TermOnly);
+    let cases = [
+        (1, vec![], "backend_lost"),
+        (2, vec![&hard], "process.kill"),
+        (3, vec![&soft], "backend_lost"),
+        (4, vec![&hard, &soft], "process.kill"),
+    ];
+    for (n, asked, source) in cases {
         world.folder(n);
         drop(world.meta(n, |_| {}));
         let dir = world.home.process(id(n));
         settle::record(&dir, &[Record::Adopted { at: NOW, of: dead }]).unwrap();
-        if asked {
-            settle::stop_asked(&dir, &stop, NOW).unwrap();
+        for stop in &asked {
+            settle::stop_asked(&dir, stop, NOW).unwrap();
         }
+        assert_eq!(settle::unfinished(&dir).as_ref(), (n == 2).then_some(&hard));
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());
-        assert_eq!(facts.phase.source(), if asked { "process.kill" } else { "backend_lost" });
+        assert_eq!(facts.phase.source(), source);
         assert_eq!(crate::render::fate(&facts).exit_code, Some(None), "nobody saw one");
     }
 }

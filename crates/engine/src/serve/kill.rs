@@ -155,14 +155,19 @@ fn survived(view: &View, survivors: &[u32]) -> Error {
 }
 
 async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
-    let (dir, asked, now) = (view.dir.clone(), stop.clone(), engine.shared().now());
-    // Written down first, so that its end is not taken for one of its own.
-    blocking(move || settle::stop_asked(&dir, &asked, now))
-        .await
-        .and_then(|written| written)
-        .map_err(|e| refuse::disk(format!("cannot write down the stop of {}", view.id()), &e))?;
-    let tree = orphan::Tree::new(engine.shared(), view.id(), of, view.facts.detached);
-    let ended = orphan::stop(tree, stop.way).await.map_err(|e| refuse::disk(format!("cannot stop {}", view.id()), &e))?;
+    let (id, dir, asked, now) = (view.id(), view.dir.clone(), stop.clone(), engine.shared().now());
+    let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
+    // A task of its own: a stop that was begun is not given up when whoever asked for it leaves.
+    let under_way = tokio::spawn(async move {
+        // Written down first, so that its end is not taken for one of its own.
+        blocking(move || settle::stop_asked(&dir, &asked, now))
+            .await
+            .and_then(|written| written)
+            .map_err(|e| refuse::disk(format!("cannot write down the stop of {id}"), &e))?;
+        let tree = orphan::Tree::new(&shared, id, of, detached);
+        orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop {id}"), &e))
+    });
+    let ended = under_way.await.map_err(refuse::fault)??;
     stopped(view, stop, ended.seen_dead, &ended.survivors).await
 }
 

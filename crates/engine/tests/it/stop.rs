@@ -1,5 +1,10 @@
 use crate::world::World;
-use outlast_client::{Kill, Page, Reason, Scope, Spec, Status};
+use outlast_client::{Client, Kill, Page, Process, Reason, Scope, Spec, Status};
+use outlast_core::{Cause, Owner, Record, Stop, StopWay};
+use outlast_store::dir::{Home, ProcessDir};
+use outlast_store::journal::Journal;
+use outlast_store::meta::Snapshot;
+use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cases_149_and_150_a_kill_says_what_it_did_and_a_second_one_that_it_was_too_late() {
@@ -61,14 +66,15 @@ async fn case_163_kill_all_of_a_task_leaves_the_others() {
     assert_eq!(world.client.kill_all(&Scope::default(), Kill::default()).await.unwrap().killed, 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_whose_keepers_were_both_killed_is_orphaned_and_can_be_stopped() {
-    let world = World::new().await;
-    // Its output goes elsewhere, so that it does not die of a broken pipe.
-    let process = world.sh("sleep 1000 >/dev/null 2>&1 & echo up; exec >/dev/null 2>&1; wait").await;
+fn dir(world: &World, process: &Process) -> ProcessDir {
+    Home::new(std::fs::canonicalize(world.path("home")).unwrap()).process(process.id())
+}
+
+/// A command without keepers, once it has said something. Its output has to go elsewhere then, so that it does not die of a broken pipe.
+async fn orphan(world: &World, line: &str) -> (Process, Snapshot) {
+    let process = world.sh(line).await;
     process.follow(outlast_client::From::Byte(0)).next().await.unwrap();
-    let home = outlast_store::dir::Home::new(std::fs::canonicalize(world.path("home")).unwrap());
-    let meta = outlast_store::meta::Snapshot::read(&home.process(process.id())).unwrap();
+    let meta = Snapshot::read(&dir(world, &process)).unwrap();
     // Stopped first: neither may see the other die and replace it.
     for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {
         for pid in [meta.holder, meta.pump] {
@@ -79,6 +85,53 @@ async fn a_command_whose_keepers_were_both_killed_is_orphaned_and_can_be_stopped
     while process.poll().await.unwrap().phase != "orphaned" {
         tokio::task::yield_now().await;
     }
+    (process, meta)
+}
+
+const IGNORES_TERM: &str = "trap '' TERM; echo up; exec >/dev/null 2>&1; while :; do sleep 0.01; done";
+/// How long what must happen may take on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stop_of_an_orphan_goes_on_without_whoever_asked_for_it() {
+    let world = World::new().await;
+    let (process, _) = orphan(&world, IGNORES_TERM).await;
+    let asking = Client::over(world.engine.connect()).await.unwrap();
+    let other = asking.process(process.id());
+    let journal = dir(&world, &process).journal();
+    let is_asked = || {
+        let read = outlast_store::journal::read_from(&journal, 0).unwrap();
+        read.records.iter().any(|(_, r)| matches!(r, Record::StopAsked { .. }))
+    };
+    tokio::select! {
+        killed = other.kill(Kill { grace_ms: Some(1_000), no_escalate: false }) => panic!("{killed:?}"),
+        () = async { while !is_asked() { tokio::task::yield_now().await } } => {}
+    }
+    drop((asking, other));
+    let end = tokio::time::timeout(LONG, process.wait(None)).await.expect("the stop was given up").unwrap();
+    assert_eq!(end.fate.completion_reason, Some(Reason::Killed));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_stop_of_an_orphan_is_finished_by_the_next_engine() {
+    let mut world = World::new().await;
+    let (process, _) = orphan(&world, IGNORES_TERM).await;
+    // As an engine leaves it that dies between the record and the first signal.
+    let way = StopWay::Escalate { grace: Duration::from_millis(10) };
+    let stop = Stop { cause: Cause::Asked { by: Owner::default(), source: "process.kill".into() }, way };
+    let mut journal = Journal::open_for_append(&dir(&world, &process)).unwrap();
+    journal.append(&Record::StopAsked { at: outlast_store::os::now(), stop }).unwrap();
+    drop(journal);
+    world.restart(|_| {}).await;
+    let end = tokio::time::timeout(LONG, world.client.process(process.id()).wait(None)).await.expect("nobody went on with it").unwrap();
+    assert_eq!(end.fate.completion_reason, Some(Reason::Killed));
+    assert_eq!(end.fate.termination_source.as_deref(), Some("process.kill"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_keepers_were_both_killed_is_orphaned_and_can_be_stopped() {
+    let world = World::new().await;
+    let (process, meta) = orphan(&world, "sleep 1000 >/dev/null 2>&1 & echo up; exec >/dev/null 2>&1; wait").await;
     let info = process.poll().await.unwrap();
     assert_eq!((info.status, info.pid), (Status::Running, Some(meta.cmd)));
     let killed = process.kill(Kill::default()).await.unwrap();
