@@ -10,7 +10,7 @@ use std::time::Duration;
 const BUS_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long keepers whose process is over may take to go.
-const LAST_KEEPERS: Duration = Duration::from_secs(2);
+const LAST_KEEPERS: Duration = Duration::from_secs(10);
 
 /// A place of our own in the hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -594,7 +594,8 @@ pub(crate) fn clean(pair: &Pair) {
     // Gone with its directory, or removed by the other keeper.
     let _gone = std::fs::remove_file(start::socket_path(pair.settings.run_dir.as_path(), pair.id));
     if let Some(leaf) = &pair.leaf {
-        leaf.remove();
+        let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
+        leaf.remove(outlast_store::lock::is_held(&home.lock()).unwrap_or(true));
     }
 }
 

@@ -50,11 +50,16 @@ impl Leaf {
     }
 
     /// Removes it, with those below, if it is empty. What still runs keeps it.
-    pub(crate) fn remove(&self) {
+    ///
+    /// Where no engine is there to do it, the last to go also takes the place of the home along. We sit in it ourselves, so we go out first.
+    pub(crate) fn remove(&self, engine_lives: bool) {
         outlast_store::os::remove_cgroup(&self.path);
-        // An engine that has left took its own part along; the last to go takes the rest. A scope is systemd's to remove.
-        if let Some(home) = self.path.parent().filter(|home| home.extension().is_none()) {
-            let _in_use = std::fs::remove_dir(home);
+        // A scope is systemd's to remove.
+        let Some(home) = self.path.parent().filter(|home| home.extension().is_none() && !engine_lives) else { return };
+        let Some(above) = home.parent() else { return };
+        if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
+            // In use by other keepers: the last of them does it.
+            let _in_use = std::fs::remove_dir(home.join("engine")).and_then(|()| std::fs::remove_dir(home));
         }
     }
 }
