@@ -24,10 +24,17 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         }
         end::reap_if_recorded(pair);
         if pair.live().has(flag::DONE) {
+            if pair.live().has(flag::CLEAN) {
+                return Next::Exit;
+            }
             if pair.partner_is_over() {
                 crate::pump::clean(pair);
+                crate::pump::clean_home(pair);
+                return Next::Exit;
             }
-            return Next::Exit;
+            // The pump is about to clean up; should it die first, that is left to us.
+            wait(pair, &mut pulse);
+            continue;
         }
         if pair.partner_is_over() {
             if !std::mem::replace(&mut noted, true) {

@@ -403,6 +403,7 @@ impl<'a> Pump<'a> {
         self.pair.live().set(flag::DONE);
         points::reach("pump.done");
         self.control.news();
+        clean(self.pair);
         self.pair.wake(Role::Holder);
         if let Some(holder) = &self.pair.partner {
             let mut fds = [PollFd::new(holder, PollFlags::IN)];
@@ -412,7 +413,7 @@ impl<'a> Pump<'a> {
         }
         end::reap_if_recorded(self.pair);
         end::reap_orphans(self.pair);
-        clean(self.pair);
+        clean_home(self.pair);
     }
 
     fn wait(&mut self, more: bool) {
@@ -594,8 +595,16 @@ pub(crate) fn clean(pair: &Pair) {
     // Gone with its directory, or removed by the other keeper.
     let _gone = std::fs::remove_file(start::socket_path(pair.settings.run_dir.as_path(), pair.id));
     if let Some(leaf) = &pair.leaf {
-        let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
-        leaf.remove(outlast_store::lock::is_held(&home.lock()).unwrap_or(true));
+        leaf.remove();
+    }
+    pair.live().set(flag::CLEAN);
+}
+
+/// Where no engine is there to do it, the last keeper to go takes the place of the home along.
+pub(crate) fn clean_home(pair: &Pair) {
+    let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
+    if let Some(leaf) = pair.leaf.as_ref().filter(|_| !outlast_store::lock::is_held(&home.lock()).unwrap_or(true)) {
+        leaf.remove_home();
     }
 }
 

@@ -50,12 +50,14 @@ impl Leaf {
     }
 
     /// Removes it, with those below, if it is empty. What still runs keeps it.
-    ///
-    /// Where no engine is there to do it, the last to go also takes the place of the home along. We sit in it ourselves, so we go out first.
-    pub(crate) fn remove(&self, engine_lives: bool) {
+    pub(crate) fn remove(&self) {
         outlast_store::os::remove_cgroup(&self.path);
+    }
+
+    /// Removes the place of the home, if nobody else is in it. We sit in it ourselves, so we go out first.
+    pub(crate) fn remove_home(&self) {
         // A scope is systemd's to remove.
-        let Some(home) = self.path.parent().filter(|home| home.extension().is_none() && !engine_lives) else { return };
+        let Some(home) = self.path.parent().filter(|home| home.extension().is_none()) else { return };
         let Some(above) = home.parent() else { return };
         if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
             // In use by other keepers: the last of them does it.

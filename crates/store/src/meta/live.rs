@@ -33,6 +33,8 @@ pub mod flag {
     pub const STOP_DONE: u32 = 1 << 11;
     /// A PTY was asked for and could not be had.
     pub const NO_PTY: u32 = 1 << 12;
+    /// What was the keepers' own is removed: the socket, and the leaf if it was empty.
+    pub const CLEAN: u32 = 1 << 13;
 }
 
 /// How far the log is committed.
