@@ -44,7 +44,7 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
         }
     }
     found.retain(|p| *p != pump && *p != holder && !foreign.contains(p));
-    found.retain(|p| std::path::Path::new(&format!("/proc/{p}")).exists() && !outlast_store::os::is_zombie(*p));
+    found.retain(|p| outlast_store::os::lives(*p));
     found
 }
 

@@ -4,7 +4,6 @@ use crate::rng::Rng;
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{Snapshot, flag};
 use outlast_testkit::product::{Product, kill_and_wait};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// One of our processes.
@@ -76,7 +75,7 @@ impl Fault {
 
 /// Whether a process is alive; a zombie is not.
 pub(crate) fn alive(pid: u32) -> bool {
-    pid != 0 && Path::new(&format!("/proc/{pid}")).exists() && !outlast_store::os::is_zombie(pid)
+    pid != 0 && outlast_store::os::lives(pid)
 }
 
 /// The engine's pid, if there is one.

@@ -82,6 +82,11 @@ pub fn is_zombie(pid: u32) -> bool {
     stat_fields(pid).is_ok_and(|f| f.first().is_some_and(|s| s == "Z" || s == "X"))
 }
 
+/// Whether a process with this pid lives: neither gone nor a zombie, in one look, since it may go between two.
+pub fn lives(pid: u32) -> bool {
+    stat_fields(pid).is_ok_and(|f| f.first().is_some_and(|s| s != "Z" && s != "X"))
+}
+
 /// The life that this pid is in now.
 pub fn incarnation_of(pid: u32) -> io::Result<Incarnation> {
     Ok(Incarnation { pid, start_ticks: start_ticks(pid)?, boot: boot_id()? })
@@ -89,7 +94,10 @@ pub fn incarnation_of(pid: u32) -> io::Result<Incarnation> {
 
 /// Whether this very life goes on. A zombie's does not.
 pub fn is_alive(of: &Incarnation) -> bool {
-    boot_id().is_ok_and(|b| b == of.boot) && start_ticks(of.pid).is_ok_and(|t| t == of.start_ticks) && !is_zombie(of.pid)
+    // One look: between two it may end, and its number pass on.
+    let same =
+        |f: Vec<String>| f.get(19).and_then(|t| t.parse().ok()) == Some(of.start_ticks) && f.first().is_some_and(|s| s != "Z" && s != "X");
+    boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
 }
 
 /// The kernel's short name of a process.
