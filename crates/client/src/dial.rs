@@ -5,6 +5,7 @@ use crate::link::{CallError, Cut, Link};
 use crate::start;
 use outlast_core::Owner;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
@@ -52,6 +53,8 @@ impl Connect {
 pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
     let Some(stream) = connect(home).await? else { return Ok(None) };
     match Link::open(stream).await {
+        // The home is a copy, and what it remembers is where the original's sockets are.
+        Ok(link) if link.home().is_some_and(|theirs| !is_same(theirs, home)) => Ok(None),
         Ok(link) => Ok(Some(link)),
         // It was about to end when we came: as good as none.
         Err(CallError::Cut(Cut::Gone(_))) => Ok(None),
@@ -59,6 +62,12 @@ pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
         Err(CallError::Refused(e)) => Err(ClientError::Refused(e)),
         Err(CallError::Unsent(e)) => Err(e),
     }
+}
+
+/// Whether two paths lead to the same directory. One that leads nowhere is no home of ours.
+fn is_same(theirs: &Path, ours: &Path) -> bool {
+    let file = |path| std::fs::metadata(path).map(|m| (m.dev(), m.ino()));
+    matches!((file(theirs), file(ours)), (Ok(theirs), Ok(ours)) if theirs == ours)
 }
 
 async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {

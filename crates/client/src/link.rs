@@ -10,6 +10,7 @@ use outlast_wire::v1::{self, Event, Message, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -71,6 +72,7 @@ pub(crate) struct Link {
     cancels: mpsc::UnboundedSender<u64>,
     reader: tokio::task::AbortHandle,
     born: Instant,
+    home: Option<PathBuf>,
 }
 
 impl Drop for Link {
@@ -95,12 +97,12 @@ impl Link {
         let (cancels, cancelled) = mpsc::unbounded_channel();
         let reader = tokio::spawn(receive(read, shared.clone())).abort_handle();
         tokio::spawn(send(write, queue, cancelled, shared.clone()));
-        let link = Self { shared, out, cancels, reader, born: Instant::now() };
-        link.hello().await?;
+        let mut link = Self { shared, out, cancels, reader, born: Instant::now(), home: None };
+        link.home = link.hello().await?.home.map(|h| h.as_path().to_owned());
         Ok(link)
     }
 
-    async fn hello(&self) -> Result<(), CallError> {
+    async fn hello(&self) -> Result<v1::Hello, CallError> {
         let hello = Request::Hello { version: VERSION, client: concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into() };
         let owner = Owner::default();
         let Ok(answer) = tokio::time::timeout(HELLO_LIMIT, self.call(&owner, hello, &[])).await else {
@@ -120,7 +122,12 @@ impl Link {
                 "end it with the `outlast` that started it: `outlast engine stop`; processes go on",
             )));
         }
-        Ok(())
+        Ok(hello)
+    }
+
+    /// Which home the engine serves, if it says so.
+    pub(crate) fn home(&self) -> Option<&Path> {
+        self.home.as_deref()
     }
 
     /// Asks, and waits for the answer. `raw` follows the request in raw frames.

@@ -40,7 +40,7 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
     let link = home.run_link();
     let mut tried = Vec::new();
     if let Ok(remembered) = std::fs::read_link(&link) {
-        match remembered.parent().map_or(Ok(()), check_level).and_then(|()| check(&remembered)) {
+        match ours(home, &remembered).and_then(|()| remembered.parent().map_or(Ok(()), check_level)).and_then(|()| check(&remembered)) {
             Ok(()) => return Ok(remembered),
             Err(what) => tried.push(what),
         }
@@ -56,6 +56,14 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
         }
     }
     Err(NoRunDir { tried })
+}
+
+/// A copy of a home remembers the directory of the original, whose sockets are not its own.
+fn ours(home: &Home, dir: &Path) -> Result<(), String> {
+    match dir.file_name() {
+        Some(name) if *name == *tag(&home.root) => Ok(()),
+        _ => Err(format!("{} is another home's", dir.display())),
+    }
 }
 
 /// Removes the sockets of processes that no keeper can look after any more: keepers that were killed at their very end left them.
@@ -142,6 +150,21 @@ mod tests {
         std::fs::remove_dir_all(&b).unwrap();
         assert!(choose(&home, &[a.clone(), b]).unwrap().starts_with(&a), "one that is gone is replaced");
         assert_eq!(std::fs::metadata(std::fs::read_link(home.run_link()).unwrap()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_copied_home_does_not_take_the_directory_of_the_original() {
+        let tmp = tempfile::tempdir().unwrap();
+        let original = home(tmp.path());
+        let candidates = [tmp.path().to_owned()];
+        let theirs = choose(&original, &candidates).unwrap();
+        let copy = Home::new(tmp.path().join("copy"));
+        copy.create().unwrap();
+        std::os::unix::fs::symlink(&theirs, copy.run_link()).unwrap();
+        let own = choose(&copy, &candidates).unwrap();
+        assert_ne!(own, theirs);
+        assert_eq!(std::fs::read_link(copy.run_link()).unwrap(), own, "it remembers its own");
+        assert_eq!(choose(&original, &candidates).unwrap(), theirs);
     }
 
     #[test]

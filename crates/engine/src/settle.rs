@@ -1,14 +1,17 @@
 //! What becomes of a process whose keepers are dead: whoever finds a free lock and no last word writes one.
 
-use crate::facts::{Facts, Seen};
+use crate::facts::{Facts, Seen, is_kept};
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
 use outlast_store::lock;
 use outlast_store::meta::{Meta, Snapshot, flag};
 use outlast_store::spec::SpecFile;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// What was found.
@@ -41,7 +44,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
         Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(&facts) }],
         Phase::Orphaned { of } if outlast_store::os::is_alive(of) => Vec::new(),
         Phase::Orphaned { .. } => ended_orphan(&facts, stops(dir), now),
-        Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) => {
+        Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) && !is_anothers(of.pid, dir) => {
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
@@ -49,6 +52,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
             return Ok(Settled::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {
+            Some((of, _)) if is_anothers(of.pid, dir) => vec![Record::Lost { at: now }],
             // It was forked and may have begun to run, though nobody was left to say so.
             Some((of, at)) => vec![Record::Started { at, of }, Record::Orphaned { at: now, of }],
             None => vec![Record::Lost { at: now }],
@@ -58,6 +62,17 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
     // Whatever comes this far is never started again.
     scrub(dir, facts.id());
     Ok(Settled::Written)
+}
+
+/// Whether a folder of the same process in another home has keepers, and the command is theirs: the home is a copy, and must not touch what the original runs.
+fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
+    let Some(line) = outlast_store::os::parent_of(pid).and_then(|keeper| std::fs::read(format!("/proc/{keeper}/cmdline")).ok()) else {
+        return false;
+    };
+    line.split(|&b| b == 0).map(|argument| Path::new(OsStr::from_bytes(argument))).any(|folder| {
+        let names_it = folder.file_name() == dir.path.file_name() && folder != dir.path;
+        names_it && is_kept(&ProcessDir { path: folder.to_owned() })
+    })
 }
 
 /// Writes down that a process was never started. `false` if a keeper has it.

@@ -127,11 +127,12 @@ fn replies() -> Vec<Value> {
     };
     let value = |v: Result<Value, serde_json::Error>| v.expect("it serialises");
     vec![
-        value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7 }))),
+        value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7, home: None }))),
         value(serde_json::to_value(Reply::answer(1, process))),
         value(serde_json::to_value(Reply::answer(6, page))),
         value(serde_json::to_value(Reply::<Value>::error(5, error))),
         value(serde_json::to_value(Reply::<Value>::event(7, Event::At { byte: 7 }))),
+        value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7, home: Some("/home".into()) }))),
     ]
 }
 
@@ -202,6 +203,9 @@ fn fixture_wire_v1_is_readable() {
     assert_eq!(process.answer.expect("an answer").fate.exit_code, Some(None));
     let page: Reply<LogPage> = serde_json::from_str(line(2)).expect("a page");
     assert_eq!(page.answer.expect("an answer").next_byte, 3);
+    // An engine that does not name its home, and one that does.
+    let [silent, named] = [0, 5].map(|n| serde_json::from_str::<Reply<Hello>>(line(n)).expect("a hello").answer.expect("an answer"));
+    assert_eq!((silent.home, named.home), (None, Some("/home".into())));
 }
 
 #[test]

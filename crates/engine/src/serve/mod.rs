@@ -162,7 +162,13 @@ impl Talk {
         }
         tracing::debug!(client, version, "hello");
         self.greeted = true;
-        out.answer(Hello { version: version.min(VERSION), program: env!("CARGO_PKG_VERSION").into(), pid: std::process::id() }).await;
+        out.answer(Hello {
+            version: version.min(VERSION),
+            program: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            home: Some(self.engine.shared().home.root.as_path().into()),
+        })
+        .await;
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! What is known after a crash, and after damage. Nothing is forgotten, and nothing is made up.
 
 use crate::support::*;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Fails if `text` is in any file below `dir`.
@@ -296,4 +297,29 @@ fn a_folder_that_was_removed_by_hand_is_told_as_lost() {
     assert_eq!(ids(&p), [running.as_str()]);
     assert_eq!(p.json(["poll", &over])["status"], "not_found");
     p.json(["kill", "--all"]);
+}
+
+#[test]
+fn a_copied_home_gets_an_engine_of_its_own_and_leaves_the_original_alone() {
+    let (p, copy) = (product(), product());
+    let id = p.run("touch ready; while [ ! -e gate ]; do sleep 0.01; done; echo more; exit 5");
+    eventually("it runs", || p.work().join("ready").exists().then_some(()));
+    let (engine, sockets) = (p.engine(), p.socket_dir().unwrap());
+    let socket = std::fs::symlink_metadata(sockets.join(&id)).unwrap().ino();
+    let copied = std::process::Command::new("cp").arg("-a").args([p.home().root, copy.home().root]).status().unwrap();
+    assert!(copied.success());
+    assert_eq!(copy.socket_dir().as_ref(), Some(&sockets), "the link is copied as it is");
+    assert_eq!(ids(&copy), [&*id]);
+    assert_ne!(copy.engine(), engine);
+    assert_ne!(copy.socket_dir().unwrap(), sockets);
+    // What runs is the original's, and nothing that is asked of the copy reaches it.
+    let polled = copy.json(["poll", &id]);
+    assert_eq!(polled["phase"], "lost", "{polled}");
+    copy.json(["kill", &id, "--grace", "0"]);
+    copy.call(["engine", "stop"]).good();
+    assert_eq!(std::fs::symlink_metadata(sockets.join(&id)).unwrap().ino(), socket);
+    assert_eq!(p.engine(), engine);
+    assert_eq!(p.json(["poll", &id])["phase"], "running");
+    std::fs::write(p.work().join("gate"), "").unwrap();
+    assert_eq!(p.wait(&id)["exit_code"], 5);
 }

@@ -1,6 +1,6 @@
 //! What the engine answers. The field names are the contract's.
 
-use outlast_core::{ProcessId, Reason, Status, Time};
+use outlast_core::{OsText, ProcessId, Reason, Status, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from the engine: the number of the request it belongs to, and the answer.
@@ -43,6 +43,9 @@ pub struct Hello {
     pub program: String,
     /// The engine's pid.
     pub pid: u32,
+    /// The home it serves: what a home remembers may be another's, if it is a copy of it. Older engines do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub home: Option<OsText>,
 }
 
 /// Whose turn it is.
