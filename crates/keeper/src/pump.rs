@@ -1,29 +1,26 @@
-//! Moves output, takes input, stops the tree, records the end.
+//! Moves output, takes input, stops the tree, records the end. Here is the loop, with what it waits for; its two jobs are in files of their own.
 
-use crate::control::{Came, Control};
-use crate::input::{Asker, Finished, Input};
-use crate::kill::{Begun, Stopped, Stopping};
-use crate::mover::{Moved, Mover};
-use crate::pair::{Pair, slept};
+mod output;
+mod serve;
+
+use crate::control::Control;
+use crate::input::Input;
+use crate::kill::Stopping;
+use crate::mover::Mover;
+use crate::pair::Pair;
 use crate::wake::{self, Waking};
-use crate::{Next, end, os, start, tree};
+use crate::{Next, end, os, start};
 use outlast_core::{Cause, Record, Role, Stop, StopWay};
 use outlast_store::journal::Journal;
 use outlast_store::meta::flag;
 use outlast_store::os::{boottime_ns, now};
 use outlast_store::points;
-use outlast_store::spec::SpecFile;
-use outlast_wire::code;
-use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::keeper::Say;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// How many batches are moved before anybody else is heard.
-const TURN: usize = 32;
-/// How long a stream that never runs empty may keep the record of the end waiting.
-const DRAIN: Duration = Duration::from_millis(250);
 /// How often in a row a pump may die without getting on before it goes on without scanning.
 const STUCK: u32 = 3;
 
@@ -157,157 +154,6 @@ impl<'a> Pump<'a> {
         self.holder_tried = Some(Instant::now());
     }
 
-    /// Once the command was executed, or could not be: says so to the engine that waits, and removes the secrets from the request.
-    fn report(&mut self) {
-        let Some(executed) = &self.pair.executed else { return };
-        let live = self.pair.live();
-        let never_forked = live.cmd.load(SeqCst) == 0 && live.wait_status().is_some();
-        if live.cmd.load(SeqCst) == 0 && !never_forked {
-            return;
-        }
-        // Our own copy of the other end is closed by now; the holder's is too, or soon.
-        if !never_forked && !is_ready(executed) {
-            return;
-        }
-        if live.exec_errno.load(SeqCst) == 0 {
-            live.set(flag::STARTED);
-        }
-        points::reach("pump.started");
-        self.pair.executed = None;
-        // A damaged request has nothing to scrub, and the engine says so when it reads it.
-        let _damaged = SpecFile::scrub(&self.pair.dir);
-        if let Some(report) = self.pair.report.take() {
-            // The engine may be gone; whoever comes finds the state in meta.
-            let _gone = rustix::io::write(&report, b"exec\n");
-        }
-        self.pair.wake(Role::Holder);
-        self.control.news();
-    }
-
-    /// Moves what is there, for a turn. Whether there may be more at once.
-    fn move_output(&mut self) -> bool {
-        let Self { pair, mover, journal, .. } = self;
-        if pair.out.is_none() && pair.spool.filled() == 0 {
-            return false;
-        }
-        if self.ask_terminal_at.is_some_and(|t| Instant::now() < t) {
-            return false;
-        }
-        self.ask_terminal_at = None;
-        let mut record = |r: &Record| append(journal, pair, r);
-        let mut last = Moved::Empty;
-        for _ in 0..TURN {
-            last = mover.step(pair, &mut record);
-            if last == Moved::Closed && pair.settings.pty {
-                last = mover.ask_terminal_again(pair, last, &mut record);
-            }
-            if last != Moved::Some {
-                break;
-            }
-        }
-        match last {
-            Moved::Some => return true,
-            Moved::Empty => {}
-            Moved::Closed if pair.settings.pty && pair.live().wait_status().is_none() => {
-                // The command lives and may open its terminal again; no descriptor says when.
-                self.ask_terminal_at = Some(Instant::now() + Duration::from_millis(100));
-            }
-            Moved::Closed => self.output_closed(),
-        }
-        false
-    }
-
-    fn output_closed(&mut self) {
-        self.pair.out = None;
-        if self.pair.live().wait_status().is_none() {
-            self.close_output();
-        }
-    }
-
-    /// Says that nothing more will come. Descendants still alive are counted, and left running.
-    fn close_output(&mut self) {
-        let live = self.pair.live();
-        let ended = live.has(flag::RECORDED);
-        if self.pair.out.is_some() || (live.has(flag::OUTPUT_CLOSED) && !ended) {
-            return;
-        }
-        if ended {
-            self.count_left_running();
-        }
-        let live = self.pair.live();
-        let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
-        if live.set(flag::OUTPUT_CLOSED) {
-            self.control.news();
-        }
-    }
-
-    fn count_left_running(&self) {
-        self.pair.live().left_running.store(tree::members(self.pair).len() as u32, SeqCst);
-    }
-
-    /// Records the end, once it was seen: drain, write, sync, tell, and only then let the pid go.
-    fn see_end(&mut self) {
-        if !end::observe(self.pair) {
-            return;
-        }
-        if !self.pair.live().has(flag::RECORDED) {
-            self.pair.catch_up();
-            self.report();
-            if self.pair.executed.is_some() {
-                // That it was executed is told before that it ended; the other keeper is about to let go of the pipe.
-                return;
-            }
-            self.drain();
-            if self.pair.out.is_none() {
-                // Before the record: whoever reads it may never look again.
-                self.count_left_running();
-            }
-            if let Some(ending) = end::ending(self.pair) {
-                let (commit, _) = self.pair.live().commit();
-                if let Err(e) = self.pair.meta.record_ended(&ending, commit.base, commit.lines) {
-                    // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
-                    crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
-                }
-            }
-            points::reach("pump.recorded");
-            self.pair.live().set(flag::RECORDED);
-            points::reach("pump.marked");
-            self.pair.wake(Role::Holder);
-            self.control.news();
-            if !self.control.has_listener() {
-                self.waking = wake::engine(self.pair);
-            }
-            points::reach("pump.told");
-            self.mover.sync();
-        }
-        end::reap_if_recorded(self.pair);
-        if self.pair.out.is_none() && self.pair.spool.filled() == 0 && !self.pair.live().has(flag::OUTPUT_CLOSED) {
-            self.close_output();
-        }
-    }
-
-    /// Until the output is closed, or found empty once after the end.
-    fn drain(&mut self) {
-        let Self { pair, mover, journal, .. } = self;
-        let mut record = |r: &Record| append(journal, pair, r);
-        let began = Instant::now();
-        loop {
-            let mut found = mover.step(pair, &mut record);
-            if found != Moved::Some && pair.settings.pty {
-                found = mover.ask_terminal_again(pair, found, &mut record);
-            }
-            match found {
-                Moved::Some if began.elapsed() < DRAIN => {}
-                Moved::Some | Moved::Empty => break,
-                Moved::Closed => {
-                    pair.out = None;
-                    break;
-                }
-            }
-        }
-        self.ask_terminal_at = None;
-    }
-
     fn mind_deadline(&mut self) {
         let live = self.pair.live();
         let deadline = live.deadline.load(SeqCst);
@@ -324,72 +170,6 @@ impl<'a> Pump<'a> {
         }
         // Only now that it is under way: a pump killed before leaves it to the next.
         self.pair.live().deadline.store(0, SeqCst);
-    }
-
-    fn stop(&mut self, stop: &Stop) -> Say {
-        let Self { pair, stopping, journal, control, .. } = self;
-        match stopping.begin(pair, stop, |r| append(journal, pair, r)) {
-            Ok(Begun::UnderWay) => {
-                control.news();
-                Say::Ok
-            }
-            Ok(Begun::Signalled) => {
-                control.news();
-                Say::Stopped { seen_dead: 0, survivors: Vec::new() }
-            }
-            Ok(Begun::AlreadyEnded) => Say::AlreadyEnded,
-            Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("cannot write down the stop: {e}") },
-        }
-    }
-
-    fn go_on_stopping(&mut self) {
-        let Some(Stopped { seen_dead, survivors }) = self.stopping.go_on(self.pair) else { return };
-        let say = Say::Stopped { seen_dead, survivors };
-        for conn in &mut self.control.conns {
-            for id in std::mem::take(&mut conn.stops) {
-                conn.say(Some(id), say.clone());
-            }
-        }
-        self.control.news();
-    }
-
-    fn move_input(&mut self) {
-        if self.control.conns.iter().any(|c| c.attached) {
-            // A real terminal looks on and answers for itself.
-            self.mover.answers.clear();
-        }
-        for done in self.input.go_on(self.pair, &mut self.mover.answers, self.mover.asked_to) {
-            match done {
-                Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
-                Finished::Refused { by, code, error } => {
-                    self.control.say(by.conn, Some(by.ask), Say::Refused { code: code.into(), error });
-                }
-            }
-        }
-    }
-
-    /// Answers those who wait for output past a length.
-    fn tell_output(&mut self) {
-        let live = self.pair.live();
-        let (commit, _) = live.commit();
-        let closed = live.has(flag::OUTPUT_CLOSED);
-        if commit.base == self.told && !closed {
-            return;
-        }
-        self.told = commit.base;
-        for conn in &mut self.control.conns {
-            let due: Vec<u64> = conn.awaits.iter().filter(|(_, past)| closed || commit.base > *past).map(|(id, _)| *id).collect();
-            conn.awaits.retain(|(id, _)| !due.contains(id));
-            for id in due {
-                conn.say(Some(id), Say::Output { end: commit.base, closed });
-            }
-        }
-    }
-
-    fn forget_gone(&mut self) {
-        for conn in self.control.flush() {
-            self.input.forget(conn);
-        }
     }
 
     fn is_done(&self) -> bool {
@@ -473,108 +253,6 @@ impl<'a> Pump<'a> {
         // Dead, and its heir has yet to reap it.
         let heir = cmd_over.then_some(Duration::from_millis(2));
         [deadline, terminal, holder, heir, self.stopping.due(self.pair)].into_iter().flatten().min()
-    }
-
-    /// Hears who has something to say.
-    fn hear(&mut self, fired: &[bool]) {
-        slept(&self.pair.wake_pump);
-        if self.waking.as_ref().is_some_and(|w| is_ready(&w.ready)) {
-            self.waking = None;
-        }
-        for number in os::read_signals(self.pair.signals.as_fd()) {
-            if number == libc::SIGCHLD as u32 {
-                end::reap_orphans(self.pair);
-            } else if number == libc::SIGUSR1 as u32 {
-                self.listen_again();
-            }
-        }
-        let ready: Vec<u64> = self.control.conns.iter().zip(&fired[3..]).filter(|(_, f)| **f).map(|(c, _)| c.id).collect();
-        for conn in ready {
-            for came in self.control.read(conn) {
-                match came {
-                    Came::Ask { conn, id, ask } => self.asked(conn, id, ask),
-                    Came::Bytes { conn, of, bytes } => self.input.bytes(Asker { conn, ask: of }, &bytes),
-                }
-            }
-        }
-        if fired[0] {
-            self.control.accept(&self.pair.listen);
-        }
-    }
-
-    fn asked(&mut self, conn: u64, id: u64, ask: Ask) {
-        let live = self.pair.live();
-        let over = live.wait_status().is_some();
-        let reply = match ask {
-            // Answered by the connection itself.
-            Ask::Hello { .. } => return,
-            Ask::Stop { stop } => match self.stop(&stop) {
-                Say::Ok => {
-                    if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
-                        c.stops.push(id);
-                    }
-                    return;
-                }
-                other => other,
-            },
-            Ask::Signal { .. } if over => Say::AlreadyEnded,
-            Ask::Signal { number } => match self.pair.cmd.as_ref().map(|c| os::send(c.as_fd(), number)) {
-                Some(Ok(())) => Say::Ok,
-                Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Say::AlreadyEnded,
-                Some(Err(e)) => Say::Refused { code: code::BAD_REQUEST.into(), error: format!("signal {number}: {e}") },
-                None => Say::AlreadyEnded,
-            },
-            Ask::Write { at, len } => {
-                self.input.announce(Asker { conn, ask: id }, at, len);
-                return;
-            }
-            Ask::CloseInput if self.pair.in_spool.is_none() => {
-                Say::Refused { code: code::NO_INPUT.into(), error: "the process takes no input, or its input is closed".into() }
-            }
-            Ask::CloseInput => {
-                live.set(flag::INPUT_CLOSE_ASKED);
-                Say::Ok
-            }
-            Ask::Resize { rows, cols } => match (&self.pair.out, self.pair.settings.pty) {
-                (Some(tty), true) => match crate::tty::resize(tty, rows, cols) {
-                    Ok(()) => {
-                        live.size.store(u32::from(rows) << 16 | u32::from(cols), SeqCst);
-                        Say::Ok
-                    }
-                    Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("resize: {e}") },
-                },
-                _ => Say::Refused { code: code::BAD_REQUEST.into(), error: "the process has no terminal".into() },
-            },
-            Ask::AwaitOutput { past } => {
-                let (commit, _) = live.commit();
-                let closed = live.has(flag::OUTPUT_CLOSED);
-                if commit.base > past || closed {
-                    Say::Output { end: commit.base, closed }
-                } else {
-                    if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
-                        c.awaits.push((id, past));
-                    }
-                    return;
-                }
-            }
-            Ask::Attached { on } => {
-                if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
-                    c.attached = on;
-                }
-                Say::Ok
-            }
-        };
-        self.control.say(conn, Some(id), reply);
-    }
-
-    /// Our socket was removed with its directory: listens where the home says sockets are now.
-    fn listen_again(&mut self) {
-        let home = outlast_store::dir::Home { root: self.pair.settings.home.as_path().to_owned() };
-        let dir = std::fs::read_link(home.run_link()).unwrap_or_else(|_| self.pair.settings.run_dir.as_path().to_owned());
-        if let Ok(listen) = start::listen(&start::socket_path(&dir, self.pair.id)) {
-            self.pair.listen = listen;
-            self.pair.settings.run_dir = dir.as_path().into();
-        }
     }
 }
 

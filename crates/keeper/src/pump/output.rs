@@ -1,0 +1,170 @@
+//! From the start to the end of the command: what it prints is moved into the log, and how it ended is recorded behind it.
+
+use super::{Pump, append, is_ready};
+use crate::mover::Moved;
+use crate::{end, tree, wake};
+use outlast_core::{Record, Role};
+use outlast_store::meta::flag;
+use outlast_store::os::now;
+use outlast_store::points;
+use outlast_store::spec::SpecFile;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How many batches are moved before anybody else is heard.
+const TURN: usize = 32;
+/// How long a stream that never runs empty may keep the record of the end waiting.
+const DRAIN: Duration = Duration::from_millis(250);
+
+impl Pump<'_> {
+    /// Once the command was executed, or could not be: says so to the engine that waits, and removes the secrets from the request.
+    pub(super) fn report(&mut self) {
+        let Some(executed) = &self.pair.executed else { return };
+        let live = self.pair.live();
+        let never_forked = live.cmd.load(SeqCst) == 0 && live.wait_status().is_some();
+        if live.cmd.load(SeqCst) == 0 && !never_forked {
+            return;
+        }
+        // Our own copy of the other end is closed by now; the holder's is too, or soon.
+        if !never_forked && !is_ready(executed) {
+            return;
+        }
+        if live.exec_errno.load(SeqCst) == 0 {
+            live.set(flag::STARTED);
+        }
+        points::reach("pump.started");
+        self.pair.executed = None;
+        // A damaged request has nothing to scrub, and the engine says so when it reads it.
+        let _damaged = SpecFile::scrub(&self.pair.dir);
+        if let Some(report) = self.pair.report.take() {
+            // The engine may be gone; whoever comes finds the state in meta.
+            let _gone = rustix::io::write(&report, b"exec\n");
+        }
+        self.pair.wake(Role::Holder);
+        self.control.news();
+    }
+
+    /// Moves what is there, for a turn. Whether there may be more at once.
+    pub(super) fn move_output(&mut self) -> bool {
+        let Self { pair, mover, journal, .. } = self;
+        if pair.out.is_none() && pair.spool.filled() == 0 {
+            return false;
+        }
+        if self.ask_terminal_at.is_some_and(|t| Instant::now() < t) {
+            return false;
+        }
+        self.ask_terminal_at = None;
+        let mut record = |r: &Record| append(journal, pair, r);
+        let mut last = Moved::Empty;
+        for _ in 0..TURN {
+            last = mover.step(pair, &mut record);
+            if last == Moved::Closed && pair.settings.pty {
+                last = mover.ask_terminal_again(pair, last, &mut record);
+            }
+            if last != Moved::Some {
+                break;
+            }
+        }
+        match last {
+            Moved::Some => return true,
+            Moved::Empty => {}
+            Moved::Closed if pair.settings.pty && pair.live().wait_status().is_none() => {
+                // The command lives and may open its terminal again; no descriptor says when.
+                self.ask_terminal_at = Some(Instant::now() + Duration::from_millis(100));
+            }
+            Moved::Closed => self.output_closed(),
+        }
+        false
+    }
+
+    fn output_closed(&mut self) {
+        self.pair.out = None;
+        if self.pair.live().wait_status().is_none() {
+            self.close_output();
+        }
+    }
+
+    /// Says that nothing more will come. Descendants still alive are counted, and left running.
+    fn close_output(&mut self) {
+        let live = self.pair.live();
+        let ended = live.has(flag::RECORDED);
+        if self.pair.out.is_some() || (live.has(flag::OUTPUT_CLOSED) && !ended) {
+            return;
+        }
+        if ended {
+            self.count_left_running();
+        }
+        let live = self.pair.live();
+        let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
+        if live.set(flag::OUTPUT_CLOSED) {
+            self.control.news();
+        }
+    }
+
+    fn count_left_running(&self) {
+        self.pair.live().left_running.store(tree::members(self.pair).len() as u32, SeqCst);
+    }
+
+    /// Records the end, once it was seen: drain, write, sync, tell, and only then let the pid go.
+    pub(super) fn see_end(&mut self) {
+        if !end::observe(self.pair) {
+            return;
+        }
+        if !self.pair.live().has(flag::RECORDED) {
+            self.pair.catch_up();
+            self.report();
+            if self.pair.executed.is_some() {
+                // That it was executed is told before that it ended; the other keeper is about to let go of the pipe.
+                return;
+            }
+            self.drain();
+            if self.pair.out.is_none() {
+                // Before the record: whoever reads it may never look again.
+                self.count_left_running();
+            }
+            if let Some(ending) = end::ending(self.pair) {
+                let (commit, _) = self.pair.live().commit();
+                if let Err(e) = self.pair.meta.record_ended(&ending, commit.base, commit.lines) {
+                    // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
+                    crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
+                }
+            }
+            points::reach("pump.recorded");
+            self.pair.live().set(flag::RECORDED);
+            points::reach("pump.marked");
+            self.pair.wake(Role::Holder);
+            self.control.news();
+            if !self.control.has_listener() {
+                self.waking = wake::engine(self.pair);
+            }
+            points::reach("pump.told");
+            self.mover.sync();
+        }
+        end::reap_if_recorded(self.pair);
+        if self.pair.out.is_none() && self.pair.spool.filled() == 0 && !self.pair.live().has(flag::OUTPUT_CLOSED) {
+            self.close_output();
+        }
+    }
+
+    /// Until the output is closed, or found empty once after the end.
+    fn drain(&mut self) {
+        let Self { pair, mover, journal, .. } = self;
+        let mut record = |r: &Record| append(journal, pair, r);
+        let began = Instant::now();
+        loop {
+            let mut found = mover.step(pair, &mut record);
+            if found != Moved::Some && pair.settings.pty {
+                found = mover.ask_terminal_again(pair, found, &mut record);
+            }
+            match found {
+                Moved::Some if began.elapsed() < DRAIN => {}
+                Moved::Some | Moved::Empty => break,
+                Moved::Closed => {
+                    pair.out = None;
+                    break;
+                }
+            }
+        }
+        self.ask_terminal_at = None;
+    }
+}

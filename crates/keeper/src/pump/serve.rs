@@ -1,0 +1,184 @@
+//! What others ask of the pump: input, stops, signals, word of new output.
+
+use super::{Pump, append, is_ready};
+use crate::control::Came;
+use crate::input::{Asker, Finished};
+use crate::kill::{Begun, Stopped};
+use crate::pair::slept;
+use crate::{end, os, start};
+use outlast_core::Stop;
+use outlast_store::meta::flag;
+use outlast_wire::code;
+use outlast_wire::v1::keeper::{Ask, Say};
+use rustix::fd::AsFd;
+use std::sync::atomic::Ordering::SeqCst;
+
+impl Pump<'_> {
+    /// Hears who has something to say.
+    pub(super) fn hear(&mut self, fired: &[bool]) {
+        slept(&self.pair.wake_pump);
+        if self.waking.as_ref().is_some_and(|w| is_ready(&w.ready)) {
+            self.waking = None;
+        }
+        for number in os::read_signals(self.pair.signals.as_fd()) {
+            if number == libc::SIGCHLD as u32 {
+                end::reap_orphans(self.pair);
+            } else if number == libc::SIGUSR1 as u32 {
+                self.listen_again();
+            }
+        }
+        let ready: Vec<u64> = self.control.conns.iter().zip(&fired[3..]).filter(|(_, f)| **f).map(|(c, _)| c.id).collect();
+        for conn in ready {
+            for came in self.control.read(conn) {
+                match came {
+                    Came::Ask { conn, id, ask } => self.asked(conn, id, ask),
+                    Came::Bytes { conn, of, bytes } => self.input.bytes(Asker { conn, ask: of }, &bytes),
+                }
+            }
+        }
+        if fired[0] {
+            self.control.accept(&self.pair.listen);
+        }
+    }
+
+    fn asked(&mut self, conn: u64, id: u64, ask: Ask) {
+        let live = self.pair.live();
+        let over = live.wait_status().is_some();
+        let reply = match ask {
+            // Answered by the connection itself.
+            Ask::Hello { .. } => return,
+            Ask::Stop { stop } => match self.stop(&stop) {
+                Say::Ok => {
+                    if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
+                        c.stops.push(id);
+                    }
+                    return;
+                }
+                other => other,
+            },
+            Ask::Signal { .. } if over => Say::AlreadyEnded,
+            Ask::Signal { number } => match self.pair.cmd.as_ref().map(|c| os::send(c.as_fd(), number)) {
+                Some(Ok(())) => Say::Ok,
+                Some(Err(e)) if e.raw_os_error() == Some(libc::ESRCH) => Say::AlreadyEnded,
+                Some(Err(e)) => Say::Refused { code: code::BAD_REQUEST.into(), error: format!("signal {number}: {e}") },
+                None => Say::AlreadyEnded,
+            },
+            Ask::Write { at, len } => {
+                self.input.announce(Asker { conn, ask: id }, at, len);
+                return;
+            }
+            Ask::CloseInput if self.pair.in_spool.is_none() => {
+                Say::Refused { code: code::NO_INPUT.into(), error: "the process takes no input, or its input is closed".into() }
+            }
+            Ask::CloseInput => {
+                live.set(flag::INPUT_CLOSE_ASKED);
+                Say::Ok
+            }
+            Ask::Resize { rows, cols } => match (&self.pair.out, self.pair.settings.pty) {
+                (Some(tty), true) => match crate::tty::resize(tty, rows, cols) {
+                    Ok(()) => {
+                        live.size.store(u32::from(rows) << 16 | u32::from(cols), SeqCst);
+                        Say::Ok
+                    }
+                    Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("resize: {e}") },
+                },
+                _ => Say::Refused { code: code::BAD_REQUEST.into(), error: "the process has no terminal".into() },
+            },
+            Ask::AwaitOutput { past } => {
+                let (commit, _) = live.commit();
+                let closed = live.has(flag::OUTPUT_CLOSED);
+                if commit.base > past || closed {
+                    Say::Output { end: commit.base, closed }
+                } else {
+                    if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
+                        c.awaits.push((id, past));
+                    }
+                    return;
+                }
+            }
+            Ask::Attached { on } => {
+                if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
+                    c.attached = on;
+                }
+                Say::Ok
+            }
+        };
+        self.control.say(conn, Some(id), reply);
+    }
+
+    pub(super) fn stop(&mut self, stop: &Stop) -> Say {
+        let Self { pair, stopping, journal, control, .. } = self;
+        match stopping.begin(pair, stop, |r| append(journal, pair, r)) {
+            Ok(Begun::UnderWay) => {
+                control.news();
+                Say::Ok
+            }
+            Ok(Begun::Signalled) => {
+                control.news();
+                Say::Stopped { seen_dead: 0, survivors: Vec::new() }
+            }
+            Ok(Begun::AlreadyEnded) => Say::AlreadyEnded,
+            Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("cannot write down the stop: {e}") },
+        }
+    }
+
+    pub(super) fn go_on_stopping(&mut self) {
+        let Some(Stopped { seen_dead, survivors }) = self.stopping.go_on(self.pair) else { return };
+        let say = Say::Stopped { seen_dead, survivors };
+        for conn in &mut self.control.conns {
+            for id in std::mem::take(&mut conn.stops) {
+                conn.say(Some(id), say.clone());
+            }
+        }
+        self.control.news();
+    }
+
+    pub(super) fn move_input(&mut self) {
+        if self.control.conns.iter().any(|c| c.attached) {
+            // A real terminal looks on and answers for itself.
+            self.mover.answers.clear();
+        }
+        for done in self.input.go_on(self.pair, &mut self.mover.answers, self.mover.asked_to) {
+            match done {
+                Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
+                Finished::Refused { by, code, error } => {
+                    self.control.say(by.conn, Some(by.ask), Say::Refused { code: code.into(), error });
+                }
+            }
+        }
+    }
+
+    /// Answers those who wait for output past a length.
+    pub(super) fn tell_output(&mut self) {
+        let live = self.pair.live();
+        let (commit, _) = live.commit();
+        let closed = live.has(flag::OUTPUT_CLOSED);
+        if commit.base == self.told && !closed {
+            return;
+        }
+        self.told = commit.base;
+        for conn in &mut self.control.conns {
+            let due: Vec<u64> = conn.awaits.iter().filter(|(_, past)| closed || commit.base > *past).map(|(id, _)| *id).collect();
+            conn.awaits.retain(|(id, _)| !due.contains(id));
+            for id in due {
+                conn.say(Some(id), Say::Output { end: commit.base, closed });
+            }
+        }
+    }
+
+    pub(super) fn forget_gone(&mut self) {
+        for conn in self.control.flush() {
+            self.input.forget(conn);
+        }
+    }
+
+    /// Our socket was removed with its directory: listens where the home says sockets are now.
+    fn listen_again(&mut self) {
+        let home = outlast_store::dir::Home { root: self.pair.settings.home.as_path().to_owned() };
+        let dir = std::fs::read_link(home.run_link()).unwrap_or_else(|_| self.pair.settings.run_dir.as_path().to_owned());
+        if let Ok(listen) = start::listen(&start::socket_path(&dir, self.pair.id)) {
+            self.pair.listen = listen;
+            self.pair.settings.run_dir = dir.as_path().into();
+        }
+    }
+}
