@@ -89,6 +89,8 @@ pub enum Record {
         /// Why.
         why: GapWhy,
     },
+    /// Lines of its output held what it is watched for.
+    Matched(Matched),
     /// Both keepers are dead, and the command is alive.
     Orphaned {
         /// When that was found.
@@ -101,4 +103,25 @@ pub enum Record {
         /// When that was found.
         at: Time,
     },
+}
+
+/// Lines that matched, of at most a second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Matched {
+    /// When the first of them was seen.
+    pub at: Time,
+    /// The same in microseconds since the machine was started, which no clock change moves.
+    pub up: u64,
+    /// The byte at which the first of them begins.
+    pub offset: u64,
+    /// The byte up to which all output is accounted for: in this record, in an earlier one, or because it did not match.
+    pub upto: u64,
+    /// The pattern that the first of them holds; the first in the request's order if there are several.
+    pub pattern: String,
+    /// How many lines.
+    pub count: u64,
+    /// The first of them, stripped of escape sequences: at most 20 lines and 2,000 characters. Raw: secrets are masked by whoever shows them.
+    pub lines: Vec<String>,
+    /// Whether the last of `lines` was cut, or more lines would have followed.
+    pub cut: bool,
 }

@@ -1,6 +1,6 @@
 //! What a caller asks to have run.
 
-use crate::{OsText, Owner};
+use crate::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -85,6 +85,34 @@ pub struct Spec {
     /// What a stop of the engine does to it.
     #[serde(default)]
     pub on_stop: OnStop,
+    /// What its owner is to be told of it.
+    #[serde(default, skip_serializing_if = "Tell::is_nothing")]
+    pub tell: Tell,
+}
+
+/// What the owner of a process is to be told. On record before the command may run.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tell {
+    /// Its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub completion: bool,
+    /// Each line that contains one of these, in this order of preference.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<String>,
+    /// How many characters of output the completion carries; absent means the contract's default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chars: Option<u32>,
+    /// Where in a chat the owner is.
+    #[serde(skip_serializing_if = "Route::is_empty")]
+    pub route: Route,
+}
+
+impl Tell {
+    /// Whether nothing is to be told.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Spec {
@@ -109,6 +137,7 @@ impl Spec {
             owner: Owner::default(),
             timeout: None,
             on_stop: OnStop::Keep,
+            tell: Tell::default(),
         }
     }
 

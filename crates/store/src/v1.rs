@@ -21,6 +21,7 @@ pub(crate) enum Record {
     OutputClosed { at: Micros, output: OutputEnd },
     TakenOver { at: Micros, role: Role, times: u32 },
     Gap { at: Micros, from: u64, to: u64, why: GapWhy },
+    Matched { at: Micros, up: u64, offset: u64, upto: u64, pattern: String, count: u64, lines: Vec<String>, cut: bool },
     Orphaned { at: Micros, of: Incarnation },
     Lost { at: Micros },
 }
@@ -124,6 +125,37 @@ pub(crate) struct Spec {
     timeout_us: Option<u64>,
     #[serde(default)]
     on_stop: OnStop,
+    #[serde(default, skip_serializing_if = "Tell::is_nothing")]
+    tell: Tell,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Tell {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    completion: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    watch: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chars: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    platform: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chat_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+}
+
+impl Tell {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,6 +214,11 @@ impl From<&core::Record> for Record {
             R::OutputClosed { at, output } => Self::OutputClosed { at: at.micros(), output: (*output).into() },
             R::TakenOver { at, role, times } => Self::TakenOver { at: at.micros(), role: (*role).into(), times: *times },
             R::Gap { at, from, to, why } => Self::Gap { at: at.micros(), from: *from, to: *to, why: (*why).into() },
+            R::Matched(m) => {
+                // Taken apart by name, so that a new field cannot be forgotten here.
+                let core::Matched { at, up, offset, upto, pattern, count, lines, cut } = m.clone();
+                Self::Matched { at: at.micros(), up, offset, upto, pattern, count, lines, cut }
+            }
             R::Orphaned { at, of } => Self::Orphaned { at: at.micros(), of: of.into() },
             R::Lost { at } => Self::Lost { at: at.micros() },
         }
@@ -201,6 +238,9 @@ impl From<Record> for core::Record {
             R::OutputClosed { at, output } => Self::OutputClosed { at: time(at), output: output.into() },
             R::TakenOver { at, role, times } => Self::TakenOver { at: time(at), role: role.into(), times },
             R::Gap { at, from, to, why } => Self::Gap { at: time(at), from, to, why: why.into() },
+            R::Matched { at, up, offset, upto, pattern, count, lines, cut } => {
+                Self::Matched(core::Matched { at: time(at), up, offset, upto, pattern, count, lines, cut })
+            }
             R::Orphaned { at, of } => Self::Orphaned { at: time(at), of: of.into() },
             R::Lost { at } => Self::Lost { at: time(at) },
         }
@@ -358,10 +398,24 @@ impl From<EnvVar> for core::EnvVar {
     }
 }
 
+impl From<&core::Tell> for Tell {
+    fn from(tell: &core::Tell) -> Self {
+        let core::Tell { completion, watch, chars, route } = tell.clone();
+        let core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } = route;
+        Self { completion, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
+    }
+}
+impl From<Tell> for core::Tell {
+    fn from(tell: Tell) -> Self {
+        let Tell { completion, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } = tell;
+        Self { completion, watch, chars, route: core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } }
+    }
+}
+
 impl From<&core::Spec> for Spec {
     fn from(spec: &core::Spec) -> Self {
         // Taken apart by name, so that a new field cannot be forgotten here.
-        let core::Spec { command, cwd, env, pty, stdin, name, owner, timeout, on_stop } = spec;
+        let core::Spec { command, cwd, env, pty, stdin, name, owner, timeout, on_stop, tell } = spec;
         Self {
             command: match command {
                 core::Command::Shell(line) => Command::Shell(line.clone()),
@@ -378,6 +432,7 @@ impl From<&core::Spec> for Spec {
                 core::OnStop::Keep => OnStop::Keep,
                 core::OnStop::Kill => OnStop::Kill,
             },
+            tell: tell.into(),
         }
     }
 }
@@ -399,6 +454,7 @@ impl From<Spec> for core::Spec {
                 OnStop::Keep => core::OnStop::Keep,
                 OnStop::Kill => core::OnStop::Kill,
             },
+            tell: spec.tell.into(),
         }
     }
 }

@@ -56,6 +56,7 @@ fn kept() -> Kept {
             owner: Owner { session: Some("agent:main".into()), task: Some("build".into()), generation: Some("g1".into()) },
             timeout: Some(Duration::from_millis(1_500)),
             on_stop: OnStop::Kill,
+            tell: outlast_core::Tell::default(),
         },
         hash: "0123456789abcdef".repeat(4),
         accepted_at: at(0),

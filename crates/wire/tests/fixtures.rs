@@ -33,6 +33,7 @@ fn requests() -> Vec<Message> {
         name: Some("a name".into()),
         timeout_ms: Some(5000),
         on_stop: OnStop::Kill,
+        tell: outlast_wire::v1::Tell::default(),
     };
     let kill = Kill { grace_ms: Some(500), no_escalate: false };
     let all = vec![

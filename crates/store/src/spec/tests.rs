@@ -1,5 +1,5 @@
 use super::*;
-use outlast_core::{Command, OnStop, Owner};
+use outlast_core::{Command, OnStop, Owner, Route, Tell};
 use std::os::unix::fs::MetadataExt;
 
 const SECRET: &str = "hunter2";
@@ -22,6 +22,12 @@ fn request() -> (Kept, Launch) {
         owner: Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) },
         timeout: Some(Duration::from_micros(1)),
         on_stop: OnStop::Kill,
+        tell: Tell {
+            completion: true,
+            watch: vec!["ERROR".into()],
+            chars: Some(9),
+            route: Route { user_name: Some("u".into()), ..Route::default() },
+        },
     };
     let kept = Kept {
         id: ProcessId::from_bytes([1, 2, 3, 4, 5, 6]),

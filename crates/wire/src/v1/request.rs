@@ -1,6 +1,6 @@
 //! What a client may ask of the engine.
 
-use outlast_core::{OsText, Owner, ProcessId, Scope};
+use outlast_core::{OsText, Owner, ProcessId, Route, Scope};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, for whom it speaks, and the request.
@@ -353,6 +353,32 @@ pub struct Spec {
     /// What a stop of the engine does to it.
     #[serde(default)]
     pub on_stop: OnStop,
+    /// What its owner is to be told of it.
+    #[serde(default, skip_serializing_if = "Tell::is_nothing")]
+    pub tell: Tell,
+}
+
+/// What the owner of a process is to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tell {
+    /// Its end.
+    pub completion: bool,
+    /// Each line that contains one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<String>,
+    /// How many characters of output the completion carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chars: Option<u32>,
+    /// Where in a chat the owner is.
+    #[serde(flatten)]
+    pub route: Route,
+}
+
+impl Tell {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Spec {
@@ -374,6 +400,7 @@ impl Spec {
                 OnStop::Keep => outlast_core::OnStop::Keep,
                 OnStop::Kill => outlast_core::OnStop::Kill,
             },
+            tell: self.tell.into(),
         }
     }
 }
@@ -395,6 +422,7 @@ impl std::convert::From<outlast_core::Spec> for Spec {
                 outlast_core::OnStop::Keep => OnStop::Keep,
                 outlast_core::OnStop::Kill => OnStop::Kill,
             },
+            tell: s.tell.into(),
         }
     }
 }
@@ -408,5 +436,17 @@ impl std::convert::From<EnvVar> for outlast_core::EnvVar {
 impl std::convert::From<outlast_core::EnvVar> for EnvVar {
     fn from(v: outlast_core::EnvVar) -> Self {
         Self { name: v.name, value: v.value }
+    }
+}
+
+impl std::convert::From<Tell> for outlast_core::Tell {
+    fn from(Tell { completion, watch, chars, route }: Tell) -> Self {
+        Self { completion, watch, chars, route }
+    }
+}
+
+impl std::convert::From<outlast_core::Tell> for Tell {
+    fn from(outlast_core::Tell { completion, watch, chars, route }: outlast_core::Tell) -> Self {
+        Self { completion, watch, chars, route }
     }
 }

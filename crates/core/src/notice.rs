@@ -1,0 +1,199 @@
+//! What owners are told.
+
+use crate::{Owner, ProcessId, Reason, Route, Time};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One notice: what happened, for whom, and where they are. Its JSON is the contract's event, flat, with our fields beside the contract's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Notice {
+    /// What happened.
+    #[serde(flatten)]
+    pub body: Body,
+    /// Its name for good: the same however often it is told, and the same after the index was rebuilt.
+    pub event_id: String,
+    /// Its place among all notices of the home; 0 before it has one.
+    #[serde(default)]
+    pub seq: u64,
+    /// When it was made.
+    pub created_at: Time,
+    /// The process it is about, under the contract's name; empty where it is about none.
+    #[serde(default)]
+    pub session_id: String,
+    /// The conversation it is for, under the contract's name; empty where it is a person.
+    #[serde(default)]
+    pub session_key: String,
+    /// The task it is for.
+    #[serde(default)]
+    pub task_id: String,
+    /// The life of the conversation it is for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub generation: String,
+    /// Where in a chat its owner is.
+    #[serde(flatten)]
+    pub route: Route,
+    /// Whether its owner may have been told before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeat: bool,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Body {
+    /// A process is over.
+    Completion(Box<Completion>),
+    /// A line held a pattern.
+    WatchMatch(WatchMatch),
+    /// A process is no longer watched.
+    WatchDisabled {
+        /// Its command, secrets masked.
+        command: String,
+        /// Why, in the contract's words.
+        message: String,
+        /// How many matches were held back.
+        suppressed: u64,
+    },
+    /// So many matches came at once that none are told for a while.
+    WatchOverflowTripped {
+        /// In the contract's words.
+        message: String,
+    },
+    /// Matches are told again.
+    WatchOverflowReleased {
+        /// In the contract's words.
+        message: String,
+        /// How many of this conversation's were held back.
+        suppressed: u64,
+    },
+    /// A barrier is open.
+    Until {
+        /// Which.
+        barrier: String,
+        /// Why: `exited`, `matched`, `unknown`, `pid_gone`, `time`.
+        why: String,
+        /// In a sentence.
+        message: String,
+    },
+    /// What somebody posted, its `type` among the fields: `async_delegation`, or a kind of their own.
+    #[serde(untagged)]
+    Posted(Map<String, Value>),
+}
+
+/// How a process ended, for its owner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    /// Its command, secrets masked.
+    pub command: String,
+    /// The own code, minus the signal, or null where nobody knows.
+    pub exit_code: Option<i32>,
+    /// The signal's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// Why it is over.
+    pub completion_reason: Reason,
+    /// Who ended it, or empty.
+    #[serde(default)]
+    pub termination_source: String,
+    /// The end of its output, for readers: stripped, masked, then cut.
+    #[serde(default)]
+    pub output: String,
+    /// How many characters were left out before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_cut: Option<u64>,
+    /// When it began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When it ended, or was found gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// How it came to run in the background, where its caller did not ask for that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff_note: Option<String>,
+}
+
+/// Lines that held a pattern, for their owner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WatchMatch {
+    /// The process's command, secrets masked.
+    pub command: String,
+    /// The pattern of the first of them.
+    pub pattern: String,
+    /// The lines, masked and cut.
+    pub output: String,
+    /// How many matches before them were held back.
+    #[serde(default)]
+    pub suppressed: u64,
+}
+
+impl Notice {
+    /// Its kind: the `type` field.
+    pub fn kind(&self) -> &str {
+        match &self.body {
+            Body::Completion(_) => "completion",
+            Body::WatchMatch(_) => "watch_match",
+            Body::WatchDisabled { .. } => "watch_disabled",
+            Body::WatchOverflowTripped { .. } => "watch_overflow_tripped",
+            Body::WatchOverflowReleased { .. } => "watch_overflow_released",
+            Body::Until { .. } => "until",
+            Body::Posted(fields) => fields.get("type").and_then(Value::as_str).unwrap_or("unknown"),
+        }
+    }
+
+    /// Whether it is about lines of output rather than about an end.
+    pub fn is_watch(&self) -> bool {
+        match &self.body {
+            Body::WatchMatch(_) | Body::WatchDisabled { .. } | Body::WatchOverflowTripped { .. } | Body::WatchOverflowReleased { .. } => {
+                true
+            }
+            Body::Completion(_) | Body::Until { .. } | Body::Posted(_) => false,
+        }
+    }
+
+    /// A notice about a process, or about none.
+    pub fn new(event_id: String, at: Time, process: Option<ProcessId>, owner: &Owner, route: Route, body: Body) -> Self {
+        let text = |part: &Option<String>| part.clone().unwrap_or_default();
+        Self {
+            body,
+            event_id,
+            seq: 0,
+            created_at: at,
+            session_id: process.map(|id| id.to_string()).unwrap_or_default(),
+            session_key: text(&owner.session),
+            task_id: text(&owner.task),
+            generation: text(&owner.generation),
+            route,
+            repeat: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notice(body: Body) -> Notice {
+        let owner = Owner { session: Some("s".into()), task: None, generation: None };
+        let route = Route { chat_id: Some("42".into()), ..Route::default() };
+        Notice::new("evt_1".into(), Time::from_micros(0), Some(ProcessId::from_bytes([1; 6])), &owner, route, body)
+    }
+
+    #[test]
+    fn an_event_is_flat_and_reads_back() {
+        let posted = serde_json::json!({"type": "async_delegation", "delegation_id": "deleg_1", "api_calls": 3});
+        let bodies = [
+            Body::WatchMatch(WatchMatch { command: "c".into(), pattern: "p".into(), output: "o".into(), suppressed: 4 }),
+            Body::WatchOverflowTripped { message: "m".into() },
+            Body::Posted(posted.as_object().unwrap().clone()),
+        ];
+        for body in bodies {
+            let told = notice(body);
+            let json = serde_json::to_value(&told).unwrap();
+            assert_eq!(json["type"], told.kind());
+            assert_eq!((json["session_key"].as_str(), json["chat_id"].as_str()), (Some("s"), Some("42")));
+            let back: Notice = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&back).unwrap(), json);
+            assert_eq!(back.kind(), told.kind());
+        }
+    }
+}
