@@ -38,7 +38,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// How many requests of one connection may be under way.
@@ -46,7 +46,9 @@ const UNDER_WAY: usize = 1_024;
 /// How many frames may wait to be sent. Who has more waits.
 const OUTGOING: usize = 16;
 /// The most that one write may bring.
-const MOST_INPUT: u64 = 16 << 20;
+const MOST_INPUT: u32 = 16 << 20;
+/// The most that all writes of one connection may hold together, from their announcement to their answer.
+const MOST_WAITING_INPUT: usize = 4 * MOST_INPUT as usize;
 
 /// Serves one connection until either side ends it.
 pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
@@ -54,7 +56,15 @@ pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWri
     let (from, to) = tokio::io::split(stream);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
-    let mut talk = Talk { engine, out, tasks: JoinSet::new(), under_way: HashMap::new(), greeted: false, writing: None };
+    let mut talk = Talk {
+        engine,
+        out,
+        tasks: JoinSet::new(),
+        under_way: HashMap::new(),
+        greeted: false,
+        writing: None,
+        room: Arc::new(Semaphore::new(MOST_WAITING_INPUT)),
+    };
     let writer = tokio::spawn(send_all(to, outgoing));
     let mut incoming = Incoming { from, frames: Splitter::default() };
     let ended: io::Result<()> = async {
@@ -117,7 +127,14 @@ async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<
 struct Writing {
     message: Message,
     len: u64,
+    input: Input,
+}
+
+/// What a write brings, with the room that it takes until it is answered.
+#[derive(Default)]
+struct Input {
     bytes: Vec<u8>,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 struct Talk {
@@ -127,6 +144,8 @@ struct Talk {
     under_way: HashMap<u64, AbortHandle>,
     greeted: bool,
     writing: Option<Writing>,
+    /// A permit for each byte that the writes under way may hold.
+    room: Arc<Semaphore>,
 }
 
 impl Talk {
@@ -178,21 +197,38 @@ impl Talk {
                 if let Some(task) = self.under_way.remove(of) {
                     task.abort();
                 }
+                // Its bytes, should they still come, belong to nothing.
+                let _cancelled = self.writing.take_if(|w| w.message.id == *of);
             }
-            Request::Write { len, .. } if *len > MOST_INPUT => {
-                let what = format!("{len} bytes are more than the {MOST_INPUT} that one write may bring");
-                self.out_for(message.id)
-                    .error(refuse::refusal(code::BAD_REQUEST, what, "write in several pieces, each at its offset"))
-                    .await;
-            }
-            Request::Write { len, .. } => {
-                let len = *len;
-                self.writing = Some(Writing { message, len, bytes: Vec::new() });
-                self.start_if_whole();
-            }
-            _ => self.start(message, Vec::new()),
+            Request::Write { len, .. } => match self.room_for(*len) {
+                Ok(room) => {
+                    let len = *len;
+                    self.writing = Some(Writing { message, len, input: Input { bytes: Vec::new(), _room: Some(room) } });
+                    self.start_if_whole();
+                }
+                // The bytes that follow belong to nothing, and are dropped.
+                Err(error) => self.out_for(message.id).error(error).await,
+            },
+            _ => self.start(message, Input::default()),
         }
         Ok(())
+    }
+
+    /// Room for a write of this length, or why it cannot begin now. Whatever is under way stays as it is.
+    fn room_for(&self, len: u64) -> Result<OwnedSemaphorePermit, Error> {
+        let bytes = u32::try_from(len).ok().filter(|n| *n <= MOST_INPUT).ok_or_else(|| {
+            let what = format!("{len} bytes are more than the {MOST_INPUT} that one write may bring");
+            refuse::refusal(code::BAD_REQUEST, what, "write in several pieces, each at its offset")
+        })?;
+        if let Some(first) = &self.writing {
+            let (id, came, of) = (first.message.id, first.input.bytes.len(), first.len);
+            let what = format!("a write began before the one of message {id} was complete: {came} of its {of} bytes have come");
+            return Err(refuse::refusal(code::BAD_REQUEST, what, "send all bytes of a write before the next one, or cancel it"));
+        }
+        self.room.clone().try_acquire_many_owned(bytes).map_err(|_| {
+            let what = format!("the writes of this connection that wait for their turn hold {MOST_WAITING_INPUT} bytes, which is the most");
+            refuse::unavailable(what, "ask again when one of them was answered")
+        })
     }
 
     async fn on_bytes(&mut self, of: u64, bytes: &[u8]) {
@@ -200,18 +236,18 @@ impl Talk {
             // The rest of a write that was refused.
             return;
         };
-        writing.bytes.extend_from_slice(bytes);
-        if writing.bytes.len() as u64 > writing.len {
+        if writing.input.bytes.len() as u64 + bytes.len() as u64 > writing.len {
             self.writing = None;
             self.out_for(of).error(refuse::refusal(code::BAD_REQUEST, "more bytes came than the write said", "")).await;
             return;
         }
+        writing.input.bytes.extend_from_slice(bytes);
         self.start_if_whole();
     }
 
     fn start_if_whole(&mut self) {
-        if let Some(Writing { message, bytes, .. }) = self.writing.take_if(|w| w.bytes.len() as u64 == w.len) {
-            self.start(message, bytes);
+        if let Some(Writing { message, input, .. }) = self.writing.take_if(|w| w.input.bytes.len() as u64 == w.len) {
+            self.start(message, input);
         }
     }
 
@@ -229,10 +265,10 @@ impl Talk {
         Ok(())
     }
 
-    fn start(&mut self, message: Message, bytes: Vec<u8>) {
+    fn start(&mut self, message: Message, input: Input) {
         let asked = Asked { engine: self.engine.clone(), owner: message.owner, out: self.out_for(message.id) };
         let id = message.id;
-        let task = self.tasks.spawn(async move { asked.serve(message.request, bytes).await });
+        let task = self.tasks.spawn(async move { asked.serve(message.request, input).await });
         self.under_way.insert(id, task);
     }
 
@@ -309,7 +345,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    async fn serve(&self, request: Request, bytes: Vec<u8>) {
+    async fn serve(&self, request: Request, input: Input) {
         let out = &self.out;
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
@@ -333,7 +369,12 @@ impl Asked {
             Request::Kill { process, kill } => out.result(kill::kill(self, &process, kill).await).await,
             Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
-            Request::Write { process, at, .. } => out.result(write::write(self, &process, at, &bytes).await).await,
+            Request::Write { process, at, .. } => {
+                let written = write::write(self, &process, at, &input.bytes).await;
+                // Whoever is answered finds room for the next.
+                drop(input);
+                out.result(written).await;
+            }
             Request::Close { process } => out.result(close::close(self, &process).await).await,
             Request::Resize { process, rows, cols } => out.result(resize::resize(self, &process, rows, cols).await).await,
             Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,

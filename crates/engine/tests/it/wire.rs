@@ -1,6 +1,7 @@
 //! What a connection does with messages that no client of ours would send.
 
 use crate::world::World;
+use outlast_client::{Kill, Spec};
 use outlast_wire::frame::{self, Frame, Splitter};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -93,6 +94,58 @@ async fn what_is_not_understood_is_refused_and_the_connection_goes_on() {
     assert_eq!(raw.next().await.unwrap()["error"]["code"], "bad_request");
     raw.send(&json!({"id": 11, "op": "engine_status"})).await;
     assert_eq!(raw.next().await.unwrap()["of"], 11);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_comes_before_the_last_is_complete_does_not_replace_it() {
+    let world = World::new().await;
+    let started = world.run(Spec { stdin: true, ..Spec::shell("head -c 5") }).await;
+    let id = started.session_id.to_string();
+    let mut raw = Raw::greeted(&world).await;
+    raw.send(&json!({"id": 2, "op": "write", "process": id, "at": 0, "len": 5})).await;
+    raw.stream.write_all(&frame::raw(2, b"fir")).await.unwrap();
+    assert_eq!(raw.error_of(&json!({"id": 3, "op": "write", "process": id, "len": 6})).await, "bad_request");
+    raw.stream.write_all(&frame::raw(3, b"second")).await.unwrap();
+    raw.stream.write_all(&frame::raw(2, b"st")).await.unwrap();
+    let written = raw.next().await.unwrap();
+    assert_eq!((&written["of"], &written["answer"]["bytes_written"]), (&json!(2), &json!(5)), "{written}");
+    let ended = world.client.process(started.session_id).wait(None).await.unwrap();
+    assert_eq!(ended.output, "first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_is_cancelled_half_way_makes_room_for_the_next() {
+    let world = World::new().await;
+    let mut raw = Raw::greeted(&world).await;
+    raw.send(&json!({"id": 2, "op": "write", "process": "abcd", "len": 5})).await;
+    raw.send(&json!({"id": 3, "op": "cancel", "of": 2})).await;
+    assert_eq!(raw.error_of(&json!({"id": 4, "op": "write", "process": "abcd", "len": 0})).await, "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_that_wait_for_their_turn_hold_a_bounded_number_of_bytes() {
+    const PIECE: usize = 16 << 20;
+    let world = World::new().await;
+    let started = world.run(Spec { stdin: true, ..Spec::shell("exec sleep 1000") }).await;
+    let process = world.client.process(started.session_id);
+    let mut raw = Raw::greeted(&world).await;
+    // Nobody reads them, so none is answered.
+    for n in 0..4u64 {
+        raw.send(&json!({"id": 10 + n, "op": "write", "process": started.session_id, "len": PIECE})).await;
+        for chunk in vec![b'x'; PIECE].chunks(frame::RAW_CHUNK) {
+            raw.stream.write_all(&frame::raw(10 + n, chunk)).await.unwrap();
+        }
+    }
+    assert_eq!(raw.error_of(&json!({"id": 20, "op": "write", "process": "abcd", "len": 1})).await, "unavailable");
+    process.kill(Kill::default()).await.unwrap();
+    for _ in 0..4 {
+        raw.next().await.unwrap();
+    }
+    // Whoever was answered has made room.
+    assert_eq!(raw.error_of(&json!({"id": 21, "op": "write", "process": "abcd", "len": 0})).await, "not_found");
+    raw.send(&json!({"id": 22, "op": "write", "process": "abcd", "len": 5})).await;
+    raw.stream.write_all(&frame::raw(22, b"small")).await.unwrap();
+    assert_eq!(raw.next().await.unwrap()["error"]["code"], "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
