@@ -3,6 +3,7 @@
 use crate::ClientError;
 use crate::dial::greet;
 use crate::link::Link;
+use outlast_core::limits::ENGINE_LOG_BYTES;
 use rustix::fs::{FlockOperation, flock};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -25,8 +26,6 @@ const ATTEMPTS: u32 = 5;
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
 const ENDING_LIMIT: Duration = Duration::from_secs(30);
-/// An engine's log is set aside once it is longer than this.
-const LOG_LIMIT: u64 = 1 << 20;
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
 
@@ -125,7 +124,7 @@ impl Place<'_> {
     /// The engine's log, and how long it is already.
     fn log(&self) -> Result<(File, u64), ClientError> {
         let path = self.log_path();
-        if std::fs::metadata(&path).is_ok_and(|m| m.len() > LOG_LIMIT) {
+        if std::fs::metadata(&path).is_ok_and(|m| m.len() > ENGINE_LOG_BYTES) {
             std::fs::rename(&path, self.home.join("engine.log.old")).map_err(|e| self.cannot("set aside", &path, e))?;
         }
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;

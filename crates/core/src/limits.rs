@@ -34,6 +34,8 @@ pub const LOG_HEAD_BYTES: u64 = 1 << 20;
 pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
 /// How much of a log's end is kept.
 pub const LOG_TAIL_BYTES: u64 = 64 << 20;
+/// An engine's own log is set aside once it is longer than this; one older is kept.
+pub const ENGINE_LOG_BYTES: u64 = 1 << 20;
 /// The longest single argument or `NAME=value` the kernel takes, its NUL aside.
 pub const MAX_ARG_BYTES: usize = 131_071;
 /// The most that all arguments and variables may take together.

@@ -60,8 +60,9 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     let world = World::here();
     let settings = Settings { home: asked.home, ..world.settings()? };
     warn(&settings);
+    let log = std::sync::Arc::new(outlast_engine::LogFile::new(&settings.home));
     // What cannot be written is let go: to say so would be to write again, and to panic.
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false).init();
+    tracing_subscriber::fmt().with_writer(log).with_ansi(false).with_target(false).log_internal_errors(false).init();
     let tell = || {
         if let Some(ready) = ready {
             // Whoever started us may be gone, and we serve the others.

@@ -51,6 +51,11 @@ impl Home {
         self.root.join("engine.log")
     }
 
+    /// What it, or the one before it, had to say earlier.
+    pub fn old_engine_log(&self) -> PathBuf {
+        self.root.join("engine.log.old")
+    }
+
     /// A link to the directory of the sockets, whose own path is short.
     pub fn run_link(&self) -> PathBuf {
         self.root.join("run")

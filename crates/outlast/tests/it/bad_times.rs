@@ -177,6 +177,28 @@ fn a_home_that_is_a_file_is_told() {
 }
 
 #[test]
+fn the_log_of_an_engine_that_lives_long_stays_bounded() {
+    use std::io::Write;
+    let p = product();
+    let engine = p.engine();
+    let (log, old) = (p.home().engine_log(), p.home().old_engine_log());
+    let socket = p.socket_dir().unwrap().join("engine");
+    for round in ["first", "second"] {
+        // Keepers share the log; this one is talkative.
+        let mut shared = std::fs::OpenOptions::new().append(true).open(&log).unwrap();
+        shared.write_all(format!("{round} ").repeat(200_000).as_bytes()).unwrap();
+        // The engine says that its socket is gone, and then makes another.
+        std::fs::remove_file(&socket).unwrap();
+        eventually("another socket", || socket.exists().then_some(()));
+        let (now, before) = (std::fs::read_to_string(&log).unwrap(), std::fs::read_to_string(&old).unwrap());
+        assert!(now.len() < 1_000, "{now}");
+        assert_eq!(["first ", "second "].map(|r| before.contains(r)), [round == "first", round == "second"], "one older is kept");
+        assert!(before.contains("the socket is gone"), "it is written where it is looked for");
+    }
+    assert_eq!(p.engine(), engine);
+}
+
+#[test]
 fn an_engine_out_of_descriptors_says_so_and_recovers() {
     let p = product();
     let mut first = Command::new("prlimit");
