@@ -17,6 +17,7 @@ mod phase;
 mod record;
 mod spec;
 mod time;
+mod watch;
 
 pub use bytes::OsText;
 pub use decide::{Action, Ask, Refusal, decide};
@@ -27,3 +28,4 @@ pub use phase::{Cause, Ending, Impossible, Incarnation, Outcome, OutputEnd, Phas
 pub use record::{GapWhy, Matched, Record, Role};
 pub use spec::{Command, EnvVar, OnStop, Spec, Tell};
 pub use time::Time;
+pub use watch::{Breaker, Limiter, MOST_LATE, Rules, Seen, Verdict, watch};

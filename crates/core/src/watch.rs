@@ -1,0 +1,300 @@
+//! Which matches are told: a limiter for each process, and a breaker for the home.
+//!
+//! Both are states that a pure function advances, from one fact and its time to the next. Stored with the notices that came of
+//! them, in one transaction, they make a replay give the same notices again. All times are microseconds since the machine was
+//! started, which no clock change moves.
+
+use crate::ProcessId;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How late a fact may be told after another with a later time, of whichever process. One that lies further back was seen by
+/// another boot: nothing that was stored then may silence it.
+pub const MOST_LATE: Duration = Duration::from_secs(60);
+
+/// How much is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    /// The least time between two matches of one process.
+    pub spacing: Duration,
+    /// After so many spacings in a row with matches held back, a process is no longer watched.
+    pub strikes: u32,
+    /// After so many matches in its life, a process is no longer watched.
+    pub lifetime: Option<u32>,
+    /// The most matches of all processes in a window; the next one trips the breaker.
+    pub burst: u32,
+    /// How long a match counts towards the burst.
+    pub window: Duration,
+    /// How long a tripped breaker holds everything back.
+    pub rest: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            spacing: Duration::from_secs(15),
+            strikes: 3,
+            lifetime: Some(8),
+            burst: 15,
+            window: Duration::from_secs(10),
+            rest: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A fact: lines of a process matched.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// When.
+    pub up: u64,
+    /// Which process.
+    pub process: ProcessId,
+    /// The conversation it belongs to.
+    pub session: &'a str,
+    /// How many lines.
+    pub count: u64,
+}
+
+/// What is to be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The match that was seen, to the process's owner.
+    Match {
+        /// How many lines before it were held back.
+        suppressed: u64,
+    },
+    /// That the process is no longer watched, and its end will be told once, to the process's owner.
+    Disabled {
+        /// How many lines were held back since the last match that was told.
+        suppressed: u64,
+        /// In the contract's words.
+        message: String,
+    },
+    /// That nothing is told for a while, to one conversation.
+    Tripped {
+        /// Which.
+        session: String,
+        /// In the contract's words.
+        message: String,
+    },
+    /// That matches are told again, to one conversation.
+    Released {
+        /// Which.
+        session: String,
+        /// How many of its matches were held back.
+        suppressed: u64,
+        /// In the contract's words.
+        message: String,
+    },
+}
+
+/// What is remembered of one process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limiter {
+    cooldown_until: Option<u64>,
+    strike_candidate: bool,
+    strikes: u32,
+    suppressed: u64,
+    hits: u32,
+    disabled: bool,
+}
+
+/// What is remembered of the home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Breaker {
+    /// The latest time of any fact.
+    last: u64,
+    /// When the matches were told that still count towards the burst: never more than that.
+    admitted: VecDeque<u64>,
+    tripped: Option<Trip>,
+}
+
+/// A breaker that holds everything back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Trip {
+    until: u64,
+    /// How many matches of each conversation were held back; no more conversations than have processes that ran meanwhile.
+    suppressed: BTreeMap<String, u64>,
+}
+
+/// Takes in one fact, and says what is to be told, in this order.
+///
+/// The facts of one process come in the order of their times; those of several may be mixed a little. After a long silence of
+/// the engine they are best merged by their times.
+pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &Seen<'_>) -> Vec<Verdict> {
+    let mut told = breaker.tick(seen.up);
+    breaker.last = breaker.last.max(seen.up);
+    if limiter.disabled || seen.count == 0 {
+        return told;
+    }
+    if limiter.is_cooling(rules, seen.up) {
+        limiter.suppressed = limiter.suppressed.saturating_add(seen.count);
+        if !limiter.strike_candidate {
+            limiter.strike_candidate = true;
+            limiter.strikes = limiter.strikes.saturating_add(1);
+            if limiter.strikes >= rules.strikes {
+                told.push(limiter.disable(strikes_message(rules, seen.process)));
+            }
+        }
+        return told;
+    }
+    let last = rules.lifetime.is_some_and(|most| limiter.hits.saturating_add(1) >= most);
+    match breaker.ask(rules, seen.session) {
+        Answer::Admitted => told.push(limiter.hit(rules, seen.up)),
+        Answer::Refused { tripped } => {
+            limiter.suppressed = limiter.suppressed.saturating_add(seen.count);
+            told.extend(tripped);
+        }
+    }
+    // A breaker that refuses the last match does not give the process another one: what its owner has to know is that there will be none.
+    if last {
+        told.push(limiter.disable(lifetime_message(rules, seen.process)));
+    }
+    told
+}
+
+impl Limiter {
+    /// How many matches were told.
+    pub fn hits(&self) -> u32 {
+        self.hits
+    }
+
+    /// How many lines were held back since the last match that was told.
+    pub fn suppressed(&self) -> u64 {
+        self.suppressed
+    }
+
+    /// How many spacings in a row had matches held back.
+    pub fn strikes(&self) -> u32 {
+        self.strikes
+    }
+
+    /// Whether the process is no longer watched. Its end is then told once, asked for or not.
+    pub fn is_disabled(&self) -> bool {
+        self.disabled
+    }
+
+    /// Forgets times, which mean nothing after the machine was started anew. What was counted stands.
+    pub fn rebooted(&mut self) {
+        self.cooldown_until = self.cooldown_until.map(|_| 0);
+    }
+
+    fn is_cooling(&self, rules: &Rules, up: u64) -> bool {
+        let honest = micros(rules.spacing).saturating_add(micros(MOST_LATE));
+        self.cooldown_until.is_some_and(|until| up < until && until - up <= honest)
+    }
+
+    fn hit(&mut self, rules: &Rules, up: u64) -> Verdict {
+        if self.cooldown_until.is_some() && !self.strike_candidate {
+            self.strikes = 0;
+        }
+        self.strike_candidate = false;
+        self.cooldown_until = Some(up.saturating_add(micros(rules.spacing)));
+        self.hits = self.hits.saturating_add(1);
+        Verdict::Match { suppressed: std::mem::take(&mut self.suppressed) }
+    }
+
+    fn disable(&mut self, message: String) -> Verdict {
+        self.disabled = true;
+        Verdict::Disabled { suppressed: self.suppressed, message }
+    }
+}
+
+enum Answer {
+    Admitted,
+    Refused { tripped: Option<Verdict> },
+}
+
+impl Breaker {
+    /// When [`Breaker::tick`] has something to tell.
+    pub fn due(&self) -> Option<u64> {
+        self.tripped.as_ref().map(|trip| trip.until)
+    }
+
+    /// Ends a rest that is over by `up`, or that another boot began, and tells every conversation that it held something back from.
+    pub fn tick(&mut self, up: u64) -> Vec<Verdict> {
+        if self.last.saturating_sub(up) > micros(MOST_LATE) {
+            return self.rebooted();
+        }
+        match &self.tripped {
+            // A fact that is told late finds the breaker as the latest one left it.
+            Some(trip) if up.max(self.last) >= trip.until => self.release(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Forgets times, which mean nothing after the machine was started anew. A rest is over by that.
+    pub fn rebooted(&mut self) -> Vec<Verdict> {
+        let told = self.release();
+        *self = Self::default();
+        told
+    }
+
+    fn release(&mut self) -> Vec<Verdict> {
+        let Some(trip) = self.tripped.take() else { return Vec::new() };
+        // As if somebody had looked just then: whether a timer or a match ends the rest makes no difference.
+        self.last = self.last.max(trip.until);
+        let told = |(session, suppressed)| Verdict::Released { session, suppressed, message: released_message(suppressed) };
+        trip.suppressed.into_iter().map(told).collect()
+    }
+
+    /// Whether a match may be told at the latest time there was.
+    fn ask(&mut self, rules: &Rules, session: &str) -> Answer {
+        let window = micros(rules.window);
+        while self.admitted.front().is_some_and(|at| self.last.saturating_sub(*at) >= window) {
+            self.admitted.pop_front();
+        }
+        if self.tripped.is_none() && self.admitted.len() < rules.burst as usize {
+            self.admitted.push_back(self.last);
+            return Answer::Admitted;
+        }
+        self.admitted.clear();
+        let until = self.last.saturating_add(micros(rules.rest));
+        let trip = self.tripped.get_or_insert_with(|| Trip { until, suppressed: BTreeMap::new() });
+        if let Some(count) = trip.suppressed.get_mut(session) {
+            *count = count.saturating_add(1);
+            return Answer::Refused { tripped: None };
+        }
+        trip.suppressed.insert(session.to_owned(), 1);
+        Answer::Refused { tripped: Some(Verdict::Tripped { session: session.to_owned(), message: tripped_message(rules) }) }
+    }
+}
+
+fn micros(d: Duration) -> u64 {
+    u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn strikes_message(rules: &Rules, process: ProcessId) -> String {
+    let (strikes, spacing) = (rules.strikes, rules.spacing.as_secs_f64());
+    disabled_message(process, &format!("{strikes} consecutive rate-limit windows triggered (min spacing {spacing}s)"))
+}
+
+fn lifetime_message(rules: &Rules, process: ProcessId) -> String {
+    disabled_message(process, &format!("lifetime limit of {} matches reached", rules.lifetime.unwrap_or_default()))
+}
+
+fn disabled_message(process: ProcessId, why: &str) -> String {
+    format!(
+        "Watch patterns disabled for process {process} — {why}. Falling back to notify_on_complete semantics; you'll get exactly one \
+         notification when the process exits."
+    )
+}
+
+fn tripped_message(rules: &Rules) -> String {
+    format!(
+        "Watch-pattern overflow: >{} notifications in {}s across all processes. Suppressing further watch_match events for {}s.",
+        rules.burst,
+        rules.window.as_secs_f64(),
+        rules.rest.as_secs_f64()
+    )
+}
+
+fn released_message(suppressed: u64) -> String {
+    format!("Watch-pattern notifications resumed. {suppressed} match event(s) were suppressed during the flood.")
+}
+
+#[cfg(test)]
+mod tests;
