@@ -151,6 +151,7 @@ impl Minder {
     async fn connect(&mut self) -> io::Result<()> {
         let shared = self.engine.shared();
         let connected = {
+            // Nobody closes the semaphore, so there is always a turn.
             let _turn = shared.connects.acquire().await;
             Link::connect(&shared.socket(self.id), true).await
         };

@@ -70,6 +70,7 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
         }
         // Our input is the lock under which engines are started: from here on the next caller finds us listening.
         if let Ok(null) = std::fs::File::open("/dev/null") {
+            // Should that fail, the lock goes with us; until then callers find us listening.
             let _ = rustix::stdio::dup2_stdin(null);
         }
     };

@@ -135,6 +135,7 @@ impl Index {
     async fn queue(&self, change: Change) -> oneshot::Receiver<Result<(), IndexError>> {
         let (done, answer) = oneshot::channel();
         if let Err(mpsc::error::SendError(job)) = self.jobs.send(Job { change, done }).await {
+            // We hold the other end of it, which is what is returned.
             let _gone = job.done.send(Err(IndexError::Closed));
         }
         answer

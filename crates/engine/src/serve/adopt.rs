@@ -1,6 +1,6 @@
 //! `adopt`: take in a living process that somebody else started.
 
-use super::run::{random_id, without_secrets};
+use super::run::{random_id, undo, without_secrets};
 use super::{Asked, poll};
 use crate::adopt::{self, Found};
 use crate::engine::Engine;
@@ -145,15 +145,17 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
     .await
     .map_err(|e| refuse::disk(format!("cannot write down {id}"), &e))?;
     let dir = shared.home.process(id);
-    let undo = move || dir.remove();
+    let undo = move || undo(&dir);
     let facts = match written {
         Ok(seen) => Facts::accepted(kept).with(&seen),
         Err(error) => {
+            // It has told what it could not do, and the first error is the one to answer.
             let _undone = blocking(undo).await;
             return Err(error);
         }
     };
     if let Err(error) = shared.index.put(facts.row()).await {
+        // As above.
         let _undone = blocking(undo).await;
         return Err(refuse::index(&error));
     }

@@ -89,6 +89,7 @@ pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWri
     // Whoever has left waits for nothing.
     talk.tasks.shutdown().await;
     drop(talk);
+    // It sends what is queued and says nothing about it: whoever has left misses it.
     let _sent = writer.await;
 }
 

@@ -105,6 +105,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     point!("run.before_commit");
     if let Err(error) = shared.index.put(Row::accepted(kept.clone())).await {
         let dir = shared.home.process(id);
+        // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index(&error));
     }
@@ -112,9 +113,10 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     engine.accept_process(Facts::accepted(kept)).await
 }
 
-fn undo(dir: &outlast_store::dir::ProcessDir) {
+/// Removes a folder that was not accepted.
+pub(super) fn undo(dir: &outlast_store::dir::ProcessDir) {
     if let Err(error) = dir.remove() {
-        // It has no row, so the next start removes it.
+        // It has no row: the next start removes it, or takes it in if something began in it.
         tracing::warn!(path = %dir.path.display(), %error, "cannot remove what was begun");
     }
 }
@@ -136,6 +138,7 @@ struct Prepared {
 /// Finds shell, directory and program, and makes the environment.
 async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Error> {
     // Login files are slow the first time, and one shell reads them for all.
+    // Nobody closes the semaphore, so there is always a turn.
     let _turn = shared.login.acquire().await;
     let shared = Arc::clone(shared);
     blocking(move || prepare_now(&shared, request)).await.map_err(|e| refuse::disk("cannot prepare the command", &e))?

@@ -130,7 +130,7 @@ async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_on
             break Ok(Left::Ended);
         }
     };
-    // First the screen, then the mode, whichever way it ended.
+    // First the screen, then the mode, whichever way it ended. A terminal that is gone has no screen to restore.
     let _ = std::io::stdout().write_all(modes.undo().as_bytes()).and_then(|()| std::io::stdout().flush());
     drop(raw);
     left

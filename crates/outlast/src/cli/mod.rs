@@ -139,6 +139,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
             Asked::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
         }
         Err(e) => {
+            // Help whose reader has left is no failure.
             let _ = e.print();
             Asked::Answered(e.exit_code())
         }

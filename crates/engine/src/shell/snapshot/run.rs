@@ -117,7 +117,7 @@ impl Login {
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(Login { child, pidfd, reaped: false }),
             Err(error) => {
-                // The child is ours and not reaped, so that its pid is still its own.
+                // The child is ours and not reaped, so that its pid is still its own; that it is over already is as good. The first error is the one to tell.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
@@ -249,6 +249,7 @@ fn end_session(child: &mut Child) {
     let leader = Pid::from_child(child);
     // Fails if there is no such group: then `setsid` had not run yet and the child is alone.
     let _ = kill_process_group(leader, Signal::KILL);
+    // Fails if it is over already, which is what is wanted.
     let _ = child.kill();
     // A member that forks while we look is seen in the next round. Rounds are bounded for the sake
     // of one that forks faster than we can look.
@@ -264,6 +265,7 @@ fn end_session(child: &mut Child) {
             if is_member(pid, leader) && pidfd_send_signal(&pidfd, Signal::KILL).is_ok() {
                 let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
                 let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+                // Whether it is gone the next round finds out.
                 let _ = poll(&mut fds, Some(&second));
             }
         }
