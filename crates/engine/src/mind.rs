@@ -138,10 +138,10 @@ impl Minder {
 
     /// Goes on with a stop that an earlier engine began and did not live to finish.
     async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
-        let dir = self.dir.clone();
-        let Some(stop) = blocking(move || settle::unfinished(&dir)).await? else { return Ok(()) };
+        let (dir, now) = (self.dir.clone(), self.engine.shared().now());
+        let Some(way) = blocking(move || settle::unfinished(&dir, now)).await? else { return Ok(()) };
         let tree = orphan::Tree::new(self.engine.shared(), self.id, of, facts.detached);
-        let ended = orphan::stop(tree, stop.way).await?;
+        let ended = orphan::stop(tree, way).await?;
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
         }

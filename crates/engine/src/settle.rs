@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 /// What was found.
 #[derive(Debug, PartialEq)]
@@ -163,15 +164,21 @@ fn output(facts: &Facts) -> OutputEnd {
     OutputEnd { end: facts.log_end, left_running: 0 }
 }
 
-/// The stop of an orphan that was asked for last, if it was to leave nothing alive: whoever was at it may have died before it was done.
-pub(crate) fn unfinished(dir: &ProcessDir) -> Option<Stop> {
-    stops(dir).pop().filter(is_hard)
+/// What is left to do of the last stop of an orphan that was to leave nothing alive: whoever was at it may have died before it was done. What has passed of its
+/// grace has passed, so that engine after engine cannot put it off.
+pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
+    let (at, stop) = stops(dir).into_iter().rfind(|(_, stop)| is_hard(stop))?;
+    let passed = Duration::from_micros(u64::try_from(now.micros() - at.micros()).unwrap_or(0));
+    Some(match stop.way {
+        StopWay::Escalate { grace } => StopWay::Escalate { grace: grace.saturating_sub(passed) },
+        StopWay::TermOnly => StopWay::TermOnly,
+    })
 }
 
-/// The stops that an orphan was asked for.
-fn stops(dir: &ProcessDir) -> Vec<Stop> {
+/// The stops that an orphan was asked for, and when.
+fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
     let asked = |record| match record {
-        Record::StopAsked { stop, .. } => Some(stop),
+        Record::StopAsked { at, stop } => Some((at, stop)),
         _ => None,
     };
     Seen::look(dir, 0).journal.into_iter().filter_map(asked).collect()
@@ -184,11 +191,11 @@ fn is_hard(stop: &Stop) -> bool {
     }
 }
 
-fn ended_orphan(facts: &Facts, stops: Vec<Stop>, now: Time) -> Vec<Record> {
+fn ended_orphan(facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Record> {
     // A signal alone may have been outlived.
-    match stops.into_iter().rfind(is_hard) {
+    match stops.into_iter().rfind(|(_, stop)| is_hard(stop)) {
         // We ended it, and nobody could see its status.
-        Some(stop) => vec![
+        Some((_, stop)) => vec![
             Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now }, log_end: facts.log_end },
             Record::OutputClosed { at: now, output: output(facts) },
         ],

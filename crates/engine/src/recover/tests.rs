@@ -319,11 +319,27 @@ fn an_orphan_that_was_asked_to_end_was_killed_and_one_that_was_not_is_lost() {
         for stop in &asked {
             settle::stop_asked(&dir, stop, NOW).unwrap();
         }
-        assert_eq!(settle::unfinished(&dir).as_ref(), (n == 2).then_some(&hard));
+        // One that only asks, behind one that kills, takes nothing back.
+        assert_eq!(settle::unfinished(&dir, NOW), asked.contains(&&hard).then_some(hard.way));
         let (_, facts) = world.settled(n);
         assert!(facts.detached && facts.phase.is_final());
         assert_eq!(facts.phase.source(), source);
         assert_eq!(crate::render::fate(&facts).exit_code, Some(None), "nobody saw one");
+    }
+}
+
+#[test]
+fn a_stop_of_an_orphan_that_is_taken_up_again_has_what_is_left_of_its_grace() {
+    let world = World::new();
+    world.folder(1);
+    drop(world.meta(1, |_| {}));
+    let dir = world.home.process(id(1));
+    let grace = |seconds| StopWay::Escalate { grace: std::time::Duration::from_secs(seconds) };
+    let cause = Cause::Asked { by: outlast_core::Owner::default(), source: "process.kill".into() };
+    settle::stop_asked(&dir, &outlast_core::Stop { cause, way: grace(10) }, NOW).unwrap();
+    for (after, left) in [(0, 10), (4, 6), (10, 0), (1_000, 0), (-5, 10)] {
+        let now = Time::from_micros(NOW.micros() + after * 1_000_000);
+        assert_eq!(settle::unfinished(&dir, now), Some(grace(left)), "{after} s later");
     }
 }
 
