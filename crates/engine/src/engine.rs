@@ -150,7 +150,7 @@ impl Engine {
 
     /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
     pub async fn stop(&self) {
-        self.begin_stop().await;
+        self.begin_stop(Owner::default()).await;
         self.stopped().await;
     }
 
@@ -169,9 +169,10 @@ impl Engine {
         self.shared.run_dir()
     }
 
-    pub(crate) async fn begin_stop(&self) {
+    /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
+    pub(crate) async fn begin_stop(&self, by: Owner) {
         // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop).await;
+        let _gone = self.asks.send(Ask::Stop { by }).await;
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

@@ -5,6 +5,7 @@ use crate::engine::{Engine, ServeError};
 use crate::os::Watch;
 use crate::run_dir;
 use crate::shared::Closing;
+use outlast_core::Owner;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -61,8 +62,8 @@ async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
                 Ok((stream, _)) => greet(&engine, stream),
                 Err(error) => hold_off(&error).await,
             },
-            _ = terminate.recv() => engine.begin_stop().await,
-            _ = interrupt.recv() => engine.begin_stop().await,
+            _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }

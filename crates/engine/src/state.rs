@@ -90,7 +90,7 @@ pub(crate) enum Ask {
     Interrupt { session: String, answer: oneshot::Sender<usize> },
     Interrupts { session: String, answer: oneshot::Sender<watch::Receiver<u64>> },
     Counts { answer: oneshot::Sender<Counts> },
-    Stop,
+    Stop { by: Owner },
 }
 
 /// One process in the table.
@@ -151,11 +151,12 @@ impl State {
         }
         self.prune();
         let mut daily = tokio::time::interval_at(Instant::now() + DAY, DAY);
-        loop {
+        let by = loop {
             let leave_at = self.idle_deadline();
             tokio::select! {
                 ask = asks.recv() => match ask {
-                    Some(Ask::Stop) | None => break,
+                    Some(Ask::Stop { by }) => break by,
+                    None => break Owner::default(),
                     Some(ask) => self.on(ask).await,
                 },
                 Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
@@ -163,12 +164,12 @@ impl State {
                 () = self.shared.clients.changed.notified() => {}
                 () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
                     tracing::info!("nothing to do: leaving");
-                    break;
+                    break Owner::default();
                 }
                 _ = daily.tick() => self.prune(),
             }
-        }
-        self.close(asks).await;
+        };
+        self.close(asks, &by).await;
     }
 
     /// When to leave, if nothing happens until then.
@@ -230,7 +231,7 @@ impl State {
                 _ = answer.send(Counts { running: running as u64, known: known as u64 });
             }
             // The loop that called has dealt with it.
-            Ask::Stop => {}
+            Ask::Stop { .. } => {}
         }
     }
 
@@ -392,10 +393,10 @@ impl State {
     }
 
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
-    async fn close(&mut self, mut asks: mpsc::Receiver<Ask>) {
+    async fn close(&mut self, mut asks: mpsc::Receiver<Ask>, by: &Owner) {
         self.shared.closing.send_replace(Closing::Stopping);
         self.finish_starting(&mut asks).await;
-        let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id)).filter_map(|id| self.view(*id)).collect();
+        let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id, by)).filter_map(|id| self.view(*id)).collect();
         let engine = self.engine.clone();
         let mut stops = tokio::spawn(async move { crate::serve::stop_with_the_engine(&engine, doomed).await });
         loop {
@@ -434,8 +435,12 @@ impl State {
         }
     }
 
-    fn dies_with_us(&self, id: ProcessId) -> bool {
-        self.entry(id).is_some_and(|e| e.facts.kept.spec.on_stop == OnStop::Kill && !e.facts.is_over())
+    /// Whether it is to end with the engine. One that came after its stopper had been allowed to stop the engine, and is not theirs, goes on.
+    fn dies_with_us(&self, id: ProcessId, by: &Owner) -> bool {
+        self.entry(id).is_some_and(|e| {
+            let spec = &e.facts.kept.spec;
+            spec.on_stop == OnStop::Kill && !e.facts.is_over() && by.may_touch(&spec.owner)
+        })
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) use kill::stop_with_the_engine;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::mind::blocking;
+use crate::points::point;
 use crate::refuse;
 use crate::shared::{Client, Closing, Shared};
 use crate::state::View;
@@ -387,7 +388,8 @@ impl Asked {
             Request::EngineStop => match engine_stop::may_stop(self).await {
                 Ok(()) => {
                     out.answer(Done::ok()).await;
-                    self.engine.begin_stop().await;
+                    point!("engine_stop.allowed");
+                    self.engine.begin_stop(self.owner.clone()).await;
                 }
                 Err(error) => out.error(error).await,
             },

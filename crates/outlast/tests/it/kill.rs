@@ -513,3 +513,21 @@ fn a_tree_whose_holder_died_is_stopped_whole() {
         assert_eq!(alive_in(&p.work()), []);
     }
 }
+
+#[test]
+fn what_comes_while_another_session_stops_the_engine_is_not_stopped_with_it() {
+    let p = product();
+    let own = p.run_with(&["--session", "a", "--on-stop", "kill"], "exec sleep 1000");
+    let point = "engine_stop.allowed";
+    p.points().arm(point).unwrap();
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| p.command(["engine", "stop"]).env("OUTLAST_SESSION", "a").output().unwrap());
+        eventually("the stop is allowed", || p.points().held(point));
+        let late = p.run_with(&["--session", "b", "--on-stop", "kill"], "exec sleep 1000");
+        p.points().release(point).unwrap();
+        Answer::from(stop.join().unwrap()).good();
+        assert_eq!(p.json(["poll", &own])["termination_source"], "engine.stop");
+        let polled = p.json(["poll", &late]);
+        assert_eq!(polled["phase"], "running", "{polled}");
+    });
+}
