@@ -14,6 +14,7 @@ const USAGE: &str = "\
 usage: cargo xtask check
        cargo xtask dist [--to DIR]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign histories [--cases N]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]";
 
@@ -23,6 +24,7 @@ fn main() -> Result<()> {
     match words[..] {
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
+        ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),

@@ -297,4 +297,6 @@ fn released_message(suppressed: u64) -> String {
 }
 
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod tests;

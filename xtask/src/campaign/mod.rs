@@ -2,6 +2,7 @@
 
 mod core;
 mod faults;
+mod histories;
 mod report;
 mod round;
 mod stop;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 pub(crate) use self::core::run as core;
+pub(crate) use self::histories::run as histories;
 pub(crate) use self::stop::run as stop;
 
 /// The program under test: the one named, or one built now, with test points.
