@@ -10,7 +10,7 @@ use std::process::Command;
 /// Which of our crates may use which. Nothing points up.
 const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-core", &[]),
-    ("outlast-text", &[]),
+    ("outlast-text", &["outlast-core"]),
     ("outlast-wire", &["outlast-core"]),
     ("outlast-store", &["outlast-core"]),
     ("outlast-client", &["outlast-core", "outlast-wire"]),

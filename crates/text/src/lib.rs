@@ -12,7 +12,11 @@
 //! away, and a cut before the stripping can show half an escape sequence. [`render`] does all of
 //! it, so that no caller has to remember. The steps are public for those who follow a stream:
 //! [`Decoder`] and [`Stripper`] take it in pieces and hold back only what they cannot judge yet.
+//!
+//! Such a view inside a notice is in other hands than ours: [`announce()`] makes the notice's text, and sees that nothing in it
+//! passes for another notice.
 
+mod announce;
 mod collapse;
 mod cut;
 mod decode;
@@ -24,6 +28,7 @@ mod strip;
 mod view;
 mod width;
 
+pub use announce::{announce, announce_all};
 pub use collapse::collapse;
 pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};
 pub use decode::{Decoder, decode_lossy};

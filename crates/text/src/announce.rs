@@ -1,0 +1,159 @@
+//! Notices as their readers get them.
+//!
+//! A notice is one bracket, from its first byte to its last. Whatever somebody else wrote — output, commands, patterns, posted
+//! fields — goes through [`quote`], which leaves nothing in it that could close that bracket or open another. What
+//! is said about the quoted is said before it, where it cannot be imitated, except where the contract has it after.
+
+mod delegation;
+mod quote;
+
+use outlast_core::{Body, Completion, Notice, Reason, WatchMatch};
+use quote::{block, label, line};
+use serde_json::{Map, Value};
+
+/// The line that marks what may have been told before, always the second.
+const REPEAT: &str = "(this may be a repeat)";
+
+/// Fields of an event that say for whom it is and how it got there, not what happened.
+const ADDRESS: [&str; 14] = [
+    "type",
+    "event_id",
+    "seq",
+    "created_at",
+    "session_id",
+    "session_key",
+    "task_id",
+    "generation",
+    "platform",
+    "chat_id",
+    "user_id",
+    "user_name",
+    "thread_id",
+    "message_id",
+];
+
+/// The text of one notice.
+pub fn announce(notice: &Notice) -> String {
+    let id = or(&line(&notice.session_id), "unknown");
+    match &notice.body {
+        Body::Completion(end) => completion(notice, &id, end),
+        Body::WatchMatch(seen) => watch_match(notice, &id, seen),
+        Body::WatchDisabled { message, .. } => told(notice, message, "Watch patterns disabled."),
+        Body::WatchOverflowTripped { message } => told(notice, message, "Watch-pattern overflow."),
+        Body::WatchOverflowReleased { message, .. } => told(notice, message, "Watch-pattern notifications resumed."),
+        Body::Until { barrier, why, message } => {
+            let plain = format!("Barrier {} is open ({}).", or(&line(barrier), "unknown"), or(&line(why), "?"));
+            told(notice, message, &plain)
+        }
+        Body::Posted(fields) if notice.kind() == "async_delegation" => delegation::text(notice, fields),
+        Body::Posted(fields) => posted(notice, fields),
+    }
+}
+
+/// The text of several that were fetched together: a header that asks for one answer, then each. One alone is its own text.
+pub fn announce_all(notices: &[Notice]) -> String {
+    match notices {
+        [] => String::new(),
+        [one] => announce(one),
+        several => {
+            let header = format!(
+                "[IMPORTANT: {} background notices arrived together and follow below. Read them all, then give one consolidated answer.]",
+                several.len()
+            );
+            let texts = std::iter::once(header).chain(several.iter().map(announce));
+            texts.collect::<Vec<_>>().join("\n\n")
+        }
+    }
+}
+
+fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
+    let status = match end.completion_reason {
+        Reason::Killed => format!("terminated by {}", or(&line(&end.termination_source), "Outlast")),
+        Reason::Lost => "marked lost because the process backend disappeared".to_owned(),
+        Reason::FailedStart => "failed to start".to_owned(),
+        Reason::Exited if end.exit_code == Some(0) => "completed normally".to_owned(),
+        Reason::Exited => "exited".to_owned(),
+    };
+    let code = end.exit_code.map_or_else(|| "?".to_owned(), |code| code.to_string());
+    let signal = match (end.exit_code, &end.signal) {
+        (Some(-15 | 143), _) => ", SIGTERM".to_owned(),
+        (_, Some(name)) if !name.is_empty() => format!(", {}", line(name)),
+        _ => String::new(),
+    };
+    let mut lines = Vec::new();
+    if let Some(note) = end.handoff_note.as_deref().filter(|note| !note.trim().is_empty()) {
+        lines.push(label("Note:", note));
+    }
+    lines.push(label("Command:", &or(&end.command, "unknown")));
+    if let Some(cut) = end.output_cut.filter(|cut| *cut > 0) {
+        lines.push(format!("({cut} characters of output before this were cut)"));
+    }
+    lines.push("Output:".to_owned());
+    lines.push(block(&end.output));
+    bracket(notice, &format!("Background process {id} {status} (exit code {code}{signal})."), &lines)
+}
+
+fn watch_match(notice: &Notice, id: &str, seen: &WatchMatch) -> String {
+    let pattern = or(&line(&seen.pattern), "?");
+    let mut lines = vec![label("Command:", &or(&seen.command, "unknown")), "Matched output:".to_owned(), block(&seen.output)];
+    if seen.suppressed > 0 {
+        lines.push(format!("({} earlier matches were suppressed by rate limit)", seen.suppressed));
+    }
+    bracket(notice, &format!("Background process {id} matched watch pattern \"{pattern}\"."), &lines)
+}
+
+/// A kind that is nothing but its message, on one line.
+fn told(notice: &Notice, message: &str, missing: &str) -> String {
+    bracket(notice, &or(&line(message), missing), &[])
+}
+
+/// A kind that somebody else made up. It says so: what is posted must not pass for what we saw.
+fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
+    let title = match fields.get("type").and_then(scalar).map(|kind| line(&kind)) {
+        Some(kind) if !kind.trim().is_empty() => format!("A notice of kind \"{kind}\" was posted."),
+        _ => "A notice of unknown kind was posted.".to_owned(),
+    };
+    let message =
+        ["message", "text"].iter().find_map(|name| fields.get(*name).and_then(Value::as_str).filter(|text| !text.trim().is_empty()));
+    if let Some(message) = message {
+        return bracket(notice, &title, &[label("Message:", message)]);
+    }
+    let told: Map<String, Value> =
+        fields.iter().filter(|(name, _)| !ADDRESS.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect();
+    match serde_json::to_string_pretty(&told) {
+        Ok(pretty) if !told.is_empty() => bracket(notice, &title, &["Fields:".to_owned(), block(&pretty)]),
+        // Nothing to tell; a map of JSON values always prints.
+        Ok(_) | Err(_) => bracket(notice, &title, &[]),
+    }
+}
+
+/// Title, mark and lines between one pair of brackets.
+fn bracket(notice: &Notice, title: &str, lines: &[String]) -> String {
+    let mut text = format!("[IMPORTANT: {title}");
+    for more in notice.repeat.then_some(REPEAT).into_iter().chain(lines.iter().map(String::as_str)) {
+        text.push('\n');
+        text.push_str(more);
+    }
+    // After a backslash the closing bracket would look like a quoted one.
+    if text.ends_with('\\') {
+        text.push('\n');
+    }
+    text.push(']');
+    text
+}
+
+fn or(text: &str, missing: &str) -> String {
+    if text.trim().is_empty() { missing.to_owned() } else { text.to_owned() }
+}
+
+/// A field as text, whatever its type; nothing for one that says nothing.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => Some(value.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
