@@ -17,12 +17,15 @@
 //! # }
 //! ```
 
-use crate::{At, Chunk, ClientError, Connect, Run};
+use crate::{At, Chunk, ClientError, Connect, Run, Take};
+use outlast_core::Route;
 use outlast_core::{EnvVar, Owner, ProcessId, Scope};
+use outlast_wire::v1::notice::{Barrier, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Until, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
     Process as ProcessInfo, Removed, Waited, Written,
 };
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
@@ -114,8 +117,37 @@ impl Client {
         adopt(from: AdoptFrom) -> Adopted;
         /// How the engine is.
         engine_status() -> EngineStatus;
+        /// The next notices of the owner's conversation.
+        take(take: &Take) -> Notices;
+        /// Says what became of notices that were taken.
+        settle(ids: &[&str], lease: Option<&str>, verdict: Verdict) -> Judged;
+        /// Tells the owner's conversation something.
+        post(id: Option<&str>, event: Map<String, Value>, route: Route) -> Posted;
+        /// Reads notices, settled ones too, and changes nothing.
+        history(wanted: History) -> Vec<Told>;
+        /// Offers notices again.
+        replay(what: Replay) -> u64;
+        /// What sinks gave up on.
+        dead_letters(limit: Option<u32>) -> Vec<DeadLetter>;
+        /// Whether the owner of a process has seen its end.
+        is_completion_consumed(process: &str) -> bool;
+        /// Says that the owner of a process has seen its end.
+        mark_completion_consumed(process: &str) -> ();
+        /// Sets a barrier and waits until it opens.
+        until(until: Until) -> Barrier;
+        /// Sets a barrier and does not wait.
+        set_until(until: Until) -> Barrier;
+        /// The barriers of the owner's conversation.
+        barriers() -> Vec<Barrier>;
+        /// Takes the barriers of the owner's conversation away.
+        clear_barriers() -> Vec<Barrier>;
         /// Ends the engine, and returns when it has let go.
         engine_stop() -> Done;
+    }
+
+    /// Every notice as it is made, from behind `after` or from now on. Looking on settles nothing.
+    pub fn follow_notices(&self, after: Option<u64>) -> Followed {
+        Followed { runtime: self.runtime.clone(), inner: self.inner.follow_notices(after) }
     }
 
     /// The output there is, as bytes.
@@ -162,6 +194,20 @@ impl Iterator for Chunks {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.runtime.block_on(self.inner.next()).transpose()
+    }
+}
+
+/// Notices as they are made.
+pub struct Followed {
+    runtime: Arc<Waiter>,
+    inner: crate::Followed,
+}
+
+impl Iterator for Followed {
+    type Item = Result<Told, ClientError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.runtime.block_on(self.inner.next()))
     }
 }
 

@@ -152,7 +152,7 @@ impl Client {
     /// Like [`Client::run`], with what the engine said about the new process.
     pub async fn run_info(&self, run: Run) -> Result<ProcessInfo, ClientError> {
         let owner = if run.spec.owner == Owner::default() { self.owner.clone() } else { run.spec.owner.clone() };
-        let request = Request::Run { spec: run.spec.into(), want: Some(run.id.map_or_else(draw, Ok)?), caller: run.caller };
+        let request = Request::Run { spec: Box::new(run.spec.into()), want: Some(run.id.map_or_else(draw, Ok)?), caller: run.caller };
         self.with_owner(owner).ask("start the command", request, Repeat::Safe).await
     }
 
@@ -393,11 +393,11 @@ impl Client {
         Ok(link)
     }
 
-    async fn ask<T: DeserializeOwned>(&self, doing: &str, request: Request, repeat: Repeat) -> Result<T, ClientError> {
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, doing: &str, request: Request, repeat: Repeat) -> Result<T, ClientError> {
         self.ask_with(doing, || request.clone(), repeat).await
     }
 
-    async fn ask_with<T: DeserializeOwned>(
+    pub(crate) async fn ask_with<T: DeserializeOwned>(
         &self,
         doing: &str,
         request: impl Fn() -> Request + Sync,
@@ -488,7 +488,7 @@ fn after_some(error: ClientError, done: usize, next: Option<u64>) -> ClientError
 }
 
 /// Rounded up, so that the time that is left is never shorter than it is.
-fn millis(time: Duration) -> u64 {
+pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
@@ -496,7 +496,7 @@ fn decode<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
     serde_json::from_value(value).map_err(ClientError::protocol)
 }
 
-fn draw() -> Result<ProcessId, ClientError> {
+pub(crate) fn draw() -> Result<ProcessId, ClientError> {
     let mut bytes = [0; 6];
     let mut drawn = 0;
     while drawn < bytes.len() {

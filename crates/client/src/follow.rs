@@ -74,7 +74,7 @@ impl Chunks {
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
                 Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
-                Item::Event(Event::Waiting) => {}
+                Item::Event(Event::Waiting | Event::Notice { .. }) => {}
                 Item::Event(Event::Gap { from, to, why }) => {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));

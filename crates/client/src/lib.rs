@@ -31,6 +31,7 @@ mod dial;
 mod error;
 mod follow;
 mod link;
+mod notices;
 mod process;
 mod start;
 
@@ -38,10 +39,16 @@ pub use client::{At, Client, Run, caller};
 pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
+pub use notices::{Followed, Take};
 pub use process::Process;
 
-pub use outlast_core::{Command, EnvVar, OnStop, OsText, Owner, ProcessId, Reason, Scope, Spec, Status, Time};
+pub use outlast_core::{
+    Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Spec, Status, Tell, Time, WatchMatch,
+};
 pub use outlast_wire::code;
+pub use outlast_wire::v1::notice::{
+    Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,
+};
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, From, Kill, KillAll, Killed,
     List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Waited, Written,

@@ -36,6 +36,10 @@ pub const LOG_SEGMENT_BYTES: u64 = 4 << 20;
 pub const LOG_TAIL_BYTES: u64 = 64 << 20;
 /// An engine's own log is set aside once it is longer than this; one older is kept.
 pub const ENGINE_LOG_BYTES: u64 = 1 << 20;
+/// How many patterns a process may be watched for.
+pub const MAX_PATTERNS: usize = 256;
+/// The longest of them.
+pub const MAX_PATTERN_BYTES: usize = 1_024;
 /// The longest single argument or `NAME=value` the kernel takes, its NUL aside.
 pub const MAX_ARG_BYTES: usize = 131_071;
 /// The most that all arguments and variables may take together.

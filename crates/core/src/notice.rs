@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// One notice: what happened, for whom, and where they are. Its JSON is the contract's event, flat, with our fields beside the contract's.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
     /// What happened.
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub struct Notice {
 }
 
 /// What happened.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Body {
     /// A process is over.
@@ -81,7 +81,7 @@ pub enum Body {
 }
 
 /// How a process ended, for its owner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
     /// Its command, secrets masked.
     pub command: String,
@@ -113,7 +113,7 @@ pub struct Completion {
 }
 
 /// Lines that held a pattern, for their owner.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchMatch {
     /// The process's command, secrets masked.
     pub command: String,

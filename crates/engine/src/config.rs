@@ -35,6 +35,12 @@ pub struct Config {
     pub idle_exit: Duration,
     /// How long login files may take.
     pub snapshot_limit: Duration,
+    /// How much is told of lines that match.
+    pub watch: outlast_core::Rules,
+    /// How long a notice is kept once it is settled.
+    pub keep_notices: Duration,
+    /// The sinks that push.
+    pub sinks: Vec<crate::Push>,
     /// Whose engine it is.
     pub user: UserInfo,
     /// Where sockets may lie, best first: short paths, on a tmpfs if there is one.
@@ -68,6 +74,9 @@ impl Config {
             log_tail_bytes: limits::LOG_TAIL_BYTES,
             idle_exit: Duration::from_secs(600),
             snapshot_limit: crate::shell::DEFAULT_LIMIT,
+            watch: outlast_core::Rules::default(),
+            keep_notices: limits::DEFAULT_KEEP_FOR,
+            sinks: Vec::new(),
             user,
             run_candidates: vec!["/dev/shm".into(), "/tmp".into()],
             detach: true,

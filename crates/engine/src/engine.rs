@@ -1,11 +1,13 @@
 //! The handle on an engine. One task owns all state; others hold this and ask, and are answered when it is so.
 
+use crate::barrier::{self, Barriers};
 use crate::config::Config;
 use crate::facts::{Facts, Seen};
-use crate::mind::blocking;
-use crate::recover::{self, Recovered};
+use crate::mind::{AGAIN, blocking};
+use crate::outbox::{Judge, News, Outbox};
+use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::NoRunDir;
-use crate::shared::{self, Clients, Closing, Shared};
+use crate::shared::{self, Client, Clients, Closing, Shared};
 use crate::shell::Snapshots;
 use crate::state::{Ask, Counts, Reserved, State, View, Which};
 use crate::{cgroup, program, refuse, run_dir};
@@ -18,7 +20,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, RwLock};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
 /// How many questions may wait for the owner.
 const ASKS: usize = 1_024;
@@ -98,7 +100,7 @@ impl Engine {
             }
         }
         let (found, clock) = (home.clone(), config.clock.clone());
-        let Recovered { opened, processes, degraded: damage } =
+        let Recovered { opened, processes, unread, degraded: damage } =
             blocking(move || recover::recover(&found, &clock)).await.map_err(ServeError::io("recover"))?.map_err(ServeError::Index)?;
         degraded.extend(damage);
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
@@ -108,12 +110,16 @@ impl Engine {
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
             tokio::task::spawn_blocking(move || leaves.into_iter().for_each(|id| place.remove_leaf(id)));
         }
+        let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let (closing, _) = watch::channel(Closing::Open);
         let shared = Arc::new(Shared {
             redactor: Redactor::new(config.redact),
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
+            outbox: Outbox::new(opened.index.clone(), Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot }),
             index: opened.index,
+            barriers: Barriers::default(),
+            barrier_gone: Notify::new(),
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
@@ -130,14 +136,18 @@ impl Engine {
         });
         let (asks, asked) = mpsc::channel(ASKS);
         let engine = Self { shared, asks };
+        // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
+        engine.catch_up(unread).await;
         let owner = State::new(engine.clone(), opened.writer);
         tokio::spawn(owner.run(asked, processes));
+        tokio::spawn(crate::outbox::keep_time(engine.clone()));
+        barrier::resume(&engine).await;
         Ok(engine)
     }
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), stream).await;
+        crate::serve::connection(self.clone(), stream, crate::serve::From::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -145,6 +155,13 @@ impl Engine {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         let engine = self.clone();
         tokio::spawn(async move { engine.accept(ours).await });
+        theirs
+    }
+
+    /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
+    pub fn connect_within(&self) -> tokio::io::DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(1 << 20);
+        tokio::spawn(crate::serve::connection(self.clone(), ours, crate::serve::From::Within));
         theirs
     }
 
@@ -211,8 +228,74 @@ impl Engine {
     }
 
     /// Tells what a look into the folder showed, and returns what is known then.
+    ///
+    /// What its owner is to be told is on disk before anybody hears of it, so that whoever is woken by the end finds the notice there.
     pub(crate) async fn saw(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
+        let before = self.facts(id).await?;
+        if !before.phase.is_final() {
+            self.tell_owner(&before, &seen).await;
+        }
         self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()
+    }
+
+    async fn tell_owner(&self, before: &Arc<Facts>, seen: &Seen) {
+        let after = before.with(seen);
+        let news = if after.kept.spec.tell.is_nothing() {
+            News::of(&self.shared, before, &after, seen, &self.shared.home.process(after.id()))
+        } else {
+            let (shared, before, seen) = (Arc::clone(&self.shared), Arc::clone(before), seen.clone());
+            blocking(move || News::of(&shared, &before, &after, &seen, &shared.home.process(after.id()))).await.ok().flatten()
+        };
+        match news {
+            Some(news) if news.is_for_somebody() => self.write_news(vec![news]).await,
+            // The folder says so already, so that nobody has to wait for this.
+            Some(news) => self.shared.outbox.advance_later(news, self.shared.now()).await,
+            None => {}
+        }
+    }
+
+    /// Writes what became of processes while nobody looked, and the notices that follow.
+    async fn catch_up(&self, unread: Vec<Unread>) {
+        if unread.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let news = blocking(move || {
+            let of = |u: Unread| {
+                let news = News::of(&shared, &u.before, &u.after, &u.seen, &shared.home.process(u.after.id()))?;
+                Some(if u.maybe_told { news.maybe_told() } else { news })
+            };
+            unread.into_iter().filter_map(of).collect::<Vec<_>>()
+        });
+        match news.await {
+            Ok(news) if news.is_empty() => {}
+            Ok(news) => self.write_news(news).await,
+            Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
+        }
+    }
+
+    /// Writes news. Should the disk refuse, it is tried again for as long as it takes; the folders keep the facts meanwhile.
+    async fn write_news(&self, news: Vec<News>) {
+        let Err(error) = self.shared.outbox.advance(news.clone(), self.shared.now()).await else { return };
+        tracing::error!(%error, "a notice cannot be written yet");
+        let shared = Arc::clone(&self.shared);
+        tokio::spawn(async move {
+            // An engine that owes somebody word has something to do.
+            let _busy = Client::new(&shared);
+            while *shared.closing.borrow() == Closing::Open {
+                // Nothing tells when a disk has room again.
+                tokio::time::sleep(AGAIN).await;
+                if shared.outbox.advance(news.clone(), shared.now()).await.is_ok() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// The owner of a process has seen its end.
+    pub(crate) async fn consumed(&self, id: ProcessId) {
+        // It is only about the order of removal.
+        let _gone = self.asks.send(Ask::Consumed { id }).await;
     }
 
     pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {

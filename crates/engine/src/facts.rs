@@ -74,7 +74,7 @@ impl Facts {
     pub(crate) fn with(&self, seen: &Seen) -> Self {
         let mut next = self.clone();
         let from_meta = seen.meta.iter().flat_map(Snapshot::records);
-        for record in from_meta.chain(seen.journal.iter().cloned()) {
+        for record in from_meta.chain(seen.journal.iter().map(|(_, record)| record.clone())) {
             match &record {
                 Record::Adopted { .. } => next.detached = true,
                 Record::Started { at, .. } => next.started_at = Some(*at),
@@ -132,8 +132,8 @@ pub(crate) struct Seen {
     pub(crate) meta: Option<Snapshot>,
     /// Why it is not.
     pub(crate) damage: Option<String>,
-    /// The journal's records from the cursor on.
-    pub(crate) journal: Vec<Record>,
+    /// The journal's records from the cursor on, each with the byte at which it begins.
+    pub(crate) journal: Vec<(u64, Record)>,
     /// Where the journal goes on.
     pub(crate) cursor: u64,
     /// Disk use, where nothing more will be written.
@@ -155,7 +155,7 @@ impl Seen {
         loop {
             match journal::read_from(&dir.journal(), seen.cursor) {
                 Ok(read) => {
-                    seen.journal.extend(read.records.into_iter().map(|(_, record)| record));
+                    seen.journal.extend(read.records);
                     seen.cursor = read.cursor;
                     damage = damage.or_else(|| read.damage.map(|d| d.to_string()));
                     if !read.more {

@@ -7,6 +7,7 @@
 //! [`serve()`] runs an engine as a program. To embed one, start it with [`Engine::start`] and make clients over [`Engine::connect`].
 
 mod adopt;
+mod barrier;
 mod cgroup;
 mod config;
 mod engine;
@@ -20,6 +21,7 @@ mod log_file;
 mod mind;
 mod orphan;
 mod os;
+mod outbox;
 mod points;
 mod program;
 mod recover;
@@ -37,4 +39,5 @@ pub use config::{Clock, Config, KeeperProgram, UserInfo};
 pub use engine::{Engine, ServeError};
 pub use listen::serve;
 pub use log_file::LogFile;
+pub use outbox::Push;
 pub use run_dir::NoRunDir;

@@ -20,10 +20,11 @@ const BLOCKING: usize = 3;
 /// How often the engine looks whether its socket is still where clients look for it.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// Serves a home until it is told to stop, or has nothing to do. `ready` is called once clients can connect.
+/// Serves a home until it is told to stop, or has nothing to do. `beside` may start tasks that go along with the engine, over [`Engine::connect_within`];
+/// `ready` is called once clients can connect.
 ///
 /// That another engine serves the home is [`ServeError::Taken`]: nothing is wrong, and there is nothing to do.
-pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn serve(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
     if config.detach {
         crate::os::leave_session();
     }
@@ -38,18 +39,19 @@ pub fn serve(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::io("start threads"))?;
-    let served = runtime.block_on(run(config, ready));
+    let served = runtime.block_on(run(config, beside, ready));
     // A read of a disk that hangs must not keep us.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-async fn run(config: Config, ready: impl FnOnce()) -> Result<(), ServeError> {
+async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
     // A handler, not SIG_IGN: what is ignored stays ignored in every program that we start.
     let on = |kind| signal(kind).map_err(ServeError::io("take signals"));
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
+    beside(&engine);
     let mut door = Door::open(&engine.run_dir())?;
     ready();
     let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));

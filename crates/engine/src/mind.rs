@@ -19,7 +19,7 @@ const LAUNCHES: u32 = 3;
 /// After so many tries in vain a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
 /// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
 /// Looks after one process until it is over.
 pub(crate) async fn mind(engine: Engine, id: ProcessId, looked: bool) {

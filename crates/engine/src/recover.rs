@@ -13,8 +13,26 @@ pub(crate) struct Recovered {
     pub(crate) opened: Opened,
     /// Every process, and whether its folder was looked into just now.
     pub(crate) processes: Vec<(Facts, bool)>,
+    /// What became of those whose owners are to be told something, since it was last written down.
+    pub(crate) unread: Vec<Unread>,
     /// What is not as it should be, each in a sentence.
     pub(crate) degraded: Vec<String>,
+}
+
+/// What became of a process while nobody looked.
+pub(crate) struct Unread {
+    pub(crate) before: Facts,
+    pub(crate) after: Facts,
+    pub(crate) seen: Seen,
+    /// Whether its owner may have been told: what was told is not known any more.
+    pub(crate) maybe_told: bool,
+}
+
+impl Unread {
+    fn worth(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<Self> {
+        let tells = !after.kept.spec.tell.is_nothing();
+        tells.then(|| Self { before, after: after.clone(), seen, maybe_told })
+    }
 }
 
 /// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
@@ -30,7 +48,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let ids = home.ids().map_err(|e| format!("cannot list {}: {e}", home.processes().display()))?;
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
     let mut changes = Changes::default();
-    let (mut known, mut unsure) = (Vec::new(), Vec::new());
+    let (mut known, mut unsure, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     for row in std::mem::take(&mut opened.rows) {
         let (id, is_final) = (row.id(), row.phase.is_final());
         match (strays.remove(&id), is_final) {
@@ -38,18 +56,32 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
             (true, false) => unsure.push(row),
             // Its removal was cut short behind the folder.
             (false, true) => changes.forget.push(id),
-            (false, false) => known.push((folder_gone(row, clock.now(), &mut changes), false)),
+            (false, false) => {
+                let before = Facts::from(row);
+                let after = folder_gone(&before, clock.now());
+                match Unread::worth(before, &after, Seen::default(), false) {
+                    // Its row is written with what its owner is told.
+                    Some(one) => unread.push(one),
+                    None => changes.put.push(after.row()),
+                }
+                known.push((after, false));
+            }
         }
     }
-    for facts in look_at(home, unsure) {
-        known.push((facts, true));
+    for (before, seen, after) in look_at(home, unsure) {
+        unread.extend(Unread::worth(before, &after, seen, false));
+        known.push((after, true));
     }
     let rebuilt = opened.fresh;
     for id in strays {
         match stray(home, id, rebuilt) {
-            Stray::Known(facts) => {
-                changes.put.push(facts.row());
-                known.push((*facts, true));
+            Stray::Known(found) => {
+                let (before, seen, facts) = *found;
+                match Unread::worth(before, &facts, seen, rebuilt) {
+                    Some(one) => unread.push(one),
+                    None => changes.put.push(facts.row()),
+                }
+                known.push((facts, true));
             }
             Stray::NeverAccepted => {
                 if let Err(error) = home.process(id).remove() {
@@ -60,25 +92,26 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         }
     }
     changes.write(&opened.index);
-    Ok(Recovered { opened, processes: known, degraded })
+    Ok(Recovered { opened, processes: known, unread, degraded })
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Row>) -> Vec<Facts> {
+fn look_at(home: &Home, rows: Vec<Row>) -> Vec<(Facts, Seen, Facts)> {
     let look = |row: Row| {
         let facts = Facts::from(row);
         let seen = Seen::look(&home.process(facts.id()), facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
         }
-        facts.with(&seen)
+        let after = facts.with(&seen);
+        (facts, seen, after)
     };
     let half = rows.len() / 2;
     let mut rows = rows;
     let second = rows.split_off(half);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| second.into_iter().map(look).collect::<Vec<_>>());
-        let mut all: Vec<Facts> = rows.into_iter().map(look).collect();
+        let mut all: Vec<_> = rows.into_iter().map(look).collect();
         // A panic there is a panic here.
         all.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         all
@@ -86,16 +119,15 @@ fn look_at(home: &Home, rows: Vec<Row>) -> Vec<Facts> {
 }
 
 /// Somebody removed the folder of a process that was not over: what became of it nobody can say.
-fn folder_gone(row: Row, now: Time, changes: &mut Changes) -> Facts {
-    let mut facts = Facts::from(row);
+fn folder_gone(before: &Facts, now: Time) -> Facts {
+    let mut facts = before.clone();
     tracing::error!(id = %facts.id(), "its folder is gone");
     facts.phase = Phase::Lost { last_seen: facts.phase.alive(), at: now };
-    changes.put.push(facts.row());
     facts
 }
 
 enum Stray {
-    Known(Box<Facts>),
+    Known(Box<(Facts, Seen, Facts)>),
     /// The engine was killed before the request was on disk for good, and nobody was answered.
     NeverAccepted,
     Unreadable(String),
@@ -117,10 +149,11 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
         }
         Err(error) => return Stray::Unreadable(error.to_string()),
     };
-    let facts = Facts::accepted(kept).with(&seen);
-    let begun = kept_by || facts.phase != Phase::Accepted || seen.meta.is_some_and(|m| m.cmd != 0);
+    let before = Facts::accepted(kept);
+    let facts = before.with(&seen);
+    let begun = kept_by || facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0);
     // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
-    if begun || rebuilt { Stray::Known(Box::new(facts)) } else { Stray::NeverAccepted }
+    if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
 }
 
 #[derive(Default)]

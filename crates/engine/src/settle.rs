@@ -177,7 +177,7 @@ pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
 
 /// The stops that an orphan was asked for, and when.
 fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
-    let asked = |record| match record {
+    let asked = |(_, record)| match record {
         Record::StopAsked { at, stop } => Some((at, stop)),
         _ => None,
     };

@@ -1,8 +1,10 @@
 //! What all tasks of an engine share, and none changes.
 
+use crate::barrier::Barriers;
 use crate::config::Config;
 use crate::index::Index;
 use crate::mind::blocking;
+use crate::outbox::Outbox;
 use crate::run_dir::{self, NoRunDir};
 use crate::shell::Snapshots;
 use crate::{cgroup, program};
@@ -29,6 +31,10 @@ pub(crate) struct Shared {
     /// One login shell at a time: they are slow, and threads are few.
     pub(crate) login: Semaphore,
     pub(crate) index: Index,
+    pub(crate) outbox: Outbox,
+    pub(crate) barriers: Barriers,
+    /// Told when a barrier is taken away.
+    pub(crate) barrier_gone: Notify,
     pub(crate) place: Option<cgroup::Place>,
     pub(crate) degraded: Vec<String>,
     pub(crate) started_at: Time,

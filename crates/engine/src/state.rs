@@ -7,7 +7,7 @@ use crate::mind::{blocking, mind};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::shared::{Closing, Shared};
-use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
+use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -85,6 +85,7 @@ pub(crate) enum Ask {
     LetGo { id: ProcessId },
     Saw { id: ProcessId, seen: Box<Seen>, answer: oneshot::Sender<Option<Arc<Facts>>> },
     Reachable { id: ProcessId, reachable: bool },
+    Consumed { id: ProcessId },
     Take { id: ProcessId, answer: oneshot::Sender<bool> },
     PutBack { facts: Arc<Facts> },
     Interrupt { session: String, answer: oneshot::Sender<usize> },
@@ -150,6 +151,7 @@ impl State {
             self.insert(facts, looked);
         }
         self.prune();
+        self.prune_notices();
         let mut daily = tokio::time::interval_at(Instant::now() + DAY, DAY);
         let by = loop {
             let leave_at = self.idle_deadline();
@@ -163,10 +165,16 @@ impl State {
                 Some(_) = self.removing.join_next(), if !self.removing.is_empty() => {}
                 () = self.shared.clients.changed.notified() => {}
                 () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
-                    tracing::info!("nothing to do: leaving");
-                    break Owner::default();
+                    if self.owes_nothing().await {
+                        tracing::info!("nothing to do: leaving");
+                        break Owner::default();
+                    }
+                    self.idle_since = None;
                 }
-                _ = daily.tick() => self.prune(),
+                _ = daily.tick() => {
+                    self.prune();
+                    self.prune_notices();
+                }
             }
         };
         self.close(asks, &by).await;
@@ -175,7 +183,10 @@ impl State {
     /// When to leave, if nothing happens until then.
     fn idle_deadline(&mut self) -> Option<Instant> {
         let limit = self.shared.config.idle_exit;
-        let idle = self.live.is_empty() && self.removing.is_empty() && self.shared.clients.count.load(SeqCst) == 0;
+        let idle = self.live.is_empty()
+            && self.removing.is_empty()
+            && self.shared.clients.count.load(SeqCst) == 0
+            && self.shared.barriers.count() == 0;
         if !idle || limit.is_zero() {
             self.idle_since = None;
             return None;
@@ -199,10 +210,11 @@ impl State {
                 }
             }
             Ask::LetGo { id } => self.let_go(id),
-            Ask::Saw { id, seen, answer } => _ = answer.send(self.saw(id, &seen).await),
+            Ask::Saw { id, seen, answer } => _ = answer.send(self.saw(id, &seen)),
             Ask::Reachable { id, reachable } => {
                 self.change(id, |facts| Facts { unreachable: !reachable, ..facts.clone() });
             }
+            Ask::Consumed { id } => self.consumed(id).await,
             Ask::Take { id, answer } => {
                 let is_final = self.entry(id).is_some_and(|e| e.facts.phase.is_final());
                 if is_final {
@@ -330,14 +342,10 @@ impl State {
         }
     }
 
-    async fn saw(&mut self, id: ProcessId, seen: &Seen) -> Option<Arc<Facts>> {
+    fn saw(&mut self, id: ProcessId, seen: &Seen) -> Option<Arc<Facts>> {
         let (before, after) = self.change(id, |facts| facts.with(seen))?;
         if before.phase != after.phase {
             tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
-        }
-        if is_worth_a_row(&before.phase, &after.phase) {
-            // The folder says so already, so that nobody has to wait for this.
-            self.shared.index.put_later(after.row()).await;
         }
         if self.finished_bytes > self.shared.config.keep_bytes {
             self.prune();
@@ -365,6 +373,20 @@ impl State {
         Some((before, after))
     }
 
+    /// Its owner has seen its end: of what is to be removed, it goes first.
+    async fn consumed(&mut self, id: ProcessId) {
+        let Some(Slot::Known(entry)) = self.table.get_mut(&id) else { return };
+        if entry.facts.consumed {
+            return;
+        }
+        entry.facts = Arc::new(Facts { consumed: true, ..Facts::clone(&entry.facts) });
+        if let Some(tell) = &entry.tell {
+            tell.send_replace(Arc::clone(&entry.facts));
+        }
+        // The mark that counts is in the outbox; this is about the order of removal.
+        self.shared.index.put_later(entry.facts.row()).await;
+    }
+
     fn drop_entry(&mut self, id: ProcessId) {
         if let Some(Slot::Known(entry)) = self.table.remove(&id) {
             self.finished_bytes = self.finished_bytes.saturating_sub(entry.facts.bytes);
@@ -390,6 +412,24 @@ impl State {
                 }
             });
         }
+    }
+
+    /// Removes notices that were settled long ago.
+    fn prune_notices(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let before = Time::from_micros(shared.now().micros() - shared.config.keep_notices.as_micros() as i64);
+        self.removing.spawn(async move {
+            if let Err(error) = shared.outbox.prune(before).await {
+                // They are found again tomorrow.
+                tracing::warn!(%error, "old notices cannot be removed");
+            }
+        });
+    }
+
+    /// Whether no sink has anything left to push.
+    async fn owes_nothing(&self) -> bool {
+        // Who cannot tell must not leave.
+        self.shared.outbox.owed().await.is_ok_and(|owed| owed == 0)
     }
 
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
@@ -442,11 +482,4 @@ impl State {
             spec.on_stop == OnStop::Kill && !e.facts.is_over() && by.may_touch(&spec.owner)
         })
     }
-}
-
-/// Whether the index is to hear of it. What else happens is read from the folder at the next start anyway, and each row costs a sync.
-fn is_worth_a_row(before: &Phase, after: &Phase) -> bool {
-    let begun = *before == Phase::Accepted && *after != Phase::Accepted;
-    let orphaned = |p: &Phase| matches!(p, Phase::Orphaned { .. });
-    begun || (after.is_final() && !before.is_final()) || (orphaned(after) && !orphaned(before))
 }

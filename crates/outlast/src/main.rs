@@ -74,7 +74,7 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
             let _ = rustix::stdio::dup2_stdin(null);
         }
     };
-    match outlast_engine::serve(engine_config(&world, settings), tell) {
+    match outlast_engine::serve(engine_config(&world, settings), |_| {}, tell) {
         Ok(()) => Ok(0),
         Err(e @ outlast_engine::ServeError::Taken { .. }) => {
             say(&e.to_string());
@@ -100,6 +100,9 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         log_tail_bytes: settings.log_tail_bytes,
         idle_exit: settings.idle_exit,
         snapshot_limit: settings.snapshot_limit,
+        watch: outlast_core::Rules::default(),
+        keep_notices: settings.keep_for,
+        sinks: Vec::new(),
         user: UserInfo {
             name: world.user.name.clone(),
             home: world.user.home.clone().unwrap_or_else(|| "/".into()),

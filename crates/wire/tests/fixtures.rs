@@ -38,8 +38,8 @@ fn requests() -> Vec<Message> {
     let kill = Kill { grace_ms: Some(500), no_escalate: false };
     let all = vec![
         Request::Hello { version: 1, client: "a client".into() },
-        Request::Run { spec: spec.clone(), want: Some(ID), caller: caller() },
-        Request::Run { spec: Spec { command: Command::Shell("echo hi".into()), ..spec }, want: None, caller: caller() },
+        Request::Run { spec: Box::new(spec.clone()), want: Some(ID), caller: caller() },
+        Request::Run { spec: Box::new(Spec { command: Command::Shell("echo hi".into()), ..spec }), want: None, caller: caller() },
         Request::Rerun { process: process(), caller: caller(), env: Vec::new(), want: None },
         Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
         Request::Poll { process: process() },
@@ -98,6 +98,10 @@ fn replies() -> Vec<Value> {
         input_bytes: Some(1),
         protection: Some("full".into()),
         left_running: Some(1),
+        notify_on_complete: false,
+        watch_patterns: Vec::new(),
+        watch_hit: None,
+        watch_disabled: false,
         gaps: vec![Event::Gap { from: 1, to: 2, why: "retention".into() }],
         warnings: vec!["a warning".into()],
         note: Some("a note".into()),

@@ -7,10 +7,13 @@ mod row;
 mod sqlite;
 
 pub(crate) use row::Row;
+pub(crate) use sqlite::put;
 
 use outlast_core::ProcessId;
+use rusqlite::Connection;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 
 /// Why the index could not take something.
@@ -43,9 +46,14 @@ enum Change {
     Put(Box<Row>),
     /// No row any more.
     Forget(ProcessId),
+    /// Whatever this does, in the same transaction.
+    Work(Work),
     /// Nothing: the writer ends behind what is queued before.
     Close,
 }
+
+/// A piece of work on the tables, done in the writer's transaction. May be done in vain: nothing of it is so before it is answered.
+pub(crate) type Work = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
 
 struct Job {
     change: Change,
@@ -115,6 +123,28 @@ impl Index {
         written(self.queue(Change::Forget(id)).await).await
     }
 
+    /// Does `work` in a transaction of the writer's, and answers with what it returned once that is on disk.
+    pub(crate) async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let slot = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&slot);
+        let change = Change::Work(Box::new(move |tables| {
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work(tables)?);
+            Ok(())
+        }));
+        written(self.queue(change).await).await?;
+        let done = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+        done.ok_or(IndexError::Closed)
+    }
+
+    /// Has work done behind everything queued before, and does not wait for it.
+    pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
+        // Only for what may be lost: whoever calls says why.
+        let _unanswered = self.queue(Change::Work(Box::new(work))).await;
+    }
+
     /// Has all of this written, and does not wait for it. Only before anything else is asked: it may wait for room.
     pub(crate) fn follow(&self, put: Vec<Row>, forget: Vec<ProcessId>) {
         let changes = put.into_iter().map(|row| Change::Put(Box::new(row))).chain(forget.into_iter().map(Change::Forget));
@@ -150,15 +180,16 @@ fn write_all(mut database: sqlite::Database, mut waiting: mpsc::Receiver<Job>) {
     while let Some(first) = waiting.blocking_recv() {
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv().ok())).collect();
         let (changes, asked): (Vec<_>, Vec<_>) = jobs.into_iter().map(|j| (j.change, j.done)).unzip();
-        let result = database.write(&changes);
+        let (many, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
+        let result = database.write(changes);
         if let Err(error) = &result {
-            tracing::error!(%error, changes = changes.len(), "index");
+            tracing::error!(%error, changes = many, "index");
         }
         for done in asked {
             // Who asked may have left; what was written stays written.
             let _gone = done.send(result.clone());
         }
-        if changes.iter().any(|c| matches!(c, Change::Close)) {
+        if closes {
             return;
         }
     }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
@@ -104,8 +104,13 @@ impl Database {
             if self.connection.query_row(table, [], |r| r.get::<_, String>(0)).optional().map_err(trouble)?.is_some() {
                 return Err(Trouble::Damaged("it has tables but no layout number".into()));
             }
+        }
+        if layout < LAYOUT {
             let step = self.connection.transaction().map_err(trouble)?;
-            step.execute_batch(CREATE).map_err(trouble)?;
+            if layout < 1 {
+                step.execute_batch(CREATE).map_err(trouble)?;
+            }
+            step.execute_batch(crate::outbox::CREATE).map_err(trouble)?;
             step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }
@@ -140,7 +145,7 @@ impl Database {
     }
 
     /// Writes all of it, or nothing.
-    pub(super) fn write(&mut self, changes: &[Change]) -> Result<(), IndexError> {
+    pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<(), IndexError> {
         write(&mut self.connection, changes).map_err(|e| match trouble(&self.path, &e) {
             Trouble::Told(error) => error,
             Trouble::Damaged(what) => IndexError::Other { path: self.path.clone(), what },
@@ -148,48 +153,55 @@ impl Database {
     }
 }
 
-fn write(connection: &mut Connection, changes: &[Change]) -> rusqlite::Result<()> {
+fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<()> {
     let all = connection.transaction()?;
-    {
-        let mut put = all.prepare_cached(
-            "INSERT OR REPLACE INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
-                 log_end, cursor, bytes, consumed, detached, sum)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-        )?;
-        let mut forget = all.prepare_cached("DELETE FROM process WHERE id = ?1")?;
-        for change in changes {
-            match change {
-                Change::Put(row) => {
-                    let s = Stored::of(row);
-                    let owner = &row.kept.spec.owner;
-                    put.execute(params![
-                        s.id,
-                        row.kept.accepted_at.micros(),
-                        owner.session,
-                        owner.task,
-                        owner.generation,
-                        row.kept.hash,
-                        s.kept,
-                        s.phase,
-                        row.phase.is_final(),
-                        s.started_at,
-                        row.ended_at().map(Time::micros),
-                        s.log_end,
-                        s.cursor,
-                        s.bytes,
-                        s.consumed,
-                        s.detached,
-                        s.sum(),
-                    ])?;
-                }
-                Change::Forget(id) => {
-                    forget.execute(params![id.to_string()])?;
-                }
-                Change::Close => {}
+    for change in changes {
+        match change {
+            Change::Put(row) => put(&all, &row)?,
+            Change::Forget(id) => {
+                all.prepare_cached("DELETE FROM process WHERE id = ?1")?.execute(params![id.to_string()])?;
             }
+            Change::Work(work) => work(&all)?,
+            Change::Close => {}
         }
     }
     all.commit()
+}
+
+/// Writes a row, unless the one there knows more: two who looked at the same time may be written in either order.
+pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
+    let s = Stored::of(row);
+    let owner = &row.kept.spec.owner;
+    let mut put = tables.prepare_cached(
+        "INSERT INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
+             log_end, cursor, bytes, consumed, detached, sum)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
+         ON CONFLICT (id) DO UPDATE SET accepted_at = excluded.accepted_at, session = excluded.session, task = excluded.task,
+             generation = excluded.generation, hash = excluded.hash, kept = excluded.kept, phase = excluded.phase, final = excluded.final,
+             started_at = excluded.started_at, ended_at = excluded.ended_at, log_end = excluded.log_end, cursor = excluded.cursor,
+             bytes = excluded.bytes, consumed = excluded.consumed, detached = excluded.detached, sum = excluded.sum
+         WHERE excluded.cursor >= process.cursor AND excluded.final >= process.final",
+    )?;
+    put.execute(params![
+        s.id,
+        row.kept.accepted_at.micros(),
+        owner.session,
+        owner.task,
+        owner.generation,
+        row.kept.hash,
+        s.kept,
+        s.phase,
+        row.phase.is_final(),
+        s.started_at,
+        row.ended_at().map(Time::micros),
+        s.log_end,
+        s.cursor,
+        s.bytes,
+        s.consumed,
+        s.detached,
+        s.sum(),
+    ])?;
+    Ok(())
 }
 
 /// The columns that are read back.

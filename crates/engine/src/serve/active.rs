@@ -20,7 +20,7 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
         Activity::Any => running > 0,
         // What is not there, or over, keeps nobody waiting.
         Activity::Waiting { process } => match asked.resolve(&process).await {
-            Ok(view) => runs(&view.facts),
+            Ok(view) => runs(&view.facts) && !super::until::has_matched(asked, &view.facts).await?,
             Err(error) if error.kind == ErrorKind::Refusal => false,
             Err(error) => return Err(error),
         },

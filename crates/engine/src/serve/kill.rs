@@ -1,7 +1,7 @@
 //! `kill`: the whole tree, and an answer that says what was seen to die.
 
 use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, fresh, reading};
+use super::{Asked, Ended, fresh, reading};
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::mind::blocking;
@@ -25,7 +25,7 @@ const RECORDING: Duration = Duration::from_secs(10);
 /// How many are stopped at the same time.
 const AT_ONCE: usize = 64;
 
-pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Killed, Error> {
+pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<Killed>, Error> {
     let mut view = asked.resolve(name).await?;
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.shared().config.grace) };
     let done = stop_one(&asked.engine, &mut view, &stop).await?;
@@ -171,17 +171,19 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
     stopped(view, stop, ended.seen_dead, &ended.survivors).await
 }
 
-async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Killed, Error> {
+async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
     let now = asked.fresh(&view).await?;
     let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
     let dir = view.dir.clone();
     let shown =
         reading(move || render::preview(&shared, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
-    Ok(Killed {
+    let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
+    let answer = Killed {
         status: if stop.way == StopWay::TermOnly { "signalled" } else { "killed" }.into(),
         session_id: view.id(),
         fate: render::fate(&now.facts),
         output: Some(shown.text),
         seen_dead: Some(done.seen_dead),
-    })
+    };
+    Ok(Ended { answer, of })
 }

@@ -40,6 +40,7 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List
     if !all {
         processes.retain(|p| p.status == Status::Running);
     }
+    super::poll::add_watched(asked, &mut processes).await?;
     processes.sort_by(|a, b| {
         (a.status != Status::Running, a.started_at, a.session_id).cmp(&(b.status != Status::Running, b.started_at, b.session_id))
     });

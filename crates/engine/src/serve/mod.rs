@@ -5,12 +5,14 @@ mod adopt;
 mod attach;
 mod clean;
 mod close;
+mod deliveries;
 mod engine_status;
 mod engine_stop;
 mod keeper;
 mod kill;
 mod list;
 mod log;
+mod notice;
 mod poll;
 mod read;
 mod remove;
@@ -18,6 +20,7 @@ mod rerun;
 mod resize;
 mod run;
 mod signal;
+mod until;
 mod wait;
 mod write;
 
@@ -51,9 +54,18 @@ const MOST_INPUT: u32 = 16 << 20;
 /// The most that all writes of one connection may hold together, from their announcement to their answer.
 const MOST_WAITING_INPUT: usize = 4 * MOST_INPUT as usize;
 
+/// Where a connection comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Somebody who uses the engine.
+    Outside,
+    /// Something that goes along with it.
+    Within,
+}
+
 /// Serves one connection until either side ends it.
-pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
-    let _connected = Client::new(engine.shared());
+pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, from: From) {
+    let _connected = (from == From::Outside).then(|| Client::new(engine.shared()));
     let (from, to) = tokio::io::split(stream);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
@@ -351,11 +363,11 @@ impl Asked {
         let out = &self.out;
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
-            Request::Run { spec, want, caller } => out.result(run::run(self, spec, want, caller).await).await,
+            Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
             Request::Rerun { process, caller, env, want } => out.result(rerun::rerun(self, &process, caller, env, want).await).await,
             Request::List { scope, all } => out.result(list::list(self, &scope, all).await).await,
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
-            Request::Log { process, page } => out.result(log::log(self, &process, page).await).await,
+            Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit } => {
                 let until = match (follow, to_exit) {
                     (false, _) => read::Until::Now,
@@ -364,11 +376,11 @@ impl Asked {
                 };
                 out.result(read::read(self, &process, from, until).await).await;
             }
-            Request::Wait { process, timeout_ms } => out.result(wait::wait(self, &process, timeout_ms).await).await,
+            Request::Wait { process, timeout_ms } => self.answer_with_end(wait::wait(self, &process, timeout_ms).await, "wait").await,
             Request::Interrupt { session } => {
                 out.result(wait::interrupt(self, session).await).await;
             }
-            Request::Kill { process, kill } => out.result(kill::kill(self, &process, kill).await).await,
+            Request::Kill { process, kill } => self.answer_with_end(kill::kill(self, &process, kill).await, "kill").await,
             Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
@@ -384,6 +396,22 @@ impl Asked {
             Request::Clean { scope } => out.result(clean::clean(self, &scope).await).await,
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
+            Request::NoticeNext { taker, limit, lease_ms, wait_ms } => {
+                out.result(notice::next(self, taker, limit, lease_ms, wait_ms).await).await;
+            }
+            Request::NoticeSettle { ids, lease, verdict } => out.result(notice::settle(self, ids, lease, verdict).await).await,
+            Request::NoticeFollow { after } => out.result(notice::follow(self, after).await).await,
+            Request::NoticePost { id, event, route } => out.result(notice::post(self, id, event, route).await).await,
+            Request::NoticeHistory(wanted) => out.result(notice::history(self, wanted).await).await,
+            Request::NoticeReplay(what) => out.result(notice::replay(self, what).await).await,
+            Request::NoticeDead { limit } => out.result(notice::dead(self, limit).await).await,
+            Request::Consumed { process, mark } => out.result(notice::consumed(self, &process, mark).await).await,
+            Request::Deliveries { sink, limit, lease_ms } => {
+                out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
+            }
+            Request::Pushed { sink, seq, lease, how } => out.result(deliveries::pushed(self, sink, seq, lease, how).await).await,
+            Request::Until { until, id, no_wait } => until::until(self, until, id, no_wait).await,
+            Request::Barriers { clear } => out.result(until::barriers(self, clear).await).await,
             Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
             Request::EngineStop => match engine_stop::may_stop(self).await {
                 Ok(()) => {
@@ -395,6 +423,28 @@ impl Asked {
             },
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
+        }
+    }
+
+    /// Answers with what shows the end of a process, if it has one to show: its owner need not be told of it then. Only an act in its own conversation counts.
+    async fn answer_with_end<T: Serialize>(&self, result: Result<Ended<T>, Error>, how: &'static str) {
+        let ended = match result {
+            Ok(ended) => ended,
+            Err(error) => return self.out.error(error).await,
+        };
+        let of = ended.of.filter(|facts| self.owner.session == facts.kept.spec.owner.session);
+        let (outbox, now) = (&self.shared().outbox, self.shared().now());
+        let told = of.as_ref().filter(|facts| !facts.kept.spec.tell.is_nothing());
+        if let Some(facts) = told
+            && let Err(error) = outbox.hold(facts.id(), now).await
+        {
+            tracing::warn!(%error, "an end that is answered may be told as well");
+        }
+        self.out.answer(ended.answer).await;
+        point!("answer.sent");
+        if let Some(facts) = of {
+            outbox.consume_later(facts.id(), how, now).await;
+            self.engine.consumed(facts.id()).await;
         }
     }
 
@@ -434,4 +484,10 @@ pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> 
 /// Runs what reads files for an answer.
 async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
     blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
+}
+
+/// An answer, and the process whose end it shows, if it does.
+pub(crate) struct Ended<T> {
+    pub(crate) answer: T,
+    pub(crate) of: Option<Arc<Facts>>,
 }

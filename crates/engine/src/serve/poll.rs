@@ -1,19 +1,45 @@
 //! `poll`: how one process is.
 
 use super::{Asked, Fresh, reading};
+use crate::refuse;
 use crate::render::{Detail, process};
 use crate::state::View;
+use outlast_core::Status;
 use outlast_wire::v1::{Error, Process};
 use std::sync::Arc;
 
 pub(super) async fn poll(asked: &Asked, name: &str) -> Result<Process, Error> {
     let view = asked.resolve(name).await?;
-    whole(asked, &view).await
+    let shown = whole(asked, &view).await?;
+    let spec = &view.facts.kept.spec;
+    if shown.status == Status::Exited && !spec.tell.is_nothing() && asked.owner.session == spec.owner.session {
+        asked.shared().outbox.observe(view.id()).await;
+    }
+    Ok(shown)
 }
 
 /// Everything about a process, as it is right now.
 pub(super) async fn whole(asked: &Asked, view: &View) -> Result<Process, Error> {
     let Fresh { facts, seen } = asked.fresh(view).await?;
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
-    reading(move || Ok(process(&shared, &dir, &facts, &seen, Detail::Whole))).await
+    let is_watched = !facts.kept.spec.tell.watch.is_empty();
+    let mut shown = reading(move || Ok(process(&shared, &dir, &facts, &seen, Detail::Whole))).await?;
+    if is_watched {
+        add_watched(asked, std::slice::from_mut(&mut shown)).await?;
+    }
+    Ok(shown)
+}
+
+/// Says of those that are watched whether a match was told, and whether they still are.
+pub(super) async fn add_watched(asked: &Asked, shown: &mut [Process]) -> Result<(), Error> {
+    let ids = shown.iter().filter(|p| !p.watch_patterns.is_empty()).map(|p| p.session_id).collect();
+    let watched = asked.shared().outbox.watched(ids).await.map_err(|e| refuse::index(&e))?;
+    for process in shown {
+        if let Some((hits, disabled)) = watched.get(&process.session_id) {
+            process.watch_hit = Some(*hits > 0);
+            process.watch_disabled = *disabled;
+            process.notify_on_complete |= *disabled;
+        }
+    }
+    Ok(())
 }

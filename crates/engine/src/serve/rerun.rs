@@ -21,7 +21,16 @@ pub(super) async fn rerun(
     }
     let given = env.into_iter().map(Into::into).collect();
     let spec = again(&view.facts.kept, given, &asked.owner)?;
-    run::start(asked, spec, want, caller).await
+    let same_owner = spec.owner == view.facts.kept.spec.owner;
+    let started = run::start(asked, spec, want, caller).await?;
+    if same_owner && started.session_id != view.id() {
+        let (outbox, now) = (&asked.shared().outbox, asked.shared().now());
+        // Its owner would be told of an end that is no longer the one to look at.
+        if let Err(error) = outbox.supersede(view.id(), started.session_id, now).await {
+            tracing::warn!(%error, "an end that is stale may be told");
+        }
+    }
+    Ok(started)
 }
 
 /// The spec of a process that is to run again, with values given anew. Refuses if one is missing.

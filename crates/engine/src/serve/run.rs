@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};
 use crate::state::{Reserved, View};
 use crate::{refuse, run_dir, settle};
-use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Spec, StartFailure, limits};
+use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, SpecFile};
 use outlast_text::{Redactor, secret_name};
@@ -103,7 +103,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     .await
     .map_err(|e| refuse::disk("cannot write the request", &e))??;
     point!("run.before_commit");
-    if let Err(error) = shared.index.put(Row::accepted(kept.clone())).await {
+    if let Err(error) = shared.outbox.accept(Row::accepted(kept.clone())).await {
         let dir = shared.home.process(id);
         // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
@@ -296,6 +296,7 @@ fn check(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     if spec.timeout.is_some_and(|t| t.is_zero()) {
         return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
     }
+    check_tell(&spec.tell)?;
     for dir in spec.cwd.iter().chain([&caller.cwd]) {
         if dir.has_nul() {
             return refused("the directory has a NUL byte in it, which no path can have".into(), "remove it");
@@ -303,6 +304,44 @@ fn check(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     }
     if !caller.cwd.as_path().is_absolute() {
         return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
+    }
+    Ok(())
+}
+
+/// Refuses what nobody can be told.
+fn check_tell(tell: &Tell) -> Result<(), Error> {
+    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
+    if tell.watch.len() > limits::MAX_PATTERNS {
+        let what = format!("{} watch patterns are more than the {} there may be", tell.watch.len(), limits::MAX_PATTERNS);
+        return refused(what, "watch for fewer, or for what they have in common");
+    }
+    for (n, pattern) in tell.watch.iter().enumerate() {
+        if pattern.is_empty() {
+            return refused(format!("watch pattern {} is empty: every line would match", n + 1), "give some text, or leave it out");
+        }
+        if pattern.len() > limits::MAX_PATTERN_BYTES {
+            let what = format!("watch pattern {} has {} bytes", n + 1, pattern.len());
+            return refused(what, "give at most 1,024 bytes");
+        }
+        if pattern.contains('\n') {
+            let what = format!("watch pattern {} has a line break in it, and lines are matched one by one", n + 1);
+            return refused(what, "give the text of one line");
+        }
+    }
+    if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {
+        let what = format!("a completion of {} characters cannot be told", tell.chars.unwrap_or(0));
+        return refused(what, "give 1 to 200,000, or leave it out");
+    }
+    let Route { platform, chat_id, user_id, user_name, thread_id, message_id } = &tell.route;
+    let parts =
+        [("platform", platform), ("chat", chat_id), ("user", user_id), ("name", user_name), ("thread", thread_id), ("message", message_id)];
+    for (what, text) in parts {
+        if text.as_ref().is_some_and(|t| t.is_empty() || t.len() > LONGEST_NAME || t.contains(char::is_control)) {
+            return refused(
+                format!("the route's {what} is empty, too long, or has a control character in it"),
+                "give 1 to 256 printable bytes",
+            );
+        }
     }
     Ok(())
 }

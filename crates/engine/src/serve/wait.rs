@@ -1,6 +1,6 @@
 //! `wait`: until the end, or until told to let go.
 
-use super::{Asked, Fresh, reading};
+use super::{Asked, Ended, Fresh, reading};
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
@@ -16,7 +16,7 @@ enum Woken {
     Interrupted,
 }
 
-pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> Result<Waited, Error> {
+pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
     if timeout_ms == Some(0) {
         let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
         return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
@@ -43,7 +43,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     };
     let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
     let shown = reading(move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)).await?;
-    Ok(Waited {
+    let of = (status == "exited").then(|| Arc::clone(&facts));
+    let answer = Waited {
         status: status.into(),
         session_id: facts.id(),
         command: facts.kept.spec.command.shown(),
@@ -55,7 +56,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
             format!("Waited {seconds}s, process still running")
         }),
         note: (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into()),
-    })
+    };
+    Ok(Ended { answer, of })
 }
 
 /// Ends the waits of a conversation, which is the caller's own unless the caller is a person.
@@ -74,7 +76,7 @@ async fn passed(timeout_ms: Option<u64>) {
     }
 }
 
-async fn interrupted(interrupts: Option<tokio::sync::watch::Receiver<u64>>) {
+pub(super) async fn interrupted(interrupts: Option<tokio::sync::watch::Receiver<u64>>) {
     if let Some(mut interrupts) = interrupts
         && interrupts.changed().await.is_ok()
     {

@@ -222,7 +222,7 @@ fn an_engine_whose_socket_directory_was_taken_away_opens_another() {
     config.run_candidates = vec![first.clone(), second.clone()];
     let home = config.home.clone();
     let (tell, ready) = std::sync::mpsc::channel();
-    let engine = std::thread::spawn(move || outlast_engine::serve(config, move || tell.send(()).unwrap()));
+    let engine = std::thread::spawn(move || outlast_engine::serve(config, |_| {}, move || tell.send(()).unwrap()));
     ready.recv().unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let connect =

@@ -1,6 +1,7 @@
 //! Version 1 of the messages between a client and the engine.
 
 pub mod keeper;
+pub mod notice;
 mod reply;
 mod request;
 

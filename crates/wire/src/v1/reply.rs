@@ -100,6 +100,11 @@ pub enum Event {
     },
     /// Waiting goes on.
     Waiting,
+    /// A notice was made.
+    Notice {
+        /// Which.
+        told: Box<super::notice::Told>,
+    },
 }
 
 /// Serde for a field that is absent, or there and possibly null.
@@ -204,6 +209,18 @@ pub struct Process {
     /// How many descendants were left running when its output closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_running: Option<u32>,
+    /// Its end is told to its owner.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub notify_on_complete: bool,
+    /// What its lines are watched for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub watch_patterns: Vec<String>,
+    /// Whether a match was told, where it is watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch_hit: Option<bool>,
+    /// Whether it is watched no more, because too much matched.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub watch_disabled: bool,
     /// Bytes of output that are missing, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Event>,

@@ -1,5 +1,6 @@
 //! What a client may ask of the engine.
 
+use super::notice::{History, Push, Replay, Taker, Until, Verdict};
 use outlast_core::{OsText, Owner, ProcessId, Route, Scope};
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,16 @@ pub struct Message {
 /// | clean | [`super::Cleaned`] |
 /// | active | [`super::Active`] |
 /// | adopt | [`super::Adopted`] |
+/// | notice_next, notice_history | [`super::notice::Notices`] |
+/// | notice_settle | [`super::notice::Judged`] |
+/// | notice_follow | none, behind its events |
+/// | notice_post | [`super::notice::Posted`] |
+/// | notice_replay, pushed | [`super::Done`] |
+/// | notice_dead | [`super::notice::Dead`] |
+/// | consumed | [`super::notice::Consumed`] |
+/// | deliveries | [`super::notice::Deliveries`] |
+/// | until | [`super::notice::Barrier`] |
+/// | barriers | [`super::notice::Barriers`] |
 /// | engine_status | [`super::EngineStatus`] |
 /// | cancel | none |
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,7 +60,7 @@ pub enum Request {
     /// Start a command. Answered once it runs.
     Run {
         /// What to run.
-        spec: Spec,
+        spec: Box<Spec>,
         /// The id it is to have, so that asking twice starts once.
         #[serde(default)]
         want: Option<ProcessId>,
@@ -187,6 +198,104 @@ pub enum Request {
     Active(Activity),
     /// Take in a living process that somebody else started.
     Adopt(AdoptFrom),
+    /// The next notices of the owner's conversation, each given to nobody else until its lease ends.
+    NoticeNext {
+        /// By whom.
+        #[serde(default)]
+        taker: Taker,
+        /// At most so many.
+        limit: u32,
+        /// For how long.
+        lease_ms: u64,
+        /// Wait for one at most this long; 0 does not wait, absent waits for as long as it takes.
+        #[serde(default)]
+        wait_ms: Option<u64>,
+    },
+    /// Say what became of notices that were given out.
+    NoticeSettle {
+        /// Their names.
+        ids: Vec<String>,
+        /// The word that was given with them.
+        #[serde(default)]
+        lease: Option<String>,
+        /// What.
+        #[serde(flatten)]
+        verdict: Verdict,
+    },
+    /// Every notice as it is made, in [`super::Event::Notice`]s, for ever: of the owner's conversation, or of all if the owner is a person.
+    NoticeFollow {
+        /// From behind the one with this `seq`; absent means from now on.
+        #[serde(default)]
+        after: Option<u64>,
+    },
+    /// Tell the owner's conversation something.
+    NoticePost {
+        /// A name of the poster's own: the same again is the same notice.
+        #[serde(default)]
+        id: Option<String>,
+        /// What: fields with a `type`.
+        event: serde_json::Map<String, serde_json::Value>,
+        /// Where in a chat its owner is.
+        #[serde(default)]
+        route: Route,
+    },
+    /// Read notices.
+    NoticeHistory(History),
+    /// Offer notices again.
+    NoticeReplay(Replay),
+    /// What sinks gave up on.
+    NoticeDead {
+        /// At most so many.
+        #[serde(default)]
+        limit: Option<u32>,
+    },
+    /// Whether the owner of a process has seen its end.
+    Consumed {
+        /// Which.
+        process: String,
+        /// Say that it has.
+        #[serde(default)]
+        mark: bool,
+    },
+    /// What a sink owes, as soon as it owes something.
+    Deliveries {
+        /// Its name.
+        sink: String,
+        /// At most so many.
+        limit: u32,
+        /// For how long they are given.
+        lease_ms: u64,
+    },
+    /// How a push went.
+    Pushed {
+        /// The sink's name.
+        sink: String,
+        /// Which notice.
+        seq: u64,
+        /// The word that was given with it.
+        lease: String,
+        /// How.
+        #[serde(flatten)]
+        how: Push,
+    },
+    /// Set a barrier, and wait until it opens. It stays if the caller leaves, and its opening is then told as a notice.
+    Until {
+        /// What for.
+        #[serde(flatten)]
+        until: Until,
+        /// The name it is to have, so that asking twice sets one; `bar_` and twelve hexadecimal digits.
+        #[serde(default)]
+        id: Option<String>,
+        /// Only set it.
+        #[serde(default)]
+        no_wait: bool,
+    },
+    /// The barriers of the owner's conversation.
+    Barriers {
+        /// Take them away.
+        #[serde(default)]
+        clear: bool,
+    },
     /// How is the engine?
     EngineStatus,
     /// End the engine; processes go on unless they were started with `on_stop: kill`.

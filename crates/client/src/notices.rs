@@ -1,0 +1,218 @@
+//! Notices: taking, settling, following and posting them, and barriers.
+
+use crate::client::{Repeat, Tries, draw, millis, to_error};
+use crate::link::{CallError, Item, Link, Stream};
+use crate::{Client, ClientError};
+use outlast_core::Route;
+use outlast_wire::v1::notice::{
+    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Notices, Posted, Push, Replay, Taker, Told,
+    Until, Verdict,
+};
+use outlast_wire::v1::{Done, Event, Request};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How notices are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Take {
+    /// By whom.
+    pub by: Taker,
+    /// At most so many.
+    pub limit: u32,
+    /// How long they are given to nobody else. Whoever has not settled them by then may find that somebody else was given them.
+    pub lease: Duration,
+    /// How long to wait for one; nothing waits for as long as it takes.
+    pub wait: Option<Duration>,
+}
+
+impl Default for Take {
+    fn default() -> Self {
+        Self { by: Taker::Gateway, limit: 1, lease: Duration::from_secs(60), wait: Some(Duration::ZERO) }
+    }
+}
+
+impl Client {
+    /// The next notices of the owner's conversation. Settle each with [`Client::settle`] once its owner was told.
+    ///
+    /// ```no_run
+    /// # use outlast_client::{Client, ClientError, Take, Verdict};
+    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// let given = client.take(&Take { wait: None, ..Take::default() }).await?;
+    /// for told in given.notices {
+    ///     println!("{}", told.text);
+    ///     client.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn take(&self, take: &Take) -> Result<Notices, ClientError> {
+        let until = take.wait.and_then(|t| Instant::now().checked_add(t));
+        let left = |at: Instant| millis(at.saturating_duration_since(Instant::now()));
+        let request = || Request::NoticeNext { taker: take.by, limit: take.limit, lease_ms: millis(take.lease), wait_ms: until.map(left) };
+        // Given to us and lost on the way, a notice comes back when its lease ends, marked as one that may have been told.
+        self.ask_with("take notices", request, Repeat::Safe).await
+    }
+
+    /// Says what became of notices that were taken. `lease`: the word that was given with them.
+    pub async fn settle(&self, ids: &[&str], lease: Option<&str>, verdict: Verdict) -> Result<Judged, ClientError> {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        let request = Request::NoticeSettle { ids, lease: lease.map(str::to_owned), verdict };
+        self.ask("settle notices", request, Repeat::Safe).await
+    }
+
+    /// Every notice as it is made, from behind `after` or from now on: of the owner's conversation, or of all for a person. Looking on settles nothing.
+    pub fn follow_notices(&self, after: Option<u64>) -> Followed {
+        Followed { client: self.clone(), after, link: None, stream: None, tries: Tries::default() }
+    }
+
+    /// Tells the owner's conversation something. With an `id`, the same again is the same notice.
+    pub async fn post(&self, id: Option<&str>, event: Map<String, Value>, route: Route) -> Result<Posted, ClientError> {
+        let repeat = if id.is_some() { Repeat::Safe } else { Repeat::Never };
+        self.ask("post the notice", Request::NoticePost { id: id.map(str::to_owned), event, route }, repeat).await
+    }
+
+    /// Reads notices, settled ones too, and changes nothing.
+    pub async fn history(&self, wanted: History) -> Result<Vec<Told>, ClientError> {
+        let found: Notices = self.ask("read notices", Request::NoticeHistory(wanted), Repeat::Safe).await?;
+        Ok(found.notices)
+    }
+
+    /// Offers notices again that were delivered, or pushes again what sinks gave up on. How many.
+    pub async fn replay(&self, what: Replay) -> Result<u64, ClientError> {
+        let done: Done = self.ask("replay notices", Request::NoticeReplay(what), Repeat::Safe).await?;
+        Ok(done.count.unwrap_or(0))
+    }
+
+    /// What sinks gave up on.
+    pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
+        let dead: Dead = self.ask("list dead letters", Request::NoticeDead { limit }, Repeat::Safe).await?;
+        Ok(dead.letters)
+    }
+
+    /// Whether the owner of a process has seen its end, so that it is not told.
+    pub async fn is_completion_consumed(&self, process: &str) -> Result<bool, ClientError> {
+        let answer: Consumed =
+            self.ask("look at the process", Request::Consumed { process: process.into(), mark: false }, Repeat::Safe).await?;
+        Ok(answer.consumed)
+    }
+
+    /// Says that the owner of a process has seen its end.
+    pub async fn mark_completion_consumed(&self, process: &str) -> Result<(), ClientError> {
+        let _marked: Consumed =
+            self.ask("mark its end as seen", Request::Consumed { process: process.into(), mark: true }, Repeat::Safe).await?;
+        Ok(())
+    }
+
+    /// What a sink owes, as soon as it owes something.
+    pub async fn deliveries(&self, sink: &str, limit: u32, lease: Duration) -> Result<Vec<Delivery>, ClientError> {
+        let request = Request::Deliveries { sink: sink.into(), limit, lease_ms: millis(lease) };
+        let owed: Deliveries = self.ask("take what is to be pushed", request, Repeat::Safe).await?;
+        Ok(owed.deliveries)
+    }
+
+    /// Says how a push went. `false`: its lease had ended, and it may be pushed again.
+    pub async fn pushed(&self, sink: &str, delivery: &Delivery, how: Push) -> Result<bool, ClientError> {
+        let request = Request::Pushed { sink: sink.into(), seq: delivery.event.seq, lease: delivery.lease.clone(), how };
+        let done: Done = self.ask("say how a push went", request, Repeat::Safe).await?;
+        Ok(done.status == "ok")
+    }
+
+    /// Sets a barrier and waits until it opens. Should the caller die, it stays, and that it opens is told as a notice.
+    pub async fn until(&self, until: Until) -> Result<Barrier, ClientError> {
+        let id = Some(barrier_id()?);
+        self.ask("wait at the barrier", Request::Until { until, id, no_wait: false }, Repeat::Safe).await
+    }
+
+    /// Sets a barrier and does not wait: that it opens is told as a notice.
+    pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
+        let id = Some(barrier_id()?);
+        self.ask("set the barrier", Request::Until { until, id, no_wait: true }, Repeat::Safe).await
+    }
+
+    /// The barriers of the owner's conversation.
+    pub async fn barriers(&self) -> Result<Vec<Barrier>, ClientError> {
+        let all: Barriers = self.ask("list barriers", Request::Barriers { clear: false }, Repeat::Safe).await?;
+        Ok(all.barriers)
+    }
+
+    /// Takes the barriers of the owner's conversation away.
+    pub async fn clear_barriers(&self) -> Result<Vec<Barrier>, ClientError> {
+        let all: Barriers = self.ask("clear barriers", Request::Barriers { clear: true }, Repeat::Safe).await?;
+        Ok(all.barriers)
+    }
+}
+
+fn barrier_id() -> Result<String, ClientError> {
+    Ok(draw()?.to_string().replace("proc_", "bar_"))
+}
+
+/// Notices as they are made.
+///
+/// Should the engine die, following goes on over the next one behind the last that came: none is missed and none comes twice.
+pub struct Followed {
+    client: Client,
+    after: Option<u64>,
+    link: Option<Arc<Link>>,
+    stream: Option<Stream>,
+    tries: Tries,
+}
+
+impl Followed {
+    /// Waits until everything that is made from now on will come.
+    pub async fn ready(&mut self) -> Result<(), ClientError> {
+        while self.stream.is_none() {
+            if let Err(e) = self.open().await {
+                self.again(e).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The next one. May be dropped while it waits, and called again.
+    pub async fn next(&mut self) -> Result<Told, ClientError> {
+        loop {
+            self.ready().await?;
+            let Some(stream) = &mut self.stream else { continue };
+            match stream.next().await {
+                Item::Event(Event::Notice { told }) => {
+                    self.after = Some(told.event.seq);
+                    return Ok(*told);
+                }
+                Item::Event(_) | Item::Raw(_) => {}
+                Item::End(_) => return Err(ClientError::protocol("notices ended")),
+                Item::Failed(e) => self.again(e).await?,
+            }
+        }
+    }
+
+    /// The last one that came: where to go on another time.
+    pub fn after(&self) -> Option<u64> {
+        self.after
+    }
+
+    async fn open(&mut self) -> Result<(), CallError> {
+        // Whoever looks on may be slow, so the connection is not shared where another can be had.
+        let link = self.client.own_link().await.map_err(CallError::Unsent)?;
+        self.link = Some(link.clone());
+        let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
+        match stream.next().await {
+            Item::Event(Event::Waiting) => {}
+            Item::Failed(e) => return Err(e),
+            Item::Event(_) | Item::Raw(_) | Item::End(_) => {
+                return Err(CallError::Unsent(ClientError::protocol("notices came before their beginning")));
+            }
+        }
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    async fn again(&mut self, error: CallError) -> Result<(), ClientError> {
+        let link = self.link.take();
+        self.stream = None;
+        if self.client.can_redial() && self.tries.again(&error, link.as_deref(), Repeat::Safe).await {
+            return Ok(());
+        }
+        Err(to_error(error, "follow notices"))
+    }
+}

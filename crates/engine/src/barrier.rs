@@ -1,0 +1,306 @@
+//! Barriers: a conversation that has parked itself until something happens, and is told when it has.
+//!
+//! A barrier is on disk before anybody waits for it, has a task of its own while the engine runs, and is taken up again by the next one. That it opens is a
+//! notice, made in the same transaction; whoever waits right then is answered with it instead.
+
+use crate::engine::Engine;
+use crate::facts::Facts;
+use crate::index::IndexError;
+use crate::mind::AGAIN;
+use crate::os::Lives;
+use crate::outbox::Draft;
+use crate::shared::{Closing, Shared};
+use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What a barrier waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "until", rename_all = "snake_case")]
+pub(crate) enum Target {
+    Process { id: String, or_match: bool },
+    Pid { pid: u32, start_ticks: u64, boot: String },
+    Time { at_us: i64 },
+}
+
+impl Target {
+    pub(crate) fn pid(of: &Incarnation) -> Self {
+        Self::Pid { pid: of.pid, start_ticks: of.start_ticks, boot: format!("{:032x}", of.boot) }
+    }
+
+    /// In a sentence.
+    fn message(&self, why: Option<&str>) -> String {
+        let what = match self {
+            Self::Process { id, or_match: false } => format!("the end of {id}"),
+            Self::Process { id, or_match: true } => format!("a match or the end of {id}"),
+            Self::Pid { pid, .. } => format!("the end of pid {pid}"),
+            Self::Time { at_us } => format!("{}", Time::from_micros(*at_us)),
+        };
+        match why {
+            None => format!("Waiting for {what}."),
+            Some(why) => {
+                let why = match why {
+                    "exited" => "it has ended",
+                    "matched" => "its output matched",
+                    "unknown" => "there is no such process",
+                    "pid_gone" => "it is gone",
+                    _ => "the time has come",
+                };
+                format!("You were waiting for {what}: {why}.")
+            }
+        }
+    }
+}
+
+/// One barrier.
+#[derive(Debug, Clone)]
+pub(crate) struct Barrier {
+    pub(crate) id: String,
+    pub(crate) owner: Owner,
+    pub(crate) target: Target,
+    pub(crate) created_at: Time,
+    /// Why it is open; empty while it is not.
+    pub(crate) opened: String,
+}
+
+impl Barrier {
+    pub(crate) fn message(&self) -> String {
+        self.target.message(Some(self.opened.as_str()).filter(|why| !why.is_empty()))
+    }
+
+    /// What its notice is about.
+    pub(crate) fn key(&self) -> String {
+        format!("barrier/{}", self.id)
+    }
+}
+
+/// Those that somebody may be waiting for.
+#[derive(Default)]
+pub(crate) struct Barriers(Mutex<HashMap<String, watch::Sender<String>>>);
+
+impl Barriers {
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Told why a barrier is open, once it is; ends without a word if it is taken away.
+    pub(crate) fn opened(&self, id: &str) -> Option<watch::Receiver<String>> {
+        self.lock().get(id).map(watch::Sender::subscribe)
+    }
+
+    pub(crate) fn take_away(&self, ids: &[String]) {
+        let mut all = self.lock();
+        for id in ids {
+            all.remove(id);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<String>>> {
+        // Entries are put and removed whole, so a panic elsewhere spoils nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sets a barrier. A conversation has one: the same again is the same, and another takes the place of the one there was.
+pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
+    let shared = engine.shared();
+    let barrier = Barrier { id, owner: owner.clone(), target, created_at: shared.now(), opened: String::new() };
+    let (found, cleared) = shared.outbox.with(move |db| put(db, &barrier)).await?;
+    shared.barriers.take_away(&cleared);
+    shared.barrier_gone.notify_waiters();
+    if found.opened.is_empty() {
+        watch_over(engine, found.clone());
+    }
+    Ok(found)
+}
+
+/// Takes up the barriers that an earlier engine left.
+pub(crate) async fn resume(engine: &Engine) {
+    match engine.shared().outbox.with(|db| all(db, None)).await {
+        Ok(left) => left.into_iter().filter(|b| b.opened.is_empty()).for_each(|b| watch_over(engine, b)),
+        Err(error) => tracing::error!(%error, "barriers cannot be read"),
+    }
+}
+
+/// Has a task look after a barrier, unless one does.
+fn watch_over(engine: &Engine, barrier: Barrier) {
+    let tell = {
+        let mut all = engine.shared().barriers.lock();
+        if all.contains_key(&barrier.id) {
+            return;
+        }
+        let (tell, _) = watch::channel(String::new());
+        all.insert(barrier.id.clone(), tell.clone());
+        tell
+    };
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        let shared = Arc::clone(engine.shared());
+        let gone = async {
+            loop {
+                let told = shared.barrier_gone.notified();
+                if !shared.barriers.lock().contains_key(&barrier.id) {
+                    return;
+                }
+                told.await;
+            }
+        };
+        let why = tokio::select! {
+            why = fact(&engine, &barrier.target) => why,
+            () = gone => return,
+            () = shared.closing(Closing::Stopping) => return,
+        };
+        open(&shared, barrier, why, &tell).await;
+    });
+}
+
+/// Waits for what a barrier waits for.
+async fn fact(engine: &Engine, target: &Target) -> &'static str {
+    match target {
+        Target::Process { id, or_match } => match engine.resolve(id, &Owner::default()).await {
+            Err(_) => "unknown",
+            Ok(mut view) => {
+                let mut news = engine.shared().outbox.news();
+                loop {
+                    news.borrow_and_update();
+                    if *or_match && has_matched(engine.shared(), &view.facts).await {
+                        return "matched";
+                    }
+                    tokio::select! {
+                        biased;
+                        facts = view.until(Facts::is_over) => return if facts.is_over() { "exited" } else { "unknown" },
+                        changed = news.changed(), if *or_match => if changed.is_err() { std::future::pending::<()>().await },
+                    }
+                }
+            }
+        },
+        Target::Pid { pid, start_ticks, boot } => {
+            let boot = u128::from_str_radix(boot, 16).unwrap_or(0);
+            let of = Incarnation { pid: *pid, start_ticks: *start_ticks, boot };
+            while let Ok(life) = Lives::of(&of) {
+                if life.over().await.is_ok() {
+                    break;
+                }
+                // It cannot be watched right now; whether it lives can still be asked.
+                tokio::time::sleep(AGAIN).await;
+            }
+            "pid_gone"
+        }
+        Target::Time { at_us } => loop {
+            let left = at_us - engine.shared().now().micros();
+            if left <= 0 {
+                return "time";
+            }
+            // A clock that is set says nothing to us, so it is asked now and then.
+            tokio::time::sleep(Duration::from_micros(left as u64).min(Duration::from_secs(30))).await;
+        },
+    }
+}
+
+/// Whether a match of a process was told, and it is still watched.
+pub(crate) async fn has_matched(shared: &Shared, facts: &Facts) -> bool {
+    if facts.kept.spec.tell.watch.is_empty() {
+        return false;
+    }
+    let watched = shared.outbox.watched(vec![facts.id()]).await.unwrap_or_default();
+    watched.get(&facts.id()).is_some_and(|(hits, disabled)| *hits > 0 && !disabled)
+}
+
+/// Writes that a barrier is open, with the notice of it, and tells whoever waits.
+async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch::Sender<String>) {
+    loop {
+        let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, shared.now());
+        match shared.outbox.open_barrier(opened, now).await {
+            Ok(()) => break,
+            Err(IndexError::Closed) => return,
+            Err(error) => {
+                tracing::error!(%error, "a barrier that is open cannot be written yet");
+                // Nothing tells when a disk has room again.
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+    tell.send_replace(why.into());
+    shared.barriers.take_away(std::slice::from_ref(&barrier.id));
+}
+
+/// The notice that a barrier is open.
+pub(crate) fn notice(barrier: &Barrier, route: Route, now: Time) -> Draft {
+    let process = match &barrier.target {
+        Target::Process { id, .. } => id.parse::<ProcessId>().ok(),
+        Target::Pid { .. } | Target::Time { .. } => None,
+    };
+    let body = Body::Until { barrier: barrier.id.clone(), why: barrier.opened.clone(), message: barrier.message() };
+    Draft { key: barrier.key(), at: now, process, owner: barrier.owner.clone(), route, body, repeat: false }
+}
+
+fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<String>)> {
+    let session = barrier.owner.session.clone().unwrap_or_default();
+    let mut cleared = Vec::new();
+    for other in all(db, Some(&session))? {
+        // Asked again, or asked for by two: one barrier serves both.
+        if other.id == barrier.id || (other.opened.is_empty() && other.target == barrier.target && other.owner == barrier.owner) {
+            return Ok((other, Vec::new()));
+        }
+        if !session.is_empty() && other.opened.is_empty() {
+            db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![other.id])?;
+            cleared.push(other.id);
+        }
+    }
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    db.prepare_cached("INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(
+        params![
+            barrier.id,
+            session,
+            text(&barrier.owner.task),
+            text(&barrier.owner.generation),
+            serde_json::to_string(&barrier.target).expect("a target serialises"),
+            barrier.created_at.micros(),
+        ],
+    )?;
+    Ok((barrier.clone(), cleared))
+}
+
+/// All barriers there are, of one conversation or of all.
+pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Vec<Barrier>> {
+    let mut found = db.prepare_cached(
+        "SELECT id, session, task, generation, until, created_at, opened FROM barrier WHERE ?1 IS NULL OR session = ?1 ORDER BY created_at, id",
+    )?;
+    let part = |text: String| Some(text).filter(|t| !t.is_empty());
+    let rows = found.query_map(params![session], |r| {
+        let until: String = r.get(4)?;
+        let target = serde_json::from_str(&until)
+            .map_err(|e| rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(e)))?;
+        Ok(Barrier {
+            id: r.get(0)?,
+            owner: Owner { session: part(r.get(1)?), task: part(r.get(2)?), generation: part(r.get(3)?) },
+            target,
+            created_at: Time::from_micros(r.get(5)?),
+            opened: r.get(6)?,
+        })
+    })?;
+    rows.collect()
+}
+
+/// Marks a barrier as open.
+pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1")?.execute(params![
+        barrier.id,
+        barrier.opened,
+        now.micros()
+    ])?;
+    Ok(())
+}
+
+/// Takes the barriers of a conversation away.
+pub(crate) fn clear(db: &Connection, session: &str) -> rusqlite::Result<Vec<String>> {
+    let open: Vec<String> = all(db, Some(session))?.into_iter().filter(|b| b.opened.is_empty()).map(|b| b.id).collect();
+    for id in &open {
+        db.prepare_cached("DELETE FROM barrier WHERE id = ?1")?.execute(params![id])?;
+    }
+    Ok(open)
+}

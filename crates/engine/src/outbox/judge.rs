@@ -1,0 +1,279 @@
+//! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
+
+use super::table::{self, Draft, Push};
+use crate::facts::Facts;
+use crate::index::{self, Row};
+use crate::render::{self, Log};
+use crate::shared::Shared;
+use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
+use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
+use outlast_store::dir::ProcessDir;
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+/// What became of a process since it was last written down.
+#[derive(Debug, Clone)]
+pub(crate) struct News {
+    row: Row,
+    /// Lines that matched, each with its place in the journal, their text masked.
+    matches: Vec<(u64, Matched)>,
+    /// How it ended, if it has; told if its owner wants that, or was promised it.
+    end: Option<Box<Completion>>,
+    /// Whether its owner may have been told before.
+    repeat: bool,
+}
+
+impl News {
+    /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
+    pub(crate) fn of(shared: &Shared, before: &Facts, after: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<Self> {
+        let tell = &after.kept.spec.tell;
+        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(shared, after, seen) };
+        let ended = after.is_over() && !before.is_over();
+        if matches.is_empty() && !ended && !is_worth_a_row(before, after) {
+            return None;
+        }
+        let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
+        Some(Self { row: after.row(), matches, end, repeat: false })
+    }
+
+    /// The same, of a process whose notices may have been told, since nobody knows any more.
+    pub(crate) fn maybe_told(self) -> Self {
+        Self { repeat: true, ..self }
+    }
+
+    /// Whether somebody may have to be told.
+    pub(crate) fn is_for_somebody(&self) -> bool {
+        self.end.is_some() || !self.matches.is_empty()
+    }
+}
+
+/// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
+fn wants_end(tell: &Tell) -> bool {
+    tell.completion || !tell.watch.is_empty()
+}
+
+/// Whether the index is to hear of it. What else happens is read from the folder at the next start anyway, and each row costs a sync.
+fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
+    use outlast_core::Phase;
+    let (before, after) = (&before.phase, &after.phase);
+    let begun = *before == Phase::Accepted && *after != Phase::Accepted;
+    let orphaned = |p: &Phase| matches!(p, Phase::Orphaned { .. });
+    begun || (after.is_final() && !before.is_final()) || (orphaned(after) && !orphaned(before))
+}
+
+/// The matches that count: those in output that was there when the command ended.
+fn matches(shared: &Shared, after: &Facts, seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
+    let end = if after.is_over() { after.log_end } else { u64::MAX };
+    let command = after.kept.spec.command.shown();
+    let matched = |(at, record): &(u64, Record)| match record {
+        Record::Matched(m) if m.offset < end => {
+            // Masked as a whole: a secret may begin in one line and end in the next.
+            let lines = shared.redactor.output(&command, &m.lines.join("\n")).split('\n').map(str::to_owned).collect();
+            Some((*at, Matched { lines, ..m.clone() }))
+        }
+        _ => None,
+    };
+    seen.journal.iter().filter_map(matched).collect()
+}
+
+fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+    let tell = &facts.kept.spec.tell;
+    let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
+    let log = Log::open(dir, facts, seen.meta.as_ref());
+    let shown = render::preview(shared, &log, facts, chars);
+    let fate = render::fate(facts);
+    let (output, output_cut) = match (shown, fate.start_error) {
+        (_, Some(error)) => (error, None),
+        (Ok(shown), None) => (shown.text, shown.cut),
+        (Err(error), None) => (format!("(its output cannot be read: {error})"), None),
+    };
+    Completion {
+        command: facts.kept.spec.command.shown(),
+        exit_code: fate.exit_code.flatten(),
+        signal: fate.signal,
+        completion_reason: fate.completion_reason.unwrap_or(Reason::Lost),
+        termination_source: fate.termination_source.unwrap_or_default(),
+        output,
+        output_cut,
+        started_at: facts.started_at,
+        ended_at: facts.ended_at(),
+        handoff_note: None,
+    }
+}
+
+/// What judging goes by.
+#[derive(Debug, Clone)]
+pub(crate) struct Judge {
+    pub(crate) rules: Rules,
+    pub(crate) sinks: Vec<Push>,
+    pub(crate) boot: u128,
+}
+
+/// The breaker, and the boot whose times it holds.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Stored {
+    boot: String,
+    breaker: Breaker,
+}
+
+impl Judge {
+    /// Writes what became of processes, and the notices that follow from it. Returns how many notices there are that were not there before.
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Time) -> rusqlite::Result<u64> {
+        let mut made = 0;
+        let mut facts = Vec::new();
+        for (n, one) in news.iter_mut().enumerate() {
+            index::put(db, &one.row)?;
+            facts.extend(std::mem::take(&mut one.matches).into_iter().map(|(at, m)| (m.up, n, at, m)));
+        }
+        if !facts.is_empty() {
+            // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
+            facts.sort_by_key(|(up, n, at, _)| (*up, *n, *at));
+            let (mut breaker, released) = self.breaker(db)?;
+            made += self.tell_sessions(db, released, now)?;
+            for (_, n, at, matched) in facts {
+                made += self.matched(db, &mut breaker, &news[n], at, matched, now)?;
+            }
+            self.keep(db, breaker)?;
+        }
+        for one in &news {
+            let Some(end) = &one.end else { continue };
+            let promised = !one.row.kept.spec.tell.completion;
+            if promised && !limiter(db, &one.row.id().to_string())?.is_some_and(|(_, l)| l.is_disabled()) {
+                continue;
+            }
+            let key = format!("{}/completion", one.row.id());
+            let draft = self.draft(&one.row, key, now, Body::Completion(end.clone()), one.repeat);
+            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+        }
+        Ok(made)
+    }
+
+    fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Time) -> rusqlite::Result<u64> {
+        let id = of.row.id();
+        let name = id.to_string();
+        let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
+        if at < judged {
+            return Ok(0);
+        }
+        let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
+        let seen = Seen { up: matched.up, process: id, session, count: matched.count };
+        let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
+        db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
+            name,
+            at as i64 + 1,
+            text(&limiter)
+        ])?;
+        let mut made = 0;
+        let mut to_sessions = Vec::new();
+        for verdict in verdicts {
+            let command = of.row.kept.spec.command.shown();
+            let (key, body) = match verdict {
+                Verdict::Match { suppressed } => {
+                    let output = quoted(&matched);
+                    let pattern = matched.pattern.clone();
+                    (format!("{name}/watch_match/{at}"), Body::WatchMatch(WatchMatch { command, pattern, output, suppressed }))
+                }
+                Verdict::Disabled { suppressed, message } => {
+                    (format!("{name}/watch_disabled"), Body::WatchDisabled { command, message, suppressed })
+                }
+                verdict @ (Verdict::Tripped { .. } | Verdict::Released { .. }) => {
+                    to_sessions.push(verdict);
+                    continue;
+                }
+            };
+            let draft = self.draft(&of.row, key, matched.at, body, of.repeat);
+            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+        }
+        Ok(made + self.tell_sessions(db, to_sessions, now)?)
+    }
+
+    fn draft(&self, row: &Row, key: String, at: Time, body: Body, repeat: bool) -> Draft {
+        let spec = &row.kept.spec;
+        Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
+    }
+
+    /// Tells conversations that their matches are held back, or are told again.
+    fn tell_sessions(&self, db: &Connection, verdicts: Vec<Verdict>, now: Time) -> rusqlite::Result<u64> {
+        let mut made = 0;
+        for verdict in verdicts {
+            let (session, body) = match verdict {
+                Verdict::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
+                Verdict::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
+                Verdict::Match { .. } | Verdict::Disabled { .. } => continue,
+            };
+            // Each trip is its own; the place of the newest notice tells them apart and is the same if this is done again.
+            let key = format!("{session}/{}/{}", body_kind(&body), table::last_seq(db)?);
+            let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
+            let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
+            let draft = Draft { key, at: now, process: None, owner, route, body, repeat: false };
+            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+        }
+        Ok(made)
+    }
+
+    /// Ends a rest of the breaker that is over, and tells so. When to look again.
+    pub(crate) fn tick(&self, db: &Connection, up: u64, now: Time) -> rusqlite::Result<(u64, Option<u64>)> {
+        let (mut breaker, mut released) = self.breaker(db)?;
+        released.extend(breaker.tick(up));
+        let due = breaker.due();
+        if released.is_empty() {
+            return Ok((0, due));
+        }
+        let made = self.tell_sessions(db, released, now)?;
+        self.keep(db, breaker)?;
+        Ok((made, due))
+    }
+
+    fn breaker(&self, db: &Connection) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
+        let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
+        // What cannot be read any more holds nothing back.
+        let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
+        let released = if boot == self.boot() { Vec::new() } else { breaker.rebooted() };
+        Ok((breaker, released))
+    }
+
+    fn keep(&self, db: &Connection, breaker: Breaker) -> rusqlite::Result<()> {
+        table::set_one(db, "breaker", &text(&Stored { boot: self.boot(), breaker }))
+    }
+
+    fn boot(&self) -> String {
+        format!("{:032x}", self.boot)
+    }
+}
+
+fn quoted(matched: &Matched) -> String {
+    let mut lines = matched.lines.join("\n");
+    if matched.cut {
+        lines.push_str("\n...(truncated)");
+    }
+    lines
+}
+
+/// How far a process's matches were judged, and what the limiter knows.
+fn limiter(db: &Connection, process: &str) -> rusqlite::Result<Option<(u64, Limiter)>> {
+    let found: Option<(i64, String)> = db
+        .prepare_cached("SELECT cursor, limiter FROM watching WHERE process = ?1")?
+        .query_row(params![process], |r| Ok((r.get(0)?, r.get(1)?)))
+        .optional()?;
+    Ok(found.map(|(cursor, limiter)| (cursor as u64, serde_json::from_str(&limiter).unwrap_or_default())))
+}
+
+/// What the limiter knows of a process: how many matches were told, and whether it is watched no more.
+pub(crate) fn watched(db: &Connection, process: ProcessId) -> rusqlite::Result<(u32, bool)> {
+    Ok(limiter(db, &process.to_string())?.map_or((0, false), |(_, l)| (l.hits(), l.is_disabled())))
+}
+
+fn body_kind(body: &Body) -> &'static str {
+    if let Body::WatchOverflowTripped { .. } = body { "tripped" } else { "released" }
+}
+
+/// Where in a chat a conversation is: as its newest notice says.
+pub(super) fn route_of(db: &Connection, session: &str) -> rusqlite::Result<Route> {
+    let newest = table::Filter { session: Some(session.to_owned()), newest: true, limit: 1, ..table::Filter::default() };
+    Ok(table::read(db, &newest)?.pop().map(|e| e.notice.route).unwrap_or_default())
+}
+
+fn text(value: &impl Serialize) -> String {
+    // States hold numbers, strings and maps with string keys only, which always serialise.
+    serde_json::to_string(value).expect("a state serialises")
+}

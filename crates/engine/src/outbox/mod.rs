@@ -1,0 +1,307 @@
+//! What owners are to be told: written down with the fact it follows from, given out to one taker at a time, and kept until it is settled.
+//!
+//! A notice is made in the transaction that says how far a process was read ([`judge`]), so that a crash makes none twice and forgets none. Everything that
+//! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
+
+mod judge;
+mod table;
+
+pub(crate) use judge::{Judge, News};
+pub use table::Push;
+pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Owed, Pushed, Settled, Taker, Verdict};
+
+use crate::barrier::{self, Barrier};
+use crate::engine::Engine;
+use crate::index::{self, Index, IndexError, Row};
+use crate::mind::AGAIN;
+use crate::shared::Closing;
+use outlast_core::{ProcessId, Time};
+use rusqlite::Connection;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A handle on the outbox. Copies are cheap.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    index: Index,
+    judge: Arc<Judge>,
+    /// Told whenever something may be there to be taken.
+    news: Arc<watch::Sender<u64>>,
+}
+
+impl Outbox {
+    pub(crate) fn new(index: Index, judge: Judge) -> Self {
+        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0) }
+    }
+
+    /// Changes whenever there may be something to be taken.
+    pub(crate) fn news(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    fn tell(&self) {
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    pub(crate) fn sinks(&self) -> &[Push] {
+        &self.judge.sinks
+    }
+
+    /// Writes a request down, and that its conversation lives.
+    pub(crate) async fn accept(&self, row: Row) -> Result<(), IndexError> {
+        let work = move |db: &Connection| {
+            let owner = &row.kept.spec.owner;
+            if let (Some(session), Some(generation)) = (&owner.session, &owner.generation) {
+                table::lives(db, session, generation)?;
+            }
+            index::put(db, &row)
+        };
+        self.index.work(work).await
+    }
+
+    /// Writes what became of processes with the notices that follow from it.
+    pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
+        let judge = Arc::clone(&self.judge);
+        let made = self.index.work(move |db| judge.advance(db, news, now)).await?;
+        if made > 0 {
+            self.tell();
+        }
+        Ok(())
+    }
+
+    /// Has it written behind everything queued before. Only for news that is for nobody: the folder says the same.
+    pub(crate) async fn advance_later(&self, news: News, now: Time) {
+        let judge = Arc::clone(&self.judge);
+        self.index.work_later(move |db| judge.advance(db, vec![news], now).map(|_| ())).await;
+    }
+
+    /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
+    pub(crate) async fn tick(&self, up: u64, now: Time) -> Result<Option<u64>, IndexError> {
+        let judge = Arc::clone(&self.judge);
+        let (made, due) = self.index.work(move |db| judge.tick(db, up, now)).await?;
+        if made > 0 {
+            self.tell();
+        }
+        Ok(due)
+    }
+
+    /// Gives out notices.
+    ///
+    /// If there are none, when the lease of one that somebody else has ends.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Vec<Entry>, Option<Time>), IndexError> {
+        let work = move |db: &Connection| {
+            let given = table::claim(db, &claim)?;
+            let lapse = if given.is_empty() { table::next_lapse(db, &claim.session)? } else { None };
+            Ok((given, lapse))
+        };
+        self.index.work(work).await
+    }
+
+    /// The place of the newest notice.
+    pub(crate) async fn last_seq(&self) -> Result<u64, IndexError> {
+        self.index.work(table::last_seq).await
+    }
+
+    /// Settles notices by name, all in one transaction.
+    pub(crate) async fn judge(
+        &self,
+        ids: Vec<String>,
+        session: Option<String>,
+        lease: Option<String>,
+        verdict: Verdict,
+        now: Time,
+    ) -> Result<Vec<Judged>, IndexError> {
+        let again = verdict == Verdict::Released;
+        let work = move |db: &Connection| {
+            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, now);
+            ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
+        };
+        let judged = self.index.work(work).await?;
+        if again {
+            self.tell();
+        }
+        Ok(judged)
+    }
+
+    /// Writes a notice that somebody posted. The one there is, if there is one of that key.
+    pub(crate) async fn post(&self, draft: Draft, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
+        let judge = Arc::clone(&self.judge);
+        let (entry, new) = self
+            .index
+            .work(move |db| {
+                let new = table::insert(db, &draft, &judge.sinks, now)?.is_some();
+                Ok((table::by_key(db, &draft.key)?, new))
+            })
+            .await?;
+        if new {
+            self.tell();
+        }
+        Ok((entry, new))
+    }
+
+    /// Reads notices and changes nothing.
+    pub(crate) async fn read(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+        self.index.work(move |db| table::read(db, &filter)).await
+    }
+
+    /// Does something with the tables that makes no notice.
+    pub(crate) async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        self.index.work(work).await
+    }
+
+    /// The owner of a process has seen its end.
+    pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::consume(db, &process.to_string(), how, now)).await
+    }
+
+    /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
+    pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::hold(db, &process.to_string(), now)).await
+    }
+
+    /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, and told so.
+    pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
+        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, now)).await;
+    }
+
+    /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
+    pub(crate) async fn watched(&self, processes: Vec<ProcessId>) -> Result<HashMap<ProcessId, (u32, bool)>, IndexError> {
+        if processes.is_empty() {
+            return Ok(HashMap::new());
+        }
+        self.index.work(move |db| processes.into_iter().map(|id| Ok((id, judge::watched(db, id)?))).collect()).await
+    }
+
+    pub(crate) async fn is_consumed(&self, process: ProcessId) -> Result<bool, IndexError> {
+        self.index.work(move |db| table::is_consumed(db, &process.to_string())).await
+    }
+
+    /// Somebody in its own conversation looked at a process that is over. Not waited for: whoever asks for notices next comes behind it.
+    pub(crate) async fn observe(&self, process: ProcessId) {
+        self.index.work_later(move |db| table::observe(db, &process.to_string())).await;
+    }
+
+    pub(crate) async fn supersede(&self, process: ProcessId, by: ProcessId, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), now)).await
+    }
+
+    /// Offers delivered notices again.
+    pub(crate) async fn replay(&self, from: u64, session: Option<String>) -> Result<u64, IndexError> {
+        let count = self.index.work(move |db| table::replay(db, from, session.as_deref())).await?;
+        self.tell();
+        Ok(count)
+    }
+
+    /// Has dead letters tried again.
+    pub(crate) async fn revive(
+        &self,
+        id: Option<String>,
+        sink: Option<String>,
+        session: Option<String>,
+        now: Time,
+    ) -> Result<u64, IndexError> {
+        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref(), now);
+        let count = self.index.work(revived).await?;
+        self.tell();
+        Ok(count)
+    }
+
+    pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, Owed)>, IndexError> {
+        self.index.work(move |db| table::deliveries(db, "dead", session.as_deref(), limit)).await
+    }
+
+    /// Gives a sink what it owes now; if that is nothing, when it will owe something.
+    pub(crate) async fn take(
+        &self,
+        sink: String,
+        limit: usize,
+        lease: String,
+        lease_for: i64,
+        now: Time,
+    ) -> Result<(Vec<Owed>, Option<Time>), IndexError> {
+        self.index
+            .work(move |db| {
+                let taken = table::take(db, &sink, limit, &lease, lease_for, now)?;
+                let due = if taken.is_empty() { table::next_due(db, &sink)? } else { None };
+                Ok((taken, due))
+            })
+            .await
+    }
+
+    pub(crate) async fn pushed(&self, sink: String, seq: u64, lease: String, how: Pushed) -> Result<bool, IndexError> {
+        let again = matches!(how, Pushed::Again { .. });
+        let kept = self.index.work(move |db| table::pushed(db, &sink, seq, &lease, &how)).await?;
+        if again {
+            self.tell();
+        }
+        Ok(kept)
+    }
+
+    /// Writes that a barrier is open, with the notice that says so.
+    pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<(), IndexError> {
+        let judge = Arc::clone(&self.judge);
+        let work = move |db: &Connection| {
+            barrier::mark_open(db, &barrier, now)?;
+            let route = judge::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
+            table::insert(db, &barrier::notice(&barrier, route, now), &judge.sinks, now)?;
+            Ok(())
+        };
+        self.index.work(work).await?;
+        self.tell();
+        Ok(())
+    }
+
+    pub(crate) async fn barrier(&self, id: String) -> Result<Option<Barrier>, IndexError> {
+        self.index.work(move |db| Ok(barrier::all(db, None)?.into_iter().find(|b| b.id == id))).await
+    }
+
+    /// As [`Outbox::hold`], of a notice by what it is about.
+    pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::hold_key(db, &key, now)).await
+    }
+
+    /// Its owner was answered with what it says.
+    pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
+        self.index.work_later(move |db| table::consume_key(db, &key, now)).await;
+    }
+
+    /// How many pushes are owed.
+    pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
+        let judge = Arc::clone(&self.judge);
+        self.index.work(move |db| table::owed(db, &judge.sinks)).await
+    }
+
+    pub(crate) async fn prune(&self, before: Time) -> Result<u64, IndexError> {
+        let judge = Arc::clone(&self.judge);
+        self.index.work(move |db| table::prune(db, before, &judge.sinks)).await
+    }
+}
+
+/// Ends the rests of the breaker, each when it is over.
+pub(crate) async fn keep_time(engine: Engine) {
+    let shared = Arc::clone(engine.shared());
+    let mut news = shared.outbox.news();
+    let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
+    loop {
+        let up = outlast_store::os::boottime_ns() / 1_000;
+        let due = match shared.outbox.tick(up, shared.now()).await {
+            Ok(due) => due,
+            Err(error) => {
+                tracing::warn!(%error, "the breaker is looked at later");
+                Some(up + AGAIN.as_micros() as u64)
+            }
+        };
+        let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
+        tokio::select! {
+            () = &mut closing => return,
+            // Only a new notice can mean a new trip.
+            changed = news.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What sinks that push owe, and how their pushes went.
+
+use super::Asked;
+use super::notice::word;
+use crate::outbox::{Owed, Pushed};
+use crate::points::point;
+use crate::refuse;
+use crate::shared::Closing;
+use outlast_core::Time;
+use outlast_text::announce;
+use outlast_wire::code;
+use outlast_wire::v1::notice::{Deliveries, Delivery, Push};
+use outlast_wire::v1::{Done, Error};
+use std::time::Duration;
+
+/// The longest that a sink may have something without a word.
+const LONGEST_LEASE: u64 = 86_400_000;
+/// The longest reason that is kept.
+const LONGEST_REASON: usize = 4 << 10;
+
+/// Gives a sink what it owes, as soon as it owes something.
+pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
+    let shared = asked.shared();
+    known(asked, &sink)?;
+    if limit == 0 || lease_ms == 0 || lease_ms > LONGEST_LEASE {
+        let what = format!("{limit} deliveries for {lease_ms} ms cannot be given");
+        return Err(refuse::refusal(code::BAD_REQUEST, what, "give a limit of at least 1, and 1 to 86,400,000 ms"));
+    }
+    let mut news = shared.outbox.news();
+    loop {
+        news.borrow_and_update();
+        let taken = shared.outbox.take(sink.clone(), limit as usize, word(), lease_ms as i64 * 1_000, shared.now());
+        let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
+        if !taken.is_empty() {
+            point!("delivery.leased");
+            let delivery = |owed: Owed| Delivery {
+                text: announce(&owed.entry.notice),
+                event: owed.entry.notice,
+                attempts: owed.attempts,
+                first_at: owed.first_at,
+                lease: owed.lease,
+            };
+            return Ok(Deliveries { deliveries: taken.into_iter().map(delivery).collect() });
+        }
+        let wait = due.map(|at| Duration::from_micros((at.micros() - shared.now().micros()).max(1_000) as u64));
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
+            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+        }
+    }
+}
+
+fn known(asked: &Asked, sink: &str) -> Result<(), Error> {
+    let all = asked.shared().outbox.sinks();
+    if all.iter().any(|s| s.name == sink) {
+        return Ok(());
+    }
+    let names: Vec<&str> = all.iter().map(|s| s.name.as_str()).collect();
+    let hint = if names.is_empty() { "none is configured".into() } else { format!("there are {}", names.join(", ")) };
+    Err(refuse::refusal(code::NOT_FOUND, format!("there is no sink {sink:?}"), hint))
+}
+
+/// Takes down how a push went.
+pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String, how: Push) -> Result<Done, Error> {
+    known(asked, &sink)?;
+    let now = asked.shared().now();
+    let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
+    let how = match how {
+        Push::Delivered => Pushed::Delivered,
+        Push::Again { after_ms, reason } => {
+            let after = i64::try_from(after_ms.min(LONGEST_LEASE)).unwrap_or(0) * 1_000;
+            Pushed::Again { at: Time::from_micros(now.micros() + after), reason: short(reason) }
+        }
+        Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
+    };
+    point!("delivery.before_settle");
+    let kept = asked.shared().outbox.pushed(sink, seq, lease, how).await.map_err(|e| refuse::index(&e))?;
+    point!("delivery.settled");
+    Ok(Done { status: if kept { "ok" } else { "lost" }.into(), count: None })
+}

@@ -1,0 +1,328 @@
+//! Notices: given out, settled, followed, posted, read.
+
+use super::Asked;
+use crate::outbox::{Claim, Draft, Entry, Filter, Settled, Verdict};
+use crate::points::point;
+use crate::refuse;
+use crate::shared::Closing;
+use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
+use outlast_text::{announce, announce_all};
+use outlast_wire::code;
+use outlast_wire::v1::notice::{self as v1, Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told};
+use outlast_wire::v1::{Done, Error, Event};
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The most that one answer brings.
+const MOST: u32 = 1_000;
+/// The longest that a notice is one taker's alone.
+const LONGEST_LEASE: u64 = 86_400_000;
+/// The longest event that may be posted, in bytes of JSON.
+const LONGEST_EVENT: usize = 256 << 10;
+/// The longest name or kind.
+const LONGEST_NAME: usize = 256;
+/// Kinds that only we may use.
+const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_overflow_tripped", "watch_overflow_released", "until"];
+
+pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
+    let limit = checked(limit)?;
+    if lease_ms == 0 || lease_ms > LONGEST_LEASE {
+        let what = format!("a lease of {lease_ms} ms is none that can be kept");
+        return Err(refuse::refusal(code::BAD_REQUEST, what, "give 1 to 86,400,000 ms (a day)"));
+    }
+    let outbox = &asked.shared().outbox;
+    let mut news = outbox.news();
+    let until = wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+    let mut interrupts = match &asked.owner.session {
+        Some(session) => asked.engine.interrupts(session.clone()).await,
+        None => None,
+    };
+    loop {
+        news.borrow_and_update();
+        let claim = Claim {
+            session: asked.owner.session.clone().unwrap_or_default(),
+            generation: asked.owner.generation.clone().unwrap_or_default(),
+            taker: match taker {
+                Taker::Terminal => crate::outbox::Taker::Terminal,
+                Taker::Gateway => crate::outbox::Taker::Gateway,
+            },
+            limit,
+            lease: word(),
+            lease_for: lease_ms as i64 * 1_000,
+            now: asked.shared().now(),
+        };
+        let (given, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
+        if !given.is_empty() {
+            point!("notice.leased");
+            return Ok(answer(given));
+        }
+        let waits = until.is_none_or(|t| t > Instant::now());
+        if !waits {
+            return Ok(Notices::default());
+        }
+        // What somebody else has may come back without a word.
+        let lapse = lapses.map(|at| Duration::from_micros((at.micros() - asked.shared().now().micros()).max(1_000) as u64));
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
+            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
+            () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
+            () = super::wait::interrupted(interrupts.take()), if interrupts.is_some() => return Ok(Notices::default()),
+        }
+    }
+}
+
+fn checked(limit: u32) -> Result<usize, Error> {
+    if limit == 0 || limit > MOST {
+        let what = format!("{limit} notices cannot be given at once");
+        return Err(refuse::refusal(code::BAD_REQUEST, what, format!("give a limit of 1 to {MOST}")));
+    }
+    Ok(limit as usize)
+}
+
+/// A word that nobody can guess.
+pub(super) fn word() -> String {
+    let halves = [super::run::random_id(), super::run::random_id()];
+    halves.iter().map(|id| crate::run_dir::hex(&id.bytes())).collect()
+}
+
+fn answer(given: Vec<Entry>) -> Notices {
+    let events: Vec<Notice> = given.iter().map(|e| e.notice.clone()).collect();
+    Notices { text: Some(announce_all(&events)), notices: given.into_iter().map(told).collect() }
+}
+
+fn told(entry: Entry) -> Told {
+    let leased = entry.state == "leased";
+    Told {
+        text: announce(&entry.notice),
+        event: entry.notice,
+        reason: entry.reason,
+        attempts: entry.attempts,
+        observed: entry.observed,
+        lease: leased.then_some(entry.lease),
+        lease_until: leased.then(|| Time::from_micros(entry.lease_until)),
+        state: entry.state,
+    }
+}
+
+pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
+    if ids.is_empty() || ids.len() > MOST as usize {
+        let what = format!("{} notices cannot be settled at once", ids.len());
+        return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name 1 to {MOST}")));
+    }
+    let verdict = match verdict {
+        v1::Verdict::Delivered => Verdict::Delivered,
+        v1::Verdict::Released => Verdict::Released,
+        v1::Verdict::Dropped { reason } => Verdict::Dropped(reason.chars().take(LONGEST_NAME).collect()),
+    };
+    let delivered = verdict == Verdict::Delivered;
+    point!("notice.before_settle");
+    let shared = asked.shared();
+    let judged =
+        shared.outbox.judge(ids, asked.owner.session.clone(), lease, verdict, shared.now()).await.map_err(|e| refuse::index(&e))?;
+    point!("notice.settled");
+    let mut notices = Vec::new();
+    for judged in judged {
+        let status = match judged.settled {
+            Settled::Done => "ok",
+            Settled::Already => "already",
+            Settled::Unknown => "unknown",
+            Settled::Lost => "lost",
+        };
+        if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
+            asked.engine.consumed(process).await;
+        }
+        notices.push(JudgedOne { event_id: judged.id, status: status.into() });
+    }
+    Ok(Judged { notices })
+}
+
+/// Sends every notice as it is made. Ends with the connection, or with the engine.
+pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Error> {
+    let outbox = &asked.shared().outbox;
+    let mut news = outbox.news();
+    let mut after = match after {
+        Some(seq) => seq,
+        None => outbox.last_seq().await.map_err(|e| refuse::index(&e))?,
+    };
+    // Whoever waits for this knows that nothing is missed from here on.
+    asked.out.event(Event::Waiting).await;
+    loop {
+        news.borrow_and_update();
+        loop {
+            let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
+            let found = outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+            let more = found.len() == MOST as usize;
+            for entry in found {
+                after = entry.notice.seq;
+                asked.out.event(Event::Notice { told: Box::new(told(entry)) }).await;
+            }
+            if !more {
+                break;
+            }
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
+            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+        }
+    }
+}
+
+pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, Error> {
+    let limit = checked(wanted.limit.unwrap_or(100))?;
+    let states = ["pending", "leased", "delivered", "consumed", "superseded", "dropped"];
+    if let Some(state) = wanted.state.as_deref().filter(|s| !states.contains(s)) {
+        let what = format!("{state:?} is no state of a notice");
+        return Err(refuse::refusal(code::BAD_REQUEST, what, format!("one of {}", states.join(", "))));
+    }
+    let process = match &wanted.process {
+        Some(name) => Some(named(asked, name).await?.to_string()),
+        None => None,
+    };
+    let filter = Filter {
+        after: wanted.after.unwrap_or(0),
+        session: asked.owner.session.clone(),
+        process,
+        kind: wanted.kind,
+        state: wanted.state,
+        newest: wanted.newest,
+        limit,
+    };
+    let found = asked.shared().outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+    Ok(Notices { notices: found.into_iter().map(told).collect(), text: None })
+}
+
+pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
+    let (outbox, session) = (&asked.shared().outbox, asked.owner.session.clone());
+    let count = match what {
+        Replay::From { seq } => outbox.replay(seq, session).await,
+        Replay::Dead { id, sink } => outbox.revive(id, sink, session, asked.shared().now()).await,
+    };
+    let count = count.map_err(|e| refuse::index(&e))?;
+    Ok(Done { count: Some(count), ..Done::ok() })
+}
+
+pub(super) async fn dead(asked: &Asked, limit: Option<u32>) -> Result<Dead, Error> {
+    let limit = checked(limit.unwrap_or(100))?;
+    let found = asked.shared().outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
+    let letter = |(sink, owed): (String, crate::outbox::Owed)| DeadLetter {
+        sink,
+        event: owed.entry.notice,
+        attempts: owed.attempts,
+        first_at: owed.first_at,
+        reason: owed.reason,
+    };
+    Ok(Dead { letters: found.into_iter().map(letter).collect() })
+}
+
+/// The process that a name means, also if nothing is left of it but what was told.
+async fn named(asked: &Asked, name: &str) -> Result<ProcessId, Error> {
+    match (asked.resolve(name).await, name.parse()) {
+        (Ok(view), _) => Ok(view.id()),
+        (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
+            let filter = Filter { session: asked.owner.session.clone(), process: Some(id.to_string()), limit: 1, ..Filter::default() };
+            let found = asked.shared().outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+            if found.is_empty() { Err(error) } else { Ok(id) }
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Consumed, Error> {
+    let id = named(asked, name).await?;
+    let shared = asked.shared();
+    if mark {
+        shared.outbox.consume(id, "mark", shared.now()).await.map_err(|e| refuse::index(&e))?;
+        asked.engine.consumed(id).await;
+        return Ok(Consumed { consumed: true });
+    }
+    let consumed = shared.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;
+    Ok(Consumed { consumed })
+}
+
+pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
+    let draft = draft(&asked.owner, id, event, route, asked.shared().now())?;
+    let wanted = draft.body.clone();
+    let (found, new) = asked.shared().outbox.post(draft, asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
+    let Some(entry) = found else { return Err(refuse::fault("a notice was written and is not there")) };
+    if !new && entry.notice.body != wanted {
+        let what = format!("{} is the name of another notice, with another content", entry.notice.event_id);
+        return Err(refuse::refusal(code::ID_TAKEN, what, "give another id, or none"));
+    }
+    Ok(Posted { told: told(entry), existed: !new })
+}
+
+/// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own.
+fn draft(owner: &Owner, id: Option<String>, mut event: Map<String, Value>, mut route: Route, now: Time) -> Result<Draft, Error> {
+    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_REQUEST, what, hint));
+    let mut take = |name: &str| match event.remove(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) if text.is_empty() => Ok(None),
+        Some(Value::String(text)) if text.len() <= LONGEST_NAME && !text.contains(char::is_control) => Ok(Some(text)),
+        Some(Value::Number(number)) => Ok(Some(number.to_string())),
+        Some(Value::String(text)) => Err(format!("the field {name:?} has {} bytes, or a control character in it", text.len())),
+        Some(_) => Err(format!("the field {name:?} is not a text")),
+    };
+    let mut field =
+        |name: &str| take(name).map_err(|what| refuse::refusal(code::BAD_REQUEST, what, "give 1 to 256 bytes of printable text"));
+    let Some(kind) = field("type")? else {
+        return refused("the event has no type".into(), "give a field \"type\", such as \"async_delegation\" or a name of your own");
+    };
+    if OURS.contains(&kind.as_str()) {
+        return refused(format!("an event of type {kind:?} is made by the engine alone"), "use \"async_delegation\" or a name of your own");
+    }
+    let session = match (owner.session.clone(), field("session_key")?) {
+        (Some(own), Some(other)) if own != other => {
+            return Err(refuse::refusal(
+                code::NOT_YOURS,
+                format!("the event is for session {other:?}, and the caller speaks for {own:?}"),
+                "leave session_key out",
+            ));
+        }
+        (Some(own), _) => Some(own),
+        (None, given) => given,
+    };
+    let (task, generation) = (field("task_id")?, field("generation")?);
+    let process = match field("session_id")? {
+        Some(text) => match text.parse() {
+            Ok(IdRef::Exact(id)) => Some(id),
+            _ => return refused(format!("the session_id {text:?} is no process id"), "give a whole process id, or none"),
+        },
+        None => None,
+    };
+    let given = field("event_id")?;
+    for (name, place) in [
+        ("platform", &mut route.platform),
+        ("chat_id", &mut route.chat_id),
+        ("user_id", &mut route.user_id),
+        ("user_name", &mut route.user_name),
+        ("thread_id", &mut route.thread_id),
+        ("message_id", &mut route.message_id),
+    ] {
+        if let Some(text) = field(name)? {
+            *place = Some(text);
+        }
+    }
+    let name = match id.or(given) {
+        Some(id) if id.is_empty() || id.len() > LONGEST_NAME || id.contains(char::is_control) => {
+            return refused(
+                format!("the id has {} bytes, or a control character in it", id.len()),
+                "give 1 to 256 bytes of printable text",
+            );
+        }
+        Some(id) => id,
+        None => word(),
+    };
+    for ours in ["seq", "created_at", "repeat"] {
+        event.remove(ours);
+    }
+    event.insert("type".into(), Value::String(kind));
+    let bytes = serde_json::to_vec(&event).map_or(usize::MAX, |text| text.len());
+    if bytes > LONGEST_EVENT {
+        return refused(format!("the event has {bytes} bytes"), "give at most 262,144; put the rest into a file and say where it is");
+    }
+    let key = format!("posted/{}/{name}", session.as_deref().unwrap_or_default());
+    let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
+    Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+}

@@ -1,0 +1,128 @@
+//! `until`: a barrier, and waiting for it to open.
+
+use super::Asked;
+use super::notice::word;
+use crate::barrier::{self, Barrier, Target};
+use crate::facts::Facts;
+use crate::refuse;
+use crate::shared::Closing;
+use outlast_core::{IdRef, ProcessId};
+use outlast_wire::code;
+use outlast_wire::v1::Error;
+use outlast_wire::v1::notice::{self as v1, Barriers, Until};
+
+/// Sets a barrier and, unless told otherwise, answers once it is open.
+pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wait: bool) {
+    match set(asked, until, id).await {
+        Err(error) => asked.out.error(error).await,
+        Ok(set) if no_wait => asked.out.answer(shown(&set, "waiting")).await,
+        Ok(set) => wait(asked, set).await,
+    }
+}
+
+async fn set(asked: &Asked, until: Until, id: Option<String>) -> Result<Barrier, Error> {
+    let target = match until {
+        Until::Process { process, or_match } => Target::Process { id: named(asked, &process).await?, or_match },
+        Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
+            Ok(of) => Target::pid(&of),
+            // It is gone already: no life has this start.
+            Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
+        },
+        Until::Time { at } => Target::Time { at_us: at.micros() },
+    };
+    let id = match id {
+        Some(id) if is_name(&id) => id,
+        Some(id) => {
+            let what = format!("{id:?} is no name of a barrier");
+            return Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"));
+        }
+        None => format!("bar_{}", &word()[..12]),
+    };
+    barrier::set(&asked.engine, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
+}
+
+fn is_name(id: &str) -> bool {
+    id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// The whole id that a name means. One that means nothing is kept as it is: a barrier for it is open.
+async fn named(asked: &Asked, name: &str) -> Result<String, Error> {
+    match asked.resolve(name).await {
+        Ok(view) => Ok(view.id().to_string()),
+        Err(error) if error.code == code::AMBIGUOUS_ID => Err(error),
+        Err(error) if error.status == "not_found" => match name.parse() {
+            // Somebody else's is none to this caller, and must not be one to the engine either.
+            Ok(IdRef::Exact(id)) if asked.engine.facts(id).await.is_some() => Ok(ProcessId::from_bytes([0; 6]).to_string()),
+            _ => Ok(name.chars().take(80).collect()),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+async fn wait(asked: &Asked, set: Barrier) {
+    let shared = asked.shared();
+    let interrupts = match &asked.owner.session {
+        Some(session) => asked.engine.interrupts(session.clone()).await,
+        None => None,
+    };
+    let opened = match shared.barriers.opened(&set.id) {
+        Some(mut opened) => {
+            tokio::select! {
+                biased;
+                opened = async { opened.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) } => opened.ok(),
+                () = super::wait::interrupted(interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
+                () = shared.closing(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
+            }
+        }
+        // It was open before we could ask.
+        None => None,
+    };
+    let why = match opened {
+        Some(why) => Some(why),
+        None => match shared.outbox.barrier(set.id.clone()).await {
+            Ok(found) => found.map(|b| b.opened).filter(|why| !why.is_empty()),
+            Err(error) => return asked.out.error(refuse::index(&error)).await,
+        },
+    };
+    let Some(why) = why else { return asked.out.answer(shown(&set, "cleared")).await };
+    let open = Barrier { opened: why, ..set };
+    let now = shared.now();
+    if let Err(error) = shared.outbox.hold_key(open.key(), now).await {
+        tracing::warn!(%error, "a barrier that is answered may be told as well");
+    }
+    asked.out.answer(shown(&open, "open")).await;
+    shared.outbox.consume_key_later(open.key(), now).await;
+}
+
+fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
+    v1::Barrier {
+        barrier: barrier.id.clone(),
+        status: status.into(),
+        why: Some(barrier.opened.clone()).filter(|why| !why.is_empty()),
+        message: barrier.message(),
+        created_at: barrier.created_at,
+    }
+}
+
+/// The barriers of the caller's conversation; takes them away if told to.
+pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Error> {
+    let session = asked.owner.session.clone().unwrap_or_default();
+    let of = session.clone();
+    let all = asked.shared().outbox.with(move |db| barrier::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
+    if clear {
+        let gone = asked.shared().outbox.with(move |db| barrier::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
+        asked.shared().barriers.take_away(&gone);
+        asked.shared().barrier_gone.notify_waiters();
+    }
+    let status = |b: &Barrier| match (b.opened.is_empty(), clear) {
+        (false, _) => "open",
+        (true, true) => "cleared",
+        (true, false) => "waiting",
+    };
+    Ok(Barriers { barriers: all.iter().map(|b| shown(b, status(b))).collect() })
+}
+
+/// Whether a goal that waits for this process may go on because a match was told.
+pub(super) async fn has_matched(asked: &Asked, facts: &Facts) -> Result<bool, Error> {
+    Ok(barrier::has_matched(asked.shared(), facts).await)
+}
