@@ -1,0 +1,72 @@
+//! What a sink is handed: notices as JSON.
+
+use crate::Delivery;
+use outlast_core::{Notice, Time};
+use serde::Serialize;
+
+/// One notice, for a hook.
+#[derive(Serialize)]
+struct Told<'a> {
+    event: &'a Notice,
+    text: &'a str,
+    /// Counted from 1.
+    attempt: u32,
+    /// Whether the hook may have been run for it before.
+    repeat: bool,
+}
+
+impl<'a> Told<'a> {
+    fn new(delivery: &'a Delivery) -> Self {
+        Self {
+            event: &delivery.notice,
+            text: &delivery.text,
+            attempt: delivery.attempts.saturating_add(1),
+            // Whoever had it before may have done its work and died before it could say so.
+            repeat: delivery.attempts > 0 || delivery.notice.repeat,
+        }
+    }
+}
+
+/// One line for the input of a hook that is told one notice at a time.
+pub(crate) fn one(delivery: &Delivery) -> Vec<u8> {
+    line(&Told::new(delivery))
+}
+
+/// One line for the input of a hook that gathers.
+pub(crate) fn many(deliveries: &[Delivery]) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Many<'a> {
+        events: Vec<Told<'a>>,
+    }
+    line(&Many { events: deliveries.iter().map(Told::new).collect() })
+}
+
+fn line(value: &impl Serialize) -> Vec<u8> {
+    let mut line = json(value);
+    line.push(b'\n');
+    line
+}
+
+/// The body of a webhook. It is the same for each attempt, as its id is.
+pub(crate) fn body(delivery: &Delivery) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Body<'a> {
+        r#type: String,
+        timestamp: Time,
+        data: Data<'a>,
+    }
+    #[derive(Serialize)]
+    struct Data<'a> {
+        event: &'a Notice,
+        text: &'a str,
+    }
+    json(&Body {
+        r#type: format!("outlast.{}", delivery.notice.kind()),
+        timestamp: delivery.notice.created_at,
+        data: Data { event: &delivery.notice, text: &delivery.text },
+    })
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("a notice has no map with keys that are no strings")
+}

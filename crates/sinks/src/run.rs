@@ -1,0 +1,433 @@
+//! The loop of each sink: take what is due, call, settle.
+
+use crate::coalesce::forgotten;
+use crate::{Delivery, Desk, DeskError, Gather, Plan, Policy, Settle, SinkConfig, Way, backoff, hook, plan, webhook};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tracing::{debug, error, info, warn};
+
+/// How many deliveries of one conversation may wait for their turn. The rest is handed back for a while, so that others have room.
+const IN_LINE: usize = 64;
+
+/// How many deliveries a sink may have in hand beside those of the conversations that it calls.
+const SPARE: usize = 64;
+
+/// For how long what is too much for one conversation is handed back: this at first, and longer each time for as long as none of its calls ends.
+const HANDED_BACK: Duration = Duration::from_millis(250);
+const LONGEST_HANDED_BACK: Duration = Duration::from_secs(5);
+
+/// How many calls a sink may have under way, whatever is configured.
+const MOST_AT_ONCE: usize = 64;
+
+/// What has to wait longer than this is handed back instead of held: a lease is for what is about to be tried.
+const LONGEST_HOLD: Duration = Duration::from_secs(5);
+
+/// How long is waited before an engine that cannot answer is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a settlement may take, and how often it is tried. After that the lease runs out, and the notice is told again.
+const SETTLE_WITHIN: Duration = Duration::from_secs(10);
+const SETTLE_TRIES: u32 = 3;
+
+/// How long calls that are under way when the engine stops are waited for. A hook stops its command within this.
+const STOP_WITHIN: Duration = Duration::from_secs(4);
+
+/// Serves the sinks until the engine stops. Dropped, it stops what it started.
+pub async fn run<D: Desk>(sinks: Vec<SinkConfig>, desk: Arc<D>) {
+    let stop = watch::Sender::new(false);
+    let mut loops = JoinSet::new();
+    for sink in sinks {
+        let teller = Teller::new(Arc::new(sink), Arc::clone(&desk), stop.clone());
+        loops.spawn(teller.run());
+    }
+    while let Some(ended) = loops.join_next().await {
+        if let Err(e) = ended {
+            // The others go on; what this one had is lent again when the engine runs anew.
+            error!("a sink broke down: {e}");
+        }
+    }
+}
+
+/// How a call went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Whoever was called has it.
+    Done,
+    /// It has to be tried again.
+    Failed {
+        /// Why.
+        reason: String,
+        /// For how long it asked to be left alone.
+        wait: Option<Duration>,
+    },
+    /// Whoever was called wants no more, ever.
+    Gone {
+        /// What it said.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    pub(crate) fn failed(reason: String) -> Self {
+        Self::Failed { reason, wait: None }
+    }
+}
+
+/// What is to be said of each delivery of a call, in their order. Those that are tried again come back together.
+fn verdicts(policy: &Policy, outcome: &Outcome, attempts: &[u32], random: f64) -> Vec<Settle> {
+    let (reason, wait) = match outcome {
+        Outcome::Done => return vec![Settle::Delivered; attempts.len()],
+        Outcome::Gone { reason } => return vec![Settle::Dead { reason: reason.clone() }; attempts.len()],
+        Outcome::Failed { reason, wait } => (reason, wait.unwrap_or_default()),
+    };
+    let waits: Vec<Option<Duration>> = attempts.iter().map(|before| backoff(policy, before.saturating_add(1), random)).collect();
+    let longest = waits.iter().flatten().max().copied().unwrap_or_default();
+    let judge = |(own, before): (&Option<Duration>, &u32)| match own {
+        Some(_) => Settle::Retry { after: longest.max(wait), reason: reason.clone() },
+        None => Settle::Dead { reason: format!("gave up after {} attempts, the last of which failed: {reason}", before.saturating_add(1)) },
+    };
+    waits.iter().zip(attempts).map(judge).collect()
+}
+
+/// From 0 up to 1.
+fn random() -> f64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => (u64::from_le_bytes(bytes) >> 11) as f64 / (1u64 << 53) as f64,
+        // It is only for spreading attempts out.
+        _ => 0.5,
+    }
+}
+
+/// The one owner of all that a sink has in hand.
+struct Teller<D> {
+    sink: Arc<SinkConfig>,
+    desk: Arc<D>,
+    stop: watch::Sender<bool>,
+    lease: Duration,
+    began: Instant,
+    /// One permit for each delivery that may be taken.
+    room: Arc<Semaphore>,
+    lines: BTreeMap<String, Line>,
+    errands: JoinSet<Done>,
+    calling: usize,
+    /// What a receiver said that wants no more.
+    gone: Option<String>,
+}
+
+/// One conversation.
+struct Line {
+    waiting: BTreeMap<u64, Held>,
+    calls: Vec<Duration>,
+    calling: bool,
+    /// Some were handed back until then; later ones must not overtake them.
+    away: Duration,
+    /// For how long the next ones are handed back.
+    hand_back: Duration,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { waiting: BTreeMap::new(), calls: Vec::new(), calling: false, away: Duration::ZERO, hand_back: HANDED_BACK }
+    }
+}
+
+struct Held {
+    delivery: Delivery,
+    taken: Duration,
+}
+
+/// What was done apart from the loop.
+enum Done {
+    /// A call, and its settlement.
+    Call { line: String, count: usize, gone: Option<String> },
+    /// A settlement without a call.
+    Settled { count: usize },
+}
+
+impl<D: Desk> Teller<D> {
+    fn new(sink: Arc<SinkConfig>, desk: Arc<D>, stop: watch::Sender<bool>) -> Self {
+        let lease = longest_call(&sink) * 2 + LONGEST_HOLD + gather(&sink).window;
+        let room = at_once(&sink) * (gather(&sink).most + IN_LINE) + SPARE;
+        Self {
+            sink,
+            desk,
+            stop,
+            lease,
+            began: Instant::now(),
+            room: Arc::new(Semaphore::new(room)),
+            lines: BTreeMap::new(),
+            errands: JoinSet::new(),
+            calling: 0,
+            gone: None,
+        }
+    }
+
+    async fn run(mut self) {
+        // A task of its own: a question that is dropped half-way may have been answered, and what was lent then would wait for the end of its lease.
+        let (sender, mut taken) = mpsc::channel(1);
+        let mut taker = JoinSet::new();
+        taker.spawn(take(Arc::clone(&self.sink), Arc::clone(&self.desk), self.lease, Arc::clone(&self.room), sender));
+        let mut stop = self.stop.subscribe();
+        loop {
+            let next = self.start_what_may();
+            let alarm = alarm(next.map(|at| self.began + at));
+            tokio::select! {
+                batch = taken.recv() => match batch {
+                    Some(batch) => self.accept(batch),
+                    None => break,
+                },
+                Some(done) = self.errands.join_next() => self.note(done),
+                () = alarm => {}
+                () = stopped(&mut stop) => break,
+            }
+        }
+        // Told to the hooks that run now, and to the loops of the other sinks, which may be in the middle of a call.
+        self.stop.send_replace(true);
+        let ends = async { while self.errands.join_next().await.is_some() {} };
+        if timeout(STOP_WITHIN, ends).await.is_err() {
+            info!(sink = self.sink.name, "calls were under way when the engine stopped; they are made again");
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Puts what was lent in line.
+    fn accept(&mut self, batch: Vec<Delivery>) {
+        let now = self.now();
+        let mut back: HashMap<Duration, Vec<Delivery>> = HashMap::new();
+        for delivery in batch {
+            if let Some(reason) = &self.gone {
+                let settle = Settle::Dead { reason: reason.clone() };
+                self.settle(vec![(delivery, settle)]);
+                continue;
+            }
+            let line = self.lines.entry(delivery.notice.session_key.clone()).or_default();
+            if line.away <= now && line.waiting.len() >= IN_LINE {
+                line.away = now + line.hand_back;
+                line.hand_back = LONGEST_HANDED_BACK.min(line.hand_back * 2);
+            }
+            match line.away > now {
+                true => back.entry(line.away - now).or_default().push(delivery),
+                false => {
+                    line.waiting.insert(delivery.seq, Held { delivery, taken: now });
+                }
+            }
+        }
+        for (after, deliveries) in back {
+            self.hand_back(deliveries, after);
+        }
+    }
+
+    /// Starts every call that may be made now, and says when to look again.
+    fn start_what_may(&mut self) -> Option<Duration> {
+        let now = self.now();
+        let gather = gather(&self.sink).clone();
+        self.lines.retain(|_, line| {
+            line.calls.drain(..forgotten(&gather, &line.calls, now));
+            !line.waiting.is_empty() || line.calling || !line.calls.is_empty() || line.away > now
+        });
+        // The oldest first, so that a conversation with much to say does not go before the others.
+        let mut order: Vec<(u64, String)> =
+            self.lines.iter().filter(|(_, l)| !l.calling).filter_map(|(k, l)| Some((*l.waiting.keys().next()?, k.clone()))).collect();
+        order.sort();
+        let mut next: Option<Duration> = None;
+        for (_, key) in order {
+            let Some(line) = self.lines.get_mut(&key) else { continue };
+            let arrived: Vec<Duration> = line.waiting.values().map(|h| h.taken).collect();
+            match plan(&gather, &arrived, &line.calls, now) {
+                Plan::Nothing => {}
+                Plan::Wait(until) if until.saturating_sub(now) > LONGEST_HOLD => {
+                    line.away = until;
+                    let all = std::mem::take(&mut line.waiting).into_values().map(|h| h.delivery).collect();
+                    self.hand_back(all, until - now);
+                }
+                Plan::Wait(until) => next = Some(next.map_or(until, |n| n.min(until))),
+                Plan::Tell(_) if self.calling >= at_once(&self.sink) => {}
+                Plan::Tell(count) => {
+                    // If one has waited so long that its lease might end while it is told, all are asked for anew: so they stay in order.
+                    if line.waiting.values().take(count).any(|h| h.taken + self.lease < now + longest_call(&self.sink)) {
+                        let all = std::mem::take(&mut line.waiting).into_values().map(|h| h.delivery).collect();
+                        self.hand_back(all, Duration::ZERO);
+                        continue;
+                    }
+                    let batch = std::iter::from_fn(|| line.waiting.pop_first()).take(count).map(|(_, h)| h.delivery).collect();
+                    self.call(key, batch, now);
+                }
+            }
+        }
+        next
+    }
+
+    fn call(&mut self, key: String, batch: Vec<Delivery>, now: Duration) {
+        if let Some(line) = self.lines.get_mut(&key) {
+            line.calling = true;
+            line.calls.push(now);
+        }
+        self.calling += 1;
+        let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
+        self.errands.spawn(async move {
+            let outcome = match &sink.way {
+                Way::Hook(hook) => hook::tell(hook, &batch, stop.subscribe()).await,
+                Way::Webhook(webhook) => match batch.first() {
+                    Some(delivery) => webhook::tell(webhook, delivery).await,
+                    None => Outcome::Done,
+                },
+            };
+            let attempts: Vec<u32> = batch.iter().map(|d| d.attempts).collect();
+            let count = batch.len();
+            for (delivery, verdict) in batch.into_iter().zip(verdicts(&sink.retry, &outcome, &attempts, random())) {
+                settle(&sink.name, &*desk, &stop, &delivery, verdict).await;
+            }
+            let gone = match outcome {
+                Outcome::Gone { reason } => Some(reason),
+                Outcome::Done | Outcome::Failed { .. } => None,
+            };
+            Done::Call { line: key, count, gone }
+        });
+    }
+
+    fn hand_back(&mut self, deliveries: Vec<Delivery>, after: Duration) {
+        self.settle(deliveries.into_iter().map(|d| (d, Settle::Later { after })).collect());
+    }
+
+    /// Settles apart from the loop.
+    fn settle(&mut self, all: Vec<(Delivery, Settle)>) {
+        let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
+        self.errands.spawn(async move {
+            let count = all.len();
+            for (delivery, verdict) in all {
+                settle(&sink.name, &*desk, &stop, &delivery, verdict).await;
+            }
+            Done::Settled { count }
+        });
+    }
+
+    /// Takes note of an errand that is over.
+    fn note(&mut self, done: Result<Done, tokio::task::JoinError>) {
+        match done {
+            Ok(Done::Settled { count }) => self.room.add_permits(count),
+            Ok(Done::Call { line, count, gone }) => {
+                self.room.add_permits(count);
+                self.calling -= 1;
+                if let Some(line) = self.lines.get_mut(&line) {
+                    line.calling = false;
+                    line.hand_back = HANDED_BACK;
+                }
+                if let Some(reason) = gone {
+                    self.close(reason);
+                }
+            }
+            // Which one it was is not known, so its place and its line stay taken. That is a fault of ours, and is told.
+            Err(e) => error!(sink = self.sink.name, "a call broke down: {e}"),
+        }
+    }
+
+    /// The receiver wants no more: neither what waits, nor what is still to come while this engine runs.
+    fn close(&mut self, reason: String) {
+        warn!(sink = self.sink.name, "nothing more is sent until the engine starts anew: {reason}");
+        let mut rest = Vec::new();
+        for line in self.lines.values_mut() {
+            let waiting = std::mem::take(&mut line.waiting).into_values();
+            rest.extend(waiting.map(|h| (h.delivery, Settle::Dead { reason: reason.clone() })));
+        }
+        self.settle(rest);
+        self.gone = Some(reason);
+    }
+}
+
+/// Takes what is due, as far as there is room, until the engine stops.
+async fn take<D: Desk>(sink: Arc<SinkConfig>, desk: Arc<D>, lease: Duration, room: Arc<Semaphore>, to: mpsc::Sender<Vec<Delivery>>) {
+    loop {
+        let Ok(first) = room.acquire().await else { return };
+        // Nobody else takes permits, so what is free now stays free.
+        let limit = 1 + room.available_permits();
+        drop(first);
+        match desk.take(&sink.name, lease, limit).await {
+            Ok(mut batch) => {
+                // More than was asked for is not ours to hold.
+                batch.truncate(limit);
+                let Ok(taken) = room.acquire_many(u32::try_from(batch.len()).unwrap_or(u32::MAX)).await else { return };
+                taken.forget();
+                if !batch.is_empty() && to.send(batch).await.is_err() {
+                    return;
+                }
+            }
+            Err(DeskError::Stopping) => return,
+            Err(e @ (DeskError::NotOurs | DeskError::Failed(_))) => {
+                warn!(sink = sink.name, "cannot ask what is due: {e}");
+                // No descriptor tells when an engine is able again.
+                sleep(ASK_AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn settle<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, delivery: &Delivery, verdict: Settle) {
+    let event = &delivery.notice.event_id;
+    match &verdict {
+        Settle::Delivered | Settle::Later { .. } => debug!(sink, event, "{verdict:?}"),
+        Settle::Retry { after, reason } => info!(sink, event, "not delivered, next in {after:?}: {reason}"),
+        Settle::Dead { reason } => warn!(sink, event, "dead: {reason}"),
+    }
+    for _ in 0..SETTLE_TRIES {
+        match timeout(SETTLE_WITHIN, desk.settle(sink, delivery.seq, &delivery.lease, verdict.clone())).await {
+            Ok(Ok(())) => return,
+            Ok(Err(DeskError::Stopping)) => {
+                stop.send_replace(true);
+                return;
+            }
+            Ok(Err(DeskError::NotOurs)) => {
+                info!(sink, event, "somebody else has it: its lease ended before this");
+                return;
+            }
+            Ok(Err(DeskError::Failed(e))) => {
+                warn!(sink, event, "cannot say what became of it: {e}");
+                sleep(ASK_AGAIN).await;
+            }
+            Err(_) => warn!(sink, event, "cannot say what became of it: no answer within {SETTLE_WITHIN:?}"),
+        }
+    }
+}
+
+fn gather(sink: &SinkConfig) -> &Gather {
+    static NONE: Gather = Gather { window: Duration::ZERO, budget: None, most: 1 };
+    match &sink.way {
+        Way::Hook(hook) => &hook.gather,
+        // Each request has the id of one notice.
+        Way::Webhook(_) => &NONE,
+    }
+}
+
+fn at_once(sink: &SinkConfig) -> usize {
+    sink.at_once.clamp(1, MOST_AT_ONCE)
+}
+
+async fn alarm(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+/// How long a call can take.
+fn longest_call(sink: &SinkConfig) -> Duration {
+    match &sink.way {
+        Way::Hook(hook) => hook.time_limit + hook.grace * 2,
+        Way::Webhook(webhook) => webhook.connect + webhook.whole,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! A desk in memory. What is to be tried again is due at once, so that no test waits for a schedule; what is handed back stays away.
+
+use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
+use outlast_sinks::{Delivery, Desk, DeskError, Settle, SinkConfig};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    state: Mutex<State>,
+    news: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    rows: Vec<Row>,
+    settled: Vec<(String, u64, Settle)>,
+    stopping: bool,
+    leases: u64,
+}
+
+struct Row {
+    sink: String,
+    due: bool,
+    delivery: Delivery,
+}
+
+/// No test waits longer than this for anything.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Memory {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Makes a notice for a conversation due for a sink, and says its `seq`.
+    pub(crate) fn post(&self, sink: &str, session: &str, text: &str) -> u64 {
+        self.post_tried(sink, session, text, 0)
+    }
+
+    /// The same, as if it had been tried before.
+    pub(crate) fn post_tried(&self, sink: &str, session: &str, text: &str, attempts: u32) -> u64 {
+        let mut state = self.state.lock().unwrap();
+        let seq = state.rows.len() as u64 + 1;
+        let owner = Owner { session: Some(session.into()), task: None, generation: None };
+        let body = Body::Posted(json!({"type": "custom", "note": text}).as_object().unwrap().clone());
+        let process = Some(ProcessId::from_bytes([7; 6]));
+        let mut notice = Notice::new(format!("evt_{seq}"), Time::from_micros(1_000_000), process, &owner, Route::default(), body);
+        notice.seq = seq;
+        let delivery = Delivery { seq, attempts, first_tried_at: None, lease: String::new(), notice, text: text.into() };
+        state.rows.push(Row { sink: sink.into(), due: true, delivery });
+        drop(state);
+        self.news.notify_waiters();
+        seq
+    }
+
+    /// Ends a lease before its time.
+    pub(crate) fn lapse(&self, seq: u64) {
+        let mut state = self.state.lock().unwrap();
+        let row = state.rows.iter_mut().find(|r| r.delivery.seq == seq).unwrap();
+        row.delivery.lease.clear();
+        row.due = true;
+        drop(state);
+        self.news.notify_waiters();
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().unwrap().stopping = true;
+        self.news.notify_waiters();
+    }
+
+    /// What became of deliveries so far, in order.
+    pub(crate) fn settled(&self) -> Vec<(u64, Settle)> {
+        self.state.lock().unwrap().settled.iter().map(|(_, seq, settle)| (*seq, settle.clone())).collect()
+    }
+
+    /// Waits for so many settlements.
+    pub(crate) async fn settlements(&self, count: usize) -> Vec<(u64, Settle)> {
+        self.until(|settled| settled.len() >= count).await
+    }
+
+    /// Waits until a notice was settled for good.
+    pub(crate) async fn end_of(&self, seq: u64) -> Settle {
+        let over = |(s, settle): &(u64, Settle)| *s == seq && matches!(settle, Settle::Delivered | Settle::Dead { .. });
+        let settled = self.until(|settled| settled.iter().any(over)).await;
+        settled.into_iter().find(over).unwrap().1
+    }
+
+    async fn until(&self, enough: impl Fn(&[(u64, Settle)]) -> bool) -> Vec<(u64, Settle)> {
+        let look = async {
+            loop {
+                let news = self.news.notified();
+                tokio::pin!(news);
+                news.as_mut().enable();
+                let settled = self.settled();
+                if enough(&settled) {
+                    return settled;
+                }
+                news.await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, look).await {
+            Ok(settled) => settled,
+            Err(_) => panic!("waited too long; settled were {:?}", self.settled()),
+        }
+    }
+}
+
+impl Desk for Memory {
+    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
+        assert!(limit > 0 && lease > Duration::ZERO);
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            {
+                let mut state = self.state.lock().unwrap();
+                if state.stopping {
+                    return Err(DeskError::Stopping);
+                }
+                state.leases += 1;
+                let word = format!("lease-{}", state.leases);
+                let mut taken = Vec::new();
+                for row in state.rows.iter_mut().filter(|r| r.sink == sink && r.due).take(limit) {
+                    row.due = false;
+                    row.delivery.lease = word.clone();
+                    taken.push(row.delivery.clone());
+                    row.delivery.attempts += 1;
+                }
+                if !taken.is_empty() {
+                    return Ok(taken);
+                }
+            }
+            news.await;
+        }
+    }
+
+    async fn settle(&self, sink: &str, seq: u64, lease: &str, settle: Settle) -> Result<(), DeskError> {
+        let mut state = self.state.lock().unwrap();
+        if state.stopping {
+            return Err(DeskError::Stopping);
+        }
+        let row = state.rows.iter_mut().find(|r| r.sink == sink && r.delivery.seq == seq).expect("only what was lent is settled");
+        if row.delivery.lease != lease {
+            return Err(DeskError::NotOurs);
+        }
+        match &settle {
+            Settle::Delivered | Settle::Dead { .. } => row.delivery.lease.clear(),
+            Settle::Retry { .. } => row.due = true,
+            Settle::Later { .. } => row.delivery.attempts -= 1,
+        }
+        state.settled.push((sink.to_owned(), seq, settle));
+        drop(state);
+        self.news.notify_waiters();
+        Ok(())
+    }
+}
+
+/// Sinks that run until they are dropped.
+pub(crate) struct Running {
+    task: JoinHandle<()>,
+}
+
+pub(crate) fn start(desk: &Arc<Memory>, sinks: Vec<SinkConfig>) -> Running {
+    Running { task: tokio::spawn(outlast_sinks::run(sinks, Arc::clone(desk))) }
+}
+
+impl Running {
+    /// Waits until they end by themselves.
+    pub(crate) async fn ended(mut self) {
+        tokio::time::timeout(PATIENCE, &mut self.task).await.expect("sinks end when the engine does").unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

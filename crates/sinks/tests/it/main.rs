@@ -1,0 +1,7 @@
+//! Sinks against real commands and a real receiver, with a desk that lives in memory.
+
+mod desk;
+mod hook;
+mod receiver;
+mod run;
+mod webhook;
