@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
@@ -113,7 +113,10 @@ struct Teller<D> {
     /// One permit for each delivery that may be taken.
     room: Arc<Semaphore>,
     lines: BTreeMap<String, Line>,
-    errands: JoinSet<Done>,
+    /// Calls and settlements, each of which ends with what a receiver said that wants no more.
+    errands: JoinSet<Option<String>>,
+    /// What each of them has in hand.
+    places: HashMap<Id, Place>,
     calling: usize,
     /// What a receiver said that wants no more.
     gone: Option<String>,
@@ -141,12 +144,11 @@ struct Held {
     taken: Duration,
 }
 
-/// What was done apart from the loop.
-enum Done {
-    /// A call, and its settlement.
-    Call { line: String, count: usize, gone: Option<String> },
-    /// A settlement without a call.
-    Settled { count: usize },
+/// What an errand has in hand.
+struct Place {
+    /// The conversation that it calls.
+    line: Option<String>,
+    count: usize,
 }
 
 impl<D: Desk> Teller<D> {
@@ -162,6 +164,7 @@ impl<D: Desk> Teller<D> {
             room: Arc::new(Semaphore::new(room)),
             lines: BTreeMap::new(),
             errands: JoinSet::new(),
+            places: HashMap::new(),
             calling: 0,
             gone: None,
         }
@@ -181,7 +184,7 @@ impl<D: Desk> Teller<D> {
                     Some(batch) => self.accept(batch),
                     None => break,
                 },
-                Some(done) = self.errands.join_next() => self.note(done),
+                Some(done) = self.errands.join_next_with_id() => self.note(done),
                 () = alarm => {}
                 () = stopped(&mut stop) => break,
             }
@@ -272,7 +275,8 @@ impl<D: Desk> Teller<D> {
         }
         self.calling += 1;
         let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
-        self.errands.spawn(async move {
+        let count = batch.len();
+        let errand = self.errands.spawn(async move {
             let outcome = match &sink.way {
                 Way::Hook(hook) => hook::tell(hook, &batch, stop.subscribe()).await,
                 Way::Webhook(webhook) => match batch.first() {
@@ -281,16 +285,15 @@ impl<D: Desk> Teller<D> {
                 },
             };
             let attempts: Vec<u32> = batch.iter().map(|d| d.attempts).collect();
-            let count = batch.len();
             for (delivery, verdict) in batch.into_iter().zip(verdicts(&sink.retry, &outcome, &attempts, random())) {
                 settle(&sink.name, &*desk, &stop, &delivery, verdict).await;
             }
-            let gone = match outcome {
+            match outcome {
                 Outcome::Gone { reason } => Some(reason),
                 Outcome::Done | Outcome::Failed { .. } => None,
-            };
-            Done::Call { line: key, count, gone }
+            }
         });
+        self.places.insert(errand.id(), Place { line: Some(key), count });
     }
 
     fn hand_back(&mut self, deliveries: Vec<Delivery>, after: Duration) {
@@ -300,32 +303,34 @@ impl<D: Desk> Teller<D> {
     /// Settles apart from the loop.
     fn settle(&mut self, all: Vec<(Delivery, Settle)>) {
         let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
-        self.errands.spawn(async move {
-            let count = all.len();
+        let count = all.len();
+        let errand = self.errands.spawn(async move {
             for (delivery, verdict) in all {
                 settle(&sink.name, &*desk, &stop, &delivery, verdict).await;
             }
-            Done::Settled { count }
+            None
         });
+        self.places.insert(errand.id(), Place { line: None, count });
     }
 
     /// Takes note of an errand that is over.
-    fn note(&mut self, done: Result<Done, tokio::task::JoinError>) {
-        match done {
-            Ok(Done::Settled { count }) => self.room.add_permits(count),
-            Ok(Done::Call { line, count, gone }) => {
-                self.room.add_permits(count);
-                self.calling -= 1;
-                if let Some(line) = self.lines.get_mut(&line) {
-                    line.calling = false;
-                    line.hand_back = HANDED_BACK;
-                }
-                if let Some(reason) = gone {
-                    self.close(reason);
-                }
+    fn note(&mut self, done: Result<(Id, Option<String>), JoinError>) {
+        let (id, gone) = done.unwrap_or_else(|e| {
+            // A fault of ours. What it had is lent again when its lease is over.
+            error!(sink = self.sink.name, "a call broke down: {e}");
+            (e.id(), None)
+        });
+        let Some(place) = self.places.remove(&id) else { return };
+        self.room.add_permits(place.count);
+        if let Some(key) = place.line {
+            self.calling -= 1;
+            if let Some(line) = self.lines.get_mut(&key) {
+                line.calling = false;
+                line.hand_back = HANDED_BACK;
             }
-            // Which one it was is not known, so its place and its line stay taken. That is a fault of ours, and is told.
-            Err(e) => error!(sink = self.sink.name, "a call broke down: {e}"),
+        }
+        if let Some(reason) = gone {
+            self.close(reason);
         }
     }
 
