@@ -15,9 +15,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-store", &["outlast-core"]),
     ("outlast-client", &["outlast-core", "outlast-wire"]),
     ("outlast-sinks", &["outlast-client", "outlast-core", "outlast-text"]),
+    ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
-    ("outlast", &["outlast-client", "outlast-core", "outlast-engine", "outlast-keeper", "outlast-sinks", "outlast-text", "outlast-wire"]),
+    (
+        "outlast",
+        &[
+            "outlast-client",
+            "outlast-core",
+            "outlast-engine",
+            "outlast-keeper",
+            "outlast-sinks",
+            "outlast-text",
+            "outlast-tools",
+            "outlast-wire",
+        ],
+    ),
     ("outlast-testkit", &["outlast-core", "outlast-store", "outlast-wire"]),
     ("xtask", &["outlast-core", "outlast-store", "outlast-testkit", "outlast-wire"]),
 ];

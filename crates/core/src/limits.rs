@@ -18,6 +18,14 @@ pub const LOG_DEFAULT_LINES: u64 = 200;
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 /// How long a wait of the `process` tool may last.
 pub const DEFAULT_WAIT_LIMIT: Duration = Duration::from_secs(180);
+/// How long a call of the `terminal` tool may ask to stay in the foreground.
+pub const FOREGROUND_LIMIT: Duration = Duration::from_secs(600);
+/// Characters of output that a foreground call of the `terminal` tool answers with: two fifths of its beginning, three of its end.
+pub const FOREGROUND_CHARS: usize = 50_000;
+/// Characters of what a tool answers in all.
+pub const RESULT_CHARS: usize = 100_000;
+/// Finished processes that the `process` tool lists.
+pub const LIST_FINISHED: usize = 64;
 /// After this age a running process no longer keeps a conversation from being reset.
 pub const DEFAULT_MAX_AGE: Duration = Duration::from_secs(86_400);
 /// Rows and columns of a terminal.

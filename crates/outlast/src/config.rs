@@ -42,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) keep_for: Duration,
     pub(crate) keep_bytes: u64,
     pub(crate) wait_limit: Duration,
+    pub(crate) foreground_limit: Duration,
     pub(crate) max_age: Duration,
     pub(crate) log_tail_bytes: u64,
     pub(crate) idle_exit: Duration,
@@ -190,6 +191,7 @@ fn user(passwd: &str, uid: u32, env: impl Fn(&str) -> Option<OsString>) -> User 
 const KEYS: &[&str] = &[
     "terminal.daemon_term_grace_seconds",
     "terminal.timeout",
+    "terminal.max_foreground_timeout",
     "session_reset.bg_process_max_age_hours",
     "security.redact_secrets",
     "limits.max_running",
@@ -215,6 +217,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let max_age = r.number("session_reset.bg_process_max_age_hours", &[], limits::DEFAULT_MAX_AGE.as_secs_f64() / 3600.0);
     let redact = r.flag("security.redact_secrets", &["OUTLAST_REDACT_SECRETS", "HERMES_REDACT_SECRETS"], true);
     let wait_limit = r.count("terminal.timeout", &["TERMINAL_TIMEOUT"], limits::DEFAULT_WAIT_LIMIT.as_secs());
+    let foreground = r.count("terminal.max_foreground_timeout", &["TERMINAL_MAX_FOREGROUND_TIMEOUT"], limits::FOREGROUND_LIMIT.as_secs());
     let max_running = r.count("limits.max_running", &[], limits::DEFAULT_MAX_RUNNING as u64);
     let keep_days = r.number("retention.days", &[], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
     let keep_bytes = r.bytes("retention.bytes", limits::DEFAULT_KEEP_BYTES);
@@ -231,6 +234,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         keep_for: seconds(keep_days * 86_400.0),
         keep_bytes,
         wait_limit: Duration::from_secs(wait_limit),
+        foreground_limit: Duration::from_secs(foreground),
         max_age: seconds(max_age * 3600.0),
         log_tail_bytes,
         idle_exit: seconds(idle_exit),

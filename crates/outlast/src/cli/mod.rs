@@ -28,6 +28,7 @@ mod submit;
 mod table;
 mod terminal;
 mod times;
+mod tool;
 mod wait;
 mod write;
 
@@ -79,6 +80,7 @@ enum Verb {
     Clean(clean::Clean),
     Active(active::Active),
     Adopt(adopt::Adopt),
+    Tool(tool::Tool),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -205,6 +207,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Clean(args) => args.perform(ctx).await,
         Verb::Active(args) => args.perform(ctx).await,
         Verb::Adopt(args) => args.perform(ctx).await,
+        Verb::Tool(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,

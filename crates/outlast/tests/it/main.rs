@@ -27,4 +27,5 @@ mod rerun;
 mod retain;
 mod rm;
 mod run;
+mod tool;
 mod wait;

@@ -1,0 +1,108 @@
+//! `outlast tool`
+
+use super::{Context, Failure, input};
+use clap::{Args, Subcommand};
+use outlast_client::Owner;
+use outlast_tools::{AtLimit, Host, Policy, Schema, Tools};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+
+/// Call a tool as an agent does
+///
+/// Prints the tool's answer, one JSON object on one line. What a tool refuses or a command does is such an answer too, and exits 0; arguments that are no JSON exit 2.
+#[derive(Debug, Args)]
+pub(crate) struct Tool {
+    #[command(subcommand)]
+    what: What,
+    #[command(flatten)]
+    how: How,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run a command in the foreground or background
+    Terminal {
+        /// The arguments, as a JSON object; `-` reads them from standard input
+        #[arg(value_name = "JSON")]
+        arguments: OsString,
+    },
+    /// Look after processes in the background
+    Process {
+        /// The arguments, as a JSON object; `-` reads them from standard input
+        #[arg(value_name = "JSON")]
+        arguments: OsString,
+    },
+    /// Print what a model is told of the tools: names, descriptions and JSON schemas
+    Schema,
+}
+
+/// For whom, and what the host can do.
+#[derive(Debug, Args)]
+struct How {
+    /// For a script of an agent: the foreground alone
+    #[arg(long, global = true)]
+    code_execution: bool,
+    /// For a host that cannot tell the agent anything later
+    #[arg(long, global = true)]
+    no_notify: bool,
+    /// Stop a foreground command at its limit, instead of letting it go on in the background
+    #[arg(long, global = true)]
+    kill_at_limit: bool,
+    /// The task it is for [default: OUTLAST_TASK]
+    #[arg(long, value_name = "T", global = true)]
+    task: Option<String>,
+    /// The conversation it is for [default: OUTLAST_SESSION]
+    #[arg(long, value_name = "KEY", global = true)]
+    session: Option<String>,
+    /// Which life of the conversation [default: OUTLAST_GENERATION]
+    #[arg(long, value_name = "G", global = true)]
+    generation: Option<String>,
+}
+
+impl Tool {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let (name, arguments) = match self.what {
+            What::Terminal { arguments } => ("terminal", parsed(arguments)?),
+            What::Process { arguments } => ("process", parsed(arguments)?),
+            What::Schema => {
+                let tools: Vec<Value> = Tools::schemas_of(&self.how.host(ctx)).iter().map(Schema::to_json).collect();
+                ctx.out.object(&json!({ "tools": tools }))?;
+                return Ok(0);
+            }
+        };
+        let host = self.how.host(ctx);
+        let client = ctx.client().await?.with_owner(self.how.owner(ctx));
+        ctx.out.object(&Tools::new(client, host).call(name, &arguments).await)?;
+        Ok(0)
+    }
+}
+
+impl How {
+    fn host(&self, ctx: &Context) -> Host {
+        Host {
+            can_notify: !self.no_notify,
+            policy: if self.code_execution { Policy::CodeExecution } else { Policy::Agent },
+            at_limit: if self.kill_at_limit { AtLimit::Kill } else { AtLimit::HandOver },
+            default_timeout: ctx.settings.wait_limit,
+            foreground_limit: ctx.settings.foreground_limit,
+            wait_limit: ctx.settings.wait_limit,
+            ..Host::new(ctx.caller())
+        }
+    }
+
+    fn owner(self, ctx: &Context) -> Owner {
+        let here = ctx.owner();
+        Owner { session: self.session.or(here.session), task: self.task.or(here.task), generation: self.generation.or(here.generation) }
+    }
+}
+
+fn parsed(arguments: OsString) -> Result<Value, Failure> {
+    let text = input::text(arguments)?;
+    serde_json::from_slice(&text).map_err(|e| {
+        Failure::refused(
+            format!("the arguments are no JSON: {e}"),
+            r#"write an object, for instance: outlast tool process '{"action": "list"}'"#,
+        )
+        .exit(2)
+    })
+}

@@ -1,0 +1,120 @@
+//! No answer is longer than its reader can take.
+
+use crate::{Answer, answer};
+use serde_json::Value;
+
+/// Room for the notice that stands for what is left out.
+const NOTICE: usize = 80;
+
+/// Cuts the longest fields until the whole is at most `most` characters of JSON.
+pub(crate) fn cap(all: &mut Answer, most: usize) {
+    let mut over = length(all).saturating_sub(most);
+    for _ in 0..all.len() {
+        if over == 0 {
+            return;
+        }
+        let longest = all.iter_mut().max_by_key(|(_, value)| width(value));
+        let Some((_, value)) = longest else { return };
+        let room = width(value).saturating_sub(over + NOTICE);
+        *value = match value {
+            Value::String(text) => Value::String(middle_out(text, room)),
+            Value::Array(values) => Value::Array(fitting(std::mem::take(values), room)),
+            _ => Value::Null,
+        };
+        over = length(all).saturating_sub(most);
+    }
+    if over > 0 {
+        *all = answer([("error", format!("the answer would be longer than {most} characters").into())]);
+    }
+}
+
+/// How many characters an answer is as JSON.
+pub(crate) fn length(all: &Answer) -> usize {
+    // Braces, and for each field its quotes, colon and comma.
+    2 + all.iter().map(|(name, value)| name.chars().count() + width(value) + 4).sum::<usize>()
+}
+
+fn width(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text_width(text),
+        other => other.to_string().chars().count(),
+    }
+}
+
+/// How many characters a text is as JSON.
+pub(crate) fn text_width(text: &str) -> usize {
+    2 + text.chars().map(char_width).sum::<usize>()
+}
+
+fn char_width(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        '\0'..='\u{1f}' => 6,
+        _ => 1,
+    }
+}
+
+/// Two fifths of the beginning and three of the end, with a notice between.
+fn middle_out(text: &str, room: usize) -> String {
+    let mut used = 0;
+    let mut beyond = |c: char, most: usize| {
+        used += char_width(c);
+        used > most
+    };
+    let first = room * 2 / 5;
+    let head = text.char_indices().find(|(_, c)| beyond(*c, first)).map_or(text.len(), |(at, _)| at);
+    // Counted on from what the beginning took, and the one character that did not fit.
+    let all = room.max(first) + text[head..].chars().next().map_or(0, char_width);
+    let tail = text.char_indices().rev().find(|(_, c)| beyond(*c, all)).map_or(0, |(at, c)| at + c.len_utf8());
+    if head >= tail {
+        return text.to_owned();
+    }
+    let left_out = text[head..tail].chars().count();
+    format!("{}\n[{left_out} characters left out: the answer was too long]\n{}", &text[..head], &text[tail..])
+}
+
+/// The first ones, as many as fit.
+fn fitting(values: Vec<Value>, room: usize) -> Vec<Value> {
+    let mut used = 2;
+    values
+        .into_iter()
+        .take_while(|value| {
+            used += width(value) + 1;
+            used <= room
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_fits_stays_as_it_is() {
+        let whole = answer([("output", "ok".into()), ("exit_code", 0.into())]);
+        let mut capped = whole.clone();
+        cap(&mut capped, 100);
+        assert_eq!(capped, whole);
+        assert_eq!(length(&whole), serde_json::to_string(&whole).unwrap().chars().count() + 1);
+    }
+
+    #[test]
+    fn the_longest_field_gives_way() {
+        let mut all = answer([("output", "a\n".repeat(5_000).into()), ("session_id", "proc_ab12000000ff".into())]);
+        cap(&mut all, 1_000);
+        let text = serde_json::to_string(&all).unwrap();
+        assert!(text.len() <= 1_000 && text.len() > 900, "{}", text.len());
+        assert!(text.contains("characters left out") && text.contains("proc_ab12000000ff"), "{text}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_longer(output in "[a\\x00\"é\n]{0,300}", error in ".{0,100}", list in proptest::collection::vec(".{0,9}", 0..60), most in 100usize..600) {
+            let mut all = answer([("output", output.into()), ("error", error.into()), ("list", json!(list)), ("more", json!({"a": list}))]);
+            cap(&mut all, most);
+            prop_assert!(serde_json::to_string(&all).unwrap().chars().count() <= most);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A command in the foreground: a process like any other, whose end the call waits for.
+
+use crate::meaning::meaning;
+use crate::output::Output;
+use crate::terminal::{start, warn};
+use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
+use outlast_client::{Client, Kill, ProcessInfo, Reason, Waited, code};
+use outlast_core::Command;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The exit code of a command whose time was over, as `timeout` has it.
+const TIMED_OUT: i32 = 124;
+/// The exit code of a command that was interrupted, as a shell has it.
+const INTERRUPTED: i32 = 130;
+
+/// Runs it, and waits for its end, the end of its time, or an interrupt of the conversation.
+pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
+    let info = match start(client, host, &plan).await {
+        Ok(info) => info,
+        Err(failure) => return failure.told("Failed to start the command"),
+    };
+    let id = info.session_id.to_string();
+    let call = Call { client, host, plan, info, id, limit };
+    let wait = match at_limit {
+        AtLimit::HandOver => Some(limit),
+        // Its keeper stops it, so its end comes.
+        AtLimit::Kill => None,
+    };
+    match client.wait(&call.id, wait).await {
+        Ok(waited) => match waited.status.as_str() {
+            "exited" => call.ended(waited).await,
+            "interrupted" => call.interrupted().await,
+            _ => call.handed_over().await,
+        },
+        Err(e) => {
+            let mut all = call.running("It was started, and then its end could not be waited for");
+            all.insert("error".into(), format!("{e}; it may still run: ask with process(action=\"poll\")").into());
+            all.insert("status".into(), "error".into());
+            all
+        }
+    }
+}
+
+struct Call<'a> {
+    client: &'a Client,
+    host: &'a Host,
+    plan: Plan,
+    info: ProcessInfo,
+    id: String,
+    limit: Duration,
+}
+
+impl Call<'_> {
+    async fn ended(self, waited: Waited) -> Answer {
+        let fate = &waited.fate;
+        let code = fate.exit_code.flatten();
+        let timed_out = fate.termination_source.as_deref() == Some("timeout");
+        let output = self.output(&waited.output).await;
+        if timed_out {
+            let after = format!("[Command timed out after {}s]", self.limit.as_secs_f64());
+            return self.stopped(output, TIMED_OUT, &after).await;
+        }
+        let mut all = self.answer(&output, json!(code));
+        if let Some(meaning) = code.and_then(|code| meaning(&self.line(), code)) {
+            all.insert("exit_code_meaning".into(), meaning.into());
+        }
+        if let Some(signal) = &fate.signal {
+            all.insert("signal".into(), signal.as_str().into());
+        }
+        if let Some(reason @ (Reason::Killed | Reason::Lost)) = fate.completion_reason {
+            all.insert("completion_reason".into(), json!(reason));
+            all.insert("termination_source".into(), json!(fate.termination_source));
+        }
+        if fate.completion_reason == Some(Reason::Lost) {
+            all.insert("error".into(), "nobody saw how the command ended: its keepers were lost".into());
+        }
+        self.leave(&mut all, output.cut).await;
+        all
+    }
+
+    /// Stops the command because somebody interrupted the conversation. An end that came first stands.
+    async fn interrupted(self) -> Answer {
+        let left = match self.client.kill(&self.id, Kill::default()).await {
+            Ok(_) => None,
+            Err(e) if e.code() == code::ALREADY_EXITED => None,
+            Err(e) => Some(e),
+        };
+        let output = self.output("").await;
+        let Some(error) = left else { return self.stopped(output, INTERRUPTED, "[Command interrupted]").await };
+        let mut all = self.answer(&output, INTERRUPTED.into());
+        append(&mut all, "[Command interrupted]");
+        all.insert("error".into(), error.to_string().into());
+        all.insert("session_id".into(), self.id.into());
+        all
+    }
+
+    async fn stopped(&self, output: Output, code: i32, note: &str) -> Answer {
+        let mut all = self.answer(&output, code.into());
+        append(&mut all, note);
+        self.leave(&mut all, output.cut).await;
+        all
+    }
+
+    /// It goes on without us.
+    async fn handed_over(self) -> Answer {
+        let output = self.output("").await;
+        let seconds = self.limit.as_secs_f64();
+        let told = self.plan.spec.tell.completion;
+        let next = match told {
+            true => "You will be told when it ends.".to_owned(),
+            false => format!("This host cannot tell you when it ends: ask with process(action=\"poll\", session_id=\"{}\").", self.id),
+        };
+        let mut all = self.running(&format!(
+            "Still running after {seconds}s, so it goes on in the background as {}; nothing was stopped. {next} process(action=\"kill\") stops it.",
+            self.id
+        ));
+        all.insert("output".into(), output.text.into());
+        if told {
+            all.insert("notify_on_complete".into(), true.into());
+        } else {
+            all.insert("notify_unsupported".into(), true.into());
+        }
+        if self.plan.spec.pty {
+            all.insert("takes_input".into(), true.into());
+        }
+        all
+    }
+
+    fn running(&self, note: &str) -> Answer {
+        let mut all = answer([
+            ("output", "".into()),
+            ("exit_code", Value::Null),
+            ("error", Value::Null),
+            ("status", "running".into()),
+            ("session_id", json!(self.info.session_id)),
+            ("pid", json!(self.info.pid)),
+            ("note", note.into()),
+        ]);
+        warn(&mut all, &self.info);
+        all.extend(self.plan.notes.clone());
+        all
+    }
+
+    fn answer(&self, output: &Output, code: Value) -> Answer {
+        let mut all = answer([("output", output.text.as_str().into()), ("exit_code", code), ("error", Value::Null)]);
+        if !output.gaps.is_empty() {
+            all.insert("gaps".into(), json!(output.gaps));
+        }
+        // Of what it lacked only that counts which changes what its output means.
+        let elsewhere = self.plan.spec.cwd.as_ref().is_some_and(|dir| dir.to_lossy() != self.info.cwd.as_str());
+        if elsewhere || self.plan.spec.pty != self.info.pty {
+            warn(&mut all, &self.info);
+        }
+        all.extend(self.plan.notes.clone());
+        all
+    }
+
+    /// What it printed; `known` where the log cannot be read.
+    async fn output(&self, known: &str) -> Output {
+        Output::read(self.client, self.host, &self.id).await.unwrap_or_else(|_| Output::of(known, self.host))
+    }
+
+    /// A command whose whole output was answered is forgotten. One with more to read keeps its name, and so does one that left something running.
+    async fn leave(&self, all: &mut Answer, more: bool) {
+        if !(more && self.host.policy == Policy::Agent) {
+            match self.client.remove(&self.id).await {
+                Ok(_) => return,
+                Err(e) if e.code() == code::STILL_RUNNING => {
+                    all.insert("note".into(), "something that it started still runs and may print more".into());
+                }
+                // It stays until it is too old, which does no harm.
+                Err(_) => {}
+            }
+        }
+        all.insert("session_id".into(), self.id.as_str().into());
+    }
+
+    fn line(&self) -> String {
+        match &self.plan.spec.command {
+            Command::Shell(line) => line.to_lossy().into_owned(),
+            argv @ Command::Argv(_) => argv.shown(),
+        }
+    }
+}
+
+fn append(all: &mut Answer, note: &str) {
+    if let Some(Value::String(output)) = all.get_mut("output") {
+        let gap = if output.is_empty() { "" } else { "\n" };
+        output.push_str(&format!("{gap}{note}"));
+    }
+}

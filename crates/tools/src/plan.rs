@@ -1,0 +1,202 @@
+//! What a call of `terminal` asks for: the order of checks, before anything runs.
+
+use crate::args::{Args, short, type_name};
+use crate::{Answer, AtLimit, Host, Policy, answer, misuse};
+use outlast_client::{OsText, Spec};
+use outlast_core::Tell;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where a command is to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Apart from the call.
+    Background,
+    /// The call waits for it.
+    Foreground {
+        /// For how long.
+        limit: Duration,
+        /// And then.
+        at_limit: AtLimit,
+    },
+}
+
+/// What a call of `terminal` asks for.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// What to run.
+    pub spec: Spec,
+    /// Where.
+    pub mode: Mode,
+    /// What the answer has to say besides.
+    pub notes: Answer,
+}
+
+impl Plan {
+    /// Reads the arguments of a call. What is wrong with them is the answer to it.
+    pub fn of(arguments: &Value, host: &Host) -> Result<Self, Answer> {
+        let args = Args::of(arguments).map_err(|e| refused(&e))?;
+        let Some(Value::String(command)) = args.get("command") else {
+            return Err(refused(&format!("Invalid command: expected string, got {}", type_name(args.get("command")))));
+        };
+        if command.trim().is_empty() {
+            return Err(refused("Invalid command: it is empty"));
+        }
+        let wanted = Wanted::of(&args, host.policy).map_err(|e| refused(&e))?;
+        let mut notes = Answer::new();
+        let mode = if wanted.background { Mode::Background } else { foreground(&args, host, command)? };
+        let cwd = args.text("workdir").filter(|dir| !dir.trim().is_empty()).map(|dir| directory(&dir, host)).transpose()?;
+        let pty = wanted.pty && !takes_a_token(command);
+        if pty != wanted.pty {
+            let note = "PTY disabled for this command: `gh auth login --with-token` reads the token from standard input, which has to end";
+            notes.insert("pty_note".into(), note.into());
+        }
+        let tell = match mode {
+            Mode::Background => wanted.tell(host, command, &mut notes),
+            // On record from the start, so that its end is told even if whoever called is gone by then. The wait of this call consumes it.
+            Mode::Foreground { at_limit: AtLimit::HandOver, .. } if host.can_notify => {
+                Tell { completion: true, route: host.route.clone(), ..Tell::default() }
+            }
+            Mode::Foreground { .. } => Tell::default(),
+        };
+        let timeout = match mode {
+            // The keeper sees to it, whatever becomes of the caller.
+            Mode::Foreground { limit, at_limit: AtLimit::Kill } => Some(limit),
+            Mode::Foreground { at_limit: AtLimit::HandOver, .. } | Mode::Background => None,
+        };
+        Ok(Self { spec: Spec { cwd, pty, timeout, tell, ..Spec::shell(command.as_str()) }, mode, notes })
+    }
+}
+
+/// The flags of a call.
+struct Wanted {
+    background: bool,
+    pty: bool,
+    notify: bool,
+    patterns: Vec<String>,
+}
+
+impl Wanted {
+    fn of(args: &Args<'_>, policy: Policy) -> Result<Self, String> {
+        match policy {
+            Policy::Agent => Ok(Self {
+                background: args.flag("background")?,
+                pty: args.flag("pty")?,
+                notify: args.flag("notify_on_complete")?,
+                patterns: args.texts("watch_patterns")?,
+            }),
+            // Whatever a script says of these, it does not have them.
+            Policy::CodeExecution => Ok(Self { background: false, pty: false, notify: false, patterns: Vec::new() }),
+        }
+    }
+
+    /// What of a background process is to be told, and what the model has to know about that.
+    fn tell(self, host: &Host, command: &str, notes: &mut Answer) -> Tell {
+        let Self { notify, patterns, .. } = self;
+        let mut hints = hints(command);
+        let mut tell = Tell::default();
+        match (notify, !patterns.is_empty()) {
+            (false, false) if host.can_notify => hints.insert(0, SILENT),
+            (false, false) => {}
+            _ if !host.can_notify => {
+                notes.insert("notify_unsupported".into(), UNSUPPORTED.into());
+            }
+            (true, both) => {
+                tell.completion = true;
+                notes.insert("notify_on_complete".into(), true.into());
+                if both {
+                    notes.insert("watch_patterns_ignored".into(), EXCLUSIVE.into());
+                }
+            }
+            (false, true) => {
+                notes.insert("watch_patterns".into(), json!(patterns));
+                tell.watch = patterns;
+            }
+        }
+        if !hints.is_empty() {
+            notes.insert("hint".into(), hints.join(" ").into());
+        }
+        if !tell.is_nothing() {
+            tell.route = host.route.clone();
+        }
+        tell
+    }
+}
+
+const SILENT: &str = "This process is silent: you will not be told when it ends. For a job that ends by itself (tests, a build, a deployment) call again with \
+    notify_on_complete=true; for a server or watcher that is to go on, ignore this and look at it with process(action=\"poll\") when you need to.";
+const UNSUPPORTED: &str = "This host cannot deliver a notice after your turn, so notify_on_complete and watch_patterns were dropped. Ask with process(action=\"poll\") or \
+    process(action=\"wait\") instead.";
+const EXCLUSIVE: &str = "watch_patterns was dropped because notify_on_complete is set: both on one process would give duplicate notifications. Set only one of them.";
+const POLLER: &str = "This looks like a home-made CI poller. `gh pr checks NUMBER --watch --fail-fast` and `gh run watch RUN --exit-status` wait by themselves, know every \
+    state and exit with the result.";
+const DETACHED: &str = "The command leaves something running behind the shell, which itself ends at once, and with it what is told of this process. Leave out '&', nohup, \
+    setsid and disown: a background process outlasts this call without them.";
+
+/// What else there is to say of a background command.
+fn hints(command: &str) -> Vec<&'static str> {
+    let asks_github = command.contains("gh pr view") || command.contains("gh pr checks");
+    let filters = command.contains("--jq") || command.contains("| jq") || command.contains("|jq");
+    let mut hints = Vec::new();
+    if command.contains("statusCheckRollup") || (asks_github && filters) {
+        hints.push(POLLER);
+    }
+    if matches!(misuse(command), Some(crate::Misuse::Detaches(_) | crate::Misuse::Background)) && !command.contains("wait") {
+        hints.push(DETACHED);
+    }
+    hints
+}
+
+/// How long it may take, and whether it may run here at all.
+fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answer> {
+    let asked = args.whole("timeout", 1).map_err(|e| refused(&e))?;
+    let most = host.foreground_limit;
+    if let Some(seconds) = asked.filter(|s| Duration::from_secs(*s) > most) {
+        let instead = match host.policy {
+            Policy::Agent => "Use background=true with notify_on_complete=true for what takes longer",
+            Policy::CodeExecution => "Ask for less",
+        };
+        return Err(answer([(
+            "error",
+            format!("Foreground timeout {seconds}s exceeds the maximum of {}s. {instead}.", most.as_secs()).into(),
+        )]));
+    }
+    if let Some(misuse) = misuse(command) {
+        return Err(refused(&misuse.to_string()));
+    }
+    Ok(Mode::Foreground { limit: asked.map_or(host.default_timeout, Duration::from_secs), at_limit: host.at_limit() })
+}
+
+/// The directory that is meant. It never passes through a shell; what could do harm in one is refused all the same, since a model that writes it means something else.
+fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
+    let allowed = |c: char| c.is_alphanumeric() || r"/\:_-.~ +@=,".contains(c);
+    if let Some(bad) = dir.chars().find(|c| !allowed(*c)) {
+        let error = format!("Blocked: workdir contains {bad:?}, which no workdir may contain. Give a plain path; got {:?}", short(dir));
+        return Err(answer([("output", "".into()), ("exit_code", (-1).into()), ("error", error.into()), ("status", "blocked".into())]));
+    }
+    let home = || host.caller.env.iter().find(|v| v.name.as_bytes() == b"HOME").map(|v| PathBuf::from(v.value.as_os_str()));
+    let path = match (dir.strip_prefix('~'), home()) {
+        (Some(""), Some(home)) => home,
+        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        _ => Path::new(dir).to_owned(),
+    };
+    Ok(host.caller.cwd.as_path().join(path).as_path().into())
+}
+
+/// Whether the command waits for the end of a token on its input, which a terminal would not give.
+fn takes_a_token(command: &str) -> bool {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let at = words.windows(3).position(|w| w == ["gh", "auth", "login"]);
+    at.is_some_and(|at| words[at..].contains(&"--with-token"))
+}
+
+/// The answer to a call that cannot be meant.
+pub(crate) fn refused(error: &str) -> Answer {
+    answer([("output", "".into()), ("exit_code", (-1).into()), ("error", error.into()), ("status", "error".into())])
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(crate) use tests::any_call;

@@ -1,0 +1,302 @@
+//! `process`: look after what runs in the background.
+
+use crate::args::{Args, short};
+use crate::{Answer, Host, answer, cap};
+use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
+use outlast_core::limits;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+pub(crate) const ACTIONS: [&str; 8] = ["list", "poll", "log", "wait", "kill", "write", "submit", "close"];
+
+/// Room for the fields beside the lines of a log.
+const BESIDE: usize = 4_000;
+
+/// What a call of `process` asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ask {
+    /// What there is.
+    List,
+    /// How one is.
+    Poll {
+        /// Which.
+        id: String,
+    },
+    /// A page of its output.
+    Log {
+        /// Which.
+        id: String,
+        /// What part.
+        page: Page,
+    },
+    /// Its end.
+    Wait {
+        /// Which.
+        id: String,
+        /// At most so many seconds.
+        seconds: Option<u64>,
+    },
+    /// To stop it.
+    Kill {
+        /// Which.
+        id: String,
+    },
+    /// To put text into its input.
+    Write {
+        /// Which.
+        id: String,
+        /// The text.
+        data: String,
+        /// With a newline behind it.
+        line: bool,
+    },
+    /// To end its input.
+    Close {
+        /// Which.
+        id: String,
+    },
+}
+
+impl Ask {
+    /// Reads the arguments of a call. What is wrong with them is the answer to it.
+    pub fn of(arguments: &Value) -> Result<Self, Answer> {
+        let wrong = |error: String| answer([("error", error.into())]);
+        let args = Args::of(arguments).map_err(wrong)?;
+        let action = args.text("action").unwrap_or_default().trim().to_ascii_lowercase();
+        if !ACTIONS.contains(&action.as_str()) {
+            let what =
+                if action.is_empty() { "action is required".to_owned() } else { format!("Unknown process action: {}", short(&action)) };
+            return Err(wrong(format!("{what}. Use: {}", ACTIONS.join(", "))));
+        }
+        if action == "list" {
+            return Ok(Self::List);
+        }
+        let id = args.text("session_id").unwrap_or_default().trim().to_owned();
+        if id.is_empty() {
+            return Err(wrong(format!("session_id is required for {action}")));
+        }
+        let data = || args.text("data").unwrap_or_default();
+        Ok(match action.as_str() {
+            "poll" => Self::Poll { id },
+            "log" => {
+                let offset = args
+                    .whole("offset", 0)
+                    .map_err(|e| wrong(format!("{e}: the first line to show; leave it out for the end of the log")))?;
+                let limit = args.whole("limit", 1).map_err(wrong)?;
+                Self::Log { id, page: Page { offset, limit, from_byte: None } }
+            }
+            "wait" => Self::Wait { id, seconds: args.whole("timeout", 1).map_err(wrong)? },
+            "kill" => Self::Kill { id },
+            "write" => Self::Write { id, data: data(), line: false },
+            "submit" => Self::Write { id, data: data(), line: true },
+            // The last of the actions.
+            _ => Self::Close { id },
+        })
+    }
+}
+
+/// Answers a call.
+pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
+    let ask = match Ask::of(arguments) {
+        Ok(ask) => ask,
+        Err(refusal) => return refusal,
+    };
+    let killing = matches!(ask, Ask::Kill { .. });
+    match done(client, host, ask).await {
+        Ok(all) => all,
+        Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
+            answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))])
+        }
+        Err(e) => failed(&e),
+    }
+}
+
+async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientError> {
+    Ok(match ask {
+        Ask::List => list(client).await?,
+        Ask::Poll { id } => fields(&client.poll(&id).await?),
+        Ask::Log { id, page } => fields(&log(client, host, &id, page).await?),
+        Ask::Wait { id, seconds } => wait(client, host, &id, seconds).await?,
+        Ask::Kill { id } => fields(&client.kill(&id, Kill::default()).await?),
+        Ask::Write { id, data, line: false } => fields(&client.write(&id, data.as_bytes(), At::End).await?),
+        Ask::Write { id, data, line: true } => fields(&client.submit(&id, data.as_bytes(), At::End).await?),
+        Ask::Close { id } => fields(&client.close(&id).await?),
+    })
+}
+
+/// Those of the caller's task and conversation.
+async fn list(client: &Client) -> Result<Answer, ClientError> {
+    let owner = client.owner();
+    let scope = Scope { task: owner.task.clone(), session: owner.session.clone() };
+    let (shown, left_out) = latest(client.list(&scope, true).await?);
+    let mut all = answer([("processes", json!(shown))]);
+    if left_out > 0 {
+        all.insert("note".into(), format!("{left_out} older finished processes are not shown").into());
+    }
+    Ok(all)
+}
+
+/// All that run and the finished ones that ended last, in the same order, and how many that leaves out.
+fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
+    let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_at, p.session_id)).collect();
+    finished.sort();
+    let left_out = finished.len().saturating_sub(limits::LIST_FINISHED);
+    let oldest: BTreeSet<_> = finished.into_iter().take(left_out).map(|(_, id)| id).collect();
+    all.retain(|p| !oldest.contains(&p.session_id));
+    (all, left_out)
+}
+
+/// A page that fits into an answer.
+async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPage, ClientError> {
+    let whole = client.log(id, page).await?;
+    let room = host.result_chars.saturating_sub(BESIDE);
+    if cap::text_width(&whole.output) <= room {
+        return Ok(whole);
+    }
+    let mut used = 2;
+    let mut fits = |line: &&str| {
+        used += cap::text_width(line);
+        used <= room
+    };
+    let lines = match page.offset {
+        Some(_) => whole.output.split('\n').take_while(&mut fits).count(),
+        None => whole.output.rsplit('\n').take_while(&mut fits).count(),
+    };
+    // A line that is too long for any answer is cut when it is answered.
+    client.log(id, Page { limit: Some(lines.max(1) as u64), ..page }).await
+}
+
+async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>) -> Result<Answer, ClientError> {
+    let most = host.wait_limit;
+    let asked = seconds.map(Duration::from_secs);
+    let clamped = asked.filter(|time| *time > most);
+    let mut all = fields(&client.wait(id, Some(asked.unwrap_or(most).min(most))).await?);
+    if let Some(asked) = clamped {
+        let note = format!("Requested wait of {}s was clamped to configured limit of {}s", asked.as_secs(), most.as_secs_f64());
+        all.insert("timeout_note".into(), note.into());
+    }
+    Ok(all)
+}
+
+fn fields(said: &impl Serialize) -> Answer {
+    match serde_json::to_value(said) {
+        Ok(Value::Object(all)) => all,
+        // What the engine answers is always an object with names for keys.
+        _ => answer([("status", "error".into()), ("error", "the answer cannot be written".into())]),
+    }
+}
+
+/// An error in the tool's own words about what to do.
+fn failed(e: &ClientError) -> Answer {
+    let hint = match e.code() {
+        code::NOT_FOUND | code::BAD_ID => "process(action=\"list\") shows those there are",
+        code::NO_INPUT => "only a process that was started with pty=true takes input",
+        code::ALREADY_EXITED => "process(action=\"log\") shows its output",
+        code::AMBIGUOUS_ID => "give the whole session_id",
+        code::BAD_REQUEST => "",
+        _ => e.hint(),
+    };
+    let mut all = answer([("status", e.status().into()), ("error", e.to_string().into()), ("code", e.code().into())]);
+    if !hint.is_empty() {
+        all.insert("hint".into(), hint.into());
+    }
+    if let ClientError::Refused(refused) = e
+        && let Some(code) = refused.exit_code
+    {
+        all.insert("exit_code".into(), json!(code));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refused(arguments: Value) -> String {
+        Ask::of(&arguments).unwrap_err()["error"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn case_228_actions_and_ids() {
+        let all = "list, poll, log, wait, kill, write, submit, close";
+        assert_eq!(refused(json!({"action": "dance"})), format!("Unknown process action: dance. Use: {all}"));
+        assert_eq!(refused(json!({})), format!("action is required. Use: {all}"));
+        for action in &ACTIONS[1..] {
+            for id in [json!(null), json!(""), json!("  ")] {
+                assert_eq!(refused(json!({"action": action, "session_id": id})), format!("session_id is required for {action}"));
+            }
+        }
+        assert_eq!(Ask::of(&json!({"action": "poll", "session_id": 1234})), Ok(Ask::Poll { id: "1234".into() }));
+        assert_eq!(Ask::of(&json!({"action": " LIST ", "session_id": 7, "nonsense": {}})), Ok(Ask::List));
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_get_a_clear_answer() {
+        let log = |more: Value| {
+            let mut all = json!({"action": "log", "session_id": "proc_ab12"});
+            all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            all
+        };
+        let page = |offset, limit| Ok(Ask::Log { id: "proc_ab12".into(), page: Page { offset, limit, from_byte: None } });
+        assert_eq!(Ask::of(&log(json!({}))), page(None, None));
+        assert_eq!(Ask::of(&log(json!({"offset": null, "limit": null}))), page(None, None));
+        assert_eq!(Ask::of(&log(json!({"offset": "0", "limit": "5"}))), page(Some(0), Some(5)));
+        assert_eq!(Ask::of(&log(json!({"offset": 1e30, "limit": 1e30}))), page(Some(u64::MAX), Some(u64::MAX)));
+        for bad in [json!(-1), json!("ten"), json!([]), json!(1.5)] {
+            assert!(refused(log(json!({"offset": bad}))).contains("leave it out for the end"), "{bad}");
+            assert!(refused(log(json!({"limit": bad}))).contains("limit must be a whole number from 1 on"), "{bad}");
+            assert!(refused(json!({"action": "wait", "session_id": "x", "timeout": bad})).contains("timeout must be"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn case_099_a_wait_of_nothing_is_an_error() {
+        for bad in [json!(0), json!(-3), json!("0")] {
+            assert!(
+                refused(json!({"action": "wait", "session_id": "x", "timeout": bad}))
+                    .starts_with("timeout must be a whole number from 1 on")
+            );
+        }
+    }
+
+    #[test]
+    fn data_becomes_text() {
+        for (data, want) in [(json!("é"), "é"), (json!(5), "5"), (json!(true), "true"), (json!(null), ""), (json!(["a"]), "[\"a\"]")] {
+            let ask = Ask::of(&json!({"action": "submit", "session_id": "x", "data": data}));
+            assert_eq!(ask, Ok(Ask::Write { id: "x".into(), data: want.into(), line: true }));
+        }
+    }
+
+    #[test]
+    fn a_list_shows_what_runs_and_what_ended_last() {
+        let process = |n: u32, over: bool| -> ProcessInfo {
+            let mut p = json!({
+                "session_id": format!("proc_{n:012x}"), "command": "x", "status": if over { "exited" } else { "running" }, "phase": "running", "pid": 1, "cwd": "/",
+                "started_at": "2023-11-14T22:13:20.000000Z", "uptime_seconds": 2, "output_bytes": 1,
+            });
+            if over {
+                p["ended_at"] = format!("2023-11-14T22:{:02}:00.000000Z", 59 - n % 60).into();
+            }
+            serde_json::from_value(p).unwrap()
+        };
+        let all: Vec<_> = (0..10).map(|n| process(n, false)).chain((100..160).map(|n| process(n, true))).collect();
+        assert_eq!(latest(all.clone()), (all.clone(), 0));
+        let more: Vec<_> = all.iter().cloned().chain((200..210).map(|n| process(n, true))).collect();
+        let (shown, left_out) = latest(more.clone());
+        assert_eq!((shown.len(), left_out), (10 + limits::LIST_FINISHED, 6));
+        let oldest = |p: &&ProcessInfo| p.fate.ended_at.is_some_and(|at| at.to_string().as_str() < "2023-11-14T22:06");
+        assert_eq!((more.iter().filter(oldest).count(), shown.iter().filter(oldest).count()), (6, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_read(arguments in crate::plan::any_call(&["action", "session_id", "data", "timeout", "offset", "limit"])) {
+            if let Err(refusal) = Ask::of(&arguments) {
+                prop_assert!(refusal["error"].is_string());
+            }
+        }
+    }
+}

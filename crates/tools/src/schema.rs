@@ -1,0 +1,161 @@
+//! What a model is told of the tools.
+
+use crate::process::ACTIONS;
+use crate::{Host, Policy};
+use outlast_core::limits;
+use serde_json::{Value, json};
+
+/// One tool: its name, what it is for, and a JSON schema of its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schema {
+    /// The name it is called by.
+    pub name: &'static str,
+    /// What it is for.
+    pub description: String,
+    /// Its arguments.
+    pub parameters: Value,
+}
+
+impl Schema {
+    /// As one object with `name`, `description` and `parameters`.
+    pub fn to_json(&self) -> Value {
+        json!({"name": self.name, "description": self.description, "parameters": self.parameters})
+    }
+}
+
+/// The tools there are for callers of this host.
+pub(crate) fn of(host: &Host) -> Vec<Schema> {
+    match host.policy {
+        Policy::Agent => vec![terminal(host), process(host)],
+        Policy::CodeExecution => vec![terminal_of_a_script(host)],
+    }
+}
+
+fn terminal(host: &Host) -> Schema {
+    let (default, most) = (host.default_timeout.as_secs(), host.foreground_limit.as_secs());
+    let description = format!(
+        "Run a shell command.\n\
+         \n\
+         Where there is a tool made for it (reading, searching, writing or patching files), use that instead of cat, grep, sed or echo.\n\
+         \n\
+         Foreground (the default): the answer comes as soon as the command is done, so a large timeout costs nothing; give up to {most} seconds where it may take long. \
+         A command that is not done in time goes on in the background, under a session_id that the answer names. Do not use nohup, disown, setsid or a trailing '&' here.\n\
+         \n\
+         Background (background=true): the answer comes at once, with a session_id for the process tool. There are two good uses. A job that ends by itself (tests, a build, a \
+         deployment): nearly always with notify_on_complete=true, so that you can go on and are told of its end without polling. And a server or watcher that never ends: \
+         without it. Check that a server is ready (curl, its log) before you use it.\n\
+         \n\
+         pty=true is for programs that want a terminal, such as a REPL or an interactive installer; write to them with the process tool."
+    );
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "command": command(),
+            "background": {
+                "type": "boolean",
+                "default": false,
+                "description": "Run it apart from this call. For servers and watchers, and with notify_on_complete=true for long jobs that end by themselves.",
+            },
+            "timeout": timeout(default, most),
+            "workdir": workdir(),
+            "pty": {
+                "type": "boolean",
+                "default": false,
+                "description": "Give it a terminal, for programs that are interactive or behave differently without one.",
+            },
+            "notify_on_complete": {
+                "type": "boolean",
+                "default": false,
+                "description": "With background=true: you are told once, with the exit code and the end of the output, when it ends. Set it for every job that ends by itself. \
+                    Not together with watch_patterns.",
+            },
+            "watch_patterns": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "With background=true: you are told when a line of output contains one of these texts (plain text, case matters). Only for rare, one-time signals of a \
+                    long-lived process, such as \"Listening on\" of a server. Never for the end of a job, which notify_on_complete tells, and never for lines that repeat, such \
+                    as errors in a loop: too many matches end the watching. Not together with notify_on_complete, which wins.",
+            },
+        },
+        "required": ["command"],
+    });
+    Schema { name: "terminal", description, parameters }
+}
+
+fn terminal_of_a_script(host: &Host) -> Schema {
+    let (default, most) = (host.default_timeout.as_secs(), host.foreground_limit.as_secs());
+    Schema {
+        name: "terminal",
+        description:
+            "Run a shell command in the foreground and return its output and exit code. A command that is not done in time is stopped."
+                .into(),
+        parameters: json!({
+            "type": "object",
+            "properties": {"command": command(), "timeout": timeout(default, most), "workdir": workdir()},
+            "required": ["command"],
+        }),
+    }
+}
+
+fn command() -> Value {
+    json!({"type": "string", "description": "The shell line to run."})
+}
+
+fn timeout(default: u64, most: u64) -> Value {
+    json!({
+        "type": "integer",
+        "minimum": 1,
+        "description": format!("Seconds to wait for a foreground command (default {default}, at most {most}). Ignored with background=true."),
+    })
+}
+
+fn workdir() -> Value {
+    json!({"type": "string", "description": "The directory to run in, absolute or from the default directory on. Each call begins anew: a cd of an earlier one does not last."})
+}
+
+fn process(host: &Host) -> Schema {
+    let most = host.wait_limit.as_secs();
+    let description = "Look after processes that terminal runs in the background.\n\
+         \n\
+         list: those there are. poll: how one is, and the end of its output. log: its output, in pages of lines. wait: until it ends or the time is over. kill: stop it and \
+         everything it started. write: put text into its input as it is. submit: the same with a newline, as if typed and entered. close: end its input. Input is for processes \
+         started with pty=true."
+        .to_owned();
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "action": {"type": "string", "enum": ACTIONS, "description": "What to do."},
+            "session_id": {"type": "string", "description": "The process, as terminal named it. For every action but list."},
+            "data": {"type": "string", "description": "The text for write and submit."},
+            "timeout": {
+                "type": "integer",
+                "minimum": 1,
+                "description": format!("For wait: at most so many seconds (default and limit {most}). The process goes on when they are over."),
+            },
+            "offset": {"type": "integer", "description": "For log: the first line to show, counted from 0. Left out: the last lines."},
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "description": format!("For log: how many lines (default {}).", limits::LOG_DEFAULT_LINES),
+            },
+        },
+        "required": ["action"],
+    });
+    Schema { name: "process", description, parameters }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::caller;
+
+    #[test]
+    fn what_models_are_told() {
+        let host = Host::new(caller([], std::path::Path::new("/")));
+        let all: Vec<Value> = of(&host).iter().map(Schema::to_json).collect();
+        insta::assert_json_snapshot!("schemas", all);
+        let script = Host { policy: Policy::CodeExecution, ..host };
+        let all: Vec<Value> = of(&script).iter().map(Schema::to_json).collect();
+        insta::assert_json_snapshot!("schemas_for_scripts", all);
+    }
+}

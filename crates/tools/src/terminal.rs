@@ -1,0 +1,73 @@
+//! `terminal`: run a command.
+
+use crate::plan::refused;
+use crate::{Answer, Host, Mode, Plan, answer, foreground};
+use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run};
+use serde_json::{Value, json};
+
+/// Answers a call.
+pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
+    match Plan::of(arguments, host) {
+        Err(refusal) => refusal,
+        Ok(plan) => match plan.mode {
+            Mode::Background => background(client, host, plan).await,
+            Mode::Foreground { limit, at_limit } => foreground::run(client, host, plan, limit, at_limit).await,
+        },
+    }
+}
+
+async fn background(client: &Client, host: &Host, plan: Plan) -> Answer {
+    let said = start(client, host, &plan).await;
+    let info = match said {
+        Ok(info) => info,
+        Err(failure) => return failure.told("Failed to start background process"),
+    };
+    let mut all = answer([
+        ("output", "Background process started".into()),
+        ("session_id", json!(info.session_id)),
+        ("pid", json!(info.pid)),
+        ("exit_code", 0.into()),
+        ("error", Value::Null),
+    ]);
+    warn(&mut all, &info);
+    all.extend(plan.notes);
+    all
+}
+
+/// Why nothing runs.
+pub(crate) enum Failure {
+    /// Nobody could be asked, or it was refused.
+    Asking(ClientError),
+    /// It was accepted, and could not be started.
+    Starting(Box<ProcessInfo>),
+}
+
+impl Failure {
+    pub(crate) fn told(&self, doing: &str) -> Answer {
+        match self {
+            Self::Asking(e) => refused(&format!("{doing}: {e}")),
+            Self::Starting(info) => {
+                let why = info.fate.start_error.as_deref().unwrap_or("nobody knows why");
+                let mut all = refused(&format!("{doing}: {why}"));
+                all.insert("session_id".into(), json!(info.session_id));
+                all
+            }
+        }
+    }
+}
+
+/// Starts what was planned.
+pub(crate) async fn start(client: &Client, host: &Host, plan: &Plan) -> Result<ProcessInfo, Failure> {
+    let info = client.run_info(Run::new(plan.spec.clone(), host.caller.clone())).await.map_err(Failure::Asking)?;
+    match info.fate.completion_reason {
+        Some(Reason::FailedStart) => Err(Failure::Starting(Box::new(info))),
+        _ => Ok(info),
+    }
+}
+
+/// What could not be had.
+pub(crate) fn warn(all: &mut Answer, info: &ProcessInfo) {
+    if !info.warnings.is_empty() {
+        all.insert("warnings".into(), json!(info.warnings));
+    }
+}

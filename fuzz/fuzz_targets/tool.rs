@@ -1,0 +1,36 @@
+//! Whatever a model sends is read or refused, and whatever command is judged.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use outlast_tools::{Ask, Host, Plan, Policy, misuse};
+use serde_json::{Value, json};
+
+fuzz_target!(|input: (&str, &str, bool)| {
+    let (command, text, script) = input;
+    misuse(command);
+    let caller = outlast_client::caller([("HOME".into(), "/home".into())], std::path::Path::new("/"));
+    let host = Host { policy: if script { Policy::CodeExecution } else { Policy::Agent }, ..Host::new(caller) };
+    let given: Value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
+    let fields = [
+        "background",
+        "timeout",
+        "workdir",
+        "pty",
+        "notify_on_complete",
+        "watch_patterns",
+        "action",
+        "session_id",
+        "data",
+        "offset",
+        "limit",
+    ];
+    let each = fields.map(|name| json!({"command": command, "action": command, "session_id": "proc_ab12", name: given}));
+    for call in each.into_iter().chain([given]) {
+        if let Err(refusal) = Plan::of(&call, &host) {
+            assert!(refusal["error"].is_string());
+        }
+        if let Err(refusal) = Ask::of(&call) {
+            assert!(refusal["error"].is_string());
+        }
+    }
+});
