@@ -56,7 +56,8 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-fn release() -> Result<PathBuf> {
+/// The program as users have it.
+pub(crate) fn release() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "outlast"]).status()?;
     ensure!(built.success(), "outlast does not build");
@@ -111,6 +112,6 @@ fn median(times: &mut [Duration]) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-fn ratio(a: Duration, b: Duration) -> f64 {
+pub(crate) fn ratio(a: Duration, b: Duration) -> f64 {
     a.as_secs_f64() / b.as_secs_f64().max(1e-9)
 }

@@ -1,5 +1,7 @@
 //! Checks, campaigns and benchmarks of this workspace.
 
+#[path = "../../benches/notices.rs"]
+mod bench_notices;
 #[path = "../../benches/recovery.rs"]
 mod bench_recovery;
 mod campaign;
@@ -16,6 +18,7 @@ usage: cargo xtask check
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign histories [--cases N]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
+       cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]";
 
 fn main() -> Result<()> {
@@ -28,6 +31,7 @@ fn main() -> Result<()> {
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
+        ["bench", "notices", ..] => bench_notices::run(&Flags(&args[2..])),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }

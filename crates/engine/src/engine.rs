@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::facts::{Facts, Seen};
 use crate::mind::{AGAIN, blocking};
 use crate::outbox::{Judge, News, Outbox};
+use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::NoRunDir;
 use crate::shared::{self, Client, Clients, Closing, Shared};
@@ -276,7 +277,10 @@ impl Engine {
 
     /// Writes news. Should the disk refuse, it is tried again for as long as it takes; the folders keep the facts meanwhile.
     async fn write_news(&self, news: Vec<News>) {
-        let Err(error) = self.shared.outbox.advance(news.clone(), self.shared.now()).await else { return };
+        point!("news.before_commit");
+        let written = self.shared.outbox.advance(news.clone(), self.shared.now()).await;
+        point!("news.after_commit");
+        let Err(error) = written else { return };
         tracing::error!(%error, "a notice cannot be written yet");
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {

@@ -234,7 +234,7 @@ impl Outbox {
     }
 
     pub(crate) async fn pushed(&self, sink: String, seq: u64, lease: String, how: Pushed) -> Result<bool, IndexError> {
-        let again = matches!(how, Pushed::Again { .. });
+        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. });
         let kept = self.index.work(move |db| table::pushed(db, &sink, seq, &lease, &how)).await?;
         if again {
             self.tell();

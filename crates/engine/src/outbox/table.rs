@@ -599,6 +599,8 @@ pub(crate) enum Pushed {
     Delivered,
     /// It is to be tried again at this time.
     Again { at: Time, reason: String },
+    /// It was not tried: this time does not count.
+    Later { at: Time },
     /// It is given up.
     Dead { reason: String },
 }
@@ -608,13 +610,16 @@ pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &P
     let (state, due, reason) = match how {
         Pushed::Delivered => ("delivered", 0, ""),
         Pushed::Again { at, reason } => ("pending", at.micros(), reason.as_str()),
+        Pushed::Later { at } => ("pending", at.micros(), ""),
         Pushed::Dead { reason } => ("dead", 0, reason.as_str()),
     };
+    let untried = u32::from(matches!(how, Pushed::Later { .. }));
     let changed = db
         .prepare_cached(
-            "UPDATE delivery SET state = ?4, due_at = ?5, reason = ?6, lease = '' WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
+            "UPDATE delivery SET state = ?4, due_at = ?5, reason = CASE WHEN ?7 THEN reason ELSE ?6 END, lease = '', attempts = attempts - ?7
+             WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
         )?
-        .execute(params![sink, seq as i64, lease, state, due, reason])?;
+        .execute(params![sink, seq as i64, lease, state, due, reason, untried])?;
     Ok(changed == 1)
 }
 

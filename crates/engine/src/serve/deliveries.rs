@@ -66,12 +66,11 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
     known(asked, &sink)?;
     let now = asked.shared().now();
     let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
+    let after = |ms: u64| Time::from_micros(now.micros() + i64::try_from(ms.min(LONGEST_LEASE)).unwrap_or(0) * 1_000);
     let how = match how {
         Push::Delivered => Pushed::Delivered,
-        Push::Again { after_ms, reason } => {
-            let after = i64::try_from(after_ms.min(LONGEST_LEASE)).unwrap_or(0) * 1_000;
-            Pushed::Again { at: Time::from_micros(now.micros() + after), reason: short(reason) }
-        }
+        Push::Again { after_ms, reason } => Pushed::Again { at: after(after_ms), reason: short(reason) },
+        Push::Later { after_ms } => Pushed::Later { at: after(after_ms) },
         Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");

@@ -42,6 +42,11 @@ pub enum Push {
         /// What went wrong.
         reason: String,
     },
+    /// It was not tried, and this time does not count.
+    Later {
+        /// After this long.
+        after_ms: u64,
+    },
     /// It is given up.
     Dead {
         /// What went wrong.

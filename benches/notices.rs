@@ -1,0 +1,195 @@
+//! `cargo xtask bench notices`: how soon an end is told, how many notices a second are taken through durably, and whether old ones slow new ones down.
+
+use crate::Flags;
+use crate::bench_recovery::{ratio, release};
+use anyhow::{Context, Result, ensure};
+use outlast_client::{Client, Connect, Owner, Route, Run, Spec, Start, Take, Tell, Verdict, caller};
+use outlast_testkit::product::Product;
+use serde_json::{Map, Value};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// From the end of a command to its event in a stream: the half of them, and all but one in a hundred.
+const TOLD_HALF: Duration = Duration::from_millis(1);
+const TOLD_MOST: Duration = Duration::from_millis(10);
+/// Posted, taken and acknowledged, in a second.
+const RATE: f64 = 10_000.0;
+/// The next one, behind so many old ones.
+const OLD: usize = 100_000;
+const NEXT: Duration = Duration::from_millis(2);
+
+pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
+    let ends = flags.get("--ends")?.unwrap_or(500_usize);
+    let old = flags.get("--old")?.unwrap_or(OLD);
+    let program = match flags.get::<PathBuf>("--program")? {
+        Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
+        None => release()?,
+    };
+    let product = Product::new(&program);
+    // Started here, so that it has the product's environment.
+    product.json(["engine", "status"]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let to = Connect { home: product.home().root, start: Start::Never, owner: Owner::default() };
+        let client = Client::connect(&to).await?;
+        let sync = sync_time(&product.work())?;
+        let told = told(&client, &product.work(), ends).await?;
+        let rate = rate(&client).await?;
+        let (fresh, behind) = next_behind(&client, old).await?;
+        println!("notices, medians of one run; a sync of one page of this disk takes {sync:.0?}");
+        println!(
+            "  end of a command to its event   p50 {:>8.0?} (limit {TOLD_HALF:?}, {:.1} syncs)   p99 {:>8.0?} (limit {TOLD_MOST:?})   of {ends}",
+            told.half,
+            ratio(told.half, sync),
+            told.most
+        );
+        println!("  posted, taken, acknowledged     {rate:>8.0} a second (limit {RATE:.0})");
+        println!(
+            "  next behind {old} old ones   p50 {:>8.0?}   p99 {:>8.0?} (limit {NEXT:?})   behind none p50 {:.0?}, ratio {:.1}",
+            behind.half,
+            behind.most,
+            fresh.half,
+            ratio(behind.half, fresh.half)
+        );
+        ensure!(told.half <= TOLD_HALF && told.most <= TOLD_MOST, "an end is told too late");
+        ensure!(rate >= RATE, "too few a second");
+        ensure!(behind.half <= NEXT, "old notices slow new ones down");
+        Ok(())
+    })
+}
+
+struct Spread {
+    half: Duration,
+    most: Duration,
+}
+
+fn spread(mut times: Vec<Duration>) -> Spread {
+    times.sort_unstable();
+    let at = |part: f64| times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or_default();
+    Spread { half: at(0.5), most: at(0.99) }
+}
+
+/// How long the disk takes for one page, which is what a record costs at least.
+fn sync_time(dir: &Path) -> Result<Duration> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create(dir.join("page"))?;
+    let mut times = Vec::new();
+    for n in 0..200_u8 {
+        let began = Instant::now();
+        file.write_all_at(&[n; 4096], 0)?;
+        file.sync_data()?;
+        times.push(began.elapsed());
+    }
+    Ok(spread(times).half)
+}
+
+/// Ends commands one by one, each by closing what it reads from, and takes the time until the event is there.
+async fn told(client: &Client, work: &Path, ends: usize) -> Result<Spread> {
+    let owner = Owner { session: Some("bench:told".into()), ..Owner::default() };
+    let client = client.with_owner(owner);
+    let mut events = client.follow_notices(None);
+    events.ready().await?;
+    let fifo = work.join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)?;
+    let mut times = Vec::new();
+    for _ in 0..ends {
+        let mut spec = Spec::argv([std::ffi::OsString::from("/bin/cat"), fifo.clone().into()]);
+        spec.tell = Tell { completion: true, ..Tell::default() };
+        let process = client.run(Run::new(spec, caller(std::iter::empty(), work))).await?;
+        // Opening waits for the reader, which is the command.
+        let end = {
+            let fifo = fifo.clone();
+            tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(fifo)).await??
+        };
+        let began = Instant::now();
+        drop(end);
+        let event = events.next().await?;
+        times.push(began.elapsed());
+        ensure!(event.event.session_id == process.id().to_string(), "another process was told");
+    }
+    std::fs::remove_file(fifo)?;
+    Ok(spread(times))
+}
+
+fn event(n: usize) -> Map<String, Value> {
+    let mut fields = Map::new();
+    fields.insert("type".into(), "bench".into());
+    fields.insert("message".into(), format!("number {n}").into());
+    fields
+}
+
+/// Posts from many callers, takes and acknowledges as an agent's gateway does, in batches.
+async fn rate(client: &Client) -> Result<f64> {
+    const ALL: usize = 20_000;
+    const CALLERS: usize = 256;
+    let client = client.with_owner(Owner { session: Some("bench:rate".into()), ..Owner::default() });
+    let began = Instant::now();
+    let mut posting = tokio::task::JoinSet::new();
+    for caller in 0..CALLERS {
+        let client = client.clone();
+        posting.spawn(async move {
+            for n in (caller..ALL).step_by(CALLERS) {
+                client.post(Some(&format!("rate-{n}")), event(n), Route::default()).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    let mut settled = 0;
+    while settled < ALL {
+        let take = Take { limit: 500, wait: Some(Duration::from_secs(10)), ..Take::default() };
+        let given = client.take(&take).await?;
+        ensure!(!given.notices.is_empty(), "only {settled} of {ALL} came");
+        let ids: Vec<&str> = given.notices.iter().map(|t| t.event.event_id.as_str()).collect();
+        let lease = given.notices[0].lease.as_deref();
+        client.settle(&ids, lease, Verdict::Delivered).await?;
+        settled += ids.len();
+    }
+    let took = began.elapsed();
+    while let Some(done) = posting.join_next().await {
+        done??;
+    }
+    Ok(ALL as f64 / took.as_secs_f64())
+}
+
+/// The next notice, in a home with none before it and in one with many.
+async fn next_behind(client: &Client, old: usize) -> Result<(Spread, Spread)> {
+    let client = client.with_owner(Owner { session: Some("bench:next".into()), ..Owner::default() });
+    let fresh = next(&client, "fresh").await?;
+    let mut filling = tokio::task::JoinSet::new();
+    const CALLERS: usize = 64;
+    for caller in 0..CALLERS {
+        let client = client.clone();
+        filling.spawn(async move {
+            for n in (caller..old).step_by(CALLERS) {
+                client.post(Some(&format!("old-{n}")), event(n), Route::default()).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(done) = filling.join_next().await {
+        done??;
+    }
+    loop {
+        let given = client.take(&Take { limit: 1_000, ..Take::default() }).await?;
+        if given.notices.is_empty() {
+            break;
+        }
+        let ids: Vec<&str> = given.notices.iter().map(|t| t.event.event_id.as_str()).collect();
+        client.settle(&ids, given.notices[0].lease.as_deref(), Verdict::Delivered).await?;
+    }
+    Ok((fresh, next(&client, "behind").await?))
+}
+
+async fn next(client: &Client, name: &str) -> Result<Spread> {
+    let mut times = Vec::new();
+    for n in 0..200 {
+        client.post(Some(&format!("{name}-{n}")), event(n), Route::default()).await?;
+        let began = Instant::now();
+        let given = client.take(&Take::default()).await?;
+        times.push(began.elapsed());
+        let [told] = &given.notices[..] else { anyhow::bail!("{} notices came instead of one", given.notices.len()) };
+        client.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await?;
+    }
+    Ok(spread(times))
+}
