@@ -69,7 +69,7 @@ impl Client {
     /// Tells the owner's conversation something. With an `id`, the same again is the same notice.
     pub async fn post(&self, id: Option<&str>, event: Map<String, Value>, route: Route) -> Result<Posted, ClientError> {
         let repeat = if id.is_some() { Repeat::Safe } else { Repeat::Never };
-        self.ask("post the notice", Request::NoticePost { id: id.map(str::to_owned), event, route }, repeat).await
+        self.ask("post the notice", Request::NoticePost { name: id.map(str::to_owned), event, route }, repeat).await
     }
 
     /// Reads notices, settled ones too, and changes nothing.
@@ -120,14 +120,14 @@ impl Client {
 
     /// Sets a barrier and waits until it opens. Should the caller die, it stays, and that it opens is told as a notice.
     pub async fn until(&self, until: Until) -> Result<Barrier, ClientError> {
-        let id = Some(barrier_id()?);
-        self.ask("wait at the barrier", Request::Until { until, id, no_wait: false }, Repeat::Safe).await
+        let barrier = Some(barrier_id()?);
+        self.ask("wait at the barrier", Request::Until { until, barrier, no_wait: false }, Repeat::Safe).await
     }
 
     /// Sets a barrier and does not wait: that it opens is told as a notice.
     pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
-        let id = Some(barrier_id()?);
-        self.ask("set the barrier", Request::Until { until, id, no_wait: true }, Repeat::Safe).await
+        let barrier = Some(barrier_id()?);
+        self.ask("set the barrier", Request::Until { until, barrier, no_wait: true }, Repeat::Safe).await
     }
 
     /// The barriers of the owner's conversation.

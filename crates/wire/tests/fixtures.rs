@@ -1,10 +1,11 @@
 //! `fixtures/wire-v1`: what an older client, engine or keeper says stays readable.
 
-use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Scope, Status, Stop, StopWay, Time};
+use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use outlast_wire::v1::notice::{History, Push, Replay, Taker, Until, Verdict};
 use outlast_wire::v1::{
     Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, Fate, From, Hello, Kill, LogPage, Message, OnStop, Page,
-    Process, Reply, Request, Spec,
+    Process, Reply, Request, Spec, Tell,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -33,8 +34,10 @@ fn requests() -> Vec<Message> {
         name: Some("a name".into()),
         timeout_ms: Some(5000),
         on_stop: OnStop::Kill,
-        tell: outlast_wire::v1::Tell::default(),
+        tell: Tell::default(),
     };
+    let told = spec.clone();
+    let tell = Tell { completion: true, watch: vec!["ERROR".into()], chars: Some(9), route: route() };
     let kill = Kill { grace_ms: Some(500), no_escalate: false };
     let all = vec![
         Request::Hello { version: 1, client: "a client".into() },
@@ -61,9 +64,38 @@ fn requests() -> Vec<Message> {
         Request::EngineStatus,
         Request::EngineStop,
         Request::Cancel { of: 3 },
+        Request::Run { spec: Box::new(Spec { tell, ..told }), want: None, caller: caller() },
+        Request::NoticeNext { taker: Taker::Terminal, limit: 1, lease_ms: 2, wait_ms: Some(3) },
+        Request::NoticeSettle { ids: vec!["evt_1".into()], lease: Some("l".into()), verdict: Verdict::Dropped { reason: "r".into() } },
+        Request::NoticeFollow { after: Some(1) },
+        Request::NoticePost { name: Some("n".into()), event: fields(), route: route() },
+        Request::NoticeHistory(History { after: Some(1), process: Some(process()), state: Some("pending".into()), ..History::default() }),
+        Request::NoticeReplay(Replay::From { seq: 1 }),
+        Request::NoticeReplay(Replay::Dead { notice: Some("evt_1".into()), sink: Some("ops".into()) }),
+        Request::NoticeDead { limit: Some(1) },
+        Request::Consumed { process: process(), mark: true },
+        Request::Deliveries { sink: "ops".into(), limit: 1, lease_ms: 2 },
+        Request::Pushed { sink: "ops".into(), seq: 1, lease: "l".into(), how: Push::Again { after_ms: 1, reason: "r".into() } },
+        Request::Until {
+            until: Until::Process { process: process(), or_match: true },
+            barrier: Some("bar_0123456789ab".into()),
+            no_wait: true,
+        },
+        Request::Until { until: Until::Pid { pid: 7 }, barrier: None, no_wait: false },
+        Request::Until { until: Until::Time { at: AT }, barrier: None, no_wait: false },
+        Request::Barriers { clear: true },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
     all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), request }).collect()
+}
+
+fn route() -> Route {
+    Route { platform: Some("p".into()), chat_id: Some("c".into()), message_id: Some("m".into()), ..Route::default() }
+}
+
+fn fields() -> serde_json::Map<String, Value> {
+    let fields = serde_json::json!({"type": "async_delegation", "delegation_id": "deleg_1", "id": "its own"});
+    fields.as_object().cloned().unwrap_or_default()
 }
 
 fn replies() -> Vec<Value> {
@@ -211,6 +243,16 @@ fn fixture_wire_v1_is_readable() {
     // An engine that does not name its home, and one that does.
     let [silent, named] = [0, 5].map(|n| serde_json::from_str::<Reply<Hello>>(line(n)).expect("a hello").answer.expect("an answer"));
     assert_eq!((silent.home, named.home), (None, Some("/home".into())));
+}
+
+/// A request is spread out in its message: a field of the same name as one of the message's would be taken for that.
+#[test]
+fn a_request_has_no_field_of_its_messages_name() {
+    for message in requests() {
+        let text = serde_json::to_string(&message).expect("it serialises");
+        let read: Message = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+        assert_eq!(serde_json::to_string(&read).expect("it serialises"), text);
+    }
 }
 
 #[test]

@@ -401,7 +401,7 @@ impl Asked {
             }
             Request::NoticeSettle { ids, lease, verdict } => out.result(notice::settle(self, ids, lease, verdict).await).await,
             Request::NoticeFollow { after } => out.result(notice::follow(self, after).await).await,
-            Request::NoticePost { id, event, route } => out.result(notice::post(self, id, event, route).await).await,
+            Request::NoticePost { name, event, route } => out.result(notice::post(self, name, event, route).await).await,
             Request::NoticeHistory(wanted) => out.result(notice::history(self, wanted).await).await,
             Request::NoticeReplay(what) => out.result(notice::replay(self, what).await).await,
             Request::NoticeDead { limit } => out.result(notice::dead(self, limit).await).await,
@@ -410,7 +410,7 @@ impl Asked {
                 out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
             }
             Request::Pushed { sink, seq, lease, how } => out.result(deliveries::pushed(self, sink, seq, lease, how).await).await,
-            Request::Until { until, id, no_wait } => until::until(self, until, id, no_wait).await,
+            Request::Until { until, barrier, no_wait } => until::until(self, until, barrier, no_wait).await,
             Request::Barriers { clear } => out.result(until::barriers(self, clear).await).await,
             Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
             Request::EngineStop => match engine_stop::may_stop(self).await {

@@ -197,7 +197,7 @@ pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
     let (outbox, session) = (&asked.shared().outbox, asked.owner.session.clone());
     let count = match what {
         Replay::From { seq } => outbox.replay(seq, session).await,
-        Replay::Dead { id, sink } => outbox.revive(id, sink, session, asked.shared().now()).await,
+        Replay::Dead { notice, sink } => outbox.revive(notice, sink, session, asked.shared().now()).await,
     };
     let count = count.map_err(|e| refuse::index(&e))?;
     Ok(Done { count: Some(count), ..Done::ok() })

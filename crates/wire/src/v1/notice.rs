@@ -90,7 +90,7 @@ pub enum Replay {
     Dead {
         /// One notice; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        id: Option<String>,
+        notice: Option<String>,
         /// One sink; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sink: Option<String>,

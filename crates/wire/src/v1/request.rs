@@ -232,7 +232,7 @@ pub enum Request {
     NoticePost {
         /// A name of the poster's own: the same again is the same notice.
         #[serde(default)]
-        id: Option<String>,
+        name: Option<String>,
         /// What: fields with a `type`.
         event: serde_json::Map<String, serde_json::Value>,
         /// Where in a chat its owner is.
@@ -285,7 +285,7 @@ pub enum Request {
         until: Until,
         /// The name it is to have, so that asking twice sets one; `bar_` and twelve hexadecimal digits.
         #[serde(default)]
-        id: Option<String>,
+        barrier: Option<String>,
         /// Only set it.
         #[serde(default)]
         no_wait: bool,
