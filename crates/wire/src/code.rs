@@ -38,6 +38,8 @@ pub const BAD_VERSION: &str = "bad_version";
 pub const SURVIVORS: &str = "survivors";
 /// Ask again.
 pub const UNAVAILABLE: &str = "unavailable";
+/// The engine ends, and gives a sink nothing more.
+pub const STOPPING: &str = "stopping";
 /// The fault is ours, or the machine's.
 pub const FAULT: &str = "fault";
 /// The caller's words make no sense, and were not sent.

@@ -227,7 +227,7 @@ impl Outbox {
         self.index
             .work(move |db| {
                 let taken = table::take(db, &sink, limit, &lease, lease_for, now)?;
-                let due = if taken.is_empty() { table::next_due(db, &sink)? } else { None };
+                let due = if taken.is_empty() { table::next_due(db, &sink, now)? } else { None };
                 Ok((taken, due))
             })
             .await

@@ -561,11 +561,16 @@ pub(crate) struct Owed {
     pub(crate) reason: String,
 }
 
-/// Gives a sink what it owes now, in order.
+/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its conversation; what failed and waits does not.
 pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Time) -> rusqlite::Result<Vec<Owed>> {
     let mut due = db.prepare_cached(
-        "SELECT d.seq, d.state, d.attempts, d.maybe_told, d.first_at FROM delivery d
-         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_at <= ?2 ORDER BY d.seq LIMIT ?3",
+        "WITH put_off AS (
+             SELECT session, MIN(seq) AS first FROM delivery
+             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_at > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
+         )
+         SELECT d.seq, d.state, d.attempts, d.maybe_told, d.first_at FROM delivery d LEFT JOIN put_off p ON p.session = d.session
+         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_at <= ?2 AND (p.first IS NULL OR d.seq < p.first)
+         ORDER BY d.seq LIMIT ?3",
     )?;
     let rows = due.query_map(params![sink, now.micros(), limit as i64], |r| {
         Ok((r.get::<_, i64>(0)?, r.get::<_, String>(1)?, r.get::<_, u32>(2)?, r.get::<_, bool>(3)?, r.get::<_, i64>(4)?))
@@ -623,11 +628,11 @@ pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &P
     Ok(changed == 1)
 }
 
-/// When the next push is due, of these sinks.
-pub(crate) fn next_due(db: &Connection, sink: &str) -> rusqlite::Result<Option<Time>> {
+/// When a sink that is given nothing now will be: what is due already waits behind something that is not.
+pub(crate) fn next_due(db: &Connection, sink: &str, now: Time) -> rusqlite::Result<Option<Time>> {
     let due: Option<i64> = db
-        .prepare_cached("SELECT MIN(due_at) FROM delivery WHERE sink = ?1 AND state IN ('pending', 'leased')")?
-        .query_row(params![sink], |r| r.get(0))?;
+        .prepare_cached("SELECT MIN(due_at) FROM delivery WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_at > ?2")?
+        .query_row(params![sink, now.micros()], |r| r.get(0))?;
     Ok(due.map(Time::from_micros))
 }
 

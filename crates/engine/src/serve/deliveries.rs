@@ -28,6 +28,9 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
     }
     let mut news = shared.outbox.news();
     loop {
+        if *shared.closing.borrow() != Closing::Open {
+            return Err(stopping());
+        }
         news.borrow_and_update();
         let taken = shared.outbox.take(sink.clone(), limit as usize, word(), lease_ms as i64 * 1_000, shared.now());
         let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
@@ -44,11 +47,16 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         }
         let wait = due.map(|at| Duration::from_micros((at.micros() - shared.now().micros()).max(1_000) as u64));
         tokio::select! {
-            changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
+            changed = news.changed() => if changed.is_err() { return Err(stopping()) },
+            () = shared.closing(Closing::Stopping) => return Err(stopping()),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
+}
+
+/// Under a code of its own: a sink that goes along with the engine has to end, while one that finds a full disk asks again.
+fn stopping() -> Error {
+    Error { code: code::STOPPING.into(), ..refuse::stopping() }
 }
 
 fn known(asked: &Asked, sink: &str) -> Result<(), Error> {
