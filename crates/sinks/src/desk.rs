@@ -1,25 +1,8 @@
 //! Where sinks get what they have to tell, and say what became of it.
 
-use outlast_core::{Notice, Time};
+use outlast_client::{Client, ClientError, Delivery, Push, code};
 use std::future::Future;
 use std::time::Duration;
-
-/// A notice for one sink, lent for the length of a lease.
-#[derive(Debug, Clone)]
-pub struct Delivery {
-    /// Its place among the notices of the home.
-    pub seq: u64,
-    /// How often it was lent to this sink before.
-    pub attempts: u32,
-    /// When it was lent for the first time.
-    pub first_tried_at: Option<Time>,
-    /// What shows that it is this sink's to settle.
-    pub lease: String,
-    /// What is to be told.
-    pub notice: Notice,
-    /// The same in words.
-    pub text: String,
-}
 
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,5 +48,33 @@ pub trait Desk: Send + Sync + 'static {
     fn take(&self, sink: &str, lease: Duration, limit: usize) -> impl Future<Output = Result<Vec<Delivery>, DeskError>> + Send;
 
     /// Says what became of a delivery.
-    fn settle(&self, sink: &str, seq: u64, lease: &str, settle: Settle) -> impl Future<Output = Result<(), DeskError>> + Send;
+    fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> impl Future<Output = Result<(), DeskError>> + Send;
+}
+
+/// Over a connection from within the engine's own program, which closes when the engine ends.
+impl Desk for Client {
+    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
+        self.deliveries(sink, u32::try_from(limit).unwrap_or(u32::MAX), lease).await.map_err(why)
+    }
+
+    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
+        // Rounded up: what is asked for too early is asked for in vain.
+        let ms = |time: Duration| u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        let push = match settle {
+            Settle::Delivered => Push::Delivered,
+            Settle::Retry { after, reason } => Push::Again { after_ms: ms(after), reason },
+            Settle::Dead { reason } => Push::Dead { reason },
+            Settle::Later { after } => Push::Later { after_ms: ms(after) },
+        };
+        if self.pushed(sink, delivery, push).await.map_err(why)? { Ok(()) } else { Err(DeskError::NotOurs) }
+    }
+}
+
+fn why(error: ClientError) -> DeskError {
+    match &error {
+        ClientError::Refused(e) if e.code == code::STOPPING => DeskError::Stopping,
+        ClientError::Refused(_) | ClientError::Protocol { .. } => DeskError::Failed(error.to_string()),
+        // There is no other connection to be had.
+        ClientError::Unavailable { .. } | ClientError::Connect { .. } | ClientError::Start { .. } => DeskError::Stopping,
+    }
 }

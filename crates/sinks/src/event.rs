@@ -1,7 +1,6 @@
 //! What a sink is handed: notices as JSON.
 
-use crate::Delivery;
-use outlast_core::{Notice, Time};
+use outlast_client::{Delivery, Notice, Time};
 use serde::Serialize;
 
 /// One notice, for a hook.
@@ -18,11 +17,11 @@ struct Told<'a> {
 impl<'a> Told<'a> {
     fn new(delivery: &'a Delivery) -> Self {
         Self {
-            event: &delivery.notice,
+            event: &delivery.event,
             text: &delivery.text,
             attempt: delivery.attempts.saturating_add(1),
             // Whoever had it before may have done its work and died before it could say so.
-            repeat: delivery.attempts > 0 || delivery.notice.repeat,
+            repeat: delivery.attempts > 0 || delivery.event.repeat,
         }
     }
 }
@@ -61,9 +60,9 @@ pub(crate) fn body(delivery: &Delivery) -> Vec<u8> {
         text: &'a str,
     }
     json(&Body {
-        r#type: format!("outlast.{}", delivery.notice.kind()),
-        timestamp: delivery.notice.created_at,
-        data: Data { event: &delivery.notice, text: &delivery.text },
+        r#type: format!("outlast.{}", delivery.event.kind()),
+        timestamp: delivery.event.created_at,
+        data: Data { event: &delivery.event, text: &delivery.text },
     })
 }
 

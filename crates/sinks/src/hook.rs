@@ -2,7 +2,8 @@
 
 use crate::os::Life;
 use crate::run::Outcome;
-use crate::{Delivery, Hook, HookCommand, event, reason};
+use crate::{Hook, HookCommand, event, reason};
+use outlast_client::Delivery;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::future::pending;
@@ -56,7 +57,7 @@ fn ending(status: Option<ExitStatus>) -> String {
 
 /// What a hook can know without reading its input: about the first notice, and how many there are.
 fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
-    let notice = &first.notice;
+    let notice = &first.event;
     let all = [
         ("OUTLAST_EVENT_ID", notice.event_id.clone()),
         ("OUTLAST_EVENT_KIND", notice.kind().to_owned()),

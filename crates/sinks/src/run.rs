@@ -1,11 +1,12 @@
 //! The loop of each sink: take what is due, call, settle.
 
 use crate::coalesce::forgotten;
-use crate::{Delivery, Desk, DeskError, Gather, Plan, Policy, Settle, SinkConfig, Way, backoff, hook, plan, webhook};
+use crate::{Desk, DeskError, Gather, Plan, Policy, Settle, SinkConfig, Way, backoff, hook, plan, webhook};
+use outlast_client::Delivery;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
@@ -25,6 +26,9 @@ const MOST_AT_ONCE: usize = 64;
 
 /// What has to wait longer than this is handed back instead of held: a lease is for what is about to be tried.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
+
+/// How many deliveries are asked for at once. An answer has to fit into a message, and a notice can be large.
+const MOST_ASKED_FOR: usize = 8;
 
 /// How long is waited before an engine that cannot answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -112,6 +116,8 @@ struct Teller<D> {
     began: Instant,
     /// One permit for each delivery that may be taken.
     room: Arc<Semaphore>,
+    /// How many settlements are under way that hand something back. Until the engine knows of them it would give what is behind.
+    handing_back: watch::Sender<usize>,
     lines: BTreeMap<String, Line>,
     /// Calls and settlements, each of which ends with what a receiver said that wants no more.
     errands: JoinSet<Option<String>>,
@@ -149,6 +155,7 @@ struct Place {
     /// The conversation that it calls.
     line: Option<String>,
     count: usize,
+    hands_back: bool,
 }
 
 impl<D: Desk> Teller<D> {
@@ -162,6 +169,7 @@ impl<D: Desk> Teller<D> {
             lease,
             began: Instant::now(),
             room: Arc::new(Semaphore::new(room)),
+            handing_back: watch::Sender::new(0),
             lines: BTreeMap::new(),
             errands: JoinSet::new(),
             places: HashMap::new(),
@@ -174,14 +182,27 @@ impl<D: Desk> Teller<D> {
         // A task of its own: a question that is dropped half-way may have been answered, and what was lent then would wait for the end of its lease.
         let (sender, mut taken) = mpsc::channel(1);
         let mut taker = JoinSet::new();
-        taker.spawn(take(Arc::clone(&self.sink), Arc::clone(&self.desk), self.lease, Arc::clone(&self.room), sender));
+        taker.spawn(take(Taking {
+            sink: Arc::clone(&self.sink),
+            desk: Arc::clone(&self.desk),
+            lease: self.lease,
+            room: Arc::clone(&self.room),
+            handing_back: self.handing_back.subscribe(),
+            to: sender,
+        }));
         let mut stop = self.stop.subscribe();
+        let mut unseen = None;
         loop {
             let next = self.start_what_may();
+            // By now it is known what of the last batch is handed back, and the next may be asked for.
+            drop(unseen.take());
             let alarm = alarm(next.map(|at| self.began + at));
             tokio::select! {
                 batch = taken.recv() => match batch {
-                    Some(batch) => self.accept(batch),
+                    Some((batch, seen)) => {
+                        self.accept(batch);
+                        unseen = Some(seen);
+                    }
                     None => break,
                 },
                 Some(done) = self.errands.join_next_with_id() => self.note(done),
@@ -211,7 +232,7 @@ impl<D: Desk> Teller<D> {
                 self.settle(vec![(delivery, settle)]);
                 continue;
             }
-            let line = self.lines.entry(delivery.notice.session_key.clone()).or_default();
+            let line = self.lines.entry(delivery.event.session_key.clone()).or_default();
             if line.away <= now && line.waiting.len() >= IN_LINE {
                 line.away = now + line.hand_back;
                 line.hand_back = LONGEST_HANDED_BACK.min(line.hand_back * 2);
@@ -219,7 +240,7 @@ impl<D: Desk> Teller<D> {
             match line.away > now {
                 true => back.entry(line.away - now).or_default().push(delivery),
                 false => {
-                    line.waiting.insert(delivery.seq, Held { delivery, taken: now });
+                    line.waiting.insert(delivery.event.seq, Held { delivery, taken: now });
                 }
             }
         }
@@ -293,15 +314,21 @@ impl<D: Desk> Teller<D> {
                 Outcome::Done | Outcome::Failed { .. } => None,
             }
         });
-        self.places.insert(errand.id(), Place { line: Some(key), count });
+        self.places.insert(errand.id(), Place { line: Some(key), count, hands_back: false });
     }
 
+    /// Gives back what is not tried yet.
     fn hand_back(&mut self, deliveries: Vec<Delivery>, after: Duration) {
-        self.settle(deliveries.into_iter().map(|d| (d, Settle::Later { after })).collect());
+        self.handing_back.send_modify(|n| *n += 1);
+        self.errand(deliveries.into_iter().map(|d| (d, Settle::Later { after })).collect(), true);
     }
 
     /// Settles apart from the loop.
     fn settle(&mut self, all: Vec<(Delivery, Settle)>) {
+        self.errand(all, false);
+    }
+
+    fn errand(&mut self, all: Vec<(Delivery, Settle)>, hands_back: bool) {
         let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
         let count = all.len();
         let errand = self.errands.spawn(async move {
@@ -310,7 +337,7 @@ impl<D: Desk> Teller<D> {
             }
             None
         });
-        self.places.insert(errand.id(), Place { line: None, count });
+        self.places.insert(errand.id(), Place { line: None, count, hands_back });
     }
 
     /// Takes note of an errand that is over.
@@ -322,6 +349,9 @@ impl<D: Desk> Teller<D> {
         });
         let Some(place) = self.places.remove(&id) else { return };
         self.room.add_permits(place.count);
+        if place.hands_back {
+            self.handing_back.send_modify(|n| *n -= 1);
+        }
         if let Some(key) = place.line {
             self.calling -= 1;
             if let Some(line) = self.lines.get_mut(&key) {
@@ -347,26 +377,45 @@ impl<D: Desk> Teller<D> {
     }
 }
 
+/// What it takes to take.
+struct Taking<D> {
+    sink: Arc<SinkConfig>,
+    desk: Arc<D>,
+    lease: Duration,
+    room: Arc<Semaphore>,
+    handing_back: watch::Receiver<usize>,
+    to: mpsc::Sender<(Vec<Delivery>, oneshot::Sender<()>)>,
+}
+
 /// Takes what is due, as far as there is room, until the engine stops.
-async fn take<D: Desk>(sink: Arc<SinkConfig>, desk: Arc<D>, lease: Duration, room: Arc<Semaphore>, to: mpsc::Sender<Vec<Delivery>>) {
+async fn take<D: Desk>(mut with: Taking<D>) {
+    let mut failures = 0u32;
     loop {
-        let Ok(first) = room.acquire().await else { return };
+        if with.handing_back.wait_for(|n| *n == 0).await.is_err() {
+            return;
+        }
+        let Ok(first) = with.room.acquire().await else { return };
         // Nobody else takes permits, so what is free now stays free.
-        let limit = 1 + room.available_permits();
+        let limit = MOST_ASKED_FOR.min(1 + with.room.available_permits());
         drop(first);
-        match desk.take(&sink.name, lease, limit).await {
+        match with.desk.take(&with.sink.name, with.lease, limit).await {
             Ok(mut batch) => {
+                failures = 0;
                 // More than was asked for is not ours to hold.
                 batch.truncate(limit);
-                let Ok(taken) = room.acquire_many(u32::try_from(batch.len()).unwrap_or(u32::MAX)).await else { return };
+                let Ok(taken) = with.room.acquire_many(u32::try_from(batch.len()).unwrap_or(u32::MAX)).await else { return };
                 taken.forget();
-                if !batch.is_empty() && to.send(batch).await.is_err() {
+                let (seen, was_seen) = oneshot::channel();
+                if !batch.is_empty() && with.to.send((batch, seen)).await.is_err() {
                     return;
                 }
+                // Dropped rather than answered.
+                let _dropped = was_seen.await;
             }
             Err(DeskError::Stopping) => return,
             Err(e @ (DeskError::NotOurs | DeskError::Failed(_))) => {
-                warn!(sink = sink.name, "cannot ask what is due: {e}");
+                failures += 1;
+                warn!(sink = with.sink.name, failures, "cannot ask what is due: {e}");
                 // No descriptor tells when an engine is able again.
                 sleep(ASK_AGAIN).await;
             }
@@ -375,14 +424,14 @@ async fn take<D: Desk>(sink: Arc<SinkConfig>, desk: Arc<D>, lease: Duration, roo
 }
 
 async fn settle<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, delivery: &Delivery, verdict: Settle) {
-    let event = &delivery.notice.event_id;
+    let event = &delivery.event.event_id;
     match &verdict {
         Settle::Delivered | Settle::Later { .. } => debug!(sink, event, "{verdict:?}"),
         Settle::Retry { after, reason } => info!(sink, event, "not delivered, next in {after:?}: {reason}"),
         Settle::Dead { reason } => warn!(sink, event, "dead: {reason}"),
     }
     for _ in 0..SETTLE_TRIES {
-        match timeout(SETTLE_WITHIN, desk.settle(sink, delivery.seq, &delivery.lease, verdict.clone())).await {
+        match timeout(SETTLE_WITHIN, desk.settle(sink, delivery, verdict.clone())).await {
             Ok(Ok(())) => return,
             Ok(Err(DeskError::Stopping)) => {
                 stop.send_replace(true);

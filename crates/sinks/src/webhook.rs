@@ -8,9 +8,10 @@ pub use secret::{BadSecret, Secret};
 pub use target::{BadUrl, Target};
 
 use crate::run::Outcome;
-use crate::{Delivery, event, reason};
+use crate::{event, reason};
 use ::http::StatusCode;
 use http::{Answer, Trust};
+use outlast_client::Delivery;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -50,7 +51,7 @@ impl Webhook {
 /// Makes the request, and says how that went.
 pub(crate) async fn tell(webhook: &Webhook, delivery: &Delivery) -> Outcome {
     let body = event::body(delivery);
-    let id = id(&delivery.notice.event_id);
+    let id = id(&delivery.event.event_id);
     let now = SystemTime::now();
     // Before 1970 the receiver will find the time to be wrong, and so it is.
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -1,7 +1,7 @@
 //! A desk in memory. What is to be tried again is due at once, so that no test waits for a schedule; what is handed back stays away.
 
-use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
-use outlast_sinks::{Delivery, Desk, DeskError, Settle, SinkConfig};
+use outlast_client::{Body, Delivery, Notice, Owner, ProcessId, Route, Time};
+use outlast_sinks::{Desk, DeskError, Settle, SinkConfig};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -50,7 +50,8 @@ impl Memory {
         let process = Some(ProcessId::from_bytes([7; 6]));
         let mut notice = Notice::new(format!("evt_{seq}"), Time::from_micros(1_000_000), process, &owner, Route::default(), body);
         notice.seq = seq;
-        let delivery = Delivery { seq, attempts, first_tried_at: None, lease: String::new(), notice, text: text.into() };
+        let first_at = Time::from_micros(0);
+        let delivery = Delivery { event: notice, text: text.into(), attempts, first_at, lease: String::new() };
         state.rows.push(Row { sink: sink.into(), due: true, delivery });
         drop(state);
         self.news.notify_waiters();
@@ -60,7 +61,7 @@ impl Memory {
     /// Ends a lease before its time.
     pub(crate) fn lapse(&self, seq: u64) {
         let mut state = self.state.lock().unwrap();
-        let row = state.rows.iter_mut().find(|r| r.delivery.seq == seq).unwrap();
+        let row = state.rows.iter_mut().find(|r| r.delivery.event.seq == seq).unwrap();
         row.delivery.lease.clear();
         row.due = true;
         drop(state);
@@ -138,13 +139,14 @@ impl Desk for Memory {
         }
     }
 
-    async fn settle(&self, sink: &str, seq: u64, lease: &str, settle: Settle) -> Result<(), DeskError> {
+    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
+        let seq = delivery.event.seq;
         let mut state = self.state.lock().unwrap();
         if state.stopping {
             return Err(DeskError::Stopping);
         }
-        let row = state.rows.iter_mut().find(|r| r.sink == sink && r.delivery.seq == seq).expect("only what was lent is settled");
-        if row.delivery.lease != lease {
+        let row = state.rows.iter_mut().find(|r| r.sink == sink && r.delivery.event.seq == seq).expect("only what was lent is settled");
+        if row.delivery.lease != delivery.lease {
             return Err(DeskError::NotOurs);
         }
         match &settle {

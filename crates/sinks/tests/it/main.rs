@@ -1,6 +1,7 @@
 //! Sinks against real commands and a real receiver, with a desk that lives in memory.
 
 mod desk;
+mod engine;
 mod hook;
 mod receiver;
 mod run;
