@@ -73,6 +73,11 @@ fn nth_char_from_end(text: &str, n: usize) -> Option<usize> {
     (at > 0).then_some(at)
 }
 
+/// The last place at or before `at` where a text can be cut.
+pub(crate) fn boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
+}
+
 fn whole(text: &str) -> Piece<'_> {
     Piece { text, cut: None }
 }

@@ -15,8 +15,11 @@
 //!
 //! Such a view inside a notice is in other hands than ours: [`announce()`] makes the notice's text, and sees that nothing in it
 //! passes for another notice.
+//!
+//! A model pays for what it reads: [`brief()`] takes what was rendered and keeps the lines that matter, within a number of tokens.
 
 mod announce;
+mod brief;
 mod collapse;
 mod cut;
 mod decode;
@@ -25,10 +28,12 @@ mod lines;
 mod noise;
 mod redact;
 mod strip;
+mod tokens;
 mod view;
 mod width;
 
 pub use announce::{announce, announce_all};
+pub use brief::{Brief, DEFAULT_TOKENS, LeftOut, Log, SMALL_TOKENS, Why, brief};
 pub use collapse::collapse;
 pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};
 pub use decode::{Decoder, decode_lossy};
@@ -36,4 +41,5 @@ pub use lines::{Line, Lines, count_lines, lines, lines_from};
 pub use noise::drop_shell_noise;
 pub use redact::{Redactor, secret_name};
 pub use strip::{Stripper, strip};
+pub use tokens::count_tokens;
 pub use view::{DEFAULT_VIEW, FINAL_OUTPUT, LIST_PREVIEW, Options, POLL_PREVIEW, View, render, window_bytes};
