@@ -4,6 +4,8 @@
 mod bench_notices;
 #[path = "../../benches/recovery.rs"]
 mod bench_recovery;
+#[path = "../../benches/tokens.rs"]
+mod bench_tokens;
 mod campaign;
 mod check;
 mod dist;
@@ -19,7 +21,8 @@ usage: cargo xtask check
        cargo xtask campaign histories [--cases N]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
-       cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]";
+       cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
+       cargo xtask bench tokens";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -32,6 +35,7 @@ fn main() -> Result<()> {
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         ["bench", "notices", ..] => bench_notices::run(&Flags(&args[2..])),
+        ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }
