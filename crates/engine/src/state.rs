@@ -417,7 +417,8 @@ impl State {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let before = Time::from_micros(shared.now().micros() - shared.config.keep_notices.as_micros() as i64);
+        let keep = i64::try_from(shared.config.keep_notices.as_micros()).unwrap_or(i64::MAX);
+        let before = Time::from_micros(shared.now().micros().saturating_sub(keep));
         self.removing.spawn(async move {
             if let Err(error) = shared.outbox.prune(before).await {
                 // They are found again tomorrow.

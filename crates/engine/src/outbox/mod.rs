@@ -93,7 +93,7 @@ impl Outbox {
     pub(crate) async fn claim(&self, claim: Claim) -> Result<(Vec<Entry>, Option<Time>), IndexError> {
         let work = move |db: &Connection| {
             let given = table::claim(db, &claim)?;
-            let lapse = if given.is_empty() { table::next_lapse(db, &claim.session)? } else { None };
+            let lapse = if given.is_empty() { table::next_lapse(db, &claim.session, claim.now)? } else { None };
             Ok((given, lapse))
         };
         self.index.work(work).await

@@ -146,6 +146,10 @@ pub(crate) struct Entry {
     pub(crate) lease_for: i64,
 }
 
+/// The most that one answer holds, in bytes of its events; the one that passes it is the last. Each comes with its text, alone and among the others, and all of
+/// it has to fit into one frame.
+const MOST_BYTES: usize = 1 << 20;
+
 const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, lease_for";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
@@ -164,6 +168,10 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         lease_until: row.get(8)?,
         lease_for: row.get(9)?,
     })
+}
+
+fn length(row: &Row<'_>) -> rusqlite::Result<usize> {
+    Ok(row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len))
 }
 
 impl Entry {
@@ -325,10 +333,12 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     let mut open =
         db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq"))?;
     let mut rows = open.query(params![claim.session])?;
+    let mut bytes = 0;
     while given.len() < claim.limit
+        && bytes < MOST_BYTES
         && let Some(row) = rows.next()?
     {
-        let entry = entry(row)?;
+        let (length, entry) = (length(row)?, entry(row)?);
         let notice = &entry.notice;
         let consumed = !notice.session_id.is_empty() && is_consumed(db, &notice.session_id)?;
         let ended_life = current.as_ref().is_some_and(|now| !notice.generation.is_empty() && notice.generation != *now);
@@ -344,7 +354,10 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
             Taker::Gateway if notice.is_watch() && consumed => {
                 settled.push((notice.seq, "dropped", "the end of the process was told already".into()));
             }
-            Taker::Terminal | Taker::Gateway => given.push(entry),
+            Taker::Terminal | Taker::Gateway => {
+                bytes += length;
+                given.push(entry);
+            }
         }
     }
     drop(rows);
@@ -368,11 +381,11 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     Ok(given)
 }
 
-/// When the next lease of this conversation ends.
-pub(crate) fn next_lapse(db: &Connection, session: &str) -> rusqlite::Result<Option<Time>> {
+/// When the next lease of this conversation ends. What is free already and was not given is not for this taker, however long it waits.
+pub(crate) fn next_lapse(db: &Connection, session: &str, now: Time) -> rusqlite::Result<Option<Time>> {
     let at: Option<i64> = db
-        .prepare_cached("SELECT MIN(lease_until) FROM notice WHERE session = ?1 AND state = 'leased'")?
-        .query_row(params![session], |r| r.get(0))?;
+        .prepare_cached("SELECT MIN(lease_until) FROM notice WHERE session = ?1 AND state = 'leased' AND lease_until > ?2")?
+        .query_row(params![session, now.micros()], |r| r.get(0))?;
     Ok(at.map(Time::from_micros))
 }
 
@@ -515,7 +528,7 @@ pub(crate) struct Filter {
     pub(crate) limit: usize,
 }
 
-/// Reads notices and changes nothing.
+/// Reads notices and changes nothing. Fewer come than there are if they are long.
 pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Entry>> {
     let order = if filter.newest { "DESC" } else { "ASC" };
     let mut wanted = db.prepare_cached(&format!(
@@ -523,9 +536,16 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
          WHERE seq > ?1 AND (?2 IS NULL OR session = ?2) AND (?3 IS NULL OR process = ?3) AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR state = ?5)
          ORDER BY seq {order} LIMIT ?6"
     ))?;
-    let rows = wanted
-        .query_map(params![filter.after as i64, filter.session, filter.process, filter.kind, filter.state, filter.limit as i64], entry)?;
-    rows.collect()
+    let mut rows =
+        wanted.query(params![filter.after as i64, filter.session, filter.process, filter.kind, filter.state, filter.limit as i64])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < MOST_BYTES
+        && let Some(row) = rows.next()?
+    {
+        bytes += length(row)?;
+        found.push(entry(row)?);
+    }
+    Ok(found)
 }
 
 /// The newest notice's place.

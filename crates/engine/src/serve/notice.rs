@@ -153,13 +153,12 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
         loop {
             let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
             let found = outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
-            let more = found.len() == MOST as usize;
+            if found.is_empty() {
+                break;
+            }
             for entry in found {
                 after = entry.notice.seq;
                 asked.out.event(Event::Notice { told: Box::new(told(entry)) }).await;
-            }
-            if !more {
-                break;
             }
         }
         tokio::select! {

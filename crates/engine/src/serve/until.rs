@@ -15,7 +15,7 @@ use outlast_wire::v1::notice::{self as v1, Barriers, Until};
 pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wait: bool) {
     match set(asked, until, id).await {
         Err(error) => asked.out.error(error).await,
-        Ok(set) if no_wait => asked.out.answer(shown(&set, "waiting")).await,
+        Ok(set) if no_wait => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
         Ok(set) => wait(asked, set).await,
     }
 }
