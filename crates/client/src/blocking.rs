@@ -23,7 +23,7 @@ use outlast_core::{EnvVar, Owner, ProcessId, Scope};
 use outlast_wire::v1::notice::{Barrier, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Until, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
-    Process as ProcessInfo, Removed, Waited, Written,
+    Process as ProcessInfo, Removed, ViewClosed, Waited, Written,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -103,6 +103,8 @@ impl Client {
         close(process: &str) -> Written;
         /// Changes the size of a process's terminal.
         resize(process: &str, rows: u16, cols: u16) -> Done;
+        /// Tells whoever looks at a process to leave.
+        view_close(process: &str) -> ViewClosed;
         /// Forgets a finished process.
         remove(process: &str) -> Removed;
         /// Forgets every finished process in a scope.
@@ -135,6 +137,8 @@ impl Client {
         mark_completion_consumed(process: &str) -> ();
         /// Sets a barrier and waits until it opens.
         until(until: Until) -> Barrier;
+        /// Sets a barrier and waits for at most this long.
+        until_within(until: Until, at_most: Duration) -> Barrier;
         /// Sets a barrier and does not wait.
         set_until(until: Until) -> Barrier;
         /// The barriers of the owner's conversation.
@@ -165,6 +169,11 @@ impl Client {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.follow_to_exit(process, from) }
     }
 
+    /// Like [`Client::follow_to_exit`], for somebody who looks on and can be told to leave.
+    pub fn view(&self, process: &str, from: From) -> Chunks {
+        Chunks { runtime: self.runtime.clone(), inner: self.inner.view(process, from) }
+    }
+
     /// Like [`Client::follow_to_exit`], for a real terminal.
     pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.attach(process, from, read_only) }
@@ -186,6 +195,11 @@ impl Chunks {
     /// Whether the output is closed, so that nothing will ever follow. Known at the end.
     pub fn closed(&self) -> bool {
         self.inner.closed()
+    }
+
+    /// Whether it ended because the view was closed.
+    pub fn view_closed(&self) -> bool {
+        self.inner.view_closed()
     }
 }
 

@@ -9,7 +9,7 @@ use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, ErrorKind, From, Kill, KillAll, Killed, List, LogPage, Page,
-    Process as ProcessInfo, Removed, Request, Waited, Written,
+    Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -211,6 +211,16 @@ impl Client {
     /// Like [`Client::follow_to_exit`], for a real terminal: as long as it lasts, the terminal answers what the program asks, not the keeper.
     pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
         Chunks::new(self.clone(), process, from, Until::Exit, Some(ReadOnly(read_only)))
+    }
+
+    /// Like [`Client::follow_to_exit`], for somebody who looks on and can be told to leave: it ends early if the view is closed.
+    pub fn view(&self, process: &str, from: From) -> Chunks {
+        self.follow_to_exit(process, from).viewed()
+    }
+
+    /// Tells whoever looks at a process to leave; the process goes on. Views are [`Client::attach`] and [`Client::view`].
+    pub async fn view_close(&self, process: &str) -> Result<ViewClosed, ClientError> {
+        self.ask("close the view", Request::ViewClose { process: process.into() }, Repeat::Never).await
     }
 
     /// Waits for the end, at most this long. Goes on over a restart of the engine.

@@ -35,6 +35,7 @@ pub struct Chunks {
     process: String,
     until: Until,
     attach: Option<ReadOnly>,
+    view: View,
     from: From,
     link: Option<Arc<Link>>,
     stream: Option<Stream>,
@@ -57,9 +58,30 @@ pub(crate) enum Until {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadOnly(pub(crate) bool);
 
+/// Whether somebody looks on who can be told to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    None,
+    Open,
+    /// It was.
+    Closed,
+}
+
 impl Chunks {
     pub(crate) fn new(client: Client, process: &str, from: From, until: Until, attach: Option<ReadOnly>) -> Self {
-        Self { client, process: process.to_owned(), until, attach, from, link: None, stream: None, end: None, tries: Tries::default() }
+        let view = if attach.is_some() { View::Open } else { View::None };
+        Self {
+            client,
+            process: process.to_owned(),
+            until,
+            attach,
+            view,
+            from,
+            link: None,
+            stream: None,
+            end: None,
+            tries: Tries::default(),
+        }
     }
 
     /// The next piece, or nothing at the end. May be dropped while it waits, and called again.
@@ -75,6 +97,10 @@ impl Chunks {
             match stream.next().await {
                 Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
                 Item::Event(Event::Waiting | Event::Notice { .. }) => {}
+                Item::Event(Event::ViewClosed) => {
+                    self.view = View::Closed;
+                    self.end = Some(ReadEnd::default());
+                }
                 Item::Event(Event::Gap { from, to, why }) => {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));
@@ -106,6 +132,16 @@ impl Chunks {
         self.end.is_some_and(|end| end.closed)
     }
 
+    /// The same for somebody who looks on and leaves when the view is closed.
+    pub(crate) fn viewed(self) -> Self {
+        Self { view: View::Open, ..self }
+    }
+
+    /// Whether it ended because the view was closed. The process goes on.
+    pub fn view_closed(&self) -> bool {
+        self.view == View::Closed
+    }
+
     async fn open(&mut self) -> Result<(), CallError> {
         // A reader may be slow, so it does not share its connection where another can be had.
         let link = self.client.own_link().await.map_err(CallError::Unsent)?;
@@ -114,7 +150,7 @@ impl Chunks {
             link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
         let (follow, to_exit) = (self.until != Until::Now, self.until == Until::Exit);
-        let read = Request::Read { process: self.process.clone(), from: self.from, follow, to_exit };
+        let read = Request::Read { process: self.process.clone(), from: self.from, follow, to_exit, view: self.view != View::None };
         self.stream = Some(link.stream(self.client.owner(), read).await?);
         Ok(())
     }

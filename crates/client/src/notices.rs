@@ -124,6 +124,22 @@ impl Client {
         self.ask("wait at the barrier", Request::Until { until, barrier, no_wait: false }, Repeat::Safe).await
     }
 
+    /// Like [`Client::until`], for at most this long. One that is not open by then is `waiting`: it stays, and that it opens is told as a notice.
+    pub async fn until_within(&self, until: Until, at_most: Duration) -> Result<Barrier, ClientError> {
+        // On disk first: however short the time is, the barrier is there when it is over.
+        let set = self.set_until(until.clone()).await?;
+        let wait = || Request::Until { until: until.clone(), barrier: Some(set.barrier.clone()), no_wait: false };
+        if let Ok(open) = tokio::time::timeout(at_most, self.ask("wait at the barrier", wait(), Repeat::Safe)).await {
+            return open;
+        }
+        match self.barriers().await?.into_iter().find(|b| b.barrier == set.barrier) {
+            // It opened in the last moment. Answered with that, its owner is not told as well.
+            Some(found) if found.status == "open" => self.ask("wait at the barrier", wait(), Repeat::Safe).await,
+            Some(found) => Ok(found),
+            None => Ok(Barrier { status: "cleared".into(), ..set }),
+        }
+    }
+
     /// Sets a barrier and does not wait: that it opens is told as a notice.
     pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);

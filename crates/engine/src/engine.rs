@@ -120,6 +120,7 @@ impl Engine {
             outbox: Outbox::new(opened.index.clone(), Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot }),
             index: opened.index,
             barriers: Barriers::default(),
+            views: crate::serve::Views::default(),
             barrier_gone: Notify::new(),
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,

@@ -6,6 +6,7 @@ use crate::index::Index;
 use crate::mind::blocking;
 use crate::outbox::Outbox;
 use crate::run_dir::{self, NoRunDir};
+use crate::serve::Views;
 use crate::shell::Snapshots;
 use crate::{cgroup, program};
 use outlast_core::{ProcessId, Time};
@@ -35,6 +36,7 @@ pub(crate) struct Shared {
     pub(crate) barriers: Barriers,
     /// Told when a barrier is taken away.
     pub(crate) barrier_gone: Notify,
+    pub(crate) views: Views,
     pub(crate) place: Option<cgroup::Place>,
     pub(crate) degraded: Vec<String>,
     pub(crate) started_at: Time,

@@ -16,6 +16,8 @@ pub const BAD_OFFSET: &str = "bad_offset";
 pub const INPUT_FULL: &str = "input_full";
 /// It is not known whether input reached the process.
 pub const MAYBE_WRITTEN: &str = "maybe_written";
+/// Nobody looks at the process.
+pub const NO_VIEW: &str = "no_view";
 /// What was asked needs an ended process.
 pub const STILL_RUNNING: &str = "still_running";
 /// The request cannot be run as it is.

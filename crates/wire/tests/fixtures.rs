@@ -47,7 +47,7 @@ fn requests() -> Vec<Message> {
         Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
         Request::Poll { process: process() },
         Request::Log { process: process(), page: Page { offset: Some(0), limit: Some(10), from_byte: None } },
-        Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false },
+        Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false, view: false },
         Request::Wait { process: process(), timeout_ms: Some(1) },
         Request::Interrupt { session: "s".into() },
         Request::Kill { process: process(), kill },
@@ -84,6 +84,8 @@ fn requests() -> Vec<Message> {
         Request::Until { until: Until::Pid { pid: 7 }, barrier: None, no_wait: false },
         Request::Until { until: Until::Time { at: AT }, barrier: None, no_wait: false },
         Request::Barriers { clear: true },
+        Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true },
+        Request::ViewClose { process: process() },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
     all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), request }).collect()

@@ -21,10 +21,12 @@ mod resize;
 mod run;
 mod signal;
 mod until;
+mod view;
 mod wait;
 mod write;
 
 pub(crate) use kill::stop_with_the_engine;
+pub(crate) use view::Views;
 
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
@@ -368,13 +370,14 @@ impl Asked {
             Request::List { scope, all } => out.result(list::list(self, &scope, all).await).await,
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
-            Request::Read { process, from, follow, to_exit } => {
+            Request::Read { process, from, follow, to_exit, view } => {
                 let until = match (follow, to_exit) {
                     (false, _) => read::Until::Now,
                     (true, false) => read::Until::Closed,
                     (true, true) => read::Until::Exit,
                 };
-                out.result(read::read(self, &process, from, until).await).await;
+                let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
+                out.result(read::read(self, &process, from, until, viewed).await).await;
             }
             Request::Wait { process, timeout_ms } => self.answer_with_end(wait::wait(self, &process, timeout_ms).await, "wait").await,
             Request::Interrupt { session } => {
@@ -392,6 +395,7 @@ impl Asked {
             Request::Close { process } => out.result(close::close(self, &process).await).await,
             Request::Resize { process, rows, cols } => out.result(resize::resize(self, &process, rows, cols).await).await,
             Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,
+            Request::ViewClose { process } => out.result(view::close(self, &process).await).await,
             Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
             Request::Clean { scope } => out.result(clean::clean(self, &scope).await).await,
             Request::Active(activity) => out.result(active::active(self, activity).await).await,

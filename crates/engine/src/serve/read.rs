@@ -1,6 +1,7 @@
 //! `read` and `follow`: the bytes as they were written.
 
 use super::keeper::{Away, reach};
+use super::view;
 use super::{Asked, Fresh, reading};
 use crate::facts::Facts;
 use crate::link::Link;
@@ -24,8 +25,29 @@ pub(super) enum Until {
     Exit,
 }
 
-pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until) -> Result<ReadEnd, Error> {
-    let mut view = asked.resolve(name).await?;
+/// Whether somebody looks on who can be told to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Viewed {
+    Yes,
+    No,
+}
+
+pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, viewed: Viewed) -> Result<ReadEnd, Error> {
+    let view = asked.resolve(name).await?;
+    let mut looks_on = match viewed {
+        Viewed::Yes => asked.shared().views.open(view.id()),
+        Viewed::No => view::View::NONE,
+    };
+    tokio::select! {
+        end = read_on(asked, view, from, until) => end,
+        () = looks_on.closed() => {
+            asked.out.event(Event::ViewClosed).await;
+            Ok(ReadEnd::default())
+        }
+    }
+}
+
+async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut link: Option<Link> = None;

@@ -7,6 +7,6 @@ mod request;
 
 pub use reply::{
     Active, Adopted, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Hello, KillAll, Killed, List, LogPage, Process, ReadEnd,
-    Removed, Reply, Waited, Written,
+    Removed, Reply, ViewClosed, Waited, Written,
 };
 pub use request::{Activity, AdoptFrom, Caller, Command, EnvVar, From, Kill, Message, OnStop, Page, Request, Spec, Tell};

@@ -100,6 +100,8 @@ pub enum Event {
     },
     /// Waiting goes on.
     Waiting,
+    /// Whoever looks on is to leave; the process goes on.
+    ViewClosed,
     /// A notice was made.
     Notice {
         /// Which.
@@ -388,6 +390,19 @@ pub struct Adopted {
     pub adopted: Vec<Process>,
     /// Those that were not, and why.
     pub skipped: Vec<String>,
+}
+
+/// The answer to the closing of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewClosed {
+    /// `ok`.
+    pub status: String,
+    /// Which, as far as it is known.
+    pub closed: String,
+    /// How many looked on.
+    pub views: u64,
+    /// What that means.
+    pub note: String,
 }
 
 /// The answer to a removal.

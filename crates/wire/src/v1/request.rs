@@ -17,7 +17,7 @@ pub struct Message {
     pub request: Request,
 }
 
-/// What is asked. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
+/// What is asked. Its fields lie beside the message's own, so none may be called `id`, `owner` or `op`. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
 ///
 /// | request | answer |
 /// |---|---|
@@ -31,6 +31,7 @@ pub struct Message {
 /// | kill_all | [`super::KillAll`] |
 /// | write, close | [`super::Written`] |
 /// | interrupt, resize, engine_stop | [`super::Done`] |
+/// | view_close | [`super::ViewClosed`] |
 /// | remove | [`super::Removed`] |
 /// | clean | [`super::Cleaned`] |
 /// | active | [`super::Active`] |
@@ -114,6 +115,9 @@ pub enum Request {
         /// And then until the command is over.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         to_exit: bool,
+        /// Somebody looks on, and leaves with [`super::Event::ViewClosed`] if the view is closed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        view: bool,
     },
     /// Wait for the end.
     Wait {
@@ -182,6 +186,11 @@ pub enum Request {
         process: String,
         /// Whether input will come too.
         read_only: bool,
+    },
+    /// Tell whoever looks at one to leave. It goes on.
+    ViewClose {
+        /// Which.
+        process: String,
     },
     /// Forget one.
     Remove {
