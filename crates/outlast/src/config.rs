@@ -3,7 +3,7 @@
 //! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
 
 use anyhow::Context as _;
-use outlast_core::{Owner, limits};
+use outlast_core::{Owner, Rules, limits};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +48,10 @@ pub(crate) struct Settings {
     pub(crate) idle_exit: Duration,
     pub(crate) snapshot_limit: Duration,
     pub(crate) cgroup: bool,
+    /// How much is told of lines that match.
+    pub(crate) watch: Rules,
+    /// How long a notice is kept once it is settled.
+    pub(crate) keep_notices: Duration,
     /// Each value as it counts, and where it came from.
     pub(crate) shown: Vec<Shown>,
     /// What was wrong with those that were defaulted.
@@ -201,6 +205,13 @@ const KEYS: &[&str] = &[
     "engine.idle_exit_seconds",
     "engine.cgroup",
     "shell.snapshot_seconds",
+    "watch.spacing_seconds",
+    "watch.strikes",
+    "watch.lifetime",
+    "watch.burst",
+    "watch.window_seconds",
+    "watch.rest_seconds",
+    "retention.notice_days",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
@@ -225,6 +236,8 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let idle_exit = r.number("engine.idle_exit_seconds", &[], 60.0);
     let cgroup = r.flag("engine.cgroup", &[], true);
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
+    let watch = rules(&mut r);
+    let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
     Settings {
         home,
         file,
@@ -240,8 +253,30 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         idle_exit: seconds(idle_exit),
         snapshot_limit: seconds(snapshot),
         cgroup,
+        watch,
+        keep_notices: seconds(keep_notices * 86_400.0),
         shown: r.shown,
         warnings: r.warnings,
+    }
+}
+
+/// How much is told of lines that match.
+fn rules(r: &mut Reader<'_>) -> Rules {
+    let usual = Rules::default();
+    let few = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    let spacing = r.number("watch.spacing_seconds", &["OUTLAST_WATCH_SPACING_SECONDS"], usual.spacing.as_secs_f64());
+    let strikes = r.count("watch.strikes", &["OUTLAST_WATCH_STRIKES"], u64::from(usual.strikes));
+    let lifetime = r.count_or_none("watch.lifetime", &["OUTLAST_WATCH_LIFETIME"], usual.lifetime.map(u64::from));
+    let burst = r.count("watch.burst", &["OUTLAST_WATCH_BURST"], u64::from(usual.burst));
+    let window = r.number("watch.window_seconds", &["OUTLAST_WATCH_WINDOW_SECONDS"], usual.window.as_secs_f64());
+    let rest = r.number("watch.rest_seconds", &["OUTLAST_WATCH_REST_SECONDS"], usual.rest.as_secs_f64());
+    Rules {
+        spacing: seconds(spacing),
+        strikes: few(strikes),
+        lifetime: lifetime.map(few),
+        burst: few(burst),
+        window: seconds(window),
+        rest: seconds(rest),
     }
 }
 
@@ -296,6 +331,17 @@ impl Reader<'_> {
             _ => None,
         };
         self.value(key, env, default, parse, whole)
+    }
+
+    /// A number of something, or 0 where there is to be no such limit.
+    fn count_or_none(&mut self, key: &'static str, env: &[&'static str], default: Option<u64>) -> Option<u64> {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Integer(i) => u64::try_from(*i).ok(),
+            toml::Value::String(s) => s.trim().parse().ok(),
+            _ => None,
+        };
+        let n = self.value(key, env, default.unwrap_or(0), parse, whole);
+        Some(n).filter(|n| *n > 0)
     }
 
     fn flag(&mut self, key: &'static str, env: &[&'static str], default: bool) -> bool {

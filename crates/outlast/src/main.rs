@@ -16,7 +16,7 @@ fn main() {
         Asked::Answered(code) => code,
         Asked::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
         Asked::Engine(engine) => told(serve(engine)),
-        Asked::Verb(cli) => told(ask(cli)),
+        Asked::Verb(cli) => told(ask(*cli)),
     };
     std::process::exit(code);
 }
@@ -100,8 +100,8 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         log_tail_bytes: settings.log_tail_bytes,
         idle_exit: settings.idle_exit,
         snapshot_limit: settings.snapshot_limit,
-        watch: outlast_core::Rules::default(),
-        keep_notices: settings.keep_for,
+        watch: settings.watch,
+        keep_notices: settings.keep_notices,
         sinks: Vec::new(),
         user: UserInfo {
             name: world.user.name.clone(),

@@ -4,7 +4,7 @@ use super::follow::{Next, Screen};
 use super::terminal::{self, Keyboard, Keys, Modes, Raw};
 use super::{Context, Failure, ending};
 use clap::Args;
-use outlast_client::{At, Chunk, Client, ClientError, From, Page, ProcessInfo, Status, code};
+use outlast_client::{At, Chunk, Chunks, Client, ClientError, From, Page, ProcessInfo, Status, code};
 use serde_json::json;
 use std::io::{IsTerminal, Write as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -34,6 +34,8 @@ enum Left {
     Ended,
     /// The person left.
     Detached,
+    /// Somebody closed the view.
+    Closed,
     /// We were told to end.
     Signalled(i32),
 }
@@ -66,10 +68,11 @@ async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i3
     match left {
         Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{id} {}", ending::sentence(&now.fate))),
         Left::Ended => ctx.out.remark(&format!("\n{id} goes on, and nobody reads its output")),
+        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {id} goes on; come back with: outlast attach {id}")),
         Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{id} goes on; come back with: outlast attach {id}")),
     }
     Ok(match left {
-        Left::Ended | Left::Detached => 0,
+        Left::Ended | Left::Detached | Left::Closed => 0,
         Left::Signalled(number) => 128 + number,
     })
 }
@@ -127,7 +130,7 @@ async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_on
             modes.see(bytes);
         }
         if !screen.show(ctx, next).await? {
-            break Ok(Left::Ended);
+            break Ok(over(&chunks));
         }
     };
     // First the screen, then the mode, whichever way it ended. A terminal that is gone has no screen to restore.
@@ -143,7 +146,7 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     let input = info.takes_input && !read_only;
     ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D ends its input" } else { "" }));
     let page = client.log(&id, Page { limit: Some(BEFORE_LINES), ..Page::default() }).await?;
-    let mut chunks = client.follow_to_exit(&id, From::Byte(page.from_byte));
+    let mut chunks = client.view(&id, From::Byte(page.from_byte));
     let mut screen = Screen::new(ctx, false, &info.command);
     let lines = async {
         if !input {
@@ -164,9 +167,14 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
             more = screen.show(ctx, next) => more?,
         };
         if !more {
-            return Ok(Left::Ended);
+            return Ok(over(&chunks));
         }
     }
+}
+
+/// Why there is no more to show.
+fn over(chunks: &Chunks) -> Left {
+    if chunks.view_closed() { Left::Closed } else { Left::Ended }
 }
 
 async fn resize(client: &Client, id: &str) -> Result<(), Failure> {

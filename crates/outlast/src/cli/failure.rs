@@ -37,7 +37,8 @@ impl Failure {
         Self::new(code::FAULT, error, hint)
     }
 
-    fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// Something of this code.
+    pub(crate) fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { error: error.into(), code: code.into(), hint: hint.into(), status: "error".into(), exit_code: None, exit: 1, silent: false }
     }
 

@@ -44,10 +44,22 @@ pub(super) fn lines(processes: &[ProcessInfo], out: &super::Out) -> Vec<String> 
                 Cell::new(&standing).tone(tone),
                 Cell::new(&p.pid.filter(|_| p.fate.completion_reason.is_none()).map(|pid| pid.to_string()).unwrap_or_default()),
                 Cell::new(&times::age(p.uptime_seconds)),
+                Cell::new(&told(p)),
                 Cell::new(p.name.as_deref().unwrap_or_default()),
                 Cell::new(&p.command),
             ]
         })
         .collect();
-    if rows.is_empty() { Vec::new() } else { lay_out(["ID", "STATE", "PID", "TIME", "NAME", "COMMAND"], &rows, out) }
+    if rows.is_empty() { Vec::new() } else { lay_out(["ID", "STATE", "PID", "TIME", "TOLD", "NAME", "COMMAND"], &rows, out) }
+}
+
+/// What its owner is told, in a word or two: its end; what matches, if something has, or no more.
+fn told(p: &ProcessInfo) -> String {
+    let watched = match (p.watch_patterns.is_empty(), p.watch_disabled, p.watch_hit) {
+        (true, ..) => None,
+        (_, true, _) => Some("off"),
+        (.., Some(true)) => Some("hit"),
+        _ => Some("watch"),
+    };
+    [p.notify_on_complete.then_some("end"), watched].into_iter().flatten().collect::<Vec<_>>().join(", ")
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod ending;
 mod engine;
 mod envfile;
+mod events;
 mod failure;
 mod follow;
 mod input;
@@ -22,6 +23,7 @@ mod out;
 mod poll;
 mod rerun;
 mod rm;
+mod route;
 mod run;
 mod signal;
 mod submit;
@@ -29,6 +31,8 @@ mod table;
 mod terminal;
 mod times;
 mod tool;
+mod until;
+mod view;
 mod wait;
 mod write;
 
@@ -68,6 +72,7 @@ enum Verb {
     Poll(poll::Poll),
     Log(log::Log),
     Wait(wait::Wait),
+    Until(until::Until),
     Kill(kill::Kill),
     Signal(signal::Signal),
     Write(write::Write),
@@ -79,6 +84,8 @@ enum Verb {
     Rm(rm::Rm),
     Clean(clean::Clean),
     Active(active::Active),
+    Events(events::Events),
+    View(view::View),
     Adopt(adopt::Adopt),
     Tool(tool::Tool),
     Doctor(doctor::Doctor),
@@ -113,7 +120,7 @@ pub(crate) struct AsKeeper {
 /// What the words on the command line ask for.
 pub(crate) enum Asked {
     /// Something of the engine, or about it.
-    Verb(Cli),
+    Verb(Box<Cli>),
     Engine(AsEngine),
     Keeper(AsKeeper),
     /// Nothing that can be done; it was answered, and this is the exit code.
@@ -130,7 +137,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
-        Ok(cli) => Asked::Verb(cli),
+        Ok(cli) => Asked::Verb(Box::new(cli)),
         Err(e) if e.use_stderr() => {
             if json {
                 Failure::usage(&e).tell(true);
@@ -195,6 +202,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Poll(args) => args.perform(ctx).await,
         Verb::Log(args) => args.perform(ctx).await,
         Verb::Wait(args) => args.perform(ctx).await,
+        Verb::Until(args) => args.perform(ctx).await,
         Verb::Kill(args) => args.perform(ctx).await,
         Verb::Signal(args) => args.perform(ctx).await,
         Verb::Write(args) => args.perform(ctx).await,
@@ -206,6 +214,8 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Rm(args) => args.perform(ctx).await,
         Verb::Clean(args) => args.perform(ctx).await,
         Verb::Active(args) => args.perform(ctx).await,
+        Verb::Events(args) => args.perform(ctx).await,
+        Verb::View(args) => args.perform(ctx).await,
         Verb::Adopt(args) => args.perform(ctx).await,
         Verb::Tool(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,

@@ -46,6 +46,8 @@ pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
     put("session", p.session_key.clone());
+    put("told", p.notify_on_complete.then(|| "its end".into()));
+    put("watched for", (!p.watch_patterns.is_empty()).then(|| watched_for(p)));
     put("input", p.takes_input.then(|| format!("open, {} taken", times::size(p.input_bytes.unwrap_or(0)))));
     put("protection", p.protection.clone().filter(|p| p != "full"));
     put("left running", p.left_running.filter(|n| *n > 0).map(|n| format!("{n} descendants, when its output closed")));
@@ -57,4 +59,14 @@ pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
     p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
     put("note", p.note.clone());
     all
+}
+
+fn watched_for(p: &ProcessInfo) -> String {
+    let patterns: Vec<String> = p.watch_patterns.iter().map(|pattern| format!("{pattern:?}")).collect();
+    let how = match (p.watch_disabled, p.watch_hit) {
+        (true, _) => "; no more, too much matched",
+        (_, Some(true)) => "; a match was told",
+        _ => "",
+    };
+    format!("{}{how}", patterns.join(", "))
 }

@@ -3,9 +3,10 @@
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
+use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum};
-use outlast_client::{Client, Command, From, OnStop, OsText, Owner, ProcessId, ProcessInfo, Reason, Spec};
+use outlast_client::{Client, Command, From, OnStop, OsText, Owner, ProcessId, ProcessInfo, Reason, Spec, Tell};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use std::time::Duration;
 /// One argument behind `--` is a line for the shell, several are a program and its arguments, `-` reads a shell line from standard input.
 /// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
 /// 124 when its --timeout was over, 126 or 127 if it could not be started, 125 for an error of ours.
+///
+/// With --notify or --watch its owner is told, exactly once, whatever crashes in between; `outlast events` gives out what there is to be told.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Give it a terminal
@@ -23,6 +26,17 @@ pub(crate) struct Run {
     /// Give it a pipe for input; otherwise input is at its end
     #[arg(long)]
     stdin: bool,
+    /// Tell its owner when it ends
+    #[arg(long)]
+    notify: bool,
+    /// Tell its owner of lines that contain this text; may be given several times
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    watch: Vec<String>,
+    #[command(flatten)]
+    route: RouteArgs,
+    /// How many characters of output its owner is told with the end [default: 2000]
+    #[arg(long, value_name = "N")]
+    notify_chars: Option<u32>,
     /// Run it in this directory
     #[arg(long, value_name = "DIR")]
     cwd: Option<OsString>,
@@ -114,6 +128,7 @@ impl Run {
                 WhenStopped::Keep => OnStop::Keep,
                 WhenStopped::Kill => OnStop::Kill,
             },
+            tell: Tell { completion: self.notify, watch: self.watch, chars: self.notify_chars, route: self.route.into() },
             ..base
         })
     }

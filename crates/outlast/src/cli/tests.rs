@@ -43,7 +43,9 @@ fn some() -> Vec<ProcessInfo> {
         ended(fate(Some(3), None, Reason::Exited, "")),
         ended(fate(Some(-9), Some("SIGKILL"), Reason::Killed, "process.kill")),
         ProcessInfo { phase: "lost".into(), ..ended(fate(None, None, Reason::Lost, "backend_lost")) },
-        ProcessInfo { phase: "stopping".into(), ..process(3, "é") },
+        ProcessInfo { phase: "stopping".into(), notify_on_complete: true, ..process(3, "é") },
+        ProcessInfo { watch_patterns: vec!["ERROR".into()], watch_hit: Some(true), ..process(4, "serve") },
+        ProcessInfo { notify_on_complete: true, watch_patterns: vec!["x".into()], watch_disabled: true, ..process(5, "yes") },
     ]
 }
 
@@ -161,7 +163,25 @@ fn what_contradicts_itself_is_refused() {
         &["active", "--task", "t", "--session", "s"],
         &["active", "--max-age", "3"],
         &["interrupt"],
-        &["until", "ab12"],
+        &["run", "--route", "chat", "--", "x"],
+        &["run", "--route", "room=7", "--", "x"],
+        &["run", "--notify-chars", "many", "--", "x"],
+        &["events"],
+        &["events", "ack"],
+        &["events", "next", "--limit", "0"],
+        &["events", "next", "--lease", "0"],
+        &["events", "next", "--wait", "soon"],
+        &["events", "follow", "--from", "3", "--ack"],
+        &["events", "replay"],
+        &["events", "replay", "--from", "3", "--dead"],
+        &["events", "replay", "--from", "3", "--sink", "s"],
+        &["until"],
+        &["until", "ab12", "--pid", "7"],
+        &["until", "--pid", "7", "--match"],
+        &["until", "--at", "tomorrow"],
+        &["until", "--list", "--clear"],
+        &["until", "ab12", "--no-wait", "--timeout", "3"],
+        &["view", "ab12"],
     ] {
         assert!(parsed(words).is_err(), "{words:?}");
     }
@@ -173,6 +193,15 @@ fn what_contradicts_itself_is_refused() {
         &["submit", "ab12", "--", "--offset"],
         &["signal", "ab12", "SIGUSR1"],
         &["log", "ab12", "--raw", "--from-byte", "7", "--follow"],
+        &["run", "--notify", "--watch", "-x", "--watch", "b", "--route", "chat=a=b", "--notify-chars", "9", "--", "x"],
+        &["events", "next", "--wait"],
+        &["events", "next", "--wait", "--json", "--session", "s"],
+        &["events", "--session", "s", "drain", "--wait", "3", "--limit", "2"],
+        &["events", "replay", "--dead", "--id", "3", "--sink", "s"],
+        &["until", "ab12", "--match", "--timeout", "3"],
+        &["until", "--at", "2026-01-31T08:00:00+02:00"],
+        &["until", "--for", "10m", "--no-wait", "--session", "s"],
+        &["view", "close", "ab12"],
     ] {
         parsed(words).unwrap_or_else(|e| panic!("{words:?}: {e}"));
     }

@@ -20,3 +20,9 @@ pub(crate) fn size(bytes: u64) -> String {
     }
     if unit == 0 || n.fract() == 0.0 { format!("{n:.0} {}", UNITS[unit]) } else { format!("{n:.1} {}", UNITS[unit]) }
 }
+
+/// Now.
+pub(crate) fn now() -> outlast_client::Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    outlast_client::Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}

@@ -69,6 +69,27 @@ fn redaction_heeds_both_names() {
 }
 
 #[test]
+fn how_much_is_told_of_matches_can_be_set() {
+    assert_eq!(with("", &[]).watch, Rules::default());
+    assert_eq!(with("", &[]).keep_notices, Duration::from_secs(7 * 86_400));
+    let file = "[watch]\nspacing_seconds = 0.5\nstrikes = 2\nlifetime = 0\nburst = 4\nwindow_seconds = 3\nrest_seconds = 6\n[retention]\nnotice_days = 0.5";
+    let s = with(file, &[("OUTLAST_WATCH_BURST", "9")]);
+    let want = Rules {
+        spacing: Duration::from_millis(500),
+        strikes: 2,
+        lifetime: None,
+        burst: 9,
+        window: Duration::from_secs(3),
+        rest: Duration::from_secs(6),
+    };
+    assert_eq!((s.watch, s.keep_notices), (want, Duration::from_secs(43_200)));
+    assert!(s.warnings.is_empty(), "{:?}", s.warnings);
+    // A limit of none would tell nothing at all, which no default means.
+    let s = with("watch.burst = 0\nwatch.strikes = -1\nwatch.lifetime = -1\nwatch.spacing_seconds = 'often'", &[]);
+    assert_eq!((s.watch, s.warnings.len()), (Rules::default(), 4), "{:?}", s.warnings);
+}
+
+#[test]
 fn sizes_have_units() {
     for (text, want) in [("5GiB", Some(5 << 30)), (" 64 MiB ", Some(64 << 20)), ("1kb", Some(1000)), ("7", Some(7)), ("2g", Some(2 << 30))]
     {

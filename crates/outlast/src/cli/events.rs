@@ -1,0 +1,271 @@
+//! `outlast events`
+
+mod give;
+mod read;
+
+use super::route::RouteArgs;
+use super::{Context, Failure, input, seconds, some_seconds};
+use clap::{Args, Subcommand};
+use outlast_client::{Client, Judged, JudgedOne, Owner, Replay, Verdict};
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// How many names one request may settle.
+const AT_ONCE: usize = 1_000;
+
+/// Read, take and settle what owners are told
+///
+/// Every end and every match that somebody is to be told is a notice. It is given to one taker at a time (`next`, `drain`, `follow --ack`), for as long as its
+/// lease lasts; once it is acknowledged it is never given again. Without a session these are the notices of processes that were started without one.
+/// Looking (`follow`, `history`, `dead`) changes nothing, and shows everything to a person without a session.
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    #[command(flatten)]
+    whose: Whose,
+    #[command(subcommand)]
+    what: What,
+}
+
+/// For whom.
+#[derive(Debug, Args)]
+pub(super) struct Whose {
+    /// Whose conversation [default: OUTLAST_SESSION]
+    #[arg(long, value_name = "KEY", global = true)]
+    session: Option<String>,
+    /// Which task [default: OUTLAST_TASK]
+    #[arg(long, value_name = "T", global = true)]
+    task: Option<String>,
+    /// Which life of the conversation; notices for an earlier one are dropped [default: OUTLAST_GENERATION]
+    #[arg(long, value_name = "G", global = true)]
+    generation: Option<String>,
+}
+
+impl Whose {
+    /// What the flags say; where they say nothing, what the environment says.
+    pub(super) fn or(self, here: Owner) -> Owner {
+        Owner { session: self.session.or(here.session), task: self.task.or(here.task), generation: self.generation.or(here.generation) }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Take notices, and settle each with `ack`, `release` or `drop` before its lease ends
+    Next(give::Next),
+    /// Say that the owner was told
+    Ack(Settle),
+    /// Give notices back: the owner was not told, and they are to be given again
+    Release(Settle),
+    /// Settle notices that nobody is to be told
+    Drop {
+        #[command(flatten)]
+        which: Settle,
+        /// Why, for whoever looks later
+        #[arg(long, value_name = "TEXT", default_value = "dropped by hand")]
+        reason: String,
+    },
+    /// Print everything there is to be told, and acknowledge it once it is written
+    ///
+    /// Made for the time between two turns at a terminal: the end of a process that its own conversation has polled since is left out, and stays for `next`.
+    /// If the output cannot be written, everything is given back and the exit code is not 0.
+    Drain(give::Drain),
+    /// Show notices as they are made
+    Follow(give::Follow),
+    /// Tell a conversation something
+    Post(Post),
+    /// List notices, settled ones too
+    History(read::History),
+    /// List what hooks and webhooks gave up on
+    Dead(read::Dead),
+    /// Offer notices again
+    Replay(Again),
+    /// Say whether the owner of a process has seen its end, so that it is not told
+    Consumed {
+        /// The process: its id, or at least four of its digits
+        id: String,
+        /// Say that it has
+        #[arg(long)]
+        mark: bool,
+    },
+}
+
+/// Which notices.
+#[derive(Debug, Args)]
+struct Settle {
+    /// Their ids, or their numbers in `history`
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// The word that was given with them: if somebody else has them by now, nothing is changed
+    #[arg(long, value_name = "WORD")]
+    lease: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct Post {
+    /// A name of your own: the same again is the same notice
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    #[command(flatten)]
+    route: RouteArgs,
+    /// The event: a JSON object with a `type`, or `-` to read it from standard input
+    #[arg(value_name = "JSON")]
+    event: OsString,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true)))]
+struct Again {
+    /// Those that were delivered, from this number on, to their owners
+    #[arg(long, value_name = "SEQ", group = "what")]
+    from: Option<u64>,
+    /// What hooks and webhooks gave up on
+    #[arg(long, group = "what")]
+    dead: bool,
+    /// Of these only this notice
+    #[arg(long, value_name = "ID", conflicts_with = "from")]
+    id: Option<String>,
+    /// Of these only what this hook or webhook gave up on
+    #[arg(long, value_name = "NAME", conflicts_with = "from")]
+    sink: Option<String>,
+}
+
+/// How notices are taken.
+#[derive(Debug, Args)]
+struct Taking {
+    /// For how many seconds they are given to nobody else
+    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    lease: Duration,
+    /// Wait so many seconds for one; without a number for as long as it takes, with 0 or without the flag not at all
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    wait: Option<Option<Duration>>,
+}
+
+impl Taking {
+    /// How long to wait; nothing means for as long as it takes.
+    fn wait(&self) -> Option<Duration> {
+        self.wait.unwrap_or(Some(Duration::ZERO))
+    }
+}
+
+impl Events {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let owner = self.whose.or(ctx.owner());
+        let client = ctx.client().await?.with_owner(owner);
+        match self.what {
+            What::Next(next) => next.perform(ctx, &client).await,
+            What::Ack(which) => settle(ctx, &client, which, Verdict::Delivered).await,
+            What::Release(which) => settle(ctx, &client, which, Verdict::Released).await,
+            What::Drop { which, reason } => settle(ctx, &client, which, Verdict::Dropped { reason }).await,
+            What::Drain(drain) => drain.perform(ctx, &client).await,
+            What::Follow(follow) => follow.perform(ctx, &client).await,
+            What::Post(post) => post.perform(ctx, &client).await,
+            What::History(history) => history.perform(ctx, &client).await,
+            What::Dead(dead) => dead.perform(ctx, &client).await,
+            What::Replay(again) => again.perform(ctx, &client).await,
+            What::Consumed { id, mark } => consumed(ctx, &client, &id, mark).await,
+        }
+    }
+}
+
+async fn settle(ctx: &Context, client: &Client, which: Settle, verdict: Verdict) -> Result<i32, Failure> {
+    let mut ids = Vec::new();
+    for name in which.ids {
+        ids.push(read::id_of(client, name).await?);
+    }
+    let mut judged = Judged { notices: Vec::new() };
+    for some in ids.chunks(AT_ONCE) {
+        let names: Vec<&str> = some.iter().map(String::as_str).collect();
+        judged.notices.extend(client.settle(&names, which.lease.as_deref(), verdict.clone()).await?.notices);
+    }
+    let done = |one: &JudgedOne| matches!(one.status.as_str(), "ok" | "already");
+    let code = i32::from(!judged.notices.iter().all(done));
+    if ctx.out.json {
+        ctx.out.object(&judged)?;
+        return Ok(code);
+    }
+    for one in &judged.notices {
+        let how = match one.status.as_str() {
+            "ok" => "done",
+            "already" => "was settled before",
+            "lost" => "somebody else has it by now",
+            _ => "there is no such notice",
+        };
+        ctx.out.line(&format!("{}  {how}", one.event_id))?;
+    }
+    Ok(code)
+}
+
+impl Post {
+    async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+        let event = object(&input::text(self.event)?)?;
+        let posted = client.post(self.id.as_deref(), event, self.route.into()).await?;
+        if ctx.out.json {
+            ctx.out.object(&posted)?;
+        } else {
+            ctx.out.line(&posted.told.event.event_id)?;
+            ctx.out.tip(if posted.existed { "it was posted before" } else { "posted" });
+        }
+        Ok(0)
+    }
+}
+
+fn object(text: &[u8]) -> Result<Map<String, Value>, Failure> {
+    let hint = "give an object such as {\"type\": \"deploy\", \"message\": \"done\"}";
+    match serde_json::from_slice(text) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Failure::refused("the event is no JSON object", hint)),
+        // Where, and not what: it may hold a secret.
+        Err(e) => Err(Failure::refused(format!("the event is no JSON: line {}, column {}", e.line(), e.column()), hint)),
+    }
+}
+
+impl Again {
+    async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+        let what = match self.from {
+            Some(seq) => Replay::From { seq },
+            None => Replay::Dead {
+                notice: match self.id {
+                    Some(name) => Some(read::id_of(client, name).await?),
+                    None => None,
+                },
+                sink: self.sink,
+            },
+        };
+        let count = client.replay(what).await?;
+        if ctx.out.json {
+            ctx.out.object(&json!({"status": "ok", "count": count}))?;
+        } else {
+            ctx.out.line(&format!("{count} offered again"))?;
+        }
+        Ok(0)
+    }
+}
+
+async fn consumed(ctx: &Context, client: &Client, id: &str, mark: bool) -> Result<i32, Failure> {
+    let consumed = if mark {
+        client.mark_completion_consumed(id).await?;
+        true
+    } else {
+        client.is_completion_consumed(id).await?
+    };
+    if ctx.out.json {
+        ctx.out.object(&json!({"consumed": consumed}))?;
+    } else {
+        ctx.out.line(if consumed { "consumed: its owner has seen its end" } else { "not consumed" })?;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_an_object() {
+        assert_eq!(object(br#"{"type": "x", "n": 1}"#).unwrap().len(), 2);
+        for bad in [&b"[]"[..], b"7", b"\"x\"", b"", b"{", b"{} {}", b"\xff"] {
+            let refused = object(bad).unwrap_err();
+            assert!(refused.error().starts_with("the event is no JSON"), "{refused:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Notices given out: `next`, `drain`, `follow`.
+
+use super::super::{Context, Failure};
+use super::{AT_ONCE, Taking};
+use clap::Args;
+use outlast_client::{Client, ClientError, Notices, Take, Taker, Told, Verdict};
+use outlast_text::announce_all;
+use serde_json::{Value, json};
+use std::io;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+#[derive(Debug, Args)]
+pub(super) struct Next {
+    /// At most so many
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    #[command(flatten)]
+    taking: Taking,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Drain {
+    /// At most so many [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    taking: Taking,
+}
+
+/// Show notices as they are made
+///
+/// Looks on and settles nothing, so that it takes nothing from an agent. With --ack it is the one who tells: each notice is taken, printed and then
+/// acknowledged. Goes on when the engine dies; Ctrl-C leaves.
+#[derive(Debug, Args)]
+pub(super) struct Follow {
+    /// From this number on, settled ones too [default: what is made from now on]
+    #[arg(long, value_name = "SEQ", conflicts_with = "ack")]
+    from: Option<u64>,
+    /// Take and acknowledge each once it is written
+    #[arg(long)]
+    ack: bool,
+    /// With --ack: for how many seconds a notice is given to nobody else
+    #[arg(long, value_name = "S", value_parser = super::some_seconds, default_value = "60", allow_negative_numbers = true)]
+    lease: Duration,
+}
+
+impl Next {
+    pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+        let take = Take { by: Taker::Gateway, limit: self.limit, lease: self.taking.lease, wait: self.taking.wait() };
+        let Notices { notices, text } = client.take(&take).await?;
+        // Those that are given together have one word.
+        let lease = notices.first().and_then(|told| told.lease.clone());
+        if notices.is_empty() && !ctx.out.json {
+            ctx.out.tip("there is nothing to be told");
+            return Ok(0);
+        }
+        let said = match ctx.out.json {
+            true => line(&json!({"notices": notices, "lease": lease, "text": text})),
+            false => format!("{}\n", text.unwrap_or_default()),
+        };
+        if let Err(e) = write(said).await {
+            return unwritten(client, &notices, e).await;
+        }
+        let ids: Vec<&str> = notices.iter().map(|told| told.event.event_id.as_str()).collect();
+        ctx.out.remark(&format!("once its owner was told: outlast events ack --lease {} {}", lease.unwrap_or_default(), ids.join(" ")));
+        Ok(0)
+    }
+}
+
+impl Drain {
+    pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+        let mut given = Vec::new();
+        if let Err(e) = self.take_all(client, &mut given).await {
+            // What cannot be given back comes back when its lease ends.
+            let _later = settle(client, &given, Verdict::Released).await;
+            return Err(e.into());
+        }
+        if given.is_empty() && !ctx.out.json {
+            ctx.out.tip("there is nothing to be told");
+            return Ok(0);
+        }
+        if let Err(e) = write(said(&given, ctx.out.json)).await {
+            return unwritten(client, &given, e).await;
+        }
+        match settle(client, &given, Verdict::Delivered).await {
+            Ok(()) => Ok(0),
+            Err(e) => {
+                // The one object is written; that it will come again is said beside it.
+                eprintln!("outlast: {e}; what was printed is not acknowledged, and will be given again as a repeat");
+                Ok(1)
+            }
+        }
+    }
+
+    async fn take_all(&self, client: &Client, given: &mut Vec<Told>) -> Result<(), ClientError> {
+        let mut wait = self.taking.wait();
+        loop {
+            let left = self.limit.map_or(AT_ONCE, |n| (n as usize).saturating_sub(given.len()).min(AT_ONCE));
+            if left == 0 {
+                return Ok(());
+            }
+            let take = Take { by: Taker::Terminal, limit: left as u32, lease: self.taking.lease, wait };
+            let more = client.take(&take).await?.notices;
+            if more.is_empty() {
+                return Ok(());
+            }
+            given.extend(more);
+            wait = Some(Duration::ZERO);
+        }
+    }
+}
+
+/// What is printed of notices.
+fn said(given: &[Told], json: bool) -> String {
+    if json {
+        let events: Vec<Value> = given.iter().map(|told| json!({"event": told.event, "text": told.text})).collect();
+        return line(&json!({"events": events}));
+    }
+    let events: Vec<_> = given.iter().map(|told| told.event.clone()).collect();
+    format!("{}\n", announce_all(&events))
+}
+
+fn line(object: &Value) -> String {
+    format!("{object}\n")
+}
+
+/// Writes all of it, and returns once it is out of our hands.
+async fn write(text: String) -> io::Result<()> {
+    let mut out = tokio::io::stdout();
+    out.write_all(text.as_bytes()).await?;
+    out.flush().await
+}
+
+/// Nobody was told: gives everything back, and says so unless nobody listens.
+async fn unwritten(client: &Client, given: &[Told], error: io::Error) -> Result<i32, Failure> {
+    // What cannot be given back comes back when its lease ends.
+    let _later = settle(client, given, Verdict::Released).await;
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ok(1),
+        _ => Err(error.into()),
+    }
+}
+
+/// Settles what was taken, each with the word it was given with.
+async fn settle(client: &Client, given: &[Told], verdict: Verdict) -> Result<(), ClientError> {
+    for same in given.chunk_by(|a, b| a.lease == b.lease) {
+        for some in same.chunks(AT_ONCE) {
+            let ids: Vec<&str> = some.iter().map(|told| told.event.event_id.as_str()).collect();
+            client.settle(&ids, some[0].lease.as_deref(), verdict.clone()).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Follow {
+    pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        if self.ack { self.tell(ctx, client, &mut interrupts).await } else { self.look(ctx, client, &mut interrupts).await }
+    }
+
+    async fn look(self, ctx: &Context, client: &Client, interrupts: &mut Signal) -> Result<i32, Failure> {
+        let mut notices = client.follow_notices(self.from.map(|seq| seq.saturating_sub(1)));
+        notices.ready().await?;
+        ctx.out.tip("Ctrl-C leaves");
+        loop {
+            let told = tokio::select! {
+                _ = interrupts.recv() => break,
+                told = notices.next() => told?,
+            };
+            // Whoever reads our output may be slow, and must not keep us from leaving.
+            tokio::select! {
+                _ = interrupts.recv() => break,
+                written = write(shown(&told, ctx.out.json)) => written?,
+            }
+        }
+        if let Some(seq) = notices.after() {
+            ctx.out.remark(&format!("\ncome back with: outlast events follow --from {}", seq + 1));
+        }
+        Ok(0)
+    }
+
+    async fn tell(self, ctx: &Context, client: &Client, interrupts: &mut Signal) -> Result<i32, Failure> {
+        let take = Take { by: Taker::Gateway, limit: 1, lease: self.lease, wait: None };
+        ctx.out.tip("Ctrl-C leaves");
+        loop {
+            let given = tokio::select! {
+                _ = interrupts.recv() => return Ok(0),
+                given = client.take(&take) => given?.notices,
+            };
+            for told in &given {
+                let written = tokio::select! {
+                    _ = interrupts.recv() => Err(io::ErrorKind::BrokenPipe.into()),
+                    written = write(shown(told, ctx.out.json)) => written,
+                };
+                if let Err(e) = written {
+                    return unwritten(client, &given, e).await;
+                }
+                settle(client, std::slice::from_ref(told), Verdict::Delivered).await?;
+            }
+        }
+    }
+}
+
+fn shown(told: &Told, json: bool) -> String {
+    // A notice holds strings, numbers and maps with string keys only, which always serialise.
+    if json { line(&serde_json::to_value(told).unwrap_or_default()) } else { format!("{}\n\n", told.text) }
+}

@@ -1,0 +1,141 @@
+//! `outlast until`
+
+use super::ending::TIMED_OUT;
+use super::events::Whose;
+use super::{Context, Failure, some_seconds, times};
+use clap::Args;
+use outlast_client::{Barrier, Time};
+use serde_json::json;
+use std::time::Duration;
+
+/// Wait until something happens, over crashes of whoever waits
+///
+/// Sets a barrier and waits until it opens. The barrier is on disk: if this call ends first, by --timeout or by a crash, it stays, and its owner is told with a
+/// notice when it opens. A conversation has one barrier; a new one takes its place. Exits 0 once it is open, 124 after --timeout.
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("what").required(true)))]
+pub(crate) struct Until {
+    /// The end of this process: its id, or at least four of its digits; one that is not known is over
+    #[arg(group = "what")]
+    id: Option<String>,
+    /// A match of its patterns that was told is enough
+    #[arg(long = "match", conflicts_with_all = ["pid", "at", "time", "list", "clear"])]
+    or_match: bool,
+    /// The end of this process of the machine
+    #[arg(long, value_name = "P", group = "what")]
+    pid: Option<u32>,
+    /// This time, such as 2026-01-31T08:00:00Z
+    #[arg(long, value_name = "TIME", group = "what")]
+    at: Option<Time>,
+    /// So long from now: seconds, or a number with s, m, h or d
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration, group = "what")]
+    time: Option<Duration>,
+    /// Set the barrier and do not wait: its owner is told when it opens
+    #[arg(long, conflicts_with = "timeout")]
+    no_wait: bool,
+    /// Wait at most so many seconds; the barrier stays
+    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+    /// List the barriers of the conversation
+    #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
+    list: bool,
+    /// Take away the barriers of the conversation that are not open
+    #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
+    clear: bool,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+impl Until {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let owner = self.whose.or(ctx.owner());
+        let client = ctx.client().await?.with_owner(owner);
+        if self.list || self.clear {
+            let all = if self.clear { client.clear_barriers().await? } else { client.barriers().await? };
+            return list(ctx, &all);
+        }
+        let until = match (self.id, self.pid, self.at, self.time) {
+            (Some(process), ..) => outlast_client::Until::Process { process, or_match: self.or_match },
+            (_, Some(pid), ..) => outlast_client::Until::Pid { pid },
+            (.., Some(at), None) => outlast_client::Until::Time { at },
+            (.., time) => outlast_client::Until::Time { at: from_now(time.unwrap_or_default()) },
+        };
+        let barrier = match (self.no_wait, self.timeout) {
+            (true, _) => client.set_until(until).await?,
+            (false, None) => client.until(until).await?,
+            (false, Some(at_most)) => client.until_within(until, at_most).await?,
+        };
+        if ctx.out.json {
+            ctx.out.object(&barrier)?;
+        } else {
+            ctx.out.line(&told(&barrier))?;
+        }
+        Ok(match barrier.status.as_str() {
+            "open" => 0,
+            "waiting" if self.no_wait => 0,
+            "waiting" => TIMED_OUT,
+            // Interrupted, or taken away meanwhile.
+            _ => 1,
+        })
+    }
+}
+
+fn list(ctx: &Context, all: &[Barrier]) -> Result<i32, Failure> {
+    if ctx.out.json {
+        ctx.out.object(&json!({"barriers": all}))?;
+        return Ok(0);
+    }
+    if all.is_empty() {
+        ctx.out.tip("no barriers");
+    }
+    all.iter().try_for_each(|barrier| ctx.out.line(&format!("{}  {}", barrier.barrier, told(barrier))))?;
+    Ok(0)
+}
+
+fn told(barrier: &Barrier) -> String {
+    match barrier.status.as_str() {
+        "open" | "waiting" => barrier.message.clone(),
+        status => format!("{status}: {}", barrier.message),
+    }
+}
+
+fn from_now(time: Duration) -> Time {
+    let micros = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+    Time::from_micros(times::now().micros().saturating_add(micros))
+}
+
+/// A time as people write it: `90`, `1.5h`, `10m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("{text:?} is no time such as 90, 30s, 10m, 1.5h or 2d");
+    let (number, unit) = match text.char_indices().last() {
+        Some((at, unit)) if unit.is_alphabetic() => (&text[..at], &text[at..]),
+        _ => (text, "s"),
+    };
+    let seconds = match unit {
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(bad()),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| bad())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, want) in
+            [("90", 90_000), ("0.5", 500), ("30s", 30_000), ("10m", 600_000), ("1.5h", 5_400_000), ("2d", 172_800_000), ("0", 0)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(want)), "{text}");
+        }
+        for bad in ["", "m", "-1", "5 weeks", "5w", "nan", "inf", "1e400", "ä", "5é"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+        assert!(from_now(Duration::MAX).micros() > 0);
+    }
+}

@@ -1,0 +1,33 @@
+//! `outlast view`
+
+use super::{Context, Failure};
+use clap::{Args, Subcommand};
+
+/// Look after the views of a process
+#[derive(Debug, Args)]
+pub(crate) struct View {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// End every `attach` to a process; the process goes on
+    Close {
+        /// The process: its id, or at least four of its digits
+        id: String,
+    },
+}
+
+impl View {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let What::Close { id } = self.what;
+        let closed = ctx.client().await?.view_close(&id).await?;
+        if ctx.out.json {
+            ctx.out.object(&closed)?;
+        } else {
+            ctx.out.line(&closed.note)?;
+        }
+        Ok(0)
+    }
+}
