@@ -30,6 +30,7 @@ mod redact;
 mod strip;
 mod tokens;
 mod view;
+pub mod watch;
 mod width;
 
 pub use announce::{announce, announce_all};

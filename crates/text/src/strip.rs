@@ -21,6 +21,11 @@ pub fn strip(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// [`strip`] to the end of `out`.
+pub(crate) fn strip_into(text: &str, out: &mut String) {
+    scan(text, out, &mut StringEnds::default(), AtEnd::Finished);
+}
+
 /// [`strip`] for text that comes in pieces.
 ///
 /// Whatever the pieces, the result is that of the whole, but for one thing: what is held back is
