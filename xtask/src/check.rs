@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-client", &["outlast-core", "outlast-wire"]),
     ("outlast-sinks", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
-    ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-wire"]),
+    ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
         "outlast",

@@ -21,6 +21,7 @@ mod start;
 mod tree;
 mod tty;
 mod wake;
+mod watch;
 
 use outlast_core::Role;
 use std::ffi::OsString;

@@ -10,6 +10,7 @@
 
 use crate::pair::Pair;
 use crate::tty::Questions;
+use crate::watch::Watch;
 use outlast_core::{GapWhy, Record};
 use outlast_store::lines::LineIndex;
 use outlast_store::meta::{Commit, flag};
@@ -42,6 +43,8 @@ pub(crate) struct Mover {
     log: LogWriter,
     memory: Vec<u8>,
     questions: Questions,
+    /// What is looked for in the output, if anything is.
+    pub(crate) watch: Option<Watch>,
     /// Answers to the terminal's questions that are not in the input yet.
     pub(crate) answers: Vec<u8>,
     /// Up to which byte of the log questions were looked for.
@@ -55,6 +58,7 @@ impl Mover {
             log: LogWriter::open(&pair.dir, pair.settings.keep),
             memory: Vec::new(),
             questions: Questions::default(),
+            watch: None,
             answers: Vec::new(),
             asked_to: 0,
         };
@@ -64,6 +68,7 @@ impl Mover {
         // What the last pump had copied for itself is of no use: the spool has it.
         empty(&pair.copy);
         mover.ask_again(pair);
+        mover.watch = Watch::resume(pair);
         mover
     }
 
@@ -138,6 +143,9 @@ impl Mover {
         points::reach("pump.batch.committed");
         drop_committed(pair, next);
         points::reach("pump.batch.dropped");
+        if let Some(watch) = &mut self.watch {
+            watch.see(pair, was.base, &self.memory);
+        }
         // Old segments that could not be removed are tried again with the next one.
         let _later = self.log.retain(next.base);
     }

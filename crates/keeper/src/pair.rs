@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) pty: bool,
     pub(crate) program: OsText,
     pub(crate) cwd: OsText,
+    /// What its output is searched for.
+    pub(crate) watch: Vec<String>,
 }
 
 /// Everything the two share. After a fork both have all of it.

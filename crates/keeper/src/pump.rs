@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How often in a row a pump may die without getting on before it goes on without scanning.
 const STUCK: u32 = 3;
+/// How often an engine is started for matches at most, should it not stay.
+const WAKE_AGAIN: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
     let mut pump = Pump::new(pair);
@@ -34,6 +36,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         }
         pump.report();
         let more = pump.move_output();
+        pump.tell_matches(false);
         pump.see_end();
         pump.mind_deadline();
         pump.go_on_stopping();
@@ -61,6 +64,10 @@ struct Pump<'a> {
     /// The log's length when waiting readers were last told.
     told: u64,
     holder_tried: Option<Instant>,
+    /// Matches are in the journal that perhaps no engine has heard of.
+    untold: bool,
+    /// When an engine was last started for matches.
+    woke: Option<Instant>,
 }
 
 impl<'a> Pump<'a> {
@@ -90,8 +97,12 @@ impl<'a> Pump<'a> {
             ask_terminal_at: None,
             told: 0,
             holder_tried: None,
+            untold: false,
+            woke: None,
         };
         if deaths > 0 {
+            // The last one may have died between writing and telling.
+            pump.untold = pump.mover.watch.is_some();
             pump.record(&Record::TakenOver { at: now(), role: Role::Pump, times: deaths });
             if pump.pair.live().has(flag::RECORDED) {
                 // Whether the end was told is not known.
@@ -172,6 +183,30 @@ impl<'a> Pump<'a> {
         self.pair.live().deadline.store(0, SeqCst);
     }
 
+    /// Writes down the lines that matched, and tells. With none to hear it, an engine is started: whoever waits for a match asks nobody.
+    fn tell_matches(&mut self, last: bool) {
+        let Self { pair, mover, journal, control, .. } = self;
+        let Some(watch) = &mut mover.watch else { return };
+        let written = watch.write(pair, journal, last);
+        if written {
+            control.news();
+            self.untold = true;
+        }
+        if self.untold && self.control.has_listener() {
+            self.untold = false;
+        }
+        if self.untold && self.waking.is_none() && self.woke.is_none_or(|t| t.elapsed() >= WAKE_AGAIN) {
+            self.waking = wake::engine(self.pair);
+            (self.untold, self.woke) = (false, Some(Instant::now()));
+        }
+        if written {
+            points::reach("matched.told");
+            if let Some(watch) = &mut self.mover.watch {
+                watch.cleared(self.pair);
+            }
+        }
+    }
+
     fn is_done(&self) -> bool {
         let live = self.pair.live();
         let stopped = live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE);
@@ -180,6 +215,8 @@ impl<'a> Pump<'a> {
 
     /// The last steps: nothing is left to lose.
     fn leave(&mut self) {
+        // Where a full disk has kept them waiting.
+        self.tell_matches(true);
         self.pair.live().set(flag::DONE);
         points::reach("pump.done");
         self.control.news();
@@ -252,7 +289,9 @@ impl<'a> Pump<'a> {
         let holder = self.holder_tried.map(|_| Duration::from_millis(100));
         // Dead, and its heir has yet to reap it.
         let heir = cmd_over.then_some(Duration::from_millis(2));
-        [deadline, terminal, holder, heir, self.stopping.due(self.pair)].into_iter().flatten().min()
+        let matches = self.mover.watch.as_ref().and_then(|w| w.due());
+        let wake = self.woke.filter(|_| self.untold && self.waking.is_none()).map(|t| WAKE_AGAIN.saturating_sub(t.elapsed()));
+        [deadline, terminal, holder, heir, matches, wake, self.stopping.due(self.pair)].into_iter().flatten().min()
     }
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
         return Ok(None);
     }
     let Some(launch) = SpecFile::read_launch(&dir)? else { return Ok(None) };
+    let watch = SpecFile::read_kept(&dir)?.spec.tell.watch;
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     if let Some(timeout) = launch.timeout {
         // At least one: 0 means never.
@@ -85,6 +86,7 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
             pty: streams.pty,
             program: launch.program.clone(),
             cwd: launch.cwd.clone(),
+            watch,
         },
         prepared: Some(Prepared::new(&launch, streams.pty)),
         ends: Some(Ends { stdin: streams.cmd_stdin, output: streams.cmd_output, _executed: executed_w }),

@@ -89,6 +89,11 @@ impl Journal {
         }
     }
 
+    /// Where the next record will begin.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
     /// Waits until every record is on disk.
     pub fn sync(&self) -> io::Result<()> {
         match &self.file {

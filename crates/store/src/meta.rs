@@ -13,7 +13,7 @@ mod read;
 mod v1;
 mod write;
 
-pub use live::{Commit, Live, flag};
+pub use live::{Commit, Live, Waiting, Watched, flag};
 pub use read::{Ended, MetaError, Snapshot};
 pub use write::Meta;
 

@@ -1,7 +1,7 @@
 //! Keepers without an engine: a folder with a request, and the program that looks after it.
 
 use anyhow::{Context, Result, ensure};
-use outlast_core::{EnvVar, OsText, ProcessId, Spec, Time};
+use outlast_core::{EnvVar, OsText, ProcessId, Spec, Tell, Time};
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::meta::Snapshot;
 use outlast_store::segments::{Keep, LogReader};
@@ -79,7 +79,12 @@ impl Nursery {
     }
 
     /// Writes the request down and starts a keeper for it.
-    pub fn start(&self, keeper: &Path, mut launch: Launch, points: Option<&Path>) -> Result<Nursling> {
+    pub fn start(&self, keeper: &Path, launch: Launch, points: Option<&Path>) -> Result<Nursling> {
+        self.start_watched(keeper, launch, points, &[])
+    }
+
+    /// The same, its output watched for these.
+    pub fn start_watched(&self, keeper: &Path, mut launch: Launch, points: Option<&Path>, watch: &[String]) -> Result<Nursling> {
         let n = self.next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let id = ProcessId::from_bytes([0, 0, (n >> 24) as u8, (n >> 16) as u8, (n >> 8) as u8, n as u8]);
         launch.env.push(EnvVar { name: "OUTLAST_PROCESS_ID".into(), value: id.to_string().into() });
@@ -87,7 +92,7 @@ impl Nursery {
         dir.create()?;
         let kept = Kept {
             id,
-            spec: Spec::shell("test"),
+            spec: Spec { tell: Tell { watch: watch.to_vec(), ..Tell::default() }, ..Spec::shell("test") },
             hash: String::new(),
             accepted_at: Time::from_micros(0),
             cwd: launch.cwd.clone(),

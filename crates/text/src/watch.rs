@@ -44,7 +44,13 @@ impl Found {
         Self { offset, pattern, count, lines: Vec::new(), cut: count > 0, chars: 0 }
     }
 
-    fn is_full(&self) -> bool {
+    /// The same lines, known to be so many and to begin with this pattern.
+    pub fn counted(self, pattern: usize, count: u64) -> Self {
+        Self { pattern, count, cut: self.cut || count > self.count, ..self }
+    }
+
+    /// Whether nothing more would be quoted.
+    pub fn is_full(&self) -> bool {
         self.lines.len() == MOST_LINES || self.chars >= MOST_CHARS
     }
 
@@ -170,8 +176,8 @@ impl Scanner {
     }
 
     /// Puts back what could not be used now, or what another scanner had found. What is found next is added to it.
-    pub fn put_back(&mut self, found: Found) {
-        self.found = Some(found);
+    pub fn put_back(&mut self, found: Option<Found>) {
+        self.found = found;
     }
 
     /// The next bytes.

@@ -118,6 +118,8 @@ impl Pump<'_> {
                 return;
             }
             self.drain();
+            // Whoever reads that it ended has all that matched before.
+            self.tell_matches(true);
             if self.pair.out.is_none() {
                 // Before the record: whoever reads it may never look again.
                 self.count_left_running();
@@ -131,6 +133,9 @@ impl Pump<'_> {
             }
             points::reach("pump.recorded");
             self.pair.live().set(flag::RECORDED);
+            if let Some(watch) = &mut self.mover.watch {
+                watch.end();
+            }
             points::reach("pump.marked");
             self.pair.wake(Role::Holder);
             self.control.news();

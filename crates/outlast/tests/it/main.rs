@@ -18,6 +18,7 @@ mod kill;
 mod list;
 mod load;
 mod log;
+mod matched;
 mod output;
 mod points;
 mod poll;

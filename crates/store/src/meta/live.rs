@@ -130,6 +130,58 @@ pub struct Live {
     pub answered: AtomicU64,
     /// The same, once what is being put into the spool is in it.
     pub answering: AtomicU64,
+    /// The number of times [`Live::set_watched`] was called: its low bit says which slot counts.
+    pub(crate) watch: AtomicU64,
+    pub(crate) watch_slots: [WatchSlot; 2],
+    /// The byte from which on output is being searched, plus one; 0 while none is. What it says after a death is where the dead one was.
+    pub watch_searching: AtomicU64,
+    /// What it said after the latest death.
+    pub watch_stuck_at: AtomicU64,
+    /// How often in a row it said the same.
+    pub watch_stuck: AtomicU32,
+}
+
+/// How far the output was searched for what the process is watched for, and which matches are not in the journal yet. All zero: from the start, and none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Watched {
+    /// From this byte on it has to be searched by whoever goes on.
+    pub upto: u64,
+    /// Whether that byte is in the middle of a line that counts already.
+    pub counted: bool,
+    /// The matches that wait, if there are any.
+    pub waiting: Option<Waiting>,
+    /// Where in the journal a record of them was begun. If a record of matches up to `upto` is there, they are in it.
+    pub begun: Option<u64>,
+}
+
+/// Matches on their way to the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many lines.
+    pub count: u64,
+    /// The byte at which the first of them begins.
+    pub offset: u64,
+    /// Its pattern, by its place in the request.
+    pub pattern: u32,
+    /// When it was seen, UTC microseconds.
+    pub at: i64,
+    /// When it was seen, microseconds since boot.
+    pub up: u64,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct WatchSlot {
+    pub(crate) upto: AtomicU64,
+    /// 0 for none.
+    pub(crate) count: AtomicU64,
+    pub(crate) offset: AtomicU64,
+    pub(crate) at: AtomicI64,
+    pub(crate) up: AtomicU64,
+    /// Plus one; 0 for nowhere.
+    pub(crate) begun: AtomicU64,
+    pub(crate) pattern: AtomicU32,
+    pub(crate) counted: AtomicU32,
 }
 
 impl Live {
@@ -149,6 +201,18 @@ impl Live {
     /// The spool is empty again.
     pub fn end_drop(&self) {
         self.commit.fetch_and(!1, SeqCst);
+    }
+
+    /// How far the output was searched.
+    pub fn watched(&self) -> Watched {
+        self.watch_slots[(self.watch.load(SeqCst) & 1) as usize].get()
+    }
+
+    /// Stores how far the output was searched, and what waits: all of it, or nothing.
+    pub fn set_watched(&self, watched: &Watched) {
+        let number = self.watch.load(SeqCst).wrapping_add(1);
+        self.watch_slots[(number & 1) as usize].set(watched);
+        self.watch.store(number, SeqCst);
     }
 
     /// How many commits there were.
@@ -197,5 +261,35 @@ impl Slot {
         self.lines.store(c.lines, SeqCst);
         self.answered.store(c.answered, SeqCst);
         self.remain.store(c.remain, SeqCst);
+    }
+}
+
+impl WatchSlot {
+    fn get(&self) -> Watched {
+        let waiting = Waiting {
+            count: self.count.load(SeqCst),
+            offset: self.offset.load(SeqCst),
+            pattern: self.pattern.load(SeqCst),
+            at: self.at.load(SeqCst),
+            up: self.up.load(SeqCst),
+        };
+        Watched {
+            upto: self.upto.load(SeqCst),
+            counted: self.counted.load(SeqCst) != 0,
+            waiting: (waiting.count > 0).then_some(waiting),
+            begun: self.begun.load(SeqCst).checked_sub(1),
+        }
+    }
+
+    fn set(&self, w: &Watched) {
+        let waiting = w.waiting.unwrap_or(Waiting { count: 0, offset: 0, pattern: 0, at: 0, up: 0 });
+        self.upto.store(w.upto, SeqCst);
+        self.counted.store(w.counted.into(), SeqCst);
+        self.count.store(waiting.count, SeqCst);
+        self.offset.store(waiting.offset, SeqCst);
+        self.pattern.store(waiting.pattern, SeqCst);
+        self.at.store(waiting.at, SeqCst);
+        self.up.store(waiting.up, SeqCst);
+        self.begun.store(w.begun.map_or(0, |b| b + 1), SeqCst);
     }
 }

@@ -1,7 +1,10 @@
 //! Everybody else's side of `meta`: one read of the file, taken apart.
 
+use super::live::WatchSlot;
 use super::v1::{EndedV1, StopV1, unseal};
-use super::{Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, LIVE_AT, Live, MAGIC, STOP_AT, STOP_LEN, VERSION, flag};
+use super::{
+    Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, LIVE_AT, Live, MAGIC, STOP_AT, STOP_LEN, VERSION, Waiting, Watched, flag,
+};
 use crate::dir::ProcessDir;
 use crate::segments::Gap;
 use outlast_core::{Cause, Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
@@ -87,6 +90,8 @@ pub struct Snapshot {
     pub size: (u16, u16),
     /// Ranges that a full disk took.
     pub gaps: Vec<Gap>,
+    /// How far the output was searched, and which matches are not in the journal: on a full disk, this is all there is of them.
+    pub watched: Watched,
     /// The latest stop.
     pub stop: Option<(Stop, Time)>,
     /// The end.
@@ -182,6 +187,7 @@ impl Snapshot {
             stop_dead: u32_at(bytes, l + offset_of!(Live, stop_dead)),
             size: ((size >> 16) as u16, size as u16),
             gaps: gaps(bytes, u32_at(bytes, l + offset_of!(Live, gaps))),
+            watched: watched(bytes),
             stop,
             ended,
             damage,
@@ -237,6 +243,25 @@ fn unrecorded(bytes: &[u8], commit: Commit, stop: Option<&(Stop, Time)>) -> Opti
     let cause = stop.map_or(Cause::OfItsOwn, |(s, _)| s.cause.clone());
     let at = Time::from_micros(u64_at(bytes, l + offset_of!(Live, ended_at)) as i64);
     Some(Ended { ending: Ending { outcome, cause, at }, log_end: commit.base, lines: commit.lines })
+}
+
+fn watched(bytes: &[u8]) -> Watched {
+    let word = u64_at(bytes, LIVE_AT + offset_of!(Live, watch));
+    let slot = LIVE_AT + offset_of!(Live, watch_slots) + size_of::<WatchSlot>() * (word & 1) as usize;
+    let u64_of = |field: usize| u64_at(bytes, slot + field);
+    let waiting = Waiting {
+        count: u64_of(offset_of!(WatchSlot, count)),
+        offset: u64_of(offset_of!(WatchSlot, offset)),
+        pattern: u32_at(bytes, slot + offset_of!(WatchSlot, pattern)),
+        at: u64_of(offset_of!(WatchSlot, at)) as i64,
+        up: u64_of(offset_of!(WatchSlot, up)),
+    };
+    Watched {
+        upto: u64_of(offset_of!(WatchSlot, upto)),
+        counted: u32_at(bytes, slot + offset_of!(WatchSlot, counted)) != 0,
+        waiting: (waiting.count > 0).then_some(waiting),
+        begun: u64_of(offset_of!(WatchSlot, begun)).checked_sub(1),
+    }
 }
 
 fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {

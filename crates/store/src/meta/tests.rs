@@ -69,6 +69,23 @@ fn a_kill_between_two_stores_of_a_commit_leaves_the_old_or_the_new() {
 }
 
 #[test]
+fn what_is_watched_is_stored_whole_or_not_at_all() {
+    let (_tmp, dir, meta) = held();
+    let live = meta.live();
+    assert_eq!(live.watched(), Watched::default());
+    let waiting = Waiting { count: 3, offset: 70, pattern: 2, at: -5, up: 9 };
+    let first = Watched { upto: 100, counted: true, waiting: Some(waiting), begun: Some(0) };
+    live.set_watched(&first);
+    assert_eq!((live.watched(), Snapshot::read(&dir).unwrap().watched), (first, first));
+    // As if the writer had died before the store that makes the other slot current.
+    live.watch_slots[0].upto.store(200, SeqCst);
+    assert_eq!(live.watched(), first);
+    let second = Watched { upto: 200, ..Watched::default() };
+    live.set_watched(&second);
+    assert_eq!((live.watched(), Snapshot::read(&dir).unwrap().watched), (second, second));
+}
+
+#[test]
 fn a_long_owner_is_left_out_rather_than_the_fact() {
     let (_tmp, dir, meta) = held();
     let long = Cause::Asked { by: Owner { session: Some("x".repeat(5000)), ..Owner::default() }, source: "process.kill".into() };
