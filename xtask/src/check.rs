@@ -32,7 +32,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("outlast-testkit", &["outlast-core", "outlast-store", "outlast-wire"]),
-    ("xtask", &["outlast-core", "outlast-store", "outlast-testkit", "outlast-text", "outlast-wire"]),
+    ("xtask", &["outlast-client", "outlast-core", "outlast-store", "outlast-testkit", "outlast-text", "outlast-wire"]),
 ];
 
 /// Checks everything, and tells all that is wrong before it fails.

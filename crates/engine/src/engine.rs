@@ -126,6 +126,7 @@ impl Engine {
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
             clients: Clients::default(),
+            within: Clients::default(),
             keeper: Mutex::new(keeper),
             config,
             home,
@@ -139,6 +140,9 @@ impl Engine {
         let (asks, asked) = mpsc::channel(ASKS);
         let engine = Self { shared, asks };
         // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
+        if let Err(error) = engine.shared.outbox.take_back(engine.shared.now()).await {
+            tracing::error!(%error, "what was being told is told again when its time is over");
+        }
         engine.catch_up(unread).await;
         let owner = State::new(engine.clone(), opened.writer);
         tokio::spawn(owner.run(asked, processes));
@@ -286,7 +290,7 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             // An engine that owes somebody word has something to do.
-            let _busy = Client::new(&shared);
+            let _busy = Client::new(&shared, crate::serve::From::Outside);
             while *shared.closing.borrow() == Closing::Open {
                 // Nothing tells when a disk has room again.
                 tokio::time::sleep(AGAIN).await;

@@ -6,6 +6,7 @@ use crate::index::Index;
 use crate::mind::blocking;
 use crate::outbox::Outbox;
 use crate::run_dir::{self, NoRunDir};
+use crate::serve::From;
 use crate::serve::Views;
 use crate::shell::Snapshots;
 use crate::{cgroup, program};
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) nofile: Option<u64>,
     pub(crate) connects: Semaphore,
     pub(crate) clients: Clients,
+    /// Those that go along with the engine, and end with it.
+    pub(crate) within: Clients,
     pub(crate) keeper: Mutex<program::Copy>,
     pub(crate) closing: watch::Sender<Closing>,
     /// The home's lock, let go when everything is written.
@@ -122,19 +125,27 @@ pub(crate) struct Clients {
 }
 
 /// One that is connected, for as long as this is held.
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(Arc<Shared>, From);
 
 impl Client {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        shared.clients.count.fetch_add(1, SeqCst);
-        shared.clients.changed.notify_one();
-        Self(Arc::clone(shared))
+    pub(crate) fn new(shared: &Arc<Shared>, from: From) -> Self {
+        let new = Self(Arc::clone(shared), from);
+        new.clients().count.fetch_add(1, SeqCst);
+        new.clients().changed.notify_one();
+        new
+    }
+
+    fn clients(&self) -> &Clients {
+        match self.1 {
+            From::Outside => &self.0.clients,
+            From::Within => &self.0.within,
+        }
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.0.clients.count.fetch_sub(1, SeqCst);
-        self.0.clients.changed.notify_one();
+        self.clients().count.fetch_sub(1, SeqCst);
+        self.clients().changed.notify_one();
     }
 }

@@ -21,6 +21,8 @@ use tokio::time::Instant;
 
 /// How long the end of the engine waits for what is being started.
 const STARTING: Duration = Duration::from_secs(10);
+/// How long the end of the engine waits for what goes along with it.
+const WITHIN: Duration = Duration::from_secs(5);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// A process, as somebody sees it who may touch it.
@@ -447,6 +449,7 @@ impl State {
                 Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
             }
         }
+        self.let_within_end(&mut asks).await;
         asks.close();
         self.minders.shutdown().await;
         while self.removing.join_next().await.is_some() {}
@@ -462,6 +465,19 @@ impl State {
         }
         crate::run_dir::leave_behind(&self.shared.run_dir());
         self.shared.closed();
+    }
+
+    /// What goes along with us has something to put down: a call that is under way is ended, and how it went is written.
+    async fn let_within_end(&mut self, asks: &mut mpsc::Receiver<Ask>) {
+        let until = Instant::now() + WITHIN;
+        let shared = Arc::clone(&self.shared);
+        while shared.within.count.load(SeqCst) > 0 {
+            tokio::select! {
+                () = shared.within.changed.notified() => {}
+                Some(ask) = asks.recv() => self.on(ask).await,
+                () = tokio::time::sleep_until(until) => return tracing::warn!("a sink does not end; what it has is told again"),
+            }
+        }
     }
 
     /// What was taken is started: its caller waits for that, and nobody would come to do it later.

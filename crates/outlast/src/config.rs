@@ -2,6 +2,10 @@
 //!
 //! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
 
+mod sinks;
+
+pub(crate) use sinks::Sinks;
+
 use anyhow::Context as _;
 use outlast_core::{Owner, Rules, limits};
 use std::ffi::{OsStr, OsString};
@@ -52,6 +56,10 @@ pub(crate) struct Settings {
     pub(crate) watch: Rules,
     /// How long a notice is kept once it is settled.
     pub(crate) keep_notices: Duration,
+    /// The sinks that push.
+    pub(crate) sinks: Sinks,
+    /// The file as it was read.
+    pub(crate) tables: toml::Table,
     /// Each value as it counts, and where it came from.
     pub(crate) shown: Vec<Shown>,
     /// What was wrong with those that were defaulted.
@@ -103,11 +111,16 @@ impl World {
     }
 
     /// The variables that settings, home and user are found by, for an engine that is started without a caller. Nothing of a conversation is among them.
-    pub(crate) fn settings_env(&self) -> Vec<(OsString, OsString)> {
+    pub(crate) fn settings_env(&self, sinks: &Sinks) -> Vec<(OsString, OsString)> {
         const OF_A_CALL: [&str; 5] = ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION", "OUTLAST_PROCESS_ID", "OUTLAST_TEST_POINTS"];
         const PLAIN: [&str; 8] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERMINAL_TIMEOUT", "HERMES_REDACT_SECRETS"];
-        let wanted =
-            |name: &str| PLAIN.contains(&name) || name.starts_with("XDG_") || (name.starts_with("OUTLAST_") && !OF_A_CALL.contains(&name));
+        let secret = |name: &str| sinks.secret_env.iter().any(|n| n == name);
+        let wanted = |name: &str| {
+            PLAIN.contains(&name)
+                || secret(name)
+                || name.starts_with("XDG_")
+                || (name.starts_with("OUTLAST_") && !OF_A_CALL.contains(&name))
+        };
         self.env.iter().filter(|(name, _)| name.to_str().is_some_and(wanted)).cloned().collect()
     }
 
@@ -148,7 +161,11 @@ impl World {
             Some(home) => self.cwd.join(home),
             None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
         };
-        Ok(read(home, file, text, |name| self.var(name).map(OsStr::to_owned)))
+        let mut settings = read(home, file, text, |name| self.var(name).map(OsStr::to_owned));
+        let dir = self.user.home.clone().unwrap_or_else(|| "/".into());
+        let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
+        settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
+        Ok(settings)
     }
 
     fn xdg(&self, name: &str, fallback: &str) -> Option<PathBuf> {
@@ -255,6 +272,8 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         cgroup,
         watch,
         keep_notices: seconds(keep_notices * 86_400.0),
+        sinks: Sinks::default(),
+        tables: r.table,
         shown: r.shown,
         warnings: r.warnings,
     }
@@ -292,7 +311,8 @@ fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
         toml::Value::Table(inner) => inner.keys().map(|k| format!("{section}.{k}")).collect(),
         _ => vec![section.clone()],
     });
-    keys.filter(|k| !KEYS.contains(&k.as_str()))
+    // Those that say more than one thing each are looked at where they are read.
+    keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook"].contains(&k.as_str()))
         .map(|k| format!("{} has the unknown key {k}, which does nothing", file.display()))
         .collect()
 }

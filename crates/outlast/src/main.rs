@@ -74,7 +74,14 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
             let _ = rustix::stdio::dup2_stdin(null);
         }
     };
-    match outlast_engine::serve(engine_config(&world, settings), |_| {}, tell) {
+    let sinks = settings.sinks.calls.clone();
+    let beside = |engine: &outlast_engine::Engine| {
+        if !sinks.is_empty() {
+            let within = engine.connect_within();
+            tokio::spawn(push(sinks, within));
+        }
+    };
+    match outlast_engine::serve(engine_config(&world, &settings), beside, tell) {
         Ok(()) => Ok(0),
         Err(e @ outlast_engine::ServeError::Taken { .. }) => {
             say(&e.to_string());
@@ -84,10 +91,18 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     }
 }
 
-fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
+/// Tells sinks what they are owed, for as long as the engine runs.
+async fn push(sinks: Vec<outlast_sinks::SinkConfig>, within: tokio::io::DuplexStream) {
+    match outlast_client::Client::over(within).await {
+        Ok(client) => outlast_sinks::run(sinks, std::sync::Arc::new(client)).await,
+        Err(error) => tracing::error!(%error, "no sink is told anything"),
+    }
+}
+
+fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
     use outlast_engine::{Clock, Config, KeeperProgram, UserInfo};
     Config {
-        home: settings.home,
+        home: settings.home.clone(),
         program: world.program.clone(),
         keeper: world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary),
         redact: settings.redact,
@@ -100,9 +115,9 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         log_tail_bytes: settings.log_tail_bytes,
         idle_exit: settings.idle_exit,
         snapshot_limit: settings.snapshot_limit,
-        watch: settings.watch,
+        watch: settings.watch.clone(),
         keep_notices: settings.keep_notices,
-        sinks: Vec::new(),
+        sinks: settings.sinks.pushes.clone(),
         user: UserInfo {
             name: world.user.name.clone(),
             home: world.user.home.clone().unwrap_or_else(|| "/".into()),
@@ -112,7 +127,7 @@ fn engine_config(world: &World, settings: Settings) -> outlast_engine::Config {
         detach: true,
         cgroup: settings.cgroup,
         clock: Clock::system(),
-        keeper_env: world.settings_env(),
+        keeper_env: world.settings_env(&settings.sinks),
         test_points: world.var("OUTLAST_TEST_POINTS").map(Into::into),
     }
 }

@@ -270,6 +270,11 @@ impl Outbox {
         self.index.work_later(move |db| table::consume_key(db, &key, now)).await;
     }
 
+    /// Takes back what the engine before us had in its hands.
+    pub(crate) async fn take_back(&self, now: Time) -> Result<(), IndexError> {
+        self.index.work(move |db| table::take_back(db, now)).await
+    }
+
     /// How many pushes are owed.
     pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
         let judge = Arc::clone(&self.judge);

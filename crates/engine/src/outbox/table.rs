@@ -617,6 +617,19 @@ pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease
     Ok(taken)
 }
 
+/// Takes back what the engine before us had in its own hands, which died with it: pushes under way, and answers that were not sent for sure.
+pub(crate) fn take_back(db: &Connection, now: Time) -> rusqlite::Result<()> {
+    db.execute(
+        "UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_at = ?1 WHERE state = 'leased'",
+        params![now.micros()],
+    )?;
+    db.execute(
+        "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_until = 0 WHERE state = 'leased' AND lease = 'answer'",
+        [],
+    )?;
+    Ok(())
+}
+
 /// How a push went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Pushed {

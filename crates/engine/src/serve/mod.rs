@@ -67,7 +67,7 @@ pub(crate) enum From {
 
 /// Serves one connection until either side ends it.
 pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, from: From) {
-    let _connected = (from == From::Outside).then(|| Client::new(engine.shared()));
+    let _connected = Client::new(engine.shared(), from);
     let (from, to) = tokio::io::split(stream);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));

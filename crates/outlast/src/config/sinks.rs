@@ -1,0 +1,211 @@
+//! The `[[hook]]` and `[[webhook]]` tables. One that makes no sense is warned about and left out: the others still tell.
+
+use outlast_engine::Push;
+use outlast_sinks::{Budget, Gather, Growth, Hook, HookCommand, Secret, SinkConfig, Target, Webhook};
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The sinks that are configured.
+#[derive(Debug, Default)]
+pub(crate) struct Sinks {
+    /// How each is called.
+    pub(crate) calls: Vec<SinkConfig>,
+    /// What each is for.
+    pub(crate) pushes: Vec<Push>,
+    /// The variables that hold secrets, which an engine that is started without a caller needs as well.
+    pub(crate) secret_env: Vec<String>,
+}
+
+/// What a sink is for, and how hard it is tried.
+#[derive(Debug, Deserialize)]
+struct Common {
+    name: String,
+    #[serde(default)]
+    kinds: Vec<String>,
+    #[serde(default)]
+    sessions: Vec<String>,
+    at_once: Option<usize>,
+    give_up_seconds: Option<f64>,
+    retry_seconds: Option<Vec<f64>>,
+    timeout_seconds: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct HookTable {
+    #[serde(flatten)]
+    common: Common,
+    command: OneOrMany,
+    #[serde(default)]
+    wake: bool,
+    coalesce_ms: Option<u64>,
+    budget: Option<BudgetTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetTable {
+    wakes: usize,
+    seconds: f64,
+}
+
+#[derive(Debug, Deserialize)]
+struct WebhookTable {
+    #[serde(flatten)]
+    common: Common,
+    url: String,
+    secret_file: Option<OneOrMany>,
+    secret_env: Option<OneOrMany>,
+    #[serde(default)]
+    allow_http: bool,
+    ca_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn all(self) -> Vec<String> {
+        match self {
+            Self::One(one) => vec![one],
+            Self::Many(many) => many,
+        }
+    }
+}
+
+const COMMON: [&str; 7] = ["name", "kinds", "sessions", "at_once", "give_up_seconds", "retry_seconds", "timeout_seconds"];
+const HOOK: [&str; 4] = ["command", "wake", "coalesce_ms", "budget"];
+const WEBHOOK: [&str; 5] = ["url", "secret_file", "secret_env", "allow_http", "ca_file"];
+
+/// Reads them from the file's table. `env` is what hooks get, and where secrets may be.
+pub(crate) fn read(table: &toml::Table, file: &Path, env: &[(OsString, OsString)], home: &Path, warnings: &mut Vec<String>) -> Sinks {
+    let mut sinks = Sinks::default();
+    let mut names = HashSet::new();
+    for (section, keys) in [("hook", &HOOK[..]), ("webhook", &WEBHOOK[..])] {
+        let Some(given) = table.get(section) else { continue };
+        let Some(given) = given.as_array() else {
+            warnings.push(format!("{} has [{section}] where [[{section}]] is meant; it does nothing", file.display()));
+            continue;
+        };
+        for (n, one) in given.iter().enumerate() {
+            let known = |key: &&String| !COMMON.contains(&key.as_str()) && !keys.contains(&key.as_str());
+            for key in one.as_table().into_iter().flat_map(toml::Table::keys).filter(known) {
+                warnings.push(format!("{} has the unknown key {key} in [[{section}]], which does nothing", file.display()));
+            }
+            let made = match section {
+                "hook" => hook(one.clone(), env, home),
+                _ => webhook(one.clone(), file, env, &mut sinks.secret_env),
+            };
+            match made {
+                Ok((call, push)) if names.insert(push.name.clone()) => {
+                    sinks.calls.push(call);
+                    sinks.pushes.push(push);
+                }
+                Ok((_, push)) => warnings.push(format!("there are two sinks of the name {:?}: the second is left out", push.name)),
+                Err(why) => warnings.push(format!("the {} of [[{section}]] in {} is left out: {why}", nth(n), file.display())),
+            }
+        }
+    }
+    sinks
+}
+
+fn nth(n: usize) -> String {
+    match n {
+        0 => "first".into(),
+        1 => "second".into(),
+        2 => "third".into(),
+        n => format!("{}th", n + 1),
+    }
+}
+
+fn hook(table: toml::Value, env: &[(OsString, OsString)], home: &Path) -> Result<(SinkConfig, Push), String> {
+    let HookTable { common, command, wake, coalesce_ms, budget } = table.try_into().map_err(reason)?;
+    let command = match command {
+        OneOrMany::One(line) if line.trim().is_empty() => return Err("its command is empty".into()),
+        OneOrMany::One(line) => HookCommand::Shell(line),
+        OneOrMany::Many(argv) if argv.first().is_none_or(String::is_empty) => return Err("its command is empty".into()),
+        OneOrMany::Many(argv) => HookCommand::Argv(argv),
+    };
+    let mut hook = Hook::new(command, env.to_vec(), home.to_owned());
+    if let Some(limit) = common.timeout_seconds {
+        hook.time_limit = positive("timeout_seconds", limit)?;
+    }
+    let budget = match budget {
+        Some(BudgetTable { wakes: 0, .. }) => return Err("a budget of 0 wakes would never tell anything".into()),
+        Some(b) => Some(Budget { count: b.wakes, per: positive("budget.seconds", b.seconds)? }),
+        None => None,
+    };
+    let window = coalesce_ms.map(Duration::from_millis).or(wake.then_some(Hook::WAKE_WINDOW));
+    if window.is_some() || budget.is_some() {
+        hook.gather = Gather::together(window.unwrap_or_default(), budget);
+    }
+    let call = SinkConfig::hook(&common.name, hook).map_err(|e| e.to_string())?;
+    finish(call, common)
+}
+
+fn webhook(
+    table: toml::Value,
+    file: &Path,
+    env: &[(OsString, OsString)],
+    secret_env: &mut Vec<String>,
+) -> Result<(SinkConfig, Push), String> {
+    let WebhookTable { common, url, secret_file, secret_env: names, allow_http, ca_file } = table.try_into().map_err(reason)?;
+    let target = Target::parse(&url, allow_http).map_err(|e| e.to_string())?;
+    let beside = file.parent().unwrap_or(Path::new("/"));
+    let mut secrets = Vec::new();
+    for path in secret_file.map(OneOrMany::all).unwrap_or_default() {
+        let path = beside.join(path);
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("its secret {} cannot be read: {e}", path.display()))?;
+        secrets.push(Secret::parse(&text).map_err(|e| format!("its secret {}: {e}", path.display()))?);
+    }
+    for name in names.map(OneOrMany::all).unwrap_or_default() {
+        let found = env.iter().find(|(n, _)| n.to_str() == Some(&name)).and_then(|(_, v)| v.to_str());
+        let text = found.ok_or_else(|| format!("its secret is to be in {name}, which is not set"))?;
+        secrets.push(Secret::parse(text).map_err(|e| format!("its secret in {name}: {e}"))?);
+        secret_env.push(name);
+    }
+    let mut webhook = Webhook::new(target, secrets, ca_file.map(|path| beside.join(path))).map_err(|e| e.to_string())?;
+    if let Some(limit) = common.timeout_seconds {
+        webhook.whole = positive("timeout_seconds", limit)?;
+    }
+    let call = SinkConfig::webhook(&common.name, webhook).map_err(|e| e.to_string())?;
+    finish(call, common)
+}
+
+fn finish(mut call: SinkConfig, common: Common) -> Result<(SinkConfig, Push), String> {
+    let Common { name, kinds, sessions, at_once, give_up_seconds, retry_seconds, .. } = common;
+    match at_once {
+        Some(0) => return Err("at_once = 0 would never tell anything".into()),
+        Some(n) => call.at_once = n,
+        None => {}
+    }
+    if let Some(limit) = give_up_seconds {
+        call.retry.give_up = positive("give_up_seconds", limit)?;
+    }
+    if let Some(steps) = retry_seconds {
+        if steps.is_empty() {
+            return Err("retry_seconds is empty".into());
+        }
+        let steps = steps.into_iter().map(|s| positive("retry_seconds", s)).collect::<Result<Vec<_>, _>>()?;
+        call.retry.growth = Growth::Steps(steps);
+    }
+    Ok((call, Push { name, kinds, sessions }))
+}
+
+fn positive(key: &str, seconds: f64) -> Result<Duration, String> {
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|t| !t.is_zero());
+    time.ok_or_else(|| format!("{key} = {seconds} is no time"))
+}
+
+fn reason(error: toml::de::Error) -> String {
+    error.message().to_owned()
+}
+
+#[cfg(test)]
+mod tests;
