@@ -11,6 +11,7 @@ mod check;
 mod dist;
 mod puppet;
 mod rng;
+mod sink;
 
 use anyhow::{Result, bail};
 
@@ -19,6 +20,7 @@ usage: cargo xtask check
        cargo xtask dist [--to DIR]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign histories [--cases N]
+       cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
@@ -28,9 +30,12 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
+        ["__hook", ..] => sink::hook(&args[1..]),
+        ["__receiver", ..] => sink::receiver(&args[1..]),
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
+        ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),

@@ -28,7 +28,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
                         break;
                     }
                     round::play(&product, seed, round, &report);
-                    progress(round, end, began);
+                    super::progress(round, end, began);
                 }
                 if let Err(e) = product.shut_down() {
                     report.bad(format!("left over at the end: {e:#}"));
@@ -44,15 +44,5 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             Ok(())
         }
         n => bail!("{n} rounds broke a promise; repeat one with --seed {seed} --only ROUND"),
-    }
-}
-
-/// Shown to a person, never to a pipe.
-fn progress(round: u64, end: u64, began: Instant) {
-    use std::io::{IsTerminal, Write};
-    let mut err = std::io::stderr();
-    if err.is_terminal() {
-        // A terminal that is gone has nobody to tell.
-        let _gone = write!(err, "\r{}/{end} rounds, {:.0} s ", round + 1, began.elapsed().as_secs_f64());
     }
 }

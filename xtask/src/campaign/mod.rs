@@ -3,6 +3,7 @@
 mod core;
 mod faults;
 mod histories;
+mod notices;
 mod report;
 mod round;
 mod stop;
@@ -11,9 +12,11 @@ use crate::Flags;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Instant;
 
 pub(crate) use self::core::run as core;
 pub(crate) use self::histories::run as histories;
+pub(crate) use self::notices::run as notices;
 pub(crate) use self::stop::run as stop;
 
 /// The program under test: the one named, or one built now, with test points.
@@ -26,4 +29,14 @@ fn program(flags: &Flags<'_>) -> Result<PathBuf> {
     ensure!(built.success(), "outlast does not build");
     let beside = std::env::current_exe()?;
     Ok(beside.with_file_name("outlast"))
+}
+
+/// Shown to a person, never to a pipe.
+fn progress(round: u64, end: u64, began: Instant) {
+    use std::io::{IsTerminal, Write};
+    let mut err = std::io::stderr();
+    if err.is_terminal() {
+        // A terminal that is gone has nobody to tell.
+        let _gone = write!(err, "\r{}/{end} rounds, {:.0} s ", round + 1, began.elapsed().as_secs_f64());
+    }
 }
