@@ -162,7 +162,9 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 async fn fact(engine: &Engine, target: &Target) -> &'static str {
     match target {
         Target::Process { id, or_match } => match engine.resolve(id, &Owner::default()).await {
-            Err(_) => "unknown",
+            Err(error) if error.status == "not_found" => "unknown",
+            // The engine ends; the next one takes it up.
+            Err(_) => std::future::pending().await,
             Ok(mut view) => {
                 let mut news = engine.shared().outbox.news();
                 loop {
@@ -172,7 +174,7 @@ async fn fact(engine: &Engine, target: &Target) -> &'static str {
                     }
                     tokio::select! {
                         biased;
-                        facts = view.until(Facts::is_over) => return if facts.is_over() { "exited" } else { "unknown" },
+                        facts = view.until(Facts::is_over) => return if facts.is_over() { "exited" } else { std::future::pending().await },
                         changed = news.changed(), if *or_match => if changed.is_err() { std::future::pending::<()>().await },
                     }
                 }
@@ -215,7 +217,9 @@ async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch
     loop {
         let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, shared.now());
         match shared.outbox.open_barrier(opened, now).await {
-            Ok(()) => break,
+            Ok(true) => break,
+            // Somebody took it away just before: nobody waits for it, and nobody is told.
+            Ok(false) => return shared.barriers.take_away(std::slice::from_ref(&barrier.id)),
             Err(IndexError::Closed) => return,
             Err(error) => {
                 tracing::error!(%error, "a barrier that is open cannot be written yet");
@@ -286,14 +290,14 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     rows.collect()
 }
 
-/// Marks a barrier as open.
-pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1")?.execute(params![
+/// Marks a barrier as open. Whether there is one that was not.
+pub(crate) fn mark_open(db: &Connection, barrier: &Barrier, now: Time) -> rusqlite::Result<bool> {
+    let changed = db.prepare_cached("UPDATE barrier SET opened = ?2, opened_at = ?3 WHERE id = ?1 AND opened = ''")?.execute(params![
         barrier.id,
         barrier.opened,
         now.micros()
     ])?;
-    Ok(())
+    Ok(changed == 1)
 }
 
 /// Takes the barriers of a conversation away.

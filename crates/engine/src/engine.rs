@@ -111,6 +111,8 @@ impl Engine {
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
             tokio::task::spawn_blocking(move || leaves.into_iter().for_each(|id| place.remove_leaf(id)));
         }
+        // An index that is new in a home that is not: what was in it is gone.
+        let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let (closing, _) = watch::channel(Closing::Open);
         let shared = Arc::new(Shared {
@@ -140,7 +142,7 @@ impl Engine {
         let (asks, asked) = mpsc::channel(ASKS);
         let engine = Self { shared, asks };
         // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
-        if let Err(error) = engine.shared.outbox.take_back(engine.shared.now()).await {
+        if let Err(error) = engine.shared.outbox.begin(rebuilt, engine.shared.now()).await {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
         engine.catch_up(unread).await;

@@ -7,7 +7,7 @@ use crate::mind::{blocking, mind};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::shared::{Closing, Shared};
-use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId, Time};
+use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::ProcessDir;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -419,10 +419,8 @@ impl State {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let keep = i64::try_from(shared.config.keep_notices.as_micros()).unwrap_or(i64::MAX);
-        let before = Time::from_micros(shared.now().micros().saturating_sub(keep));
         self.removing.spawn(async move {
-            if let Err(error) = shared.outbox.prune(before).await {
+            if let Err(error) = shared.outbox.prune(shared.config.keep_notices, shared.now()).await {
                 // They are found again tomorrow.
                 tracing::warn!(%error, "old notices cannot be removed");
             }

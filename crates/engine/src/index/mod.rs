@@ -7,6 +7,8 @@ mod row;
 mod sqlite;
 
 pub(crate) use row::Row;
+#[cfg(test)]
+pub(crate) use sqlite::CREATE;
 pub(crate) use sqlite::put;
 
 use outlast_core::ProcessId;
@@ -181,13 +183,16 @@ fn write_all(mut database: sqlite::Database, mut waiting: mpsc::Receiver<Job>) {
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv().ok())).collect();
         let (changes, asked): (Vec<_>, Vec<_>) = jobs.into_iter().map(|j| (j.change, j.done)).unzip();
         let (many, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
-        let result = database.write(changes);
-        if let Err(error) = &result {
+        let results = database.write(changes).unwrap_or_else(|error| {
             tracing::error!(%error, changes = many, "index");
-        }
-        for done in asked {
+            vec![Err(error); many]
+        });
+        for (done, result) in asked.into_iter().zip(results) {
+            if let Err(error) = &result {
+                tracing::warn!(%error, "index");
+            }
             // Who asked may have left; what was written stays written.
-            let _gone = done.send(result.clone());
+            let _gone = done.send(result);
         }
         if closes {
             return;

@@ -3,7 +3,7 @@
 use super::row::{KeptV1, PhaseV1};
 use super::{Change, IndexError, Row, io_error};
 use outlast_core::{ProcessId, Time};
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ const LAYOUT: i64 = 2;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
-const CREATE: &str = "
+pub(crate) const CREATE: &str = "
 CREATE TABLE process (
     id          TEXT PRIMARY KEY,
     accepted_at INTEGER NOT NULL,   -- microseconds, UTC
@@ -77,6 +77,8 @@ enum Trouble {
 fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open(path).map_err(trouble)?;
+    // The outbox alone has more questions than the 16 that are kept ready otherwise.
+    connection.set_prepared_statement_cache_capacity(128);
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(trouble)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(trouble)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(trouble)?;
@@ -144,28 +146,45 @@ impl Database {
         Ok(rows)
     }
 
-    /// Writes all of it, or nothing.
-    pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<(), IndexError> {
-        write(&mut self.connection, changes).map_err(|e| match trouble(&self.path, &e) {
+    /// Writes all of it in one transaction, or nothing. What became of each: work that fails leaves nothing behind, and the others are written without it.
+    pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+        let path = &self.path;
+        let error = |e: rusqlite::Error| match trouble(path, &e) {
             Trouble::Told(error) => error,
-            Trouble::Damaged(what) => IndexError::Other { path: self.path.clone(), what },
-        })
+            Trouble::Damaged(what) => IndexError::Other { path: path.clone(), what },
+        };
+        let written = write(&mut self.connection, changes).map_err(error)?;
+        Ok(written.into_iter().map(|one| one.map_err(error)).collect())
     }
 }
 
-fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<()> {
-    let all = connection.transaction()?;
+fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
+    let mut all = connection.transaction()?;
+    let mut written = Vec::with_capacity(changes.len());
     for change in changes {
-        match change {
-            Change::Put(row) => put(&all, &row)?,
-            Change::Forget(id) => {
-                all.prepare_cached("DELETE FROM process WHERE id = ?1")?.execute(params![id.to_string()])?;
-            }
-            Change::Work(work) => work(&all)?,
-            Change::Close => {}
+        written.push(match change {
+            Change::Put(row) => put(&all, &row),
+            Change::Forget(id) => all.prepare_cached("DELETE FROM process WHERE id = ?1")?.execute(params![id.to_string()]).map(|_| ()),
+            Change::Work(work) => apart(&mut all, work),
+            Change::Close => Ok(()),
+        });
+        // A full disk, for one, ends the transaction with everything in it.
+        if all.is_autocommit()
+            && let Some(Err(error)) = written.pop()
+        {
+            return Err(error);
         }
     }
-    all.commit()
+    all.commit()?;
+    Ok(written)
+}
+
+/// Does work inside a transaction, and undoes it alone if it fails.
+fn apart(all: &mut Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
+    let part = all.savepoint()?;
+    // Dropped without a commit, it is rolled back.
+    work(&part)?;
+    part.commit()
 }
 
 /// Writes a row, unless the one there knows more: two who looked at the same time may be written in either order.

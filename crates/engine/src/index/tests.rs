@@ -157,3 +157,29 @@ async fn a_directory_that_cannot_be_written_is_told() {
     let error = Index::open(&tmp.path().join("absent/index.db")).map(|_| ()).unwrap_err();
     assert!(matches!(error, IndexError::NoRoom { .. }), "{error}");
 }
+
+#[tokio::test]
+async fn work_that_fails_leaves_nothing_behind_and_spoils_nothing_else() {
+    let tmp = tempfile::tempdir().unwrap();
+    let opened = Index::open(&tmp.path().join("index.db")).unwrap();
+    let index = &opened.index;
+    // All of it waits while the first is done, and so is one transaction.
+    let (go, wait) = std::sync::mpsc::channel();
+    let first = index.work(move |_| {
+        wait.recv().unwrap();
+        Ok(())
+    });
+    let set = |name: &'static str| move |db: &Connection| db.execute("INSERT INTO one VALUES (?1, '')", [name]).map(|_| ());
+    let bad = index.work(move |db| {
+        set("half")(db)?;
+        set("half")(db)
+    });
+    let begin = async { go.send(()).unwrap() };
+    let (first, before, bad, after, ()) = tokio::join!(first, index.work(set("before")), bad, index.work(set("after")), begin);
+    assert!(first.is_ok() && before.is_ok() && after.is_ok());
+    assert!(bad.is_err());
+    let names = index.work(|db| db.prepare("SELECT name FROM one ORDER BY name")?.query_map([], |r| r.get(0))?.collect());
+    let names: Vec<String> = names.await.unwrap();
+    assert_eq!(names, ["after", "before"]);
+    close(opened).await;
+}

@@ -1,6 +1,6 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, Draft, Push};
+use super::table::{self, Draft, Moment, Push};
 use crate::facts::Facts;
 use crate::index::{self, Row};
 use crate::render::{self, Log};
@@ -118,7 +118,7 @@ struct Stored {
 
 impl Judge {
     /// Writes what became of processes, and the notices that follow from it. Returns how many notices there are that were not there before.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Time) -> rusqlite::Result<u64> {
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<u64> {
         let mut made = 0;
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
@@ -129,7 +129,7 @@ impl Judge {
             // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
             facts.sort_by_key(|(up, n, at, _)| (*up, *n, *at));
             let (mut breaker, released) = self.breaker(db)?;
-            made += self.tell_sessions(db, released, now)?;
+            made += self.tell_sessions(db, released, None, now)?;
             for (_, n, at, matched) in facts {
                 made += self.matched(db, &mut breaker, &news[n], at, matched, now)?;
             }
@@ -142,13 +142,13 @@ impl Judge {
                 continue;
             }
             let key = format!("{}/completion", one.row.id());
-            let draft = self.draft(&one.row, key, now, Body::Completion(end.clone()), one.repeat);
+            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
             made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
         }
         Ok(made)
     }
 
-    fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Time) -> rusqlite::Result<u64> {
+    fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Moment) -> rusqlite::Result<u64> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
@@ -184,7 +184,7 @@ impl Judge {
             let draft = self.draft(&of.row, key, matched.at, body, of.repeat);
             made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
         }
-        Ok(made + self.tell_sessions(db, to_sessions, now)?)
+        Ok(made + self.tell_sessions(db, to_sessions, Some((of, at)), now)?)
     }
 
     fn draft(&self, row: &Row, key: String, at: Time, body: Body, repeat: bool) -> Draft {
@@ -192,8 +192,8 @@ impl Judge {
         Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
     }
 
-    /// Tells conversations that their matches are held back, or are told again.
-    fn tell_sessions(&self, db: &Connection, verdicts: Vec<Verdict>, now: Time) -> rusqlite::Result<u64> {
+    /// Tells conversations that their matches are held back, or are told again. `from`: the match that made it so, unless time did.
+    fn tell_sessions(&self, db: &Connection, verdicts: Vec<Verdict>, from: Option<(&News, u64)>, now: Moment) -> rusqlite::Result<u64> {
         let mut made = 0;
         for verdict in verdicts {
             let (session, body) = match verdict {
@@ -201,25 +201,30 @@ impl Judge {
                 Verdict::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
                 Verdict::Match { .. } | Verdict::Disabled { .. } => continue,
             };
-            // Each trip is its own; the place of the newest notice tells them apart and is the same if this is done again.
-            let key = format!("{session}/{}/{}", body_kind(&body), table::last_seq(db)?);
+            // The same match says the same, however often it is read. What time did happens once, behind the newest notice.
+            let cause = match from {
+                Some((news, at)) => format!("{}/{at}", news.row.id()),
+                None => format!("behind/{}", table::last_seq(db)?),
+            };
+            // The length keeps a conversation's name apart from what follows it.
+            let key = format!("overflow/{}/{session}/{}/{cause}", session.len(), body_kind(&body));
             let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
             let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
-            let draft = Draft { key, at: now, process: None, owner, route, body, repeat: false };
+            let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
             made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
         }
         Ok(made)
     }
 
     /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, up: u64, now: Time) -> rusqlite::Result<(u64, Option<u64>)> {
+    pub(crate) fn tick(&self, db: &Connection, up: u64, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
         let (mut breaker, mut released) = self.breaker(db)?;
         released.extend(breaker.tick(up));
         let due = breaker.due();
         if released.is_empty() {
             return Ok((0, due));
         }
-        let made = self.tell_sessions(db, released, now)?;
+        let made = self.tell_sessions(db, released, None, now)?;
         self.keep(db, breaker)?;
         Ok((made, due))
     }
@@ -236,7 +241,7 @@ impl Judge {
         table::set_one(db, "breaker", &text(&Stored { boot: self.boot(), breaker }))
     }
 
-    fn boot(&self) -> String {
+    pub(super) fn boot(&self) -> String {
         format!("{:032x}", self.boot)
     }
 }

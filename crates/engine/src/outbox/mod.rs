@@ -8,7 +8,7 @@ mod table;
 
 pub(crate) use judge::{Judge, News};
 pub use table::Push;
-pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Owed, Pushed, Settled, Taker, Verdict};
+pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Moment, Owed, Pushed, Settled, Taker, Verdict};
 
 use crate::barrier::{self, Barrier};
 use crate::engine::Engine;
@@ -21,6 +21,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+
+/// How many times longer than a settled notice one is kept that nobody asked for. A conversation may rest for weeks and still be told; one that nobody ever
+/// comes back to must not grow for ever.
+const UNREAD: u32 = 4;
 
 /// A handle on the outbox. Copies are cheap.
 #[derive(Clone)]
@@ -64,7 +68,7 @@ impl Outbox {
     /// Writes what became of processes with the notices that follow from it.
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let judge = Arc::clone(&self.judge);
-        let made = self.index.work(move |db| judge.advance(db, news, now)).await?;
+        let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
         if made > 0 {
             self.tell();
         }
@@ -74,13 +78,13 @@ impl Outbox {
     /// Has it written behind everything queued before. Only for news that is for nobody: the folder says the same.
     pub(crate) async fn advance_later(&self, news: News, now: Time) {
         let judge = Arc::clone(&self.judge);
-        self.index.work_later(move |db| judge.advance(db, vec![news], now).map(|_| ())).await;
+        self.index.work_later(move |db| judge.advance(db, vec![news], Moment::now(now)).map(|_| ())).await;
     }
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
     pub(crate) async fn tick(&self, up: u64, now: Time) -> Result<Option<u64>, IndexError> {
         let judge = Arc::clone(&self.judge);
-        let (made, due) = self.index.work(move |db| judge.tick(db, up, now)).await?;
+        let (made, due) = self.index.work(move |db| judge.tick(db, up, Moment::now(now))).await?;
         if made > 0 {
             self.tell();
         }
@@ -89,8 +93,8 @@ impl Outbox {
 
     /// Gives out notices.
     ///
-    /// If there are none, when the lease of one that somebody else has ends.
-    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Vec<Entry>, Option<Time>), IndexError> {
+    /// If there are none, how long until the lease of one that somebody else has ends.
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Vec<Entry>, Option<Duration>), IndexError> {
         let work = move |db: &Connection| {
             let given = table::claim(db, &claim)?;
             let lapse = if given.is_empty() { table::next_lapse(db, &claim.session, claim.now)? } else { None };
@@ -131,7 +135,7 @@ impl Outbox {
         let (entry, new) = self
             .index
             .work(move |db| {
-                let new = table::insert(db, &draft, &judge.sinks, now)?.is_some();
+                let new = table::insert(db, &draft, &judge.sinks, Moment::now(now))?.is_some();
                 Ok((table::by_key(db, &draft.key)?, new))
             })
             .await?;
@@ -156,17 +160,23 @@ impl Outbox {
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::consume(db, &process.to_string(), how, now)).await
+        self.index.work(move |db| table::consume(db, &process.to_string(), how, Moment::now(now))).await
     }
 
     /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::hold(db, &process.to_string(), now)).await
+        self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
+    }
+
+    /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
+    pub(crate) async fn let_go(&self, process: ProcessId) {
+        self.index.work_later(move |db| table::let_go(db, &process.to_string())).await;
+        self.tell();
     }
 
     /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, and told so.
     pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
-        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, now)).await;
+        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, Moment::now(now))).await;
     }
 
     /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
@@ -187,35 +197,29 @@ impl Outbox {
     }
 
     pub(crate) async fn supersede(&self, process: ProcessId, by: ProcessId, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), now)).await
+        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), Moment::now(now))).await
     }
 
     /// Offers delivered notices again.
-    pub(crate) async fn replay(&self, from: u64, session: Option<String>) -> Result<u64, IndexError> {
-        let count = self.index.work(move |db| table::replay(db, from, session.as_deref())).await?;
+    pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
+        let count = self.index.work(move |db| table::replay(db, from, session.as_deref(), now)).await?;
         self.tell();
         Ok(count)
     }
 
     /// Has dead letters tried again.
-    pub(crate) async fn revive(
-        &self,
-        id: Option<String>,
-        sink: Option<String>,
-        session: Option<String>,
-        now: Time,
-    ) -> Result<u64, IndexError> {
-        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref(), now);
+    pub(crate) async fn revive(&self, id: Option<String>, sink: Option<String>, session: Option<String>) -> Result<u64, IndexError> {
+        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref());
         let count = self.index.work(revived).await?;
         self.tell();
         Ok(count)
     }
 
     pub(crate) async fn dead(&self, session: Option<String>, limit: usize) -> Result<Vec<(String, Owed)>, IndexError> {
-        self.index.work(move |db| table::deliveries(db, "dead", session.as_deref(), limit)).await
+        self.index.work(move |db| table::dead(db, session.as_deref(), limit)).await
     }
 
-    /// Gives a sink what it owes now; if that is nothing, when it will owe something.
+    /// Gives a sink what it owes now; if that is nothing, how long until it owes something.
     pub(crate) async fn take(
         &self,
         sink: String,
@@ -223,9 +227,10 @@ impl Outbox {
         lease: String,
         lease_for: i64,
         now: Time,
-    ) -> Result<(Vec<Owed>, Option<Time>), IndexError> {
+    ) -> Result<(Vec<Owed>, Option<Duration>), IndexError> {
         self.index
             .work(move |db| {
+                let now = Moment::now(now);
                 let taken = table::take(db, &sink, limit, &lease, lease_for, now)?;
                 let due = if taken.is_empty() { table::next_due(db, &sink, now)? } else { None };
                 Ok((taken, due))
@@ -233,27 +238,29 @@ impl Outbox {
             .await
     }
 
-    pub(crate) async fn pushed(&self, sink: String, seq: u64, lease: String, how: Pushed) -> Result<bool, IndexError> {
+    pub(crate) async fn pushed(&self, sink: String, seq: u64, lease: String, how: Pushed, now: Time) -> Result<bool, IndexError> {
         let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. });
-        let kept = self.index.work(move |db| table::pushed(db, &sink, seq, &lease, &how)).await?;
+        let kept = self.index.work(move |db| table::pushed(db, &sink, seq, &lease, &how, Moment::now(now))).await?;
         if again {
             self.tell();
         }
         Ok(kept)
     }
 
-    /// Writes that a barrier is open, with the notice that says so.
-    pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<(), IndexError> {
+    /// Writes that a barrier is open, with the notice that says so. Whether it was still there.
+    pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<bool, IndexError> {
         let judge = Arc::clone(&self.judge);
         let work = move |db: &Connection| {
-            barrier::mark_open(db, &barrier, now)?;
+            if !barrier::mark_open(db, &barrier, now)? {
+                return Ok(false);
+            }
             let route = judge::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
-            table::insert(db, &barrier::notice(&barrier, route, now), &judge.sinks, now)?;
-            Ok(())
+            table::insert(db, &barrier::notice(&barrier, route, now), &judge.sinks, Moment::now(now))?;
+            Ok(true)
         };
-        self.index.work(work).await?;
+        let opened = self.index.work(work).await?;
         self.tell();
-        Ok(())
+        Ok(opened)
     }
 
     pub(crate) async fn barrier(&self, id: String) -> Result<Option<Barrier>, IndexError> {
@@ -262,17 +269,18 @@ impl Outbox {
 
     /// As [`Outbox::hold`], of a notice by what it is about.
     pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::hold_key(db, &key, now)).await
+        self.index.work(move |db| table::hold_key(db, &key, Moment::now(now))).await
+    }
+
+    /// Undoes [`Outbox::hold_key`]: whoever was to be answered has left.
+    pub(crate) async fn let_go_key(&self, key: String) {
+        self.index.work_later(move |db| table::let_go_key(db, &key)).await;
+        self.tell();
     }
 
     /// Its owner was answered with what it says.
     pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
         self.index.work_later(move |db| table::consume_key(db, &key, now)).await;
-    }
-
-    /// Takes back what the engine before us had in its hands.
-    pub(crate) async fn take_back(&self, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::take_back(db, now)).await
     }
 
     /// How many pushes are owed.
@@ -281,9 +289,29 @@ impl Outbox {
         self.index.work(move |db| table::owed(db, &judge.sinks)).await
     }
 
-    pub(crate) async fn prune(&self, before: Time) -> Result<u64, IndexError> {
-        let judge = Arc::clone(&self.judge);
-        self.index.work(move |db| table::prune(db, before, &judge.sinks)).await
+    /// Removes what was settled longer ago than `keep`, and drops what nobody asked for in [`UNREAD`] times that.
+    pub(crate) async fn prune(&self, keep: Duration, now: Time) -> Result<(), IndexError> {
+        let ago = |times: u32| {
+            Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
+        };
+        let (before, unread) = (ago(1), ago(UNREAD));
+        let expired = self.index.work(move |db| table::expire(db, unread, Moment::now(now))).await?;
+        if expired > 0 {
+            tracing::warn!(expired, "notices that nobody asked for were dropped");
+        }
+        loop {
+            let judge = Arc::clone(&self.judge);
+            if !self.index.work(move |db| table::prune(db, before, &judge.sinks)).await? {
+                break;
+            }
+        }
+        self.index.work(move |db| table::sweep(db, before)).await
+    }
+
+    /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
+    pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
+        let boot = self.judge.boot();
+        self.index.work(move |db| table::begun(db, &boot, rebuilt, now)).await
     }
 }
 
@@ -310,3 +338,6 @@ pub(crate) async fn keep_time(engine: Engine) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,9 @@
 //! The outbox as tables, and each step on them. Every function here runs inside the writer's transaction, so that a claim is one act and nothing is half done.
 
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
 /// The tables of the second layout.
 pub(crate) const CREATE: &str = "
@@ -15,18 +16,21 @@ CREATE TABLE notice (
     session     TEXT NOT NULL,          -- empty: for a person
     task        TEXT NOT NULL,
     generation  TEXT NOT NULL,
-    created_at  INTEGER NOT NULL,       -- microseconds, UTC, as everywhere here
-    event       TEXT NOT NULL,          -- JSON
+    created_at  INTEGER NOT NULL,       -- microseconds, UTC, as everywhere here unless it says otherwise
+    open_since  INTEGER NOT NULL,
     state       TEXT NOT NULL,          -- pending, leased, delivered, consumed, superseded, dropped
     reason      TEXT NOT NULL DEFAULT '',
     attempts    INTEGER NOT NULL DEFAULT 0,
     maybe_told  INTEGER NOT NULL DEFAULT 0,
     observed    INTEGER NOT NULL DEFAULT 0,
+    stale       TEXT NOT NULL DEFAULT '', -- why it is not to be told again, should whoever has it not tell it
     lease       TEXT NOT NULL DEFAULT '',
-    lease_until INTEGER NOT NULL DEFAULT 0,
-    lease_for   INTEGER NOT NULL DEFAULT 0,
-    settled_at  INTEGER NOT NULL DEFAULT 0
+    lease_up    INTEGER NOT NULL DEFAULT 0, -- when the lease ends, in microseconds since the machine was started
+    lease_until INTEGER NOT NULL DEFAULT 0, -- the same by a clock that may be set: for showing only
+    settled_at  INTEGER NOT NULL DEFAULT 0,
+    event       TEXT NOT NULL           -- JSON; last, since it is long and seldom read
 ) STRICT;
+-- Open ones are few among many. Questions about them name this index: left to choose, SQLite takes the one of all notices of a conversation.
 CREATE INDEX notice_open ON notice (session, seq) WHERE state IN ('pending', 'leased');
 CREATE INDEX notice_of_process ON notice (process, kind);
 CREATE INDEX notice_of_session ON notice (session, seq);
@@ -39,12 +43,14 @@ CREATE TABLE delivery (                 -- one for each notice and each sink tha
     attempts    INTEGER NOT NULL DEFAULT 0,
     maybe_told  INTEGER NOT NULL DEFAULT 0,
     lease       TEXT NOT NULL DEFAULT '',
-    due_at      INTEGER NOT NULL,       -- when it may be tried; of a leased one, when the lease ends
+    due_up      INTEGER NOT NULL,       -- when it may be tried, in microseconds since the machine was started; of a leased one, when the lease ends
     first_at    INTEGER NOT NULL DEFAULT 0,
+    died_at     INTEGER NOT NULL DEFAULT 0,
     reason      TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (sink, seq)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX delivery_open ON delivery (sink, due_at, seq) WHERE state IN ('pending', 'leased');
+CREATE INDEX delivery_open ON delivery (sink, due_up, seq) WHERE state IN ('pending', 'leased');
+CREATE INDEX delivery_dead ON delivery (seq) WHERE state = 'dead';
 CREATE TABLE mark (                     -- outlives the process it is about
     process     TEXT PRIMARY KEY,
     consumed_at INTEGER NOT NULL DEFAULT 0,
@@ -76,6 +82,30 @@ CREATE TABLE one (                      -- what there is one of
     value       TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 ";
+
+/// How many notices of one conversation may be open. Whoever takes its turn in between has a handful; this many mean that nobody does, and each claim looks at
+/// all of them. Past it, give or take a few hundred, the oldest are dropped, with a reason.
+const MOST_OPEN: u64 = 10_000;
+/// The most that one answer holds, in bytes of its events; the one that passes it is the last. Each comes with its text, alone and among the others, and all of
+/// it has to fit into one frame.
+const MOST_BYTES: usize = 1 << 20;
+/// How many notices are removed in one transaction, so that nobody waits long for it.
+const REMOVED_AT_ONCE: usize = 2_000;
+
+/// A moment by two clocks: UTC for what is kept and shown, and the time since the machine was started, which nobody sets, for what runs out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Moment {
+    pub(crate) utc: Time,
+    /// Microseconds.
+    pub(crate) up: i64,
+}
+
+impl Moment {
+    /// This moment, which is `utc` by the engine's clock.
+    pub(crate) fn now(utc: Time) -> Self {
+        Self { utc, up: (outlast_store::os::boottime_ns() / 1_000) as i64 }
+    }
+}
 
 /// A notice that is not written yet.
 #[derive(Debug, Clone)]
@@ -143,14 +173,13 @@ pub(crate) struct Entry {
     pub(crate) observed: bool,
     pub(crate) lease: String,
     pub(crate) lease_until: i64,
-    pub(crate) lease_for: i64,
+    /// Why it is not to be told again, should whoever has it not tell it.
+    stale: String,
+    /// How long its JSON is.
+    bytes: usize,
 }
 
-/// The most that one answer holds, in bytes of its events; the one that passes it is the last. Each comes with its text, alone and among the others, and all of
-/// it has to fit into one frame.
-const MOST_BYTES: usize = 1 << 20;
-
-const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, lease_for";
+const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, stale";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let event: String = row.get(1)?;
@@ -166,35 +195,35 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         observed: row.get(6)?,
         lease: row.get(7)?,
         lease_until: row.get(8)?,
-        lease_for: row.get(9)?,
+        stale: row.get(9)?,
+        bytes: event.len(),
     })
 }
 
-fn length(row: &Row<'_>) -> rusqlite::Result<usize> {
-    Ok(row.get_ref(1)?.as_bytes().map_or(0, <[u8]>::len))
-}
-
-impl Entry {
-    /// Whether nobody holds it. A clock that was set back does not make a lease longer than it was.
-    fn is_free(&self, now: Time) -> bool {
-        self.state == "pending" || (self.state == "leased" && is_over(self.lease_until, self.lease_for, now))
+/// Takes what fits into one answer.
+fn bounded<T>(mut all: impl Iterator<Item = rusqlite::Result<T>>, entry: impl Fn(&T) -> &Entry) -> rusqlite::Result<Vec<T>> {
+    let (mut taken, mut bytes) = (Vec::new(), 0);
+    while bytes < MOST_BYTES
+        && let Some(one) = all.next()
+    {
+        let one = one?;
+        bytes += entry(&one).bytes;
+        taken.push(one);
     }
-}
-
-fn is_over(until: i64, lasted: i64, now: Time) -> bool {
-    until <= now.micros() || until - now.micros() > lasted
+    Ok(taken)
 }
 
 /// Writes a notice and what the sinks owe for it. Nothing if it is there already.
-pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Time) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
     let mut notice = Notice::new(draft.event_id(), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
     let seen = kind == "completion" && is_consumed(db, &notice.session_id)?;
     let written = db
         .prepare_cached(
-            "INSERT OR IGNORE INTO notice (key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+            "INSERT OR IGNORE INTO notice
+                 (key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told, open_since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             draft.key,
@@ -208,18 +237,48 @@ pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Time) 
             json(&notice),
             if seen { "consumed" } else { "pending" },
             if seen { "its end was seen before it was told" } else { "" },
-            if seen { now.micros() } else { 0 },
+            if seen { now.utc.micros() } else { 0 },
             draft.repeat,
+            now.utc.micros(),
         ])?;
     if written == 0 {
         return Ok(None);
     }
     let seq = db.last_insert_rowid();
     for sink in sinks.iter().filter(|s| s.takes(&kind, &session)) {
-        db.prepare_cached("INSERT INTO delivery (sink, seq, session, state, due_at, maybe_told) VALUES (?1, ?2, ?3, 'pending', ?4, ?5)")?
-            .execute(params![sink.name, seq, session, now.micros(), draft.repeat])?;
+        db.prepare_cached("INSERT INTO delivery (sink, seq, session, state, due_up, maybe_told) VALUES (?1, ?2, ?3, 'pending', 0, ?4)")?
+            .execute(params![sink.name, seq, session, draft.repeat])?;
+    }
+    // Counting takes as long as there are open ones, so it is done for one in 256, by its name: as good as by lot, and no conversation can be missed for long.
+    if notice.event_id.ends_with("00") {
+        make_room(db, &session, now)?;
     }
     Ok(Some(seq as u64))
+}
+
+/// Drops the oldest notices of a conversation that has too many open ones.
+fn make_room(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<()> {
+    // What somebody is just telling is not dropped under their hands.
+    let mut old = db.prepare_cached(
+        "SELECT seq FROM
+             (SELECT seq, state, lease_up FROM notice INDEXED BY notice_open
+                WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq DESC LIMIT -1 OFFSET ?2)
+         WHERE state = 'pending' OR lease_up <= ?3",
+    )?;
+    let old = old.query_map(params![session, MOST_OPEN as i64, now.up], |r| r.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
+    if !old.is_empty() {
+        tracing::warn!(session, dropped = old.len(), "a conversation has too many notices that nobody asked for");
+    }
+    for seq in old {
+        settle(
+            db,
+            seq as u64,
+            "dropped",
+            &format!("nobody asked for it, and {MOST_OPEN} newer ones of its conversation are open"),
+            now.utc,
+        )?;
+    }
+    Ok(())
 }
 
 fn json(notice: &Notice) -> String {
@@ -233,37 +292,56 @@ pub(crate) fn is_consumed(db: &Connection, process: &str) -> rusqlite::Result<bo
 }
 
 /// The owner of a process has seen its end: what is still to be told of it is not told. What somebody is just telling is theirs to settle.
-pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Time) -> rusqlite::Result<()> {
-    mark(db, process, how, now)?;
+pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Moment) -> rusqlite::Result<()> {
+    mark(db, process, how, now.utc)?;
     let reason = format!("its end was seen by {how}");
     db.prepare_cached(
         "UPDATE notice SET state = 'consumed', reason = ?2, settled_at = ?3, lease = ''
-         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_until <= ?3)))",
+         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?4)))",
     )?
-    .execute(params![process, reason, now.micros()])?;
+    .execute(params![process, reason, now.utc.micros(), now.up])?;
     Ok(())
 }
 
 /// How long an answer may take to reach its socket.
 const ANSWERING: i64 = 60_000_000;
 
+/// What `hold` does to a notice that is to be answered with. Whoever had it before and let its time pass may have told it.
+const HOLD: &str =
+    "UPDATE notice SET attempts = attempts + 1, maybe_told = maybe_told OR state = 'leased', state = 'leased', lease = 'answer',
+         lease_up = ?2 + ?4, lease_until = ?3 + ?4
+     WHERE (state = 'pending' OR (state = 'leased' AND lease_up <= ?2)) AND ";
+
 /// Keeps the end of a process from being told by anybody else while it is answered.
-pub(crate) fn hold(db: &Connection, process: &str, now: Time) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_until = ?2 + ?3, lease_for = ?3
-         WHERE process = ?1 AND kind = 'completion' AND state = 'pending'",
-    )?
-    .execute(params![process, now.micros(), ANSWERING])?;
+pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{HOLD} process = ?1 AND kind = 'completion'"))?.execute(params![
+        process,
+        now.up,
+        now.utc.micros(),
+        ANSWERING
+    ])?;
     Ok(())
 }
 
 /// As [`hold`], of a notice by what it is about.
-pub(crate) fn hold_key(db: &Connection, key: &str, now: Time) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_until = ?2 + ?3, lease_for = ?3
-         WHERE key = ?1 AND state = 'pending'",
-    )?
-    .execute(params![key, now.micros(), ANSWERING])?;
+pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{HOLD} key = ?1"))?.execute(params![key, now.up, now.utc.micros(), ANSWERING])?;
+    Ok(())
+}
+
+/// Whoever was to be answered has left: it is told after all. Marked as a repeat, since another who waited may just be reading it.
+const LET_GO: &str = "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_up = 0, lease_until = 0
+     WHERE state IN ('pending', 'leased') AND state = 'leased' AND lease = 'answer'";
+
+/// Undoes [`hold`].
+pub(crate) fn let_go(db: &Connection, process: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{LET_GO} AND process = ?1 AND kind = 'completion'"))?.execute(params![process])?;
+    Ok(())
+}
+
+/// Undoes [`hold_key`].
+pub(crate) fn let_go_key(db: &Connection, key: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{LET_GO} AND key = ?1"))?.execute(params![key])?;
     Ok(())
 }
 
@@ -274,6 +352,26 @@ pub(crate) fn consume_key(db: &Connection, key: &str, now: Time) -> rusqlite::Re
          WHERE key = ?1 AND state = 'leased' AND lease = 'answer'",
     )?
     .execute(params![key, now.micros()])?;
+    Ok(())
+}
+
+/// A new engine begins, and takes back what the old one had in its own hands: pushes under way, and answers that were not sent for sure. After a reboot nobody has
+/// anything any more.
+pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Time) -> rusqlite::Result<()> {
+    if rebuilt {
+        // Whoever goes on behind the last notice they saw must not wait for numbers that were given before. There were never a thousand notices a second.
+        let floor = (now.micros() / 1_000).max(last_seq(db)? as i64);
+        db.execute("DELETE FROM sqlite_sequence WHERE name = 'notice'", [])?;
+        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('notice', ?1)", params![floor])?;
+    }
+    // Pushes are made by the engine's own program, and died with it.
+    db.execute("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'", [])?;
+    db.execute(LET_GO, [])?;
+    if one(db, "boot")?.as_deref() != Some(boot) {
+        db.execute("UPDATE notice INDEXED BY notice_open SET lease_up = 0 WHERE state IN ('pending', 'leased') AND state = 'leased'", [])?;
+        db.execute("UPDATE delivery SET due_up = 0 WHERE state IN ('pending', 'leased')", [])?;
+        set_one(db, "boot", boot)?;
+    }
     Ok(())
 }
 
@@ -293,13 +391,16 @@ pub(crate) fn observe(db: &Connection, process: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// A newer run makes what is to be told of an older one stale.
-pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Time) -> rusqlite::Result<()> {
+/// A newer run makes what is to be told of an older one stale. What somebody is just telling is theirs to settle, and is not told again if they do not.
+pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
+    let reason = format!("run again as {by}");
     db.prepare_cached(
-        "UPDATE notice SET state = 'superseded', reason = ?2, settled_at = ?3
-         WHERE process = ?1 AND kind = 'completion' AND state = 'pending'",
+        "UPDATE notice SET state = 'superseded', reason = ?2, settled_at = ?3, lease = ''
+         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?4))",
     )?
-    .execute(params![process, format!("run again as {by}"), now.micros()])?;
+    .execute(params![process, reason, now.utc.micros(), now.up])?;
+    db.prepare_cached("UPDATE notice SET stale = ?2 WHERE process = ?1 AND kind = 'completion' AND state = 'leased'")?
+        .execute(params![process, reason])?;
     Ok(())
 }
 
@@ -320,59 +421,124 @@ pub(crate) struct Claim {
     pub(crate) taker: Taker,
     pub(crate) limit: usize,
     pub(crate) lease: String,
+    /// Microseconds.
     pub(crate) lease_for: i64,
-    pub(crate) now: Time,
+    pub(crate) now: Moment,
 }
 
-/// Gives out the next notices of a conversation, each to one taker until its lease ends.
+/// What a claim has to know of a notice before it reads it.
+struct Open {
+    seq: u64,
+    state: String,
+    kind: String,
+    generation: String,
+    observed: bool,
+    stale: String,
+    lease_up: i64,
+    /// Whether the end of its process was seen.
+    consumed: bool,
+}
+
+/// What a claim does with a notice.
+enum Fate {
+    Given,
+    /// Somebody has it, or it is for another kind of taker.
+    Left,
+    Settled(&'static str, String),
+}
+
+impl Open {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get::<_, i64>(0)? as u64,
+            state: row.get(1)?,
+            kind: row.get(2)?,
+            generation: row.get(3)?,
+            observed: row.get(4)?,
+            stale: row.get(5)?,
+            lease_up: row.get(6)?,
+            consumed: row.get(7)?,
+        })
+    }
+
+    fn fate(&self, claim: &Claim, life: Option<&str>) -> Fate {
+        let completion = self.kind == "completion";
+        if self.state == "leased" && self.lease_up > claim.now.up {
+            return Fate::Left;
+        }
+        if life.is_some_and(|life| !self.generation.is_empty() && self.generation != life) {
+            return Fate::Settled("dropped", format!("generation {} of the conversation has ended", self.generation));
+        }
+        if completion && self.consumed {
+            return Fate::Settled("consumed", "its end was seen before it was told".into());
+        }
+        if !self.stale.is_empty() {
+            return Fate::Settled("superseded", self.stale.clone());
+        }
+        match claim.taker {
+            Taker::Terminal if completion && self.observed => Fate::Left,
+            Taker::Gateway if self.consumed && is_watch(&self.kind) => {
+                Fate::Settled("dropped", "the end of the process was told already".into())
+            }
+            Taker::Terminal | Taker::Gateway => Fate::Given,
+        }
+    }
+}
+
+/// Whether a notice of this kind is about lines of a process.
+fn is_watch(kind: &str) -> bool {
+    kind == "watch_match" || kind == "watch_disabled"
+}
+
+/// Gives out the next notices of a conversation, each to one taker until its lease ends. To one of a life that has ended nothing is given.
 pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entry>> {
     lives(db, &claim.session, &claim.generation)?;
-    let current = current_life(db, &claim.session)?;
-    let mut given = Vec::new();
-    let mut settled = Vec::new();
-    let mut open =
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq"))?;
+    let life = current_life(db, &claim.session)?;
+    if !claim.generation.is_empty() && life.as_ref() != Some(&claim.generation) {
+        return Ok(Vec::new());
+    }
+    let mut open = db.prepare_cached(
+        "SELECT seq, state, kind, generation, observed, stale, lease_up,
+             EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)
+         FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq",
+    )?;
+    let (mut given, mut settled, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut rows = open.query(params![claim.session])?;
-    let mut bytes = 0;
     while given.len() < claim.limit
         && bytes < MOST_BYTES
         && let Some(row) = rows.next()?
     {
-        let (length, entry) = (length(row)?, entry(row)?);
-        let notice = &entry.notice;
-        let consumed = !notice.session_id.is_empty() && is_consumed(db, &notice.session_id)?;
-        let ended_life = current.as_ref().is_some_and(|now| !notice.generation.is_empty() && notice.generation != *now);
-        match claim.taker {
-            _ if !entry.is_free(claim.now) => {}
-            _ if ended_life => {
-                settled.push((notice.seq, "dropped", format!("generation {} of the conversation has ended", notice.generation)));
-            }
-            _ if notice.kind() == "completion" && consumed => {
-                settled.push((notice.seq, "consumed", "its end was seen before it was told".into()));
-            }
-            Taker::Terminal if notice.kind() == "completion" && entry.observed => {}
-            Taker::Gateway if notice.is_watch() && consumed => {
-                settled.push((notice.seq, "dropped", "the end of the process was told already".into()));
-            }
-            Taker::Terminal | Taker::Gateway => {
-                bytes += length;
-                given.push(entry);
-            }
+        let open = Open::read(row)?;
+        match open.fate(claim, life.as_deref()) {
+            Fate::Left => {}
+            Fate::Settled(state, reason) => settled.push((open.seq, state, reason)),
+            Fate::Given => match by_seq(db, open.seq) {
+                Ok(Some(entry)) => {
+                    bytes += entry.bytes;
+                    given.push(entry);
+                }
+                Ok(None) => {}
+                // It must not stand in the way of those behind it.
+                Err(rusqlite::Error::FromSqlConversionFailure(_, _, why)) => {
+                    settled.push((open.seq, "dropped", format!("it cannot be read: {why}")))
+                }
+                Err(error) => return Err(error),
+            },
         }
     }
     drop(rows);
     for (seq, state, reason) in settled {
-        settle(db, seq, state, &reason, claim.now)?;
+        settle(db, seq, state, &reason, claim.now.utc)?;
     }
     for entry in &mut given {
         // Whoever had it let its time pass without a word: it may have been told.
         let maybe_told = entry.state == "leased";
-        entry.lease_until = claim.now.micros() + claim.lease_for;
+        entry.lease_until = claim.now.utc.micros() + claim.lease_for;
         db.prepare_cached(
-            "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_until = ?4, lease_for = ?5
+            "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5
              WHERE seq = ?1",
         )?
-        .execute(params![entry.notice.seq as i64, maybe_told, claim.lease, entry.lease_until, claim.lease_for])?;
+        .execute(params![entry.notice.seq as i64, maybe_told, claim.lease, claim.now.up + claim.lease_for, entry.lease_until])?;
         entry.state = "leased".into();
         entry.attempts += 1;
         entry.notice.repeat |= maybe_told;
@@ -381,12 +547,19 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     Ok(given)
 }
 
-/// When the next lease of this conversation ends. What is free already and was not given is not for this taker, however long it waits.
-pub(crate) fn next_lapse(db: &Connection, session: &str, now: Time) -> rusqlite::Result<Option<Time>> {
+/// How long until the next lease of this conversation ends. One that has ended is nothing to wait for: whoever asks could have had it.
+pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let at: Option<i64> = db
-        .prepare_cached("SELECT MIN(lease_until) FROM notice WHERE session = ?1 AND state = 'leased' AND lease_until > ?2")?
-        .query_row(params![session, now.micros()], |r| r.get(0))?;
-    Ok(at.map(Time::from_micros))
+        .prepare_cached(
+            "SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') AND state = 'leased' AND lease_up > ?2",
+        )?
+        .query_row(params![session, now.up], |r| r.get(0))?;
+    Ok(at.map(|at| until(at, now)))
+}
+
+/// How long it is until the machine has been up for so many microseconds.
+fn until(up: i64, now: Moment) -> Duration {
+    Duration::from_micros(u64::try_from(up - now.up).unwrap_or(0))
 }
 
 fn settle(db: &Connection, seq: u64, state: &str, reason: &str, now: Time) -> rusqlite::Result<()> {
@@ -433,7 +606,7 @@ pub(crate) enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settled {
     Done,
-    /// It was settled before, in the same way.
+    /// It was settled before, in this or another way.
     Already,
     /// There is no such notice, or it is another conversation's.
     Unknown,
@@ -494,14 +667,23 @@ fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, verdict: &Verd
             let consumed = found.notice.kind() == "completion" && is_consumed(db, &found.notice.session_id)?;
             if consumed {
                 settle(db, seq, "consumed", "its end was seen while it was being told", now)?;
+            } else if !found.stale.is_empty() {
+                settle(db, seq, "superseded", &found.stale, now)?;
             } else {
-                db.prepare_cached("UPDATE notice SET state = 'pending', lease = '', lease_until = 0 WHERE seq = ?1")?
-                    .execute(params![seq as i64])?;
+                // Only who has the word of the lease can know that it was not told.
+                db.prepare_cached(
+                    "UPDATE notice SET state = 'pending', maybe_told = maybe_told OR ?2, lease = '', lease_up = 0, lease_until = 0 WHERE seq = ?1",
+                )?
+                .execute(params![seq as i64, lease.is_none()])?;
             }
         }
         Verdict::Dropped(reason) => settle(db, seq, "dropped", reason, now)?,
     }
     Ok(Settled::Done)
+}
+
+fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
+    db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq as i64], entry).optional()
 }
 
 /// One notice.
@@ -528,46 +710,47 @@ pub(crate) struct Filter {
     pub(crate) limit: usize,
 }
 
-/// Reads notices and changes nothing. Fewer come than there are if they are long.
+/// Reads notices and changes nothing. They may be fewer than asked for if they are long: go on behind the last.
 pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Entry>> {
-    let order = if filter.newest { "DESC" } else { "ASC" };
-    let mut wanted = db.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM notice
-         WHERE seq > ?1 AND (?2 IS NULL OR session = ?2) AND (?3 IS NULL OR process = ?3) AND (?4 IS NULL OR kind = ?4) AND (?5 IS NULL OR state = ?5)
-         ORDER BY seq {order} LIMIT ?6"
-    ))?;
-    let mut rows =
-        wanted.query(params![filter.after as i64, filter.session, filter.process, filter.kind, filter.state, filter.limit as i64])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    while bytes < MOST_BYTES
-        && let Some(row) = rows.next()?
-    {
-        bytes += length(row)?;
-        found.push(entry(row)?);
+    // Only what is asked for is in the question, so that it is answered by an index.
+    let (mut which, after, limit) = (String::from("seq > ?1"), filter.after as i64, filter.limit as i64);
+    let mut values: Vec<&dyn ToSql> = vec![&after];
+    for (column, wanted) in [("session", &filter.session), ("process", &filter.process), ("kind", &filter.kind), ("state", &filter.state)] {
+        if let Some(value) = wanted {
+            values.push(value);
+            which.push_str(&format!(" AND {column} = ?{}", values.len()));
+        }
     }
-    Ok(found)
+    values.push(&limit);
+    let order = if filter.newest { "DESC" } else { "ASC" };
+    let mut wanted =
+        db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE {which} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
+    let rows = wanted.query_map(values.as_slice(), entry)?;
+    bounded(rows, |e| e)
 }
 
-/// The newest notice's place.
+/// The place of the newest notice there ever was. It never goes back, whatever is removed.
 pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
-    let last: Option<i64> = db.prepare_cached("SELECT MAX(seq) FROM notice")?.query_row([], |r| r.get(0))?;
+    let last: Option<i64> =
+        db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'notice'")?.query_row([], |r| r.get(0)).optional()?;
     Ok(last.unwrap_or(0) as u64)
 }
 
 /// Offers notices again that were given before: those from `from` on that are settled as delivered, of one conversation or of all.
-pub(crate) fn replay(db: &Connection, from: u64, session: Option<&str>) -> rusqlite::Result<u64> {
-    let changed = db
-        .prepare_cached(
-            "UPDATE notice SET state = 'pending', reason = 'replayed', maybe_told = 1, observed = 0, lease = '', lease_until = 0, settled_at = 0
-             WHERE seq >= ?1 AND state = 'delivered' AND (?2 IS NULL OR session = ?2)",
-        )?
-        .execute(params![from as i64, session])?;
+pub(crate) fn replay(db: &Connection, from: u64, session: Option<&str>, now: Time) -> rusqlite::Result<u64> {
     // What is told again is not known to be seen.
     db.prepare_cached(
-        "DELETE FROM mark WHERE process IN (SELECT process FROM notice WHERE seq >= ?1 AND state = 'pending' AND kind = 'completion'
-             AND reason = 'replayed' AND (?2 IS NULL OR session = ?2))",
+        "DELETE FROM mark WHERE process IN
+             (SELECT process FROM notice WHERE seq >= ?1 AND state = 'delivered' AND kind = 'completion' AND (?2 IS NULL OR session = ?2))",
     )?
     .execute(params![from as i64, session])?;
+    let changed = db
+        .prepare_cached(
+            "UPDATE notice SET state = 'pending', reason = 'replayed', maybe_told = 1, observed = 0, stale = '', lease = '', lease_up = 0,
+                 lease_until = 0, settled_at = 0, open_since = ?3
+             WHERE seq >= ?1 AND state = 'delivered' AND (?2 IS NULL OR session = ?2)",
+        )?
+        .execute(params![from as i64, session, now.micros()])?;
     Ok(changed as u64)
 }
 
@@ -582,52 +765,40 @@ pub(crate) struct Owed {
 }
 
 /// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its conversation; what failed and waits does not.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Time) -> rusqlite::Result<Vec<Owed>> {
+pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Moment) -> rusqlite::Result<Vec<Owed>> {
     let mut due = db.prepare_cached(
         "WITH put_off AS (
-             SELECT session, MIN(seq) AS first FROM delivery
-             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_at > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
+             SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
+             WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
          )
-         SELECT d.seq, d.state, d.attempts, d.maybe_told, d.first_at FROM delivery d LEFT JOIN put_off p ON p.session = d.session
-         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_at <= ?2 AND (p.first IS NULL OR d.seq < p.first)
+         SELECT d.seq, d.state = 'leased', d.attempts, d.maybe_told, d.first_at
+         FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session
+         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first)
          ORDER BY d.seq LIMIT ?3",
     )?;
-    let rows = due.query_map(params![sink, now.micros(), limit as i64], |r| {
-        Ok((r.get::<_, i64>(0)?, r.get::<_, String>(1)?, r.get::<_, u32>(2)?, r.get::<_, bool>(3)?, r.get::<_, i64>(4)?))
-    })?;
-    let due: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
-    let mut taken = Vec::new();
-    for (seq, state, attempts, maybe, first) in due {
-        let lapsed = state == "leased";
-        let first = if first == 0 { now.micros() } else { first };
+    let mut rows = due.query(params![sink, now.up, limit as i64])?;
+    let due = std::iter::from_fn(|| {
+        rows.next().transpose().map(|row| {
+            let row = row?;
+            let (lapsed, maybe, first): (bool, bool, i64) = (row.get(1)?, row.get(3)?, row.get(4)?);
+            let Some(mut entry) = by_seq(db, row.get::<_, i64>(0)? as u64)? else { return Ok(None) };
+            entry.notice.repeat |= maybe || lapsed;
+            let first_at = if first == 0 { now.utc } else { Time::from_micros(first) };
+            let owed = Owed { entry, attempts: row.get(2)?, first_at, lease: lease.to_owned(), reason: String::new() };
+            Ok(Some((owed, lapsed)))
+        })
+    });
+    // A notice that is gone is owed no more; its rows are swept up.
+    let taken = bounded(due.filter_map(Result::transpose), |(owed, _): &(Owed, bool)| &owed.entry)?;
+    drop(rows);
+    for (owed, lapsed) in &taken {
         db.prepare_cached(
-            "UPDATE delivery SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?3, lease = ?4, due_at = ?5, first_at = ?6
+            "UPDATE delivery SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?3, lease = ?4, due_up = ?5, first_at = ?6
              WHERE sink = ?1 AND seq = ?2",
         )?
-        .execute(params![sink, seq, lapsed, lease, now.micros() + lease_for, first])?;
-        let found =
-            db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq], entry).optional()?;
-        let Some(mut entry) = found else {
-            db.prepare_cached("DELETE FROM delivery WHERE sink = ?1 AND seq = ?2")?.execute(params![sink, seq])?;
-            continue;
-        };
-        entry.notice.repeat |= maybe || lapsed;
-        taken.push(Owed { entry, attempts, first_at: Time::from_micros(first), lease: lease.to_owned(), reason: String::new() });
+        .execute(params![sink, owed.entry.notice.seq as i64, lapsed, lease, now.up + lease_for, owed.first_at.micros()])?;
     }
-    Ok(taken)
-}
-
-/// Takes back what the engine before us had in its own hands, which died with it: pushes under way, and answers that were not sent for sure.
-pub(crate) fn take_back(db: &Connection, now: Time) -> rusqlite::Result<()> {
-    db.execute(
-        "UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_at = ?1 WHERE state = 'leased'",
-        params![now.micros()],
-    )?;
-    db.execute(
-        "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_until = 0 WHERE state = 'leased' AND lease = 'answer'",
-        [],
-    )?;
-    Ok(())
+    Ok(taken.into_iter().map(|(owed, _)| owed).collect())
 }
 
 /// How a push went.
@@ -635,38 +806,42 @@ pub(crate) fn take_back(db: &Connection, now: Time) -> rusqlite::Result<()> {
 pub(crate) enum Pushed {
     /// It was taken.
     Delivered,
-    /// It is to be tried again at this time.
-    Again { at: Time, reason: String },
+    /// It is to be tried again after so long.
+    Again { after: Duration, reason: String },
     /// It was not tried: this time does not count.
-    Later { at: Time },
+    Later { after: Duration },
     /// It is given up.
     Dead { reason: String },
 }
 
 /// Writes down how a push went. `false`: the lease was lost, and somebody else has it.
-pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed) -> rusqlite::Result<bool> {
-    let (state, due, reason) = match how {
-        Pushed::Delivered => ("delivered", 0, ""),
-        Pushed::Again { at, reason } => ("pending", at.micros(), reason.as_str()),
-        Pushed::Later { at } => ("pending", at.micros(), ""),
-        Pushed::Dead { reason } => ("dead", 0, reason.as_str()),
+pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed, now: Moment) -> rusqlite::Result<bool> {
+    let due = |after: &Duration| now.up.saturating_add(after.as_micros() as i64);
+    let (state, due, died, reason) = match how {
+        Pushed::Delivered => ("delivered", 0, 0, ""),
+        Pushed::Again { after, reason } => ("pending", due(after), 0, reason.as_str()),
+        Pushed::Later { after } => ("pending", due(after), 0, ""),
+        Pushed::Dead { reason } => ("dead", 0, now.utc.micros(), reason.as_str()),
     };
     let untried = u32::from(matches!(how, Pushed::Later { .. }));
     let changed = db
         .prepare_cached(
-            "UPDATE delivery SET state = ?4, due_at = ?5, reason = CASE WHEN ?7 THEN reason ELSE ?6 END, lease = '', attempts = attempts - ?7
+            "UPDATE delivery SET state = ?4, due_up = ?5, died_at = ?6, reason = CASE WHEN ?8 THEN reason ELSE ?7 END, lease = '',
+                 attempts = attempts - ?8
              WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
         )?
-        .execute(params![sink, seq as i64, lease, state, due, reason, untried])?;
+        .execute(params![sink, seq as i64, lease, state, due, died, reason, untried])?;
     Ok(changed == 1)
 }
 
-/// When a sink that is given nothing now will be: what is due already waits behind something that is not.
-pub(crate) fn next_due(db: &Connection, sink: &str, now: Time) -> rusqlite::Result<Option<Time>> {
+/// How long until a sink that is given nothing now will be: what is due already waits behind something that is not.
+pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
     let due: Option<i64> = db
-        .prepare_cached("SELECT MIN(due_at) FROM delivery WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_at > ?2")?
-        .query_row(params![sink, now.micros()], |r| r.get(0))?;
-    Ok(due.map(Time::from_micros))
+        .prepare_cached(
+            "SELECT MIN(due_up) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2",
+        )?
+        .query_row(params![sink, now.up], |r| r.get(0))?;
+    Ok(due.map(|due| until(due, now)))
 }
 
 /// How many pushes are owed by these sinks.
@@ -674,65 +849,82 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
     let mut all = 0;
     for sink in sinks {
         let n: i64 = db
-            .prepare_cached("SELECT COUNT(*) FROM delivery WHERE sink = ?1 AND state IN ('pending', 'leased')")?
+            .prepare_cached("SELECT COUNT(*) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased')")?
             .query_row(params![sink.name], |r| r.get(0))?;
         all += n as u64;
     }
     Ok(all)
 }
 
-/// What sinks gave up on, or still try: `state` is `dead`, `pending` or `leased`.
-pub(crate) fn deliveries(db: &Connection, state: &str, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
+/// What sinks gave up on.
+pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
     let mut found = db.prepare_cached(
-        "SELECT d.sink, d.seq, d.attempts, d.first_at, d.reason FROM delivery d
-         WHERE d.state = ?1 AND (?2 IS NULL OR d.session = ?2) ORDER BY d.seq LIMIT ?3",
+        "SELECT seq, sink, attempts, first_at, reason FROM delivery INDEXED BY delivery_dead WHERE state = 'dead' AND (?1 IS NULL OR session = ?1) ORDER BY seq LIMIT ?2",
     )?;
-    let rows = found.query_map(params![state, session, limit as i64], |r| {
-        Ok((r.get::<_, String>(0)?, r.get::<_, i64>(1)?, r.get::<_, u32>(2)?, r.get::<_, i64>(3)?, r.get::<_, String>(4)?))
+    let rows = found.query_map(params![session, limit as i64], |r| {
+        let Some(entry) = by_seq(db, r.get::<_, i64>(0)? as u64)? else { return Ok(None) };
+        let first_at = Time::from_micros(r.get(3)?);
+        Ok(Some((r.get(1)?, Owed { entry, attempts: r.get(2)?, first_at, lease: String::new(), reason: r.get(4)? })))
     })?;
-    let rows: Vec<_> = rows.collect::<rusqlite::Result<_>>()?;
-    let mut all = Vec::new();
-    for (sink, seq, attempts, first, reason) in rows {
-        let entry =
-            db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq], entry).optional()?;
-        let Some(entry) = entry else { continue };
-        all.push((sink, Owed { entry, attempts, first_at: Time::from_micros(first), lease: String::new(), reason }));
-    }
-    Ok(all)
+    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| &owed.entry)
 }
 
 /// Has dead letters tried again: one notice's or all, of one sink or of all.
-pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Time) -> rusqlite::Result<u64> {
+pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>) -> rusqlite::Result<u64> {
     let changed = db
         .prepare_cached(
-            "UPDATE delivery SET state = 'pending', attempts = 0, first_at = 0, due_at = ?1, maybe_told = 1, reason = ''
-             WHERE state = 'dead' AND (?2 IS NULL OR sink = ?2) AND (?3 IS NULL OR session = ?3)
-               AND (?4 IS NULL OR seq = (SELECT seq FROM notice WHERE id = ?4))",
+            "UPDATE delivery SET state = 'pending', attempts = 0, first_at = 0, died_at = 0, due_up = 0, maybe_told = 1, reason = ''
+             WHERE state = 'dead' AND (?1 IS NULL OR sink = ?1) AND (?2 IS NULL OR session = ?2)
+               AND (?3 IS NULL OR seq = (SELECT seq FROM notice WHERE id = ?3))",
         )?
-        .execute(params![now.micros(), sink, session, id])?;
+        .execute(params![sink, session, id])?;
     Ok(changed as u64)
 }
 
-/// Removes what was settled before `before`, and the marks of processes nothing is known of any more.
-pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::Result<u64> {
-    let names = sinks.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+/// Drops what has been open since before `before`: nobody will ask for it any more.
+pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Result<u64> {
+    let days = (now.utc.micros() - before.micros()) / 86_400_000_000;
+    let gone = db
+        .prepare_cached(
+            "UPDATE notice INDEXED BY notice_open SET state = 'dropped', reason = ?1, settled_at = ?2, lease = ''
+             WHERE state IN ('pending', 'leased') AND open_since < ?3 AND (state = 'pending' OR lease_up <= ?4)",
+        )?
+        .execute(params![format!("expired: nobody asked for it in {days} days"), now.utc.micros(), before.micros(), now.up])?;
+    Ok(gone as u64)
+}
+
+/// Removes notices that were settled before `before`, so many at a time. A notice that a sink still owes, or gave up on later than that, is kept for it. Whether there may be more.
+pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::Result<bool> {
+    let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
     // What a sink owes that is not configured any more nobody will ever push.
     let names = serde_json::to_string(&names).expect("strings serialise");
-    let gone = db.execute(
-        "DELETE FROM notice WHERE settled_at > 0 AND settled_at < ?1 AND NOT EXISTS
-             (SELECT 1 FROM delivery d WHERE d.seq = notice.seq AND d.state IN ('pending', 'leased')
-                AND d.sink IN (SELECT value FROM json_each(?2)))",
-        params![before.micros(), names],
-    )?;
+    let gone = db
+        .prepare_cached(
+            "DELETE FROM notice WHERE seq IN (SELECT seq FROM notice n WHERE settled_at > 0 AND settled_at < ?1 AND NOT EXISTS
+                 (SELECT 1 FROM delivery d WHERE d.sink IN (SELECT value FROM json_each(?2)) AND d.seq = n.seq
+                    AND (d.state IN ('pending', 'leased') OR (d.state = 'dead' AND d.died_at >= ?1)))
+                 LIMIT ?3)",
+        )?
+        .execute(params![before.micros(), names, REMOVED_AT_ONCE as i64])?;
+    Ok(gone == REMOVED_AT_ONCE)
+}
+
+/// Removes what belonged to notices and processes that are gone. Marks outlive their processes for as long as there is a notice that may be told, or told again.
+pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
     db.execute("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)", [])?;
     db.execute(
         "DELETE FROM mark WHERE consumed_at < ?1 AND process NOT IN (SELECT id FROM process)
-             AND process NOT IN (SELECT process FROM notice WHERE state IN ('pending', 'leased'))",
+             AND process NOT IN (SELECT process FROM notice)",
         params![before.micros()],
     )?;
     db.execute("DELETE FROM watching WHERE process NOT IN (SELECT id FROM process)", [])?;
     db.execute("DELETE FROM barrier WHERE opened_at > 0 AND opened_at < ?1", params![before.micros()])?;
-    Ok(gone as u64)
+    db.execute(
+        "DELETE FROM life WHERE session NOT IN (SELECT session FROM notice) AND session NOT IN (SELECT session FROM barrier)
+             AND session NOT IN (SELECT session FROM process WHERE session IS NOT NULL)",
+        [],
+    )?;
+    Ok(())
 }
 
 /// Reads what there is one of.

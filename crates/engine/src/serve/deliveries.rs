@@ -6,7 +6,6 @@ use crate::outbox::{Owed, Pushed};
 use crate::points::point;
 use crate::refuse;
 use crate::shared::Closing;
-use outlast_core::Time;
 use outlast_text::announce;
 use outlast_wire::code;
 use outlast_wire::v1::notice::{Deliveries, Delivery, Push};
@@ -15,6 +14,8 @@ use std::time::Duration;
 
 /// The longest that a sink may have something without a word.
 const LONGEST_LEASE: u64 = 86_400_000;
+/// The most that one answer brings.
+const MOST: u32 = 1_000;
 /// The longest reason that is kept.
 const LONGEST_REASON: usize = 4 << 10;
 
@@ -22,9 +23,9 @@ const LONGEST_REASON: usize = 4 << 10;
 pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms: u64) -> Result<Deliveries, Error> {
     let shared = asked.shared();
     known(asked, &sink)?;
-    if limit == 0 || lease_ms == 0 || lease_ms > LONGEST_LEASE {
+    if limit == 0 || limit > MOST || lease_ms == 0 || lease_ms > LONGEST_LEASE {
         let what = format!("{limit} deliveries for {lease_ms} ms cannot be given");
-        return Err(refuse::refusal(code::BAD_REQUEST, what, "give a limit of at least 1, and 1 to 86,400,000 ms"));
+        return Err(refuse::refusal(code::BAD_REQUEST, what, "give a limit of 1 to 1,000, and 1 to 86,400,000 ms"));
     }
     let mut news = shared.outbox.news();
     loop {
@@ -45,7 +46,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
             };
             return Ok(Deliveries { deliveries: taken.into_iter().map(delivery).collect() });
         }
-        let wait = due.map(|at| Duration::from_micros((at.micros() - shared.now().micros()).max(1_000) as u64));
+        let wait = due.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(stopping()) },
             () = shared.closing(Closing::Stopping) => return Err(stopping()),
@@ -74,15 +75,15 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
     known(asked, &sink)?;
     let now = asked.shared().now();
     let short = |reason: String| reason.chars().take(LONGEST_REASON).collect();
-    let after = |ms: u64| Time::from_micros(now.micros() + i64::try_from(ms.min(LONGEST_LEASE)).unwrap_or(0) * 1_000);
+    let after = |ms: u64| Duration::from_millis(ms.min(LONGEST_LEASE));
     let how = match how {
         Push::Delivered => Pushed::Delivered,
-        Push::Again { after_ms, reason } => Pushed::Again { at: after(after_ms), reason: short(reason) },
-        Push::Later { after_ms } => Pushed::Later { at: after(after_ms) },
+        Push::Again { after_ms, reason } => Pushed::Again { after: after(after_ms), reason: short(reason) },
+        Push::Later { after_ms } => Pushed::Later { after: after(after_ms) },
         Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");
-    let kept = asked.shared().outbox.pushed(sink, seq, lease, how).await.map_err(|e| refuse::index(&e))?;
+    let kept = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     point!("delivery.settled");
     Ok(Done { status: if kept { "ok" } else { "lost" }.into(), count: None })
 }

@@ -42,6 +42,7 @@ use outlast_wire::{OLDEST, VERSION, code};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -129,10 +130,21 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 }
 
-async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Vec<u8>>) {
-    while let Some(frame) = outgoing.recv().await {
-        if to.write_all(&frame).await.is_err() {
-            return;
+/// What is done once an answer is in the socket, or once it is known that it never will be.
+type Then = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// A frame on its way out.
+struct Outgoing {
+    frame: Vec<u8>,
+    then: Option<Then>,
+}
+
+async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) {
+    let mut open = true;
+    while let Some(Outgoing { frame, then }) = outgoing.recv().await {
+        open = open && to.write_all(&frame).await.is_ok();
+        if let Some(then) = then {
+            then(open).await;
         }
     }
     // Whoever left before the end misses it.
@@ -155,7 +167,7 @@ struct Input {
 
 struct Talk {
     engine: Engine,
-    out: mpsc::Sender<Vec<u8>>,
+    out: mpsc::Sender<Outgoing>,
     tasks: JoinSet<()>,
     under_way: HashMap<u64, AbortHandle>,
     greeted: bool,
@@ -317,13 +329,21 @@ impl Talk {
 /// Where the answers to one request go.
 #[derive(Clone)]
 pub(crate) struct Out {
-    to: mpsc::Sender<Vec<u8>>,
+    to: mpsc::Sender<Outgoing>,
     of: u64,
 }
 
 impl Out {
     async fn answer<T: Serialize>(&self, answer: T) {
         self.send(frame::json(&Reply::answer(self.of, answer))).await;
+    }
+
+    /// Answers, and does `then` with whether the answer reached the socket. It is done even if whoever asked leaves meanwhile.
+    async fn answer_then<T: Serialize>(&self, answer: T, then: Then) {
+        let outgoing = Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) };
+        if let Err(mpsc::error::SendError(Outgoing { then: Some(then), .. })) = self.to.send(outgoing).await {
+            then(false).await;
+        }
     }
 
     async fn error(&self, error: Error) {
@@ -349,7 +369,7 @@ impl Out {
 
     async fn send(&self, frame: Vec<u8>) {
         // Whoever has left misses it.
-        let _gone = self.to.send(frame).await;
+        let _gone = self.to.send(Outgoing { frame, then: None }).await;
     }
 }
 
@@ -444,12 +464,18 @@ impl Asked {
         {
             tracing::warn!(%error, "an end that is answered may be told as well");
         }
-        self.out.answer(ended.answer).await;
-        point!("answer.sent");
-        if let Some(facts) = of {
-            outbox.consume_later(facts.id(), how, now).await;
-            self.engine.consumed(facts.id()).await;
-        }
+        let Some(facts) = of else { return self.out.answer(ended.answer).await };
+        let (engine, id) = (self.engine.clone(), facts.id());
+        let then = move |sent| async move {
+            point!("answer.sent");
+            if sent {
+                engine.shared().outbox.consume_later(id, how, now).await;
+                engine.consumed(id).await;
+            } else {
+                engine.shared().outbox.let_go(id).await;
+            }
+        };
+        self.out.answer_then(ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
     }
 
     fn shared(&self) -> &Arc<Shared> {

@@ -1,7 +1,7 @@
 //! Notices: given out, settled, followed, posted, read.
 
 use super::Asked;
-use crate::outbox::{Claim, Draft, Entry, Filter, Settled, Verdict};
+use crate::outbox::{Claim, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
 use crate::shared::Closing;
@@ -50,7 +50,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             limit,
             lease: word(),
             lease_for: lease_ms as i64 * 1_000,
-            now: asked.shared().now(),
+            now: Moment::now(asked.shared().now()),
         };
         let (given, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
         if !given.is_empty() {
@@ -62,7 +62,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             return Ok(Notices::default());
         }
         // What somebody else has may come back without a word.
-        let lapse = lapses.map(|at| Duration::from_micros((at.micros() - asked.shared().now().micros()).max(1_000) as u64));
+        let lapse = lapses.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
             () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
@@ -195,8 +195,8 @@ pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, E
 pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
     let (outbox, session) = (&asked.shared().outbox, asked.owner.session.clone());
     let count = match what {
-        Replay::From { seq } => outbox.replay(seq, session).await,
-        Replay::Dead { notice, sink } => outbox.revive(notice, sink, session, asked.shared().now()).await,
+        Replay::From { seq } => outbox.replay(seq, session, asked.shared().now()).await,
+        Replay::Dead { notice, sink } => outbox.revive(notice, sink, session).await,
     };
     let count = count.map_err(|e| refuse::index(&e))?;
     Ok(Done { count: Some(count), ..Done::ok() })
@@ -232,6 +232,10 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
     let id = named(asked, name).await?;
     let shared = asked.shared();
     if mark {
+        // What has not ended nobody has seen the end of.
+        if asked.engine.facts(id).await.is_some_and(|facts| !facts.is_over()) {
+            return Ok(Consumed { consumed: false });
+        }
         shared.outbox.consume(id, "mark", shared.now()).await.map_err(|e| refuse::index(&e))?;
         asked.engine.consumed(id).await;
         return Ok(Consumed { consumed: true });
@@ -321,7 +325,25 @@ fn draft(owner: &Owner, id: Option<String>, mut event: Map<String, Value>, mut r
     if bytes > LONGEST_EVENT {
         return refused(format!("the event has {bytes} bytes"), "give at most 262,144; put the rest into a file and say where it is");
     }
-    let key = format!("posted/{}/{name}", session.as_deref().unwrap_or_default());
+    let conversation = session.as_deref().unwrap_or_default();
+    // The length keeps a conversation's name apart from the notice's.
+    let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
     Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_conversations_and_notices_do_not_run_into_each_other() {
+        let key = |session: &str, name: &str| {
+            let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
+            let owner = Owner { session: Some(session.into()), ..Owner::default() };
+            draft(&owner, Some(name.into()), event, Route::default(), Time::from_micros(0)).unwrap().key
+        };
+        assert_ne!(key("a/b", "c"), key("a", "b/c"));
+        assert_ne!(key("a", "1/a/b"), key("a/1/a", "b"));
+    }
 }

@@ -90,8 +90,12 @@ async fn wait(asked: &Asked, set: Barrier) {
     if let Err(error) = shared.outbox.hold_key(open.key(), now).await {
         tracing::warn!(%error, "a barrier that is answered may be told as well");
     }
-    asked.out.answer(shown(&open, "open")).await;
-    shared.outbox.consume_key_later(open.key(), now).await;
+    let (engine, key) = (asked.engine.clone(), open.key());
+    let then = move |sent| async move {
+        let outbox = &engine.shared().outbox;
+        if sent { outbox.consume_key_later(key, now).await } else { outbox.let_go_key(key).await }
+    };
+    asked.out.answer_then(shown(&open, "open"), Box::new(|sent| Box::pin(then(sent)))).await;
 }
 
 fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
