@@ -305,14 +305,14 @@ fn drive(
     }
     if plan.by == By::Wait {
         loop {
-            let answer = product.call(["wait", "--json", "--session", &plan.session, "--timeout", "30", &id]);
-            let told: Value = serde_json::from_str(&answer.text()).unwrap_or_default();
+            let answer = product.command(["wait", "--json", "--timeout", "30", &id]).env("OUTLAST_SESSION", &plan.session).output()?;
+            let told: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
             if told["status"] == "exited" {
                 ensure!(told["exit_code"] == plan.code, "the wait says {}", told["exit_code"]);
                 waited.store(true, SeqCst);
                 return Ok(());
             }
-            ensure!(began.elapsed() < PATIENCE, "the wait says {} {}", answer.text(), answer.err);
+            ensure!(began.elapsed() < PATIENCE, "the wait says {told} {}", String::from_utf8_lossy(&answer.stderr));
         }
     }
     loop {
