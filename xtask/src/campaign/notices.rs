@@ -195,6 +195,8 @@ impl Stage {
 
     /// Looks at everything that anybody was told in this home.
     fn books(mut self, report: &Report) -> Result<()> {
+        // If the last one killed was the engine, and nothing runs any more, whoever calls next starts one; from there on nobody helps.
+        self.product.engine();
         let hook = self.caught_up(sink::HOOK_LOG, |told| {
             let event = &told["event"];
             (text(event, "session_id"), text(event, "session_key"), told["repeat"] == true || told["attempt"].as_u64() > Some(1))
