@@ -19,6 +19,7 @@ const USAGE: &str = "\
 usage: cargo xtask check
        cargo xtask dist [--to DIR]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign flood [--seconds N] [--program PATH]
        cargo xtask campaign histories [--cases N]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
@@ -34,6 +35,7 @@ fn main() -> Result<()> {
         ["__receiver", ..] => sink::receiver(&args[1..]),
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
+        ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),

@@ -2,6 +2,7 @@
 
 mod core;
 mod faults;
+mod flood;
 mod histories;
 mod notices;
 mod report;
@@ -15,6 +16,7 @@ use std::process::Command;
 use std::time::Instant;
 
 pub(crate) use self::core::run as core;
+pub(crate) use self::flood::run as flood;
 pub(crate) use self::histories::run as histories;
 pub(crate) use self::notices::run as notices;
 pub(crate) use self::stop::run as stop;
