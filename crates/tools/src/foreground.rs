@@ -4,7 +4,7 @@ use crate::meaning::meaning;
 use crate::output::Output;
 use crate::terminal::{start, warn};
 use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
-use outlast_client::{Client, Kill, ProcessInfo, Reason, Waited, code};
+use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -33,12 +33,7 @@ pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duratio
             "interrupted" => call.interrupted().await,
             _ => call.handed_over().await,
         },
-        Err(e) => {
-            let mut all = call.running("It was started, and then its end could not be waited for");
-            all.insert("error".into(), format!("{e}; it may still run: ask with process(action=\"poll\")").into());
-            all.insert("status".into(), "error".into());
-            all
-        }
+        Err(e) => call.unheard(&e),
     }
 }
 
@@ -102,9 +97,24 @@ impl Call<'_> {
         all
     }
 
+    /// Nobody knows what became of it.
+    fn unheard(&self, why: &ClientError) -> Answer {
+        let mut all = self.running("It was started, and then its end could not be waited for");
+        all.insert("error".into(), format!("{why}; it may still run: ask with process(action=\"poll\")").into());
+        all.insert("status".into(), "error".into());
+        all
+    }
+
     /// It goes on without us.
     async fn handed_over(self) -> Answer {
         let output = self.output("").await;
+        if output.over {
+            // It ended while it was read, which took the notice of its end.
+            return match self.client.wait(&self.id, None).await {
+                Ok(waited) => self.ended(waited).await,
+                Err(e) => self.unheard(&e),
+            };
+        }
         let seconds = self.limit.as_secs_f64();
         let told = self.plan.spec.tell.completion;
         let next = match told {

@@ -3,6 +3,7 @@
 use crate::gate::{Gate, until_printed};
 use crate::support::*;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 fn call_with(p: &Product, flags: &[&str], tool: &str, arguments: Value) -> Value {
     p.call(["tool", tool].iter().map(|a| (*a).to_owned()).chain([arguments.to_string()]).chain(flags.iter().map(|f| (*f).to_owned())))
@@ -136,6 +137,38 @@ fn at_its_limit_a_foreground_command_goes_on_in_the_background() {
     // Where nobody can be told, it says so.
     let said = call_with(&p, &["--no-notify"], "terminal", json!({"command": gate.wait(), "timeout": 1}));
     assert!(said["notify_unsupported"] == true && said["note"].as_str().unwrap().contains("poll"), "{said}");
+}
+
+#[test]
+fn an_end_right_after_the_limit_is_answered_and_not_promised() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    p.engine();
+    p.points().arm("answer.sent").unwrap();
+    let call = under_way(&p, &[], &json!({"command": format!("echo begun; {}; echo done; exit 4", gate.wait()), "timeout": 1}));
+    let caller = Pid::from_child(&call);
+    let id = the_running_one(&p);
+    // The caller stands still while its time runs out. Nothing tells that it has asked to wait, so it is let go on for moments until it has.
+    eventually("the answer that the time is over", || {
+        kill_process(caller, Signal::STOP).unwrap();
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(1_500) {
+            if let Some(held) = p.points().held("answer.sent") {
+                return Some(held);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill_process(caller, Signal::CONT).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        None
+    });
+    p.points().release("answer.sent").unwrap();
+    // It finds the command over when it goes on.
+    gate.open();
+    eventually("the record of the end", || p.meta(&id).ended);
+    kill_process(caller, Signal::CONT).unwrap();
+    assert_eq!(answer(call), json!({"output": "begun\ndone", "exit_code": 4, "error": null}));
 }
 
 #[test]
