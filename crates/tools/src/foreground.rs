@@ -126,6 +126,9 @@ impl Call<'_> {
             self.id
         ));
         all.insert("output".into(), output.text.into());
+        if let Some(tokens) = output.tokens {
+            all.insert("output_tokens".into(), tokens.into());
+        }
         if told {
             all.insert("notify_on_complete".into(), true.into());
         } else {
@@ -157,6 +160,9 @@ impl Call<'_> {
         if !output.gaps.is_empty() {
             all.insert("gaps".into(), json!(output.gaps));
         }
+        if let Some(tokens) = output.tokens {
+            all.insert("output_tokens".into(), tokens.into());
+        }
         // Of what it lacked only that counts which changes what its output means.
         let elsewhere = self.plan.spec.cwd.as_ref().is_some_and(|dir| dir.to_lossy() != self.info.cwd.as_str());
         if elsewhere || self.plan.spec.pty != self.info.pty {
@@ -168,7 +174,7 @@ impl Call<'_> {
 
     /// What it printed; `known` where the log cannot be read.
     async fn output(&self, known: &str) -> Output {
-        Output::read(self.client, self.host, &self.id).await.unwrap_or_else(|_| Output::of(known, self.host))
+        Output::read(self.client, self.host, &self.id, self.plan.tokens).await.unwrap_or_else(|_| Output::of(known, self.host))
     }
 
     /// A command whose whole output was answered is forgotten. One with more to read keeps its name, and so does one that left something running.

@@ -14,11 +14,16 @@ pub(crate) struct Output {
     pub(crate) gaps: Vec<Event>,
     /// Whether the command was seen to be over when this was read. Its owner is not told of its end then: this told it.
     pub(crate) over: bool,
+    /// What it costs, where that was to be bounded.
+    pub(crate) tokens: Option<usize>,
 }
 
 impl Output {
-    /// What there is of a process's output, as much of it as the host answers with.
-    pub(crate) async fn read(client: &Client, host: &Host, id: &str) -> Result<Self, ClientError> {
+    /// What there is of a process's output, as much of it as the host answers with or, if that is said, so many tokens.
+    pub(crate) async fn read(client: &Client, host: &Host, id: &str, tokens: Option<usize>) -> Result<Self, ClientError> {
+        if let Some(tokens) = tokens {
+            return Self::brief(client, id, tokens).await;
+        }
         let head = client.log(id, Page { offset: Some(0), limit: Some(u64::MAX), from_byte: None }).await?;
         if head.at_end && head.output_cut.is_none() {
             return Ok(Self { gaps: head.gaps, over: head.status == Status::Exited, ..Self::of(&head.output, host) });
@@ -53,6 +58,7 @@ impl Output {
             cut: true,
             gaps,
             over: tail.status == Status::Exited,
+            tokens: None,
         }
     }
 }
