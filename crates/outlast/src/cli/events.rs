@@ -95,7 +95,7 @@ struct Settle {
     /// Their ids, or their numbers in `history`
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// The word that was given with them: if somebody else has them by now, nothing is changed
+    /// The word that was given with them: if somebody else has them by now, nothing is changed. What is released without it is given again as a possible repeat
     #[arg(long, value_name = "WORD")]
     lease: Option<String>,
 }

@@ -3,6 +3,7 @@
 mod gate;
 mod sleeper;
 mod support;
+mod told;
 
 mod active;
 mod adopt;
@@ -10,8 +11,11 @@ mod answers;
 mod attach;
 mod bad_input;
 mod bad_times;
+mod completion;
+mod consume;
 mod crash;
 mod env;
+mod events;
 mod input;
 mod keeper;
 mod kill;
@@ -29,4 +33,7 @@ mod retain;
 mod rm;
 mod run;
 mod tool;
+mod until;
+mod view;
 mod wait;
+mod watch;

@@ -1,0 +1,112 @@
+//! `until`: a barrier outlives whoever waits at it.
+
+use crate::gate::Gate;
+use crate::support::*;
+use crate::told::*;
+use std::process::Stdio;
+
+#[test]
+fn a_barrier_opens_with_the_end_of_a_process_and_is_not_told_as_well() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--session", "s"], &gate.wait());
+    let waiter = p.command(["until", "--json", "--session", "s", &id]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the barrier", || (!barriers(&p, "s").is_empty()).then_some(()));
+    // Over the death of an engine.
+    p.kill_engine();
+    gate.open();
+    let said = waiter.wait_with_output().unwrap();
+    let open: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((said.status.code(), &open["status"], &open["why"]), (Some(0), &json!("open"), &json!("exited")), "{open}");
+    assert_eq!(open["message"], format!("You were waiting for the end of {id}: it has ended."));
+    assert_eq!(drained(&p, "s"), [Value::Null; 0]);
+    // What is over, and what is not known, is open at once.
+    assert_eq!(p.json(["until", "--session", "s", &id])["why"], "exited");
+    assert_eq!(p.json(["until", "--session", "s", "ffff"])["why"], "unknown");
+    assert!(p.call(["until", &id]).good().text().contains("it has ended"));
+}
+
+fn barriers(p: &Product, session: &str) -> Vec<Value> {
+    p.json(["until", "--list", "--session", session])["barriers"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_barrier_that_nobody_waits_at_any_more_is_told_when_it_opens() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--session", "s"], &gate.wait());
+    let timed_out = p.call(["until", "--json", "--session", "s", "--timeout", "0.05", &id]);
+    let waiting = timed_out.json();
+    assert_eq!((timed_out.code, &waiting["status"]), (Some(124), &json!("waiting")), "{waiting}");
+    // The same again is the same barrier.
+    let again = p.json(["until", "--no-wait", "--session", "s", &id]);
+    assert_eq!((&again["barrier"], &again["status"]), (&waiting["barrier"], &json!("waiting")), "{again}");
+    let mut waiter = p.command(["until", "--session", "s", &id]).stdout(Stdio::null()).spawn().unwrap();
+    kill_and_wait(waiter.id()).unwrap();
+    waiter.wait().unwrap();
+    p.kill_engine();
+    gate.open();
+    let told = p.json(["events", "drain", "--session", "s", "--wait", "60"]);
+    let event = &told["events"][0]["event"];
+    assert_eq!((&event["type"], &event["why"], &event["barrier"]), (&json!("until"), &json!("exited"), &waiting["barrier"]), "{told}");
+    assert_eq!(event["session_id"], json!(id));
+    assert_eq!(barriers(&p, "s")[0]["status"], "open");
+}
+
+#[test]
+fn a_conversation_has_one_barrier_and_can_take_it_away() {
+    let p = product();
+    let first = p.json(["until", "--for", "1h", "--no-wait", "--session", "s"]);
+    let second = p.json(["until", "--for", "2h", "--no-wait", "--session", "s"]);
+    assert_ne!(first["barrier"], second["barrier"]);
+    let names = |session| barriers(&p, session).iter().map(|b| b["barrier"].clone()).collect::<Vec<_>>();
+    assert_eq!(names("s"), [second["barrier"].clone()]);
+    assert!(names("other").is_empty());
+    // Whoever waits at one that is taken away is told so.
+    let waiter = p.command(["until", "--json", "--for", "3h", "--session", "s"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the third", || (names("s") != [second["barrier"].clone()]).then_some(()));
+    assert_eq!(p.json(["until", "--clear", "--session", "s"])["barriers"][0]["status"], "cleared");
+    let said = waiter.wait_with_output().unwrap();
+    let cleared: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((said.status.code(), &cleared["status"]), (Some(1), &json!("cleared")), "{cleared}");
+    assert!(names("s").is_empty());
+    assert_eq!(drained(&p, "s"), [Value::Null; 0]);
+}
+
+#[test]
+fn a_barrier_opens_at_a_time_or_with_the_end_of_a_pid() {
+    let p = product();
+    let open = p.json(["until", "--for", "0.2", "--session", "s"]);
+    assert_eq!((&open["status"], &open["why"]), (&json!("open"), &json!("time")), "{open}");
+    assert_eq!(p.json(["until", "--at", "2020-01-31T08:00:00+02:00"])["why"], "time");
+    let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = sleeper.id().to_string();
+    assert_eq!(p.call(["until", "--pid", &pid, "--timeout", "0.05"]).code, Some(124));
+    p.kill_engine();
+    let waiter = p.command(["until", "--json", "--pid", &pid]).stdout(Stdio::piped()).spawn().unwrap();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    let open: Value = serde_json::from_slice(&waiter.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(open["why"], "pid_gone", "{open}");
+    // One that is gone already.
+    assert_eq!(p.json(["until", "--pid", &pid])["why"], "pid_gone");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_and_leaves_the_barrier() {
+    let p = product();
+    let waiter = p.command(["until", "--json", "--for", "1h", "--session", "s"]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "s"])["count"] == 1).then_some(()));
+    let said = waiter.wait_with_output().unwrap();
+    let let_go: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((said.status.code(), &let_go["status"]), (Some(1), &json!("interrupted")), "{let_go}");
+    assert_eq!(barriers(&p, "s")[0]["status"], "waiting");
+}
+
+#[test]
+fn somebody_elses_process_is_none_to_a_conversation() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--session", "s"], &gate.wait());
+    assert_eq!(p.json(["until", "--session", "other", &id])["why"], "unknown");
+}
