@@ -97,6 +97,9 @@ pub struct Tell {
     /// Its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub completion: bool,
+    /// Its end only if nobody in its conversation waits for it when it comes: whoever started it means to be there, and may die.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unless_waited_for: bool,
     /// Each line that contains one of these, in this order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,

@@ -127,6 +127,7 @@ impl Engine {
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
+            waits: Arc::default(),
             clients: Clients::default(),
             within: Clients::default(),
             keeper: Mutex::new(keeper),

@@ -13,6 +13,7 @@ use crate::{cgroup, program};
 use outlast_core::{ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     /// The limit of open files that commands get back.
     pub(crate) nofile: Option<u64>,
     pub(crate) connects: Semaphore,
+    /// Who waits for what.
+    pub(crate) waits: Arc<Waits>,
     pub(crate) clients: Clients,
     /// Those that go along with the engine, and end with it.
     pub(crate) within: Clients,
@@ -147,5 +150,42 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.clients().count.fetch_sub(1, SeqCst);
         self.clients().changed.notify_one();
+    }
+}
+
+/// The processes that somebody in their own conversation waits for.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Mutex<HashMap<ProcessId, usize>>);
+
+impl Waits {
+    /// Whether anybody waits for it.
+    pub(crate) fn any(&self, id: ProcessId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    /// One more waits for it, for as long as this is held.
+    pub(crate) fn begin(self: &Arc<Self>, id: ProcessId) -> Waiting {
+        *self.lock().entry(id).or_default() += 1;
+        Waiting(Arc::clone(self), id)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProcessId, usize>> {
+        // Counts are changed whole, so a panic elsewhere spoils nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One who waits.
+pub(crate) struct Waiting(Arc<Waits>, ProcessId);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let mut all = self.0.lock();
+        if let Some(n) = all.get_mut(&self.1) {
+            *n -= 1;
+            if *n == 0 {
+                all.remove(&self.1);
+            }
+        }
     }
 }

@@ -134,6 +134,8 @@ pub(crate) struct Spec {
 pub(crate) struct Tell {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     completion: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    unless_waited_for: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     watch: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -400,15 +402,21 @@ impl From<EnvVar> for core::EnvVar {
 
 impl From<&core::Tell> for Tell {
     fn from(tell: &core::Tell) -> Self {
-        let core::Tell { completion, watch, chars, route } = tell.clone();
+        let core::Tell { completion, unless_waited_for, watch, chars, route } = tell.clone();
         let core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } = route;
-        Self { completion, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
+        Self { completion, unless_waited_for, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
     }
 }
 impl From<Tell> for core::Tell {
     fn from(tell: Tell) -> Self {
-        let Tell { completion, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } = tell;
-        Self { completion, watch, chars, route: core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } }
+        let Tell { completion, unless_waited_for, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } = tell;
+        Self {
+            completion,
+            unless_waited_for,
+            watch,
+            chars,
+            route: core::Route { platform, chat_id, user_id, user_name, thread_id, message_id },
+        }
     }
 }
 

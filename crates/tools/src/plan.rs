@@ -56,7 +56,7 @@ impl Plan {
             Mode::Background => wanted.tell(host, command, &mut notes),
             // On record from the start, so that its end is told even if whoever called is gone by then. The wait of this call consumes it.
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } if host.can_notify => {
-                Tell { completion: true, route: host.route.clone(), ..Tell::default() }
+                Tell { completion: true, unless_waited_for: true, route: host.route.clone(), ..Tell::default() }
             }
             Mode::Foreground { .. } => Tell::default(),
         };

@@ -21,6 +21,8 @@ pub(crate) struct News {
     end: Option<Box<Completion>>,
     /// Whether its owner may have been told before.
     repeat: bool,
+    /// Whether somebody in its conversation waits for it right now, and it is to be told only if nobody does.
+    waited_for: bool,
 }
 
 impl News {
@@ -33,7 +35,8 @@ impl News {
             return None;
         }
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
-        Some(Self { row: after.row(), matches, end, repeat: false })
+        let waited_for = tell.unless_waited_for && shared.waits.any(after.id());
+        Some(Self { row: after.row(), matches, end, repeat: false, waited_for })
     }
 
     /// The same, of a process whose notices may have been told, since nobody knows any more.
@@ -142,8 +145,13 @@ impl Judge {
                 continue;
             }
             let key = format!("{}/completion", one.row.id());
-            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
-            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all.
+            let sinks: &[Push] = if one.waited_for { &[] } else { &self.sinks };
+            let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
+            made += u64::from(table::insert(db, &draft, sinks, now)?.is_some());
+            if one.waited_for {
+                table::hold_key(db, &key, now)?;
+            }
         }
         Ok(made)
     }

@@ -22,6 +22,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
     }
     let mut view = asked.resolve(name).await?;
+    let owner = &view.facts.kept.spec.owner;
+    let _waiting = (asked.owner.session == owner.session).then(|| asked.shared().waits.begin(view.id()));
     // From here on no interrupt is missed.
     let interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,

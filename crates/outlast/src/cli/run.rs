@@ -128,7 +128,13 @@ impl Run {
                 WhenStopped::Keep => OnStop::Keep,
                 WhenStopped::Kill => OnStop::Kill,
             },
-            tell: Tell { completion: self.notify, watch: self.watch, chars: self.notify_chars, route: self.route.into() },
+            tell: Tell {
+                completion: self.notify,
+                watch: self.watch,
+                chars: self.notify_chars,
+                route: self.route.into(),
+                ..Tell::default()
+            },
             ..base
         })
     }

@@ -1,6 +1,7 @@
 //! The whole product: the real `outlast`, a home of its own for each test.
 
 mod gate;
+mod sinks;
 mod sleeper;
 mod support;
 mod told;

@@ -23,6 +23,7 @@ fn request() -> (Kept, Launch) {
         timeout: Some(Duration::from_micros(1)),
         on_stop: OnStop::Kill,
         tell: Tell {
+            unless_waited_for: true,
             completion: true,
             watch: vec!["ERROR".into()],
             chars: Some(9),

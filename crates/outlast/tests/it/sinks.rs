@@ -1,0 +1,123 @@
+//! Hooks and webhooks: told by the engine, whether anybody calls or not.
+
+use crate::gate::Gate;
+use crate::support::*;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+/// A product whose hook writes what it is told into a file, one line each.
+fn hooked(more: &str) -> (Product, PathBuf) {
+    let p = product();
+    let log = p.work().join("told");
+    p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"cat >> {}\"\n{more}", log.display()));
+    (p, log)
+}
+
+fn told(log: &PathBuf) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
+}
+
+fn of(log: &PathBuf, id: &str) -> Value {
+    eventually(&format!("the hook hears of {id}"), || told(log).into_iter().find(|t| t["event"]["session_id"] == *id))
+}
+
+#[test]
+fn a_hook_is_told_of_an_end() {
+    let (p, log) = hooked("");
+    let id = p.run_with(&["--notify", "--session", "chat:7", "--route", "chat=42"], "echo out; exit 3");
+    let heard = of(&log, &id);
+    assert_eq!(heard["event"]["type"], "completion");
+    assert_eq!((heard["event"]["exit_code"].as_i64(), heard["event"]["chat_id"].as_str()), (Some(3), Some("42")));
+    assert_eq!((heard["attempt"].as_u64(), heard["repeat"].as_bool()), (Some(1), Some(false)));
+    assert!(heard["text"].as_str().unwrap().contains("(exit code 3)"), "{heard}");
+    // A sink observes: the agent is told all the same.
+    let drained = p.json(["events", "drain", "--session", "chat:7"]);
+    assert_eq!(drained["events"][0]["event"]["session_id"], *id, "{drained}");
+}
+
+#[test]
+fn a_hook_is_told_though_the_engine_is_dead_and_nobody_calls() {
+    let (p, log) = hooked("");
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify"], &format!("{}; exit 4", gate.wait()));
+    p.kill_engine();
+    gate.open();
+    let heard = of(&log, &id);
+    assert_eq!(heard["event"]["exit_code"], 4);
+}
+
+#[test]
+fn a_hook_hears_nothing_of_what_an_agent_waited_for_in_the_foreground() {
+    let (p, log) = hooked("");
+    let said = p.call(["tool", "terminal", r#"{"command": "echo seen"}"#, "--session", "chat:7"]).good().json();
+    assert_eq!((said["output"].as_str(), said["exit_code"].as_i64()), (Some("seen"), Some(0)), "{said}");
+    // Told after it, so that what was to come before would be there.
+    let id = p.run_with(&["--notify", "--session", "chat:7"], "true");
+    of(&log, &id);
+    assert_eq!(told(&log).len(), 1, "{:?}", told(&log));
+    let drained = p.json(["events", "drain", "--session", "chat:7"]);
+    assert_eq!(drained["events"].as_array().map(Vec::len), Some(1), "{drained}");
+}
+
+#[test]
+fn what_a_webhook_refuses_is_a_dead_letter_until_it_is_replayed() {
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = door.local_addr().unwrap().port();
+    let (say, said) = std::sync::mpsc::channel();
+    let answers = std::thread::spawn(move || {
+        for status in ["500 No", "500 No", "200 OK"] {
+            let (stream, _) = door.accept().unwrap();
+            let mut lines = BufReader::new(&stream);
+            let (mut id, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+                match line.trim_end().split_once(": ") {
+                    Some(("webhook-id", value)) => id = value.to_owned(),
+                    Some(("content-length", value)) => length = value.parse().unwrap(),
+                    Some(_) => {}
+                    None if line.trim_end().is_empty() => break,
+                    None => {}
+                }
+            }
+            let mut body = vec![0; length];
+            lines.read_exact(&mut body).unwrap();
+            say.send((id, serde_json::from_slice::<Value>(&body).unwrap())).unwrap();
+            (&stream).write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").as_bytes()).unwrap();
+        }
+    });
+    let p = product();
+    let secret = p.work().join("secret");
+    std::fs::write(&secret, SECRET).unwrap();
+    p.configure(&format!(
+        "[[webhook]]\nname = \"ops\"\nurl = \"http://127.0.0.1:{port}/\"\nsecret_file = {secret:?}\nretry_seconds = [0.05]\ngive_up_seconds = 0.06\n"
+    ));
+    let id = p.run_with(&["--notify"], "exit 5");
+    let dead = eventually("a dead letter", || {
+        let dead = p.json(["events", "dead"]);
+        (dead["letters"].as_array().map(Vec::len) == Some(1)).then_some(dead)
+    });
+    let letter = &dead["letters"][0];
+    assert_eq!((letter["sink"].as_str(), letter["event"]["session_id"].as_str()), (Some("ops"), Some(id.as_str())), "{dead}");
+    assert!(letter["reason"].as_str().unwrap().contains("500"), "{dead}");
+    p.call(["events", "replay", "--dead"]).good();
+    answers.join().unwrap();
+    let all: Vec<(String, Value)> = said.try_iter().collect();
+    // The same name each time, so that a receiver drops what it has seen.
+    assert!(all.iter().all(|(name, body)| *name == all[0].0 && body["data"]["event"]["event_id"] == *name.as_str()), "{all:?}");
+    eventually("no dead letter", || (p.json(["events", "dead"])["letters"].as_array().map(Vec::len) == Some(0)).then_some(()));
+}
+
+#[test]
+fn a_sink_that_makes_no_sense_is_warned_about_and_the_others_tell() {
+    let (p, log) = hooked("[[hook]]\nname = \"empty\"\ncommand = \"\"\n[[webhook]]\nname = \"bare\"\nurl = \"https://example.com\"\n");
+    let shown = p.call(["config", "show"]).good();
+    assert!(shown.err.contains("its command is empty") && shown.err.contains("[[webhook]]"), "{}", shown.err);
+    let id = p.run_with(&["--notify"], "true");
+    of(&log, &id);
+}
