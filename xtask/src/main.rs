@@ -4,6 +4,8 @@
 mod bench_notices;
 #[path = "../../benches/recovery.rs"]
 mod bench_recovery;
+#[path = "../../benches/scan.rs"]
+mod bench_scan;
 #[path = "../../benches/tokens.rs"]
 mod bench_tokens;
 mod campaign;
@@ -25,6 +27,7 @@ usage: cargo xtask check
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
+       cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
        cargo xtask bench tokens";
 
 fn main() -> Result<()> {
@@ -44,6 +47,7 @@ fn main() -> Result<()> {
         ["bench", "notices", ..] => bench_notices::run(&Flags(&args[2..])),
         ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
+        ["bench", "scan", ..] => bench_scan::run(&Flags(&args[2..])),
         _ => bail!("{USAGE}"),
     }
 }

@@ -62,6 +62,11 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// A number of something, at least 1.
+    pub(crate) fn size(&self, name: &str) -> Result<Option<usize>, String> {
+        Ok(self.whole(name, 1)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
+    }
+
     /// Text; whatever else was given is written as text.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(text)

@@ -4,7 +4,7 @@ use crate::meaning::meaning;
 use crate::output::Output;
 use crate::terminal::{start, warn};
 use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
-use outlast_client::{Client, Kill, ProcessInfo, Reason, Waited, code};
+use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -33,12 +33,7 @@ pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duratio
             "interrupted" => call.interrupted().await,
             _ => call.handed_over().await,
         },
-        Err(e) => {
-            let mut all = call.running("It was started, and then its end could not be waited for");
-            all.insert("error".into(), format!("{e}; it may still run: ask with process(action=\"poll\")").into());
-            all.insert("status".into(), "error".into());
-            all
-        }
+        Err(e) => call.unheard(&e),
     }
 }
 
@@ -102,9 +97,24 @@ impl Call<'_> {
         all
     }
 
+    /// Nobody knows what became of it.
+    fn unheard(&self, why: &ClientError) -> Answer {
+        let mut all = self.running("It was started, and then its end could not be waited for");
+        all.insert("error".into(), format!("{why}; it may still run: ask with process(action=\"poll\")").into());
+        all.insert("status".into(), "error".into());
+        all
+    }
+
     /// It goes on without us.
     async fn handed_over(self) -> Answer {
         let output = self.output("").await;
+        if output.over {
+            // It ended while it was read, which took the notice of its end.
+            return match self.client.wait(&self.id, None).await {
+                Ok(waited) => self.ended(waited).await,
+                Err(e) => self.unheard(&e),
+            };
+        }
         let seconds = self.limit.as_secs_f64();
         let told = self.plan.spec.tell.completion;
         let next = match told {
@@ -116,6 +126,9 @@ impl Call<'_> {
             self.id
         ));
         all.insert("output".into(), output.text.into());
+        if let Some(tokens) = output.tokens {
+            all.insert("output_tokens".into(), tokens.into());
+        }
         if told {
             all.insert("notify_on_complete".into(), true.into());
         } else {
@@ -147,6 +160,9 @@ impl Call<'_> {
         if !output.gaps.is_empty() {
             all.insert("gaps".into(), json!(output.gaps));
         }
+        if let Some(tokens) = output.tokens {
+            all.insert("output_tokens".into(), tokens.into());
+        }
         // Of what it lacked only that counts which changes what its output means.
         let elsewhere = self.plan.spec.cwd.as_ref().is_some_and(|dir| dir.to_lossy() != self.info.cwd.as_str());
         if elsewhere || self.plan.spec.pty != self.info.pty {
@@ -158,7 +174,7 @@ impl Call<'_> {
 
     /// What it printed; `known` where the log cannot be read.
     async fn output(&self, known: &str) -> Output {
-        Output::read(self.client, self.host, &self.id).await.unwrap_or_else(|_| Output::of(known, self.host))
+        Output::read(self.client, self.host, &self.id, self.plan.tokens).await.unwrap_or_else(|_| Output::of(known, self.host))
     }
 
     /// A command whose whole output was answered is forgotten. One with more to read keeps its name, and so does one that left something running.

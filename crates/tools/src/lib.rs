@@ -32,6 +32,7 @@ mod process;
 mod schema;
 mod shell;
 mod terminal;
+mod tokens;
 
 pub use guard::{Misuse, misuse};
 pub use host::{AtLimit, Host, Policy};

@@ -1,7 +1,7 @@
 //! Output for an answer: all of it, or two fifths of its beginning and three of its end around a notice.
 
 use crate::{Host, Policy};
-use outlast_client::{Client, ClientError, Event, LogPage, Page};
+use outlast_client::{Client, ClientError, Event, LogPage, Page, Status};
 use outlast_text::{head_chars, tail_chars};
 
 /// What a command printed.
@@ -12,14 +12,21 @@ pub(crate) struct Output {
     pub(crate) cut: bool,
     /// Bytes that nobody has any more.
     pub(crate) gaps: Vec<Event>,
+    /// Whether the command was seen to be over when this was read. Its owner is not told of its end then: this told it.
+    pub(crate) over: bool,
+    /// What it costs, where that was to be bounded.
+    pub(crate) tokens: Option<usize>,
 }
 
 impl Output {
-    /// What there is of a process's output, as much of it as the host answers with.
-    pub(crate) async fn read(client: &Client, host: &Host, id: &str) -> Result<Self, ClientError> {
+    /// What there is of a process's output, as much of it as the host answers with or, if that is said, so many tokens.
+    pub(crate) async fn read(client: &Client, host: &Host, id: &str, tokens: Option<usize>) -> Result<Self, ClientError> {
+        if let Some(tokens) = tokens {
+            return Self::brief(client, id, tokens).await;
+        }
         let head = client.log(id, Page { offset: Some(0), limit: Some(u64::MAX), from_byte: None }).await?;
         if head.at_end && head.output_cut.is_none() {
-            return Ok(Self { gaps: head.gaps, ..Self::of(&head.output, host) });
+            return Ok(Self { gaps: head.gaps, over: head.status == Status::Exited, ..Self::of(&head.output, host) });
         }
         let tail = client.log(id, Page { offset: None, limit: Some(u64::MAX), from_byte: None }).await?;
         Ok(Self::around(&head, &tail, host))
@@ -35,7 +42,7 @@ impl Output {
         let (head, tail) = (first(text, chars), last(text, chars));
         let left_out = total - head.chars().count() - tail.chars().count();
         let line = head.matches('\n').count();
-        Self { text: join(head, &notice(host, &format!("{left_out} of {total} characters"), line), tail), cut: true, gaps: Vec::new() }
+        Self { text: join(head, &notice(host, &format!("{left_out} of {total} characters"), line), tail), cut: true, ..Self::default() }
     }
 
     /// The beginning and the end of more than can be read at once. Only bytes are known of what lies between.
@@ -46,7 +53,13 @@ impl Output {
         let left_out = total.saturating_sub((first.len() + last.len()) as u64);
         let line = first.matches('\n').count();
         let gaps = if tail.gaps.is_empty() { head.gaps.clone() } else { tail.gaps.clone() };
-        Self { text: join(first, &notice(host, &format!("about {left_out} of {total} bytes"), line), last), cut: true, gaps }
+        Self {
+            text: join(first, &notice(host, &format!("about {left_out} of {total} bytes"), line), last),
+            cut: true,
+            gaps,
+            over: tail.status == Status::Exited,
+            tokens: None,
+        }
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Plan {
     pub mode: Mode,
     /// What the answer has to say besides.
     pub notes: Answer,
+    /// How many tokens of output the answer may have.
+    pub tokens: Option<usize>,
 }
 
 impl Plan {
@@ -60,12 +62,16 @@ impl Plan {
             }
             Mode::Foreground { .. } => Tell::default(),
         };
+        let tokens = match host.policy {
+            Policy::Agent => args.size("max_output_tokens").map_err(|e| refused(&e))?,
+            Policy::CodeExecution => None,
+        };
         let timeout = match mode {
             // The keeper sees to it, whatever becomes of the caller.
             Mode::Foreground { limit, at_limit: AtLimit::Kill } => Some(limit),
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } | Mode::Background => None,
         };
-        Ok(Self { spec: Spec { cwd, pty, timeout, tell, ..Spec::shell(command.as_str()) }, mode, notes })
+        Ok(Self { spec: Spec { cwd, pty, timeout, tell, ..Spec::shell(command.as_str()) }, mode, notes, tokens })
     }
 }
 

@@ -1,6 +1,8 @@
 //! `process`: look after what runs in the background.
 
 use crate::args::{Args, short};
+use crate::output::Output;
+use crate::tokens::end_of;
 use crate::{Answer, Host, answer, cap};
 use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
 use outlast_core::limits;
@@ -23,6 +25,8 @@ pub enum Ask {
     Poll {
         /// Which.
         id: String,
+        /// How many tokens of output the answer may have.
+        tokens: Option<usize>,
     },
     /// A page of its output.
     Log {
@@ -30,6 +34,8 @@ pub enum Ask {
         id: String,
         /// What part.
         page: Page,
+        /// How many tokens of output the answer may have.
+        tokens: Option<usize>,
     },
     /// Its end.
     Wait {
@@ -37,11 +43,15 @@ pub enum Ask {
         id: String,
         /// At most so many seconds.
         seconds: Option<u64>,
+        /// How many tokens of output the answer may have.
+        tokens: Option<usize>,
     },
     /// To stop it.
     Kill {
         /// Which.
         id: String,
+        /// How many tokens of output the answer may have.
+        tokens: Option<usize>,
     },
     /// To put text into its input.
     Write {
@@ -78,17 +88,18 @@ impl Ask {
             return Err(wrong(format!("session_id is required for {action}")));
         }
         let data = || args.text("data").unwrap_or_default();
+        let tokens = || args.size("max_output_tokens").map_err(wrong);
         Ok(match action.as_str() {
-            "poll" => Self::Poll { id },
+            "poll" => Self::Poll { id, tokens: tokens()? },
             "log" => {
                 let offset = args
                     .whole("offset", 0)
                     .map_err(|e| wrong(format!("{e}: the first line to show; leave it out for the end of the log")))?;
                 let limit = args.whole("limit", 1).map_err(wrong)?;
-                Self::Log { id, page: Page { offset, limit, from_byte: None } }
+                Self::Log { id, page: Page { offset, limit, from_byte: None }, tokens: tokens()? }
             }
-            "wait" => Self::Wait { id, seconds: args.whole("timeout", 1).map_err(wrong)? },
-            "kill" => Self::Kill { id },
+            "wait" => Self::Wait { id, seconds: args.whole("timeout", 1).map_err(wrong)?, tokens: tokens()? },
+            "kill" => Self::Kill { id, tokens: tokens()? },
             "write" => Self::Write { id, data: data(), line: false },
             "submit" => Self::Write { id, data: data(), line: true },
             // The last of the actions.
@@ -116,10 +127,26 @@ pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -
 async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientError> {
     Ok(match ask {
         Ask::List => list(client).await?,
-        Ask::Poll { id } => fields(&client.poll(&id).await?),
-        Ask::Log { id, page } => fields(&log(client, host, &id, page).await?),
-        Ask::Wait { id, seconds } => wait(client, host, &id, seconds).await?,
-        Ask::Kill { id } => fields(&client.kill(&id, Kill::default()).await?),
+        Ask::Poll { id, tokens } => {
+            let mut all = fields(&client.poll(&id).await?);
+            shorten(&mut all, "output_preview", tokens);
+            all
+        }
+        Ask::Log { id, page, tokens: None } => fields(&log(client, host, &id, page).await?),
+        Ask::Log { id, page, tokens: Some(tokens) } => {
+            // The lines that matter are looked for in all that there is, unless it is said where.
+            let page = Page { limit: page.limit.or(Some(u64::MAX)), ..page };
+            let page = client.log(&id, page).await?;
+            let mut all = fields(&page);
+            put(&mut all, Output::brief_of(&page, tokens));
+            all
+        }
+        Ask::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
+        Ask::Kill { id, tokens } => {
+            let mut all = fields(&client.kill(&id, Kill::default()).await?);
+            brief_end(client, &id, &mut all, tokens).await;
+            all
+        }
         Ask::Write { id, data, line: false } => fields(&client.write(&id, data.as_bytes(), At::End).await?),
         Ask::Write { id, data, line: true } => fields(&client.submit(&id, data.as_bytes(), At::End).await?),
         Ask::Close { id } => fields(&client.close(&id).await?),
@@ -168,7 +195,7 @@ async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPa
     client.log(id, Page { limit: Some(lines.max(1) as u64), ..page }).await
 }
 
-async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>) -> Result<Answer, ClientError> {
+async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, tokens: Option<usize>) -> Result<Answer, ClientError> {
     let most = host.wait_limit;
     let asked = seconds.map(Duration::from_secs);
     let clamped = asked.filter(|time| *time > most);
@@ -177,7 +204,41 @@ async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>) -> R
         let note = format!("Requested wait of {}s was clamped to configured limit of {}s", asked.as_secs(), most.as_secs_f64());
         all.insert("timeout_note".into(), note.into());
     }
+    match all["status"] == "exited" {
+        true => brief_end(client, id, &mut all, tokens).await,
+        // To read its log now might take the notice of an end that nobody has answered.
+        false => shorten(&mut all, "output", tokens),
+    }
     Ok(all)
+}
+
+/// Puts the lines that matter in place of the end of the output, of a process whose end was answered.
+async fn brief_end(client: &Client, id: &str, all: &mut Answer, tokens: Option<usize>) {
+    let Some(tokens) = tokens else { return };
+    match Output::brief(client, id, tokens).await {
+        Ok(output) => put(all, output),
+        // What is at hand has to do.
+        Err(_) => shorten(all, "output", Some(tokens)),
+    }
+}
+
+fn put(all: &mut Answer, output: Output) {
+    all.remove("output_cut");
+    all.insert("output".into(), output.text.into());
+    all.insert("output_tokens".into(), json!(output.tokens));
+}
+
+/// Keeps as much of the end of a field as it may cost.
+fn shorten(all: &mut Answer, field: &str, tokens: Option<usize>) {
+    if let (Some(tokens), Some(Value::String(text))) = (tokens, all.get(field)) {
+        let (end, cut) = end_of(text, tokens);
+        let before = all.get("output_cut").and_then(Value::as_u64).unwrap_or(0) + cut as u64;
+        let end = end.to_owned();
+        all.insert(field.into(), end.into());
+        if before > 0 {
+            all.insert("output_cut".into(), before.into());
+        }
+    }
 }
 
 fn fields(said: &impl Serialize) -> Answer {
@@ -229,7 +290,7 @@ mod tests {
                 assert_eq!(refused(json!({"action": action, "session_id": id})), format!("session_id is required for {action}"));
             }
         }
-        assert_eq!(Ask::of(&json!({"action": "poll", "session_id": 1234})), Ok(Ask::Poll { id: "1234".into() }));
+        assert_eq!(Ask::of(&json!({"action": "poll", "session_id": 1234})), Ok(Ask::Poll { id: "1234".into(), tokens: None }));
         assert_eq!(Ask::of(&json!({"action": " LIST ", "session_id": 7, "nonsense": {}})), Ok(Ask::List));
     }
 
@@ -240,7 +301,7 @@ mod tests {
             all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             all
         };
-        let page = |offset, limit| Ok(Ask::Log { id: "proc_ab12".into(), page: Page { offset, limit, from_byte: None } });
+        let page = |offset, limit| Ok(Ask::Log { id: "proc_ab12".into(), page: Page { offset, limit, from_byte: None }, tokens: None });
         assert_eq!(Ask::of(&log(json!({}))), page(None, None));
         assert_eq!(Ask::of(&log(json!({"offset": null, "limit": null}))), page(None, None));
         assert_eq!(Ask::of(&log(json!({"offset": "0", "limit": "5"}))), page(Some(0), Some(5)));
@@ -293,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_arguments_are_read(arguments in crate::plan::any_call(&["action", "session_id", "data", "timeout", "offset", "limit"])) {
+        fn any_arguments_are_read(arguments in crate::plan::any_call(&["action", "session_id", "data", "timeout", "offset", "limit", "max_output_tokens"])) {
             if let Err(refusal) = Ask::of(&arguments) {
                 prop_assert!(refusal["error"].is_string());
             }

@@ -76,6 +76,7 @@ fn terminal(host: &Host) -> Schema {
                     long-lived process, such as \"Listening on\" of a server. Never for the end of a job, which notify_on_complete tells, and never for lines that repeat, such \
                     as errors in a loop: too many matches end the watching. Not together with notify_on_complete, which wins.",
             },
+            "max_output_tokens": max_output_tokens("in the foreground"),
         },
         "required": ["command"],
     });
@@ -113,6 +114,16 @@ fn workdir() -> Value {
     json!({"type": "string", "description": "The directory to run in, absolute or from the default directory on. Each call begins anew: a cd of an earlier one does not last."})
 }
 
+fn max_output_tokens(of: &str) -> Value {
+    json!({
+        "type": "integer",
+        "minimum": 1,
+        "description": format!(
+            "At most so many tokens of output, {of}: how it began, what went wrong and how it ended, with markers that say how to read what is left out."
+        ),
+    })
+}
+
 fn process(host: &Host) -> Schema {
     let most = host.wait_limit.as_secs();
     let description = "Look after processes that terminal runs in the background.\n\
@@ -138,6 +149,7 @@ fn process(host: &Host) -> Schema {
                 "minimum": 1,
                 "description": format!("For log: how many lines (default {}).", limits::LOG_DEFAULT_LINES),
             },
+            "max_output_tokens": max_output_tokens("for log, wait, kill and poll"),
         },
         "required": ["action"],
     });

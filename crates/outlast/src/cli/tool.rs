@@ -1,5 +1,6 @@
 //! `outlast tool`
 
+use super::route::RouteArgs;
 use super::{Context, Failure, input};
 use clap::{Args, Subcommand};
 use outlast_client::Owner;
@@ -14,70 +15,83 @@ use std::ffi::OsString;
 pub(crate) struct Tool {
     #[command(subcommand)]
     what: What,
-    #[command(flatten)]
-    how: How,
 }
 
 #[derive(Debug, Subcommand)]
 enum What {
     /// Run a command in the foreground or background
-    Terminal {
-        /// The arguments, as a JSON object; `-` reads them from standard input
-        #[arg(value_name = "JSON")]
-        arguments: OsString,
-    },
+    Terminal(Call),
     /// Look after processes in the background
-    Process {
-        /// The arguments, as a JSON object; `-` reads them from standard input
-        #[arg(value_name = "JSON")]
-        arguments: OsString,
-    },
+    Process(Call),
     /// Print what a model is told of the tools: names, descriptions and JSON schemas
-    Schema,
+    Schema(Can),
 }
 
-/// For whom, and what the host can do.
 #[derive(Debug, Args)]
-struct How {
-    /// For a script of an agent: the foreground alone
-    #[arg(long, global = true)]
-    code_execution: bool,
-    /// For a host that cannot tell the agent anything later
-    #[arg(long, global = true)]
-    no_notify: bool,
-    /// Stop a foreground command at its limit, instead of letting it go on in the background
-    #[arg(long, global = true)]
-    kill_at_limit: bool,
+struct Call {
+    /// The arguments, as a JSON object; `-` reads them from standard input
+    #[arg(value_name = "JSON")]
+    arguments: OsString,
+    #[command(flatten)]
+    can: Can,
     /// The task it is for [default: OUTLAST_TASK]
-    #[arg(long, value_name = "T", global = true)]
+    #[arg(long, value_name = "T")]
     task: Option<String>,
     /// The conversation it is for [default: OUTLAST_SESSION]
-    #[arg(long, value_name = "KEY", global = true)]
+    #[arg(long, value_name = "KEY")]
     session: Option<String>,
     /// Which life of the conversation [default: OUTLAST_GENERATION]
-    #[arg(long, value_name = "G", global = true)]
+    #[arg(long, value_name = "G")]
     generation: Option<String>,
+    #[command(flatten)]
+    route: RouteArgs,
+}
+
+/// What the host can do.
+#[derive(Debug, Args)]
+struct Can {
+    /// For a script of an agent: the foreground alone
+    #[arg(long)]
+    code_execution: bool,
+    /// For a host that cannot tell the agent anything later
+    #[arg(long)]
+    no_notify: bool,
+    /// Stop a foreground command at its limit, instead of letting it go on in the background
+    #[arg(long)]
+    kill_at_limit: bool,
 }
 
 impl Tool {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let (name, arguments) = match self.what {
-            What::Terminal { arguments } => ("terminal", parsed(arguments)?),
-            What::Process { arguments } => ("process", parsed(arguments)?),
-            What::Schema => {
-                let tools: Vec<Value> = Tools::schemas_of(&self.how.host(ctx)).iter().map(Schema::to_json).collect();
+        match self.what {
+            What::Terminal(call) => call.perform(ctx, "terminal").await,
+            What::Process(call) => call.perform(ctx, "process").await,
+            What::Schema(can) => {
+                let tools: Vec<Value> = Tools::schemas_of(&can.host(ctx)).iter().map(Schema::to_json).collect();
                 ctx.out.object(&json!({ "tools": tools }))?;
-                return Ok(0);
+                Ok(0)
             }
+        }
+    }
+}
+
+impl Call {
+    async fn perform(self, ctx: &Context, tool: &str) -> Result<i32, Failure> {
+        let arguments = parsed(self.arguments)?;
+        let here = ctx.owner();
+        let owner = Owner {
+            session: self.session.or(here.session),
+            task: self.task.or(here.task),
+            generation: self.generation.or(here.generation),
         };
-        let host = self.how.host(ctx);
-        let client = ctx.client().await?.with_owner(self.how.owner(ctx));
-        ctx.out.object(&Tools::new(client, host).call(name, &arguments).await)?;
+        let host = Host { route: self.route.into(), ..self.can.host(ctx) };
+        let client = ctx.client().await?.with_owner(owner);
+        ctx.out.object(&Tools::new(client, host).call(tool, &arguments).await)?;
         Ok(0)
     }
 }
 
-impl How {
+impl Can {
     fn host(&self, ctx: &Context) -> Host {
         Host {
             can_notify: !self.no_notify,
@@ -88,11 +102,6 @@ impl How {
             wait_limit: ctx.settings.wait_limit,
             ..Host::new(ctx.caller())
         }
-    }
-
-    fn owner(self, ctx: &Context) -> Owner {
-        let here = ctx.owner();
-        Owner { session: self.session.or(here.session), task: self.task.or(here.task), generation: self.generation.or(here.generation) }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::gate::{Gate, until_printed};
 use crate::support::*;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 fn call_with(p: &Product, flags: &[&str], tool: &str, arguments: Value) -> Value {
     p.call(["tool", tool].iter().map(|a| (*a).to_owned()).chain([arguments.to_string()]).chain(flags.iter().map(|f| (*f).to_owned())))
@@ -136,6 +137,43 @@ fn at_its_limit_a_foreground_command_goes_on_in_the_background() {
     // Where nobody can be told, it says so.
     let said = call_with(&p, &["--no-notify"], "terminal", json!({"command": gate.wait(), "timeout": 1}));
     assert!(said["notify_unsupported"] == true && said["note"].as_str().unwrap().contains("poll"), "{said}");
+}
+
+/// Goes on, however the test ends.
+struct Stopped(rustix::process::Pid);
+
+impl Stopped {
+    fn stop(call: &Child) -> Self {
+        let pid = rustix::process::Pid::from_child(call);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It is a child that nobody has waited for, so the number is its own.
+        let _over = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+#[test]
+fn an_end_right_after_the_limit_is_answered_and_not_promised() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let limit = Duration::from_secs(3);
+    let line = format!("echo begun; {}; echo done; exit 4", gate.wait());
+    let call = under_way(&p, &[], &json!({"command": line, "timeout": limit.as_secs()}));
+    let id = the_running_one(&p);
+    // Nothing tells that it has asked to wait; if it has not yet, this shows less, and nothing wrong.
+    std::thread::sleep(Duration::from_millis(200));
+    // The caller stands still while its time runs out, and finds the command over when it goes on.
+    let stopped = Stopped::stop(&call);
+    std::thread::sleep(limit);
+    gate.open();
+    eventually("the record of the end", || p.meta(&id).ended);
+    drop(stopped);
+    assert_eq!(answer(call), json!({"output": "begun\ndone", "exit_code": 4, "error": null}));
 }
 
 #[test]
@@ -460,4 +498,69 @@ fn what_the_engine_refuses_is_an_answer() {
         assert!(said["status"] == "error" && said["error"].as_str().unwrap().starts_with("Failed to start"), "{said:.300}");
     }
     assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+}
+
+/// What a conversation is told, by kind and process.
+fn drained(p: &Product, session: &str) -> Vec<(Value, Value)> {
+    let all = p.json(["events", "drain", "--session", session]);
+    let events = all["events"].as_array().unwrap_or_else(|| panic!("{all}"));
+    events.iter().map(|e| (e["event"]["type"].clone(), e["event"]["session_id"].clone())).collect()
+}
+
+#[test]
+fn what_was_answered_is_not_told_and_what_was_handed_over_is() {
+    let p = product().with_env("OUTLAST_SESSION", "talk");
+    let gate = Gate::new(&p, "gate");
+    terminal(&p, json!({"command": "echo quick"}));
+    assert_eq!(drained(&p, "talk"), []);
+    let said = terminal(&p, json!({"command": gate.wait(), "timeout": 1}));
+    assert_eq!(drained(&p, "talk"), []);
+    gate.open();
+    let told = eventually("the notice", || Some(drained(&p, "talk")).filter(|all| !all.is_empty()));
+    assert_eq!(told, [(json!("completion"), said["session_id"].clone())]);
+    // Asked for, and then answered by a wait: told once.
+    let id = started(&p, json!({"command": "true", "notify_on_complete": true}));
+    process(&p, json!({"action": "wait", "session_id": id}));
+    assert_eq!(drained(&p, "talk"), []);
+    // With a place in a chat.
+    let flags = ["--route", "platform=telegram", "--route", "chat=7"];
+    let said = call_with(&p, &flags, "terminal", json!({"command": "true", "background": true, "notify_on_complete": true}));
+    let event = eventually("the notice", || p.json(["events", "drain"])["events"].get(0).cloned());
+    assert_eq!(event["event"]["session_id"], said["session_id"]);
+    assert_eq!((&event["event"]["platform"], &event["event"]["chat_id"]), (&json!("telegram"), &json!("7")), "{event}");
+}
+
+#[test]
+fn case_233_a_secret_is_masked_in_what_is_told() {
+    let p = product().with_env("OUTLAST_SESSION", "talk");
+    let token = ["gh", "p_", &"a1B2".repeat(9)].concat();
+    std::fs::write(p.work().join("token"), &token).unwrap();
+    started(&p, json!({"command": "cat token", "notify_on_complete": true}));
+    let event = eventually("the notice", || p.json(["events", "drain"])["events"].get(0).cloned());
+    assert!(!event.to_string().contains(&token) && event["text"].as_str().unwrap().contains("ghp_"), "{event}");
+}
+
+#[test]
+fn output_can_be_had_within_a_number_of_tokens() {
+    let p = product();
+    let line = "echo begin; seq 5000; echo 'error: it broke'; seq 5000; echo the end; exit 3";
+    let said = terminal(&p, json!({"command": line, "max_output_tokens": "200"}));
+    let output = said["output"].as_str().unwrap();
+    assert!(said["output_tokens"].as_u64().unwrap() <= 200 && said["exit_code"] == 3, "{said}");
+    for part in ["begin", "error: it broke", "the end", "process(action=\"log\", offset="] {
+        assert!(output.contains(part), "{part}: {output}");
+    }
+    let id = said["session_id"].as_str().unwrap_or_else(|| panic!("there is more to read: {said}"));
+    for (action, field) in [("log", "output"), ("wait", "output"), ("poll", "output_preview")] {
+        let short = process(&p, json!({"action": action, "session_id": id, "max_output_tokens": 50}));
+        let text = short[field].as_str().unwrap();
+        assert!(text.contains("the end") && text.len() < 400, "{action}: {short}");
+    }
+    // What fits is whole, and leaves nothing behind.
+    let said = terminal(&p, json!({"command": "echo short", "max_output_tokens": 50}));
+    assert_eq!(said, json!({"output": "short", "exit_code": 0, "error": null, "output_tokens": 1}));
+    for bad in [json!(0), json!("few"), json!(-1)] {
+        assert!(terminal(&p, json!({"command": "true", "max_output_tokens": bad}))["error"].is_string());
+        assert!(process(&p, json!({"action": "log", "session_id": id, "max_output_tokens": bad}))["error"].is_string());
+    }
 }

@@ -3,7 +3,8 @@
 //! Few patterns are found by their bytes, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are found by
 //! looking at four bytes in every so many instead: a pattern of eleven bytes has, wherever it lies, four bytes of its own at one of every eight places.
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, MatchKind, packed};
+use std::collections::HashMap;
 
 /// So many patterns are found by their bytes.
 const FEW: usize = 16;
@@ -15,7 +16,7 @@ const LONG: usize = 7;
 /// Finds patterns.
 #[derive(Debug)]
 pub(super) struct Search {
-    few: Option<AhoCorasick>,
+    few: Option<Few>,
     many: Option<Grams>,
     longest: usize,
     literal: bool,
@@ -28,9 +29,8 @@ impl Search {
             true => (Vec::new(), useful.clone()),
             false => useful.iter().partition(|p| p.len() >= LONG),
         };
-        let by_bytes = |patterns: &[&str]| AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(patterns).ok();
         Self {
-            few: if short.is_empty() { None } else { by_bytes(&short) },
+            few: Few::new(&short),
             many: if long.is_empty() { None } else { Some(Grams::new(&long)) },
             longest: useful.iter().map(|p| p.len()).max().unwrap_or(0),
             literal: !useful.iter().any(|p| p.contains(char::REPLACEMENT_CHARACTER)),
@@ -53,7 +53,7 @@ impl Search {
     }
 
     fn few_from(&self, text: &[u8], from: usize) -> Option<usize> {
-        Some(from + self.few.as_ref()?.find(&text[from..])?.start())
+        Some(from + self.few.as_ref()?.find(&text[from..])?)
     }
 
     fn many_from(&self, text: &[u8], from: usize) -> Option<usize> {
@@ -61,7 +61,34 @@ impl Search {
     }
 }
 
-/// The places of one text at which patterns begin, in order.
+/// Few patterns, by their bytes.
+#[derive(Debug)]
+enum Few {
+    /// Two and more, where the processor can do it: the same as what `AhoCorasick` begins with, and quicker to begin again behind each line that matched.
+    Packed(packed::Searcher),
+    Other(AhoCorasick),
+}
+
+impl Few {
+    fn new(patterns: &[&str]) -> Option<Self> {
+        let packed = if (2..=FEW).contains(&patterns.len()) { packed::Searcher::new(patterns) } else { None };
+        match packed {
+            Some(packed) => Some(Self::Packed(packed)),
+            None if patterns.is_empty() => None,
+            None => AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(patterns).ok().map(Self::Other),
+        }
+    }
+
+    fn find(&self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::Packed(packed) => packed.find(text),
+            Self::Other(other) => other.find(text),
+        }
+        .map(|m| m.start())
+    }
+}
+
+/// The lines of one text that have a pattern, in order.
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     few: Next,
@@ -77,7 +104,7 @@ enum Next {
 }
 
 impl Hits {
-    /// The first pattern that begins at or behind `from`, which never goes back.
+    /// The beginning of a pattern in the first line at or behind `from` that has one; `from` is the start of a line, and never goes back.
     pub(super) fn next(&mut self, search: &Search, text: &[u8], from: usize) -> Option<usize> {
         let few = self.few.after(from, || search.few_from(text, from));
         let many = self.many.after(from, || search.many_from(text, from));
@@ -105,32 +132,46 @@ struct Grams {
     patterns: Vec<Box<[u8]>>,
     /// A bit for each group that may be in a pattern.
     bits: Box<[u64; WORDS]>,
-    /// Each group with the pattern and the place in it, sorted by group.
-    places: Vec<(u32, u32, u8)>,
-    /// One in so many places is looked at: as many as each pattern has groups.
+    /// Each group with the pattern and the place in it, those of one bucket together.
+    places: Vec<(u32, u32, u32)>,
+    /// Where in `places` each bucket begins, and the last one ends.
+    buckets: Box<[u32; BUCKETS + 1]>,
+    /// One in so many places is looked at: as many as there are groups of each pattern in `places`.
     step: usize,
 }
 
-/// 4 KiB of bits: they stay in the fastest cache.
-const WORDS: usize = 512;
+/// 8 KiB of bits: they stay in the fastest cache.
+const WORDS: usize = 1024;
+const BUCKETS: usize = 2048;
 
 impl Grams {
     fn new(patterns: &[&str]) -> Self {
         let patterns: Vec<Box<[u8]>> = patterns.iter().map(|p| p.as_bytes().into()).collect();
         let shortest = patterns.iter().map(|p| p.len()).min().unwrap_or(LONG);
         let step = (shortest + 1 - GRAM).min(8);
+        let mut often: HashMap<u32, usize> = HashMap::new();
+        for bytes in patterns.iter().flat_map(|p| p.windows(GRAM)) {
+            *often.entry(gram(bytes)).or_default() += usize::from(bytes.iter().all(|b| b.is_ascii_lowercase() || *b == b' ')) + 1;
+        }
         let mut bits = Box::new([0; WORDS]);
         let mut places = Vec::with_capacity(patterns.len() * step);
         for (pattern, number) in patterns.iter().zip(0..) {
-            for (bytes, place) in pattern.windows(GRAM).take(step).zip(0..) {
-                let gram = gram(bytes);
-                let (word, bit) = slot(gram);
+            // Any stretch of it will do. The best is one that few others have, and of bytes that are not those of most words.
+            let grams: Vec<u32> = pattern.windows(GRAM).map(gram).collect();
+            let price = |from: &usize| grams[*from..from + step].iter().map(|g| often[g]).sum::<usize>();
+            let from = (0..=grams.len() - step).min_by_key(price).unwrap_or(0);
+            for (gram, place) in grams[from..from + step].iter().zip(from as u32..) {
+                let (word, bit) = slot(*gram);
                 bits[word] |= 1 << bit;
-                places.push((gram, number, place));
+                places.push((*gram, number, place));
             }
         }
-        places.sort_unstable();
-        Self { patterns, bits, places, step }
+        places.sort_unstable_by_key(|(gram, ..)| bucket(*gram));
+        let mut buckets = Box::new([0; BUCKETS + 1]);
+        for (number, begin) in buckets.iter_mut().enumerate() {
+            *begin = places.partition_point(|(gram, ..)| bucket(*gram) < number) as u32;
+        }
+        Self { patterns, bits, places, buckets, step }
     }
 
     fn find(&self, text: &[u8]) -> Option<usize> {
@@ -171,13 +212,15 @@ impl Grams {
     /// Where a pattern begins that has the group at `at`.
     fn at(&self, text: &[u8], at: usize) -> Option<usize> {
         let gram = gram(text.get(at..at + GRAM)?);
-        let first = self.places.partition_point(|(g, _, _)| *g < gram);
-        let here = self.places[first..].iter().take_while(|(g, _, _)| *g == gram);
-        here.filter_map(|&(_, pattern, place)| {
-            let start = at.checked_sub(place.into())?;
-            text[start..].starts_with(&self.patterns[pattern as usize]).then_some(start)
-        })
-        .min()
+        let bucket = bucket(gram);
+        let here = &self.places[self.buckets[bucket] as usize..self.buckets[bucket + 1] as usize];
+        here.iter()
+            .filter(|(g, ..)| *g == gram)
+            .filter_map(|&(_, pattern, place)| {
+                let start = at.checked_sub(place as usize)?;
+                text[start..].starts_with(&self.patterns[pattern as usize]).then_some(start)
+            })
+            .min()
     }
 }
 
@@ -185,7 +228,11 @@ fn gram(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
+fn bucket(gram: u32) -> usize {
+    (gram.wrapping_mul(0x9E37_79B1) >> 21) as usize
+}
+
 fn slot(gram: u32) -> (usize, u32) {
-    let hash = gram.wrapping_mul(0x9E37_79B1) >> 17;
+    let hash = gram.wrapping_mul(0x9E37_79B1) >> 16;
     ((hash >> 6) as usize % WORDS, hash & 63)
 }

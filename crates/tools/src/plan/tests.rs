@@ -237,7 +237,7 @@ fn the_route_goes_along() {
 proptest! {
     #[test]
     fn any_arguments_are_read(
-        arguments in any_call(&["command", "background", "timeout", "workdir", "pty", "notify_on_complete", "watch_patterns"]),
+        arguments in any_call(&["command", "background", "timeout", "workdir", "pty", "notify_on_complete", "watch_patterns", "max_output_tokens"]),
         script: bool,
     ) {
         let host = Host { policy: if script { Policy::CodeExecution } else { Policy::Agent }, ..host() };

@@ -1,0 +1,170 @@
+//! `cargo xtask bench scan`: how much of a pump's throughput watching costs.
+//!
+//! A pump without an engine moves what a program prints as fast as it can, with and without patterns to look for. Taken in turns within one run, so that what else the
+//! machine does falls on all alike. The pump's own processor time for each byte is told beside it: on a busy machine it says more than the speed, since it leaves out the waiting.
+
+use crate::Flags;
+use anyhow::{Context, Result, ensure};
+use outlast_testkit::keeper::Nursery;
+use outlast_testkit::product::kill_and_wait;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Lines of about 100 bytes, each different: one line over and over is a special case, and `yes` has it.
+const LINES: usize = 640_000;
+
+pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
+    let rounds = flags.get("--rounds")?.unwrap_or(9_usize);
+    let window = Duration::from_millis(flags.get("--millis")?.unwrap_or(400_u64));
+    let keeper = match flags.get::<PathBuf>("--program")? {
+        Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
+        None => release()?,
+    };
+    let nursery = Nursery::new(&std::env::temp_dir())?;
+    let plain = nursery.path().join("plain");
+    let coloured = nursery.path().join("coloured");
+    write_lines(&plain, false)?;
+    write_lines(&coloured, true)?;
+    let again = |file: &Path| -> Vec<String> {
+        std::iter::once("/bin/cat".to_owned()).chain(std::iter::repeat_n(file.display().to_string(), 1000)).collect()
+    };
+    let producers = [
+        ("yes", vec!["/usr/bin/yes".to_owned()]),
+        ("100-byte lines", again(&plain)),
+        ("the same in colour", again(&coloured)),
+        ("seq", vec!["/usr/bin/seq".to_owned(), "1".to_owned(), "100000000000".to_owned()]),
+    ];
+    let with = |first: &str, n: usize| -> Vec<String> { std::iter::once(first.to_owned()).chain(absent(n - 1)).collect() };
+    let watches = [
+        ("none", Vec::new()),
+        ("10, absent", absent(10)),
+        ("100, absent", absent(100)),
+        ("10, one line in 1,000", with("#00", 10)),
+        ("100, one line in 1,000", with("#00", 100)),
+    ];
+    println!("pump throughput, medians of {rounds} rounds of {window:?}, taken in turns:");
+    for (name, argv) in &producers {
+        let lines = *name != "yes" && *name != "seq";
+        let (most, often) = match *name {
+            "yes" => ("y", "10, every line"),
+            "seq" => ("1", "10, most lines"),
+            _ => ("2026", "10, every line"),
+        };
+        let watches = watches.iter().filter(|(what, _)| lines || !what.contains("in 1,000"));
+        let watches: Vec<_> = watches.cloned().chain([(often, with(most, 10))]).collect();
+        let (mut speeds, mut costs) = (vec![Vec::new(); watches.len()], vec![Vec::new(); watches.len()]);
+        for _ in 0..rounds {
+            for (n, (_, watch)) in watches.iter().enumerate() {
+                let (speed, cost) = measure(&nursery, &keeper, argv, watch, window)?;
+                speeds[n].push(speed);
+                costs[n].push(cost);
+            }
+        }
+        let speeds: Vec<f64> = speeds.iter_mut().map(|s| median(s)).collect();
+        let costs: Vec<f64> = costs.iter_mut().map(|c| median(c)).collect();
+        for (n, (what, _)) in watches.iter().enumerate() {
+            let (speed, cost) = (speeds[n], costs[n]);
+            println!(
+                "  {name:<20} {what:<24} {:>6.0} MB/s {:>5.2} of none   {cost:>6.3} ns of processor a byte {:>5.2} of none",
+                speed / 1e6,
+                speed / speeds[0],
+                cost / costs[0]
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Bytes a second, once it is under way, and nanoseconds of the pump's processor time for each.
+fn measure(nursery: &Nursery, keeper: &Path, argv: &[String], watch: &[String], window: Duration) -> Result<(f64, f64)> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let mut child = nursery.start_watched(keeper, nursery.argv(&argv), None, watch)?;
+    let base = || child.meta().map(|m| m.commit.base).unwrap_or(0);
+    let began = Instant::now();
+    while base() < 32 << 20 {
+        ensure!(began.elapsed() < Duration::from_secs(30), "{} prints nothing", argv[0]);
+        // The mapping tells of no change.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let pump = child.meta()?.pump;
+    let (from, spent, began) = (base(), processor_ns(pump)?, Instant::now());
+    std::thread::sleep(window);
+    let (to, spent, took) = (base(), processor_ns(pump)? - spent, began.elapsed());
+    kill_and_wait(child.meta()?.cmd)?;
+    child.wait_gone()?;
+    std::fs::remove_dir_all(&child.dir.path)?;
+    let bytes = (to - from) as f64;
+    Ok((bytes / took.as_secs_f64(), spent as f64 / bytes))
+}
+
+fn processor_ns(pid: u32) -> Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    Ok(text.split_whitespace().next().context("schedstat")?.parse()?)
+}
+
+/// Patterns as people write them, none of which is in the lines.
+fn absent(n: usize) -> Vec<String> {
+    let first =
+        ["ERROR", "FATAL", "panic:", "Traceback (most", "segmentation fault", "listening on port", "Build succeeded", "tests failed"];
+    let rest = ["error code", "worker died", "deployment finished", "assertion failed in", "exception"];
+    let rest = (0..).map(|i: usize| format!("{} {}/{i}", rest[i % rest.len()], i * 7919 % 1000));
+    first.iter().map(|p| (*p).to_owned()).chain(rest).take(n).collect()
+}
+
+fn write_lines(path: &Path, coloured: bool) -> Result<()> {
+    const WORDS: [&str; 16] = [
+        "request",
+        "handled",
+        "connection",
+        "from",
+        "worker",
+        "thread",
+        "status",
+        "200",
+        "GET",
+        "/api/v1/items",
+        "session",
+        "latency",
+        "cache",
+        "compiling",
+        "test",
+        "passed",
+    ];
+    let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for number in 0..LINES {
+        let mut line = format!("2026-01-02T03:04:{:02}.{:06}Z ", random() % 60, random() % 1_000_000);
+        while line.len() < 90 {
+            line.push_str(WORDS[(random() % 16) as usize]);
+            line.push(' ');
+        }
+        let mark = if number % 1000 == 0 { "#00" } else { "-" };
+        match coloured {
+            true => writeln!(out, "\x1b[32m{line}\x1b[0m{mark}")?,
+            false => writeln!(out, "{line}{mark}")?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn release() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo).args(["build", "--quiet", "--release", "--package", "outlast", "--bin", "outlast-keeper"]).status()?;
+    ensure!(built.success(), "outlast-keeper does not build");
+    let debug = std::env::current_exe()?;
+    let target = debug.parent().and_then(|d| d.parent()).context("a target directory")?;
+    Ok(target.join("release/outlast-keeper"))
+}
+
+fn median(speeds: &mut [f64]) -> f64 {
+    speeds.sort_by(f64::total_cmp);
+    speeds.get(speeds.len() / 2).copied().unwrap_or_default()
+}

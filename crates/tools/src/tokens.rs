@@ -1,0 +1,76 @@
+//! Output within a number of tokens, for whoever pays for each.
+
+use crate::output::Output;
+use outlast_client::{Client, ClientError, LogPage, Page, Status};
+use outlast_text::{Log, brief, count_tokens, tail_chars};
+use std::ops::Range;
+
+impl Output {
+    /// The lines of a whole log that matter most, at most so many tokens of them. Of a log too long to be read at once, those of its end.
+    pub(crate) async fn brief(client: &Client, id: &str, tokens: usize) -> Result<Self, ClientError> {
+        let everything = Page { offset: Some(0), limit: Some(u64::MAX), from_byte: None };
+        let head = client.log(id, everything).await?;
+        let page = match head.at_end && head.output_cut.is_none() {
+            true => head,
+            false => client.log(id, Page { offset: None, ..everything }).await?,
+        };
+        Ok(Self::brief_of(&page, tokens))
+    }
+
+    /// The lines of a page that matter most.
+    pub(crate) fn brief_of(page: &LogPage, tokens: usize) -> Self {
+        let log = Log { first_line: page.first_line, ..Log::whole(page.output.trim_end()) };
+        let made = brief(&log, Some(tokens), &read);
+        Self {
+            text: made.text,
+            cut: !made.left_out.is_empty() || !made.shortened.is_empty(),
+            gaps: page.gaps.clone(),
+            over: page.status == Status::Exited,
+            tokens: Some(made.tokens),
+        }
+    }
+}
+
+/// How a range of lines is read.
+fn read(lines: Range<u64>) -> String {
+    format!("process(action=\"log\", offset={}, limit={})", lines.start, lines.end - lines.start)
+}
+
+/// The end of a text that costs at most so many tokens, and how many characters are missing before it.
+pub(crate) fn end_of(text: &str, tokens: usize) -> (&str, usize) {
+    let fits = |chars: usize| count_tokens(tail_chars(text, chars).text) <= tokens;
+    let (mut good, mut bad) = (0, text.chars().count() + 1);
+    // No text costs less when there is more of it, but for a seam or two; whatever is found is within the number.
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        *(if fits(middle) { &mut good } else { &mut bad }) = middle;
+    }
+    let end = tail_chars(text, good);
+    (end.text, end.cut.map_or(0, |cut| cut.removed_chars))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_end_of_a_text_is_as_long_as_may_be() {
+        let text: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        let (end, cut) = end_of(&text, 20);
+        assert!(end.ends_with("line 99\n") && end.starts_with("line 9") && count_tokens(end) <= 20, "{end:?}");
+        assert_eq!(cut + end.chars().count(), text.chars().count());
+        assert_eq!(end_of("short", 20), ("short", 0));
+        assert_eq!(end_of("", 1), ("", 0));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn it_never_costs_more(text in ".{0,200}", tokens in 1usize..40) {
+            let (end, cut) = end_of(&text, tokens);
+            prop_assert!(count_tokens(end) <= tokens && text.ends_with(end));
+            prop_assert_eq!(end.chars().count() + cut, text.chars().count());
+        }
+    }
+}
