@@ -9,10 +9,12 @@ mod report;
 mod round;
 mod stop;
 
+use self::report::Report;
 use crate::Flags;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
 pub(crate) use self::core::run as core;
@@ -33,12 +35,61 @@ fn program(flags: &Flags<'_>) -> Result<PathBuf> {
     Ok(beside.with_file_name("outlast"))
 }
 
-/// Shown to a person, never to a pipe.
-fn progress(round: u64, end: u64, began: Instant) {
-    use std::io::{IsTerminal, Write};
-    let mut err = std::io::stderr();
-    if err.is_terminal() {
-        // A terminal that is gone has nobody to tell.
-        let _gone = write!(err, "\r{}/{end} rounds, {:.0} s ", round + 1, began.elapsed().as_secs_f64());
+/// How a campaign in rounds is played: repeatable by its seed, in several homes at once.
+struct Game {
+    program: PathBuf,
+    seed: u64,
+    homes: u64,
+    next: AtomicU64,
+    end: u64,
+    began: Instant,
+}
+
+impl Game {
+    fn of(flags: &Flags<'_>) -> Result<Self> {
+        let only = flags.get::<u64>("--only")?;
+        let rounds = flags.get("--rounds")?.unwrap_or(1000);
+        Ok(Self {
+            program: program(flags)?,
+            seed: flags.get("--seed")?.unwrap_or(1),
+            homes: flags.get("--homes")?.unwrap_or(4),
+            next: AtomicU64::new(only.unwrap_or(0)),
+            end: only.map_or(rounds, |round| round + 1),
+            began: Instant::now(),
+        })
+    }
+
+    /// The next round, for whoever asks first. None are begun once too much has gone wrong.
+    fn round(&self, report: &Report) -> Option<u64> {
+        let round = self.next.fetch_add(1, SeqCst);
+        if round >= self.end || report.failures() > 20 {
+            return None;
+        }
+        self.show(round);
+        Some(round)
+    }
+
+    /// Shown to a person, never to a pipe.
+    fn show(&self, round: u64) {
+        use std::io::{IsTerminal, Write};
+        let mut err = std::io::stderr();
+        if err.is_terminal() {
+            // A terminal that is gone has nobody to tell.
+            let _gone = write!(err, "\r{}/{} rounds, {:.0} s ", round + 1, self.end, self.began.elapsed().as_secs_f64());
+        }
+    }
+
+    /// Prints what was counted, and `good` if nothing went wrong.
+    fn finish(&self, name: &str, report: &Report, good: &str) -> Result<()> {
+        let (seed, homes, took) = (self.seed, self.homes, self.began.elapsed().as_secs_f64());
+        println!("campaign {name}: seed {seed}, {} rounds, {homes} homes, {took:.0} s", report.count("rounds"));
+        report.print();
+        match report.failures() {
+            0 => {
+                println!("{good}");
+                Ok(())
+            }
+            n => bail!("{n} promises were broken; repeat a round with --seed {seed} --only ROUND"),
+        }
     }
 }

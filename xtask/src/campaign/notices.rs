@@ -4,8 +4,8 @@
 //! and drains the conversation as an agent at a terminal does. What hook and webhook receiver were told is looked at when all rounds are over: they must have
 //! caught up by themselves.
 
-use super::faults;
 use super::report::Report;
+use super::{Game, faults};
 use crate::Flags;
 use crate::rng::Rng;
 use crate::sink;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -100,26 +100,13 @@ impl Plan {
 }
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
-    let rounds = flags.get("--rounds")?.unwrap_or(1000_u64);
-    let seed = flags.get("--seed")?.unwrap_or(1_u64);
-    let homes = flags.get("--homes")?.unwrap_or(4_u64);
-    let only = flags.get::<u64>("--only")?;
-    let program = super::program(flags)?;
-    let report = Report::default();
-    let next = AtomicU64::new(only.unwrap_or(0));
-    let end = only.map_or(rounds, |r| r + 1);
-    let began = Instant::now();
+    let (game, report) = (Game::of(flags)?, Report::default());
     std::thread::scope(|scope| {
-        for _ in 0..homes {
+        for _ in 0..game.homes {
             scope.spawn(|| {
-                let played = Stage::new(&program).and_then(|mut stage| {
-                    loop {
-                        let round = next.fetch_add(1, SeqCst);
-                        if round >= end || report.failures() > 20 {
-                            break;
-                        }
-                        stage.play(&Plan::draw(seed, round), round, &report);
-                        super::progress(round, end, began);
+                let played = Stage::new(&game.program).and_then(|mut stage| {
+                    while let Some(round) = game.round(&report) {
+                        stage.play(&Plan::draw(game.seed, round), round, &report);
                     }
                     stage.books(&report)
                 });
@@ -129,15 +116,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             });
         }
     });
-    println!("campaign notices: seed {seed}, {} rounds, {homes} homes, {:.0} s", report.count("rounds"), began.elapsed().as_secs_f64());
-    report.print();
-    match report.failures() {
-        0 => {
-            println!("0 not told, 0 told to another conversation, 0 told twice without saying so, 0 left over");
-            Ok(())
-        }
-        n => bail!("{n} promises broken; repeat a round with --seed {seed} --only ROUND"),
-    }
+    game.finish("notices", &report, "0 not told, 0 told to another conversation, 0 told twice without saying so, 0 left over")
 }
 
 /// One home, its hook, and its receiver.
