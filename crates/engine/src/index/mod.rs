@@ -7,9 +7,9 @@ mod row;
 mod sqlite;
 
 pub(crate) use row::Row;
-#[cfg(test)]
-pub(crate) use sqlite::CREATE;
 pub(crate) use sqlite::put;
+#[cfg(test)]
+pub(crate) use sqlite::{CREATE, keep_questions_ready};
 
 use outlast_core::ProcessId;
 use rusqlite::Connection;

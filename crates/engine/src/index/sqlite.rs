@@ -3,6 +3,7 @@
 use super::row::{KeptV1, PhaseV1};
 use super::{Change, IndexError, Row, io_error};
 use outlast_core::{ProcessId, Time};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -77,8 +78,7 @@ enum Trouble {
 fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
     let connection = Connection::open(path).map_err(trouble)?;
-    // The outbox alone has more questions than the 16 that are kept ready otherwise.
-    connection.set_prepared_statement_cache_capacity(128);
+    keep_questions_ready(&connection).map_err(trouble)?;
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(trouble)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(trouble)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(trouble)?;
@@ -90,6 +90,15 @@ fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
     }
     let rows = database.rows()?;
     Ok((database, rows, made))
+}
+
+/// Has questions understood once, and not each time they are asked.
+pub(crate) fn keep_questions_ready(connection: &Connection) -> rusqlite::Result<()> {
+    // The outbox alone has more than the 16 that are kept otherwise.
+    connection.set_prepared_statement_cache_capacity(128);
+    // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each. Measured: the histories of the outbox take three times as long.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 impl Database {

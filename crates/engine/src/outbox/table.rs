@@ -219,11 +219,12 @@ pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
     let seen = kind == "completion" && is_consumed(db, &notice.session_id)?;
+    // Asked for before it is tried, since a try that is ignored would use up a place.
     let written = db
         .prepare_cached(
             "INSERT OR IGNORE INTO notice
                  (key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told, open_since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14 WHERE NOT EXISTS (SELECT 1 FROM notice WHERE key = ?1)",
         )?
         .execute(params![
             draft.key,
@@ -306,26 +307,23 @@ pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Moment) ->
 /// How long an answer may take to reach its socket.
 const ANSWERING: i64 = 60_000_000;
 
-/// What `hold` does to a notice that is to be answered with. Whoever had it before and let its time pass may have told it.
-const HOLD: &str =
-    "UPDATE notice SET attempts = attempts + 1, maybe_told = maybe_told OR state = 'leased', state = 'leased', lease = 'answer',
-         lease_up = ?2 + ?4, lease_until = ?3 + ?4
-     WHERE (state = 'pending' OR (state = 'leased' AND lease_up <= ?2)) AND ";
-
-/// Keeps the end of a process from being told by anybody else while it is answered.
+/// Keeps the end of a process from being told by anybody else while it is answered. What a taker has stays theirs, but should they release it, it was told.
 pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("{HOLD} process = ?1 AND kind = 'completion'"))?.execute(params![
-        process,
-        now.up,
-        now.utc.micros(),
-        ANSWERING
-    ])?;
-    Ok(())
+    hold_where(db, "process = ?1 AND kind = 'completion'", process, now)
 }
 
 /// As [`hold`], of a notice by what it is about.
 pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("{HOLD} key = ?1"))?.execute(params![key, now.up, now.utc.micros(), ANSWERING])?;
+    hold_where(db, "key = ?1", key, now)
+}
+
+fn hold_where(db: &Connection, which: &str, what: &str, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("UPDATE notice SET maybe_told = 1 WHERE {which} AND state = 'leased'"))?.execute(params![what])?;
+    db.prepare_cached(&format!(
+        "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
+         WHERE {which} AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?2))"
+    ))?
+    .execute(params![what, now.up, now.utc.micros(), ANSWERING])?;
     Ok(())
 }
 
@@ -361,15 +359,19 @@ pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Time) -> ru
     if rebuilt {
         // Whoever goes on behind the last notice they saw must not wait for numbers that were given before. There were never a thousand notices a second.
         let floor = (now.micros() / 1_000).max(last_seq(db)? as i64);
-        db.execute("DELETE FROM sqlite_sequence WHERE name = 'notice'", [])?;
-        db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('notice', ?1)", params![floor])?;
+        db.prepare_cached("DELETE FROM sqlite_sequence WHERE name = 'notice'")?.execute([])?;
+        db.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('notice', ?1)")?.execute(params![floor])?;
     }
     // Pushes are made by the engine's own program, and died with it.
-    db.execute("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'", [])?;
-    db.execute(LET_GO, [])?;
+    db.prepare_cached("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'")?
+        .execute([])?;
+    db.prepare_cached(LET_GO)?.execute([])?;
     if one(db, "boot")?.as_deref() != Some(boot) {
-        db.execute("UPDATE notice INDEXED BY notice_open SET lease_up = 0 WHERE state IN ('pending', 'leased') AND state = 'leased'", [])?;
-        db.execute("UPDATE delivery SET due_up = 0 WHERE state IN ('pending', 'leased')", [])?;
+        db.prepare_cached(
+            "UPDATE notice INDEXED BY notice_open SET lease_up = 0 WHERE state IN ('pending', 'leased') AND state = 'leased'",
+        )?
+        .execute([])?;
+        db.prepare_cached("UPDATE delivery SET due_up = 0 WHERE state IN ('pending', 'leased')")?.execute([])?;
         set_one(db, "boot", boot)?;
     }
     Ok(())
@@ -911,19 +913,19 @@ pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::
 
 /// Removes what belonged to notices and processes that are gone. Marks outlive their processes for as long as there is a notice that may be told, or told again.
 pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
-    db.execute("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)", [])?;
-    db.execute(
+    db.prepare_cached("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)")?.execute([])?;
+    db.prepare_cached(
         "DELETE FROM mark WHERE consumed_at < ?1 AND process NOT IN (SELECT id FROM process)
              AND process NOT IN (SELECT process FROM notice)",
-        params![before.micros()],
-    )?;
-    db.execute("DELETE FROM watching WHERE process NOT IN (SELECT id FROM process)", [])?;
-    db.execute("DELETE FROM barrier WHERE opened_at > 0 AND opened_at < ?1", params![before.micros()])?;
-    db.execute(
+    )?
+    .execute(params![before.micros()])?;
+    db.prepare_cached("DELETE FROM watching WHERE process NOT IN (SELECT id FROM process)")?.execute([])?;
+    db.prepare_cached("DELETE FROM barrier WHERE opened_at > 0 AND opened_at < ?1")?.execute(params![before.micros()])?;
+    db.prepare_cached(
         "DELETE FROM life WHERE session NOT IN (SELECT session FROM notice) AND session NOT IN (SELECT session FROM barrier)
              AND session NOT IN (SELECT session FROM process WHERE session IS NOT NULL)",
-        [],
-    )?;
+    )?
+    .execute([])?;
     Ok(())
 }
 

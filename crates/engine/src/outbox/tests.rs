@@ -12,7 +12,7 @@ const DAY: i64 = 86_400 * SECOND;
 /// Tables as the index has them, in memory.
 fn tables() -> Connection {
     let db = Connection::open_in_memory().unwrap();
-    db.set_prepared_statement_cache_capacity(128);
+    index::keep_questions_ready(&db).unwrap();
     db.execute_batch(index::CREATE).unwrap();
     db.execute_batch(CREATE).unwrap();
     db
@@ -352,6 +352,24 @@ fn an_answer_takes_over_from_a_taker_whose_time_is_over() {
     assert!(desk.drain("a").is_empty(), "it is being answered");
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
+    let mut desk = Desk::new();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    // Between the answer and the word that it was sent.
+    assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
+    assert!(desk.claim_as("a", "", Taker::Gateway, 10)[0].notice.repeat);
+}
+
+#[test]
+fn a_fact_that_is_read_again_uses_up_no_place() {
+    let desk = Desk::new();
+    let again = |n| desk.put(&completion(n, owner("a", "")));
+    assert_eq!([again(1), again(1), again(1), again(2)], [Some(1), None, None, Some(2)]);
 }
 
 #[test]
