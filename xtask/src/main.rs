@@ -22,7 +22,7 @@ usage: cargo xtask check
        cargo xtask dist [--to DIR]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
-       cargo xtask campaign histories [--cases N]
+       cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]

@@ -1,21 +1,40 @@
-//! `cargo xtask campaign histories`: which matches are told, in histories of any kind, against a second reading of the rules.
+//! `cargo xtask campaign histories`: which matches are told, and to whom and how often notices are given, in histories of any kind, against a second reading of
+//! the rules. Notices also in as many orders of those who ask at the same time.
 
 use crate::Flags;
 use anyhow::{Result, ensure};
 use std::process::Command;
 use std::time::Instant;
 
+/// What is played: the package, the tests, and in a sentence.
+const ALL: [(&str, &str, &str); 3] = [
+    ("outlast-core", "watch::histories", "histories of matches of each kind"),
+    ("outlast-engine", "outbox::tests::histories", "histories of notices"),
+    ("outlast-engine", "outbox::tests::takers", "orders of takers"),
+];
+
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let cases = flags.get("--cases")?.unwrap_or(1_000_000_u64);
+    // An order takes ten times as long as a history.
+    let orders = flags.get("--orders")?.unwrap_or(cases / 10);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let test = |command: &mut Command| -> Result<()> {
-        ensure!(command.status()?.success(), "a history was told wrongly; what is printed above is the shortest such");
-        Ok(())
+    let test = |package: &str| {
+        let mut command = Command::new(&cargo);
+        command.args(["test", "--quiet", "--release", "--package", package, "--lib"]);
+        command
     };
-    let args = ["test", "--quiet", "--release", "--package", "outlast-core", "--lib"];
-    ensure!(Command::new(&cargo).args(args).arg("--no-run").status()?.success(), "the tests do not build");
-    let began = Instant::now();
-    test(Command::new(&cargo).args(args).arg("watch::histories").env("PROPTEST_CASES", cases.to_string()))?;
-    println!("campaign histories: {cases} histories of each kind, {:.0} s, 0 told wrongly", began.elapsed().as_secs_f64());
+    for package in ["outlast-core", "outlast-engine"] {
+        ensure!(test(package).arg("--no-run").status()?.success(), "the tests do not build");
+    }
+    for (package, name, what) in ALL {
+        let (began, count) = (Instant::now(), if name.ends_with("takers") { orders } else { cases });
+        let mut command = test(package);
+        command.args([name, "--", "--nocapture"]).env("PROPTEST_CASES", cases.to_string()).env("OUTLAST_SHUTTLE", orders.to_string());
+        ensure!(
+            command.status()?.success(),
+            "one of the {what} was told wrongly; what is printed above is the shortest such, or its order"
+        );
+        println!("campaign histories: {count} {what}, {:.0} s, 0 told wrongly", began.elapsed().as_secs_f64());
+    }
     Ok(())
 }

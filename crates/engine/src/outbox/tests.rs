@@ -1,4 +1,7 @@
-//! Each rule by itself.
+//! Each rule by itself. Histories of any kind are in `histories`, takers at the same time in `takers`.
+
+mod histories;
+mod takers;
 
 use super::table::*;
 use crate::index;
