@@ -42,10 +42,15 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         tracing::warn!(%error, "cannot finish a removal");
     }
     let mut opened = Index::open(&home.index()).map_err(|e| e.to_string())?;
-    if let Some(aside) = &opened.set_aside {
-        degraded.push(format!("the index was damaged and was rebuilt from the folders; the damaged one is {}", aside.display()));
-    }
     let ids = home.ids().map_err(|e| format!("cannot list {}: {e}", home.processes().display()))?;
+    let lost = "posted notices, acknowledgements and barriers that it held are gone, and ends may be told again, marked as repeats";
+    match &opened.set_aside {
+        Some(aside) => {
+            degraded.push(format!("the index was damaged and was rebuilt from the folders: {lost}; the damaged one is {}", aside.display()))
+        }
+        None if opened.fresh && !ids.is_empty() => degraded.push(format!("the index was gone and was rebuilt from the folders: {lost}")),
+        None => {}
+    }
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
     let mut changes = Changes::default();
     let (mut known, mut unsure, mut unread) = (Vec::new(), Vec::new(), Vec::new());

@@ -138,6 +138,8 @@ fn an_index_that_is_deleted_is_made_again_from_the_folders() {
         let _never_made = std::fs::remove_file(p.home().root.join(name));
     }
     all_is_known(&p, &over, &running);
+    let told = p.call(["doctor"]).text();
+    assert!(told.contains("the index was gone") && told.contains("barriers"), "{told}");
     std::fs::write(p.work().join("gate"), "").unwrap();
     assert_eq!(p.wait(&running)["exit_code"], 5);
 }
