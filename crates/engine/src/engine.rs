@@ -128,6 +128,7 @@ impl Engine {
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
             waits: Arc::default(),
+            unwritten: shared::Unwritten::default(),
             clients: Clients::default(),
             within: Clients::default(),
             keeper: Mutex::new(keeper),
@@ -248,6 +249,10 @@ impl Engine {
     }
 
     async fn tell_owner(&self, before: &Arc<Facts>, seen: &Seen) {
+        if self.shared.unwritten.more(before.id()) {
+            // Whoever tries to write what the disk refused reads the folder again.
+            return;
+        }
         let after = before.with(seen);
         let news = if after.kept.spec.tell.is_nothing() {
             News::of(&self.shared, before, &after, seen, &self.shared.home.process(after.id()))
@@ -256,7 +261,7 @@ impl Engine {
             blocking(move || News::of(&shared, &before, &after, &seen, &shared.home.process(after.id()))).await.ok().flatten()
         };
         match news {
-            Some(news) if news.is_for_somebody() => self.write_news(vec![news]).await,
+            Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,
             // The folder says so already, so that nobody has to wait for this.
             Some(news) => self.shared.outbox.advance_later(news, self.shared.now()).await,
             None => {}
@@ -272,7 +277,8 @@ impl Engine {
         let news = blocking(move || {
             let of = |u: Unread| {
                 let news = News::of(&shared, &u.before, &u.after, &u.seen, &shared.home.process(u.after.id()))?;
-                Some(if u.maybe_told { news.maybe_told() } else { news })
+                let news = if u.maybe_told { news.maybe_told() } else { news };
+                Some(Unsaid { before: Arc::new(u.before), news: Some(news) })
             };
             unread.into_iter().filter_map(of).collect::<Vec<_>>()
         });
@@ -284,24 +290,57 @@ impl Engine {
     }
 
     /// Writes news. Should the disk refuse, it is tried again for as long as it takes; the folders keep the facts meanwhile.
-    async fn write_news(&self, news: Vec<News>) {
+    async fn write_news(&self, mut unsaid: Vec<Unsaid>) {
         point!("news.before_commit");
-        let written = self.shared.outbox.advance(news.clone(), self.shared.now()).await;
+        let written = self.shared.outbox.advance(all_of(&unsaid), self.shared.now()).await;
         point!("news.after_commit");
         let Err(error) = written else { return };
         tracing::error!(%error, "a notice cannot be written yet");
-        let shared = Arc::clone(&self.shared);
+        unsaid.retain(|u| self.shared.unwritten.begin(u.before.id()));
+        let engine = self.clone();
         tokio::spawn(async move {
+            let shared = &engine.shared;
             // An engine that owes somebody word has something to do.
-            let _busy = Client::new(&shared, crate::serve::From::Outside);
-            while *shared.closing.borrow() == Closing::Open {
+            let _busy = Client::new(shared, crate::serve::From::Outside);
+            while !unsaid.is_empty() && *shared.closing.borrow() == Closing::Open {
                 // Nothing tells when a disk has room again.
                 tokio::time::sleep(AGAIN).await;
-                if shared.outbox.advance(news.clone(), shared.now()).await.is_ok() {
-                    return;
+                unsaid = engine.read_again(unsaid).await;
+                if shared.outbox.advance(all_of(&unsaid), shared.now()).await.is_ok() {
+                    unsaid.retain_mut(|u| {
+                        u.written();
+                        !shared.unwritten.done(u.before.id())
+                    });
                 }
             }
         });
+    }
+
+    /// What the folders say now of what could not be written.
+    async fn read_again(&self, unsaid: Vec<Unsaid>) -> Vec<Unsaid> {
+        let mut seen_by_owner = HashSet::new();
+        for one in &unsaid {
+            self.shared.unwritten.reads(one.before.id());
+            if self.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
+                seen_by_owner.insert(one.before.id());
+            }
+        }
+        let (shared, same) = (Arc::clone(&self.shared), unsaid.clone());
+        let again = blocking(move || {
+            let again = |u: Unsaid| {
+                let dir = shared.home.process(u.before.id());
+                // Removed meanwhile: what was known is all there is.
+                if !dir.path.exists() {
+                    return u;
+                }
+                let seen = Seen::look(&dir, u.before.cursor);
+                let after = Facts { consumed: seen_by_owner.contains(&u.before.id()), ..u.before.with(&seen) };
+                let news = News::of(&shared, &u.before, &after, &seen, &dir).map(|news| news.instead_of(u.news.as_ref()));
+                Unsaid { news: news.or(u.news), before: u.before }
+            };
+            unsaid.into_iter().map(again).collect()
+        });
+        again.await.unwrap_or(same)
     }
 
     /// The owner of a process has seen its end.
@@ -380,6 +419,26 @@ impl Engine {
         self.asks.send(make(answer)).await.ok()?;
         answered.await.ok()
     }
+}
+
+/// News that is not written, and what was known when everything before it was.
+#[derive(Clone)]
+struct Unsaid {
+    before: Arc<Facts>,
+    /// Nothing once it is written.
+    news: Option<News>,
+}
+
+impl Unsaid {
+    fn written(&mut self) {
+        if let Some(news) = self.news.take() {
+            self.before = Arc::new(news.into_facts());
+        }
+    }
+}
+
+fn all_of(unsaid: &[Unsaid]) -> Vec<News> {
+    unsaid.iter().filter_map(|u| u.news.clone()).collect()
 }
 
 fn lock_home(home: &Home) -> Result<File, ServeError> {

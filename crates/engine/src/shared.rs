@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) connects: Semaphore,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
+    /// Of whom the disk refused news.
+    pub(crate) unwritten: Unwritten,
     pub(crate) clients: Clients,
     /// Those that go along with the engine, and end with it.
     pub(crate) within: Clients,
@@ -187,5 +189,47 @@ impl Drop for Waiting {
                 all.remove(&self.1);
             }
         }
+    }
+}
+
+/// The processes whose news the disk refused. Somebody tries again to write it; until then nothing else is written of them, or an index that knows more than
+/// was told would be believed by the next engine.
+#[derive(Debug, Default)]
+pub(crate) struct Unwritten(Mutex<HashMap<ProcessId, bool>>);
+
+impl Unwritten {
+    /// Takes on what is to be written of a process. `false` if somebody has; they hear that there is more.
+    pub(crate) fn begin(&self, id: ProcessId) -> bool {
+        !self.more(id) && self.lock().insert(id, false).is_none()
+    }
+
+    /// Tells whoever tries to write news of a process that there is more. Whether anybody does.
+    pub(crate) fn more(&self, id: ProcessId) -> bool {
+        self.lock().get_mut(&id).map(|more| *more = true).is_some()
+    }
+
+    /// Whether there is news of it that is not written.
+    pub(crate) fn has(&self, id: ProcessId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    /// Said before the folder is read again: what comes later is more.
+    pub(crate) fn reads(&self, id: ProcessId) {
+        self.lock().entry(id).and_modify(|more| *more = false);
+    }
+
+    /// Everything is written that was read. `false` if there is more by now.
+    pub(crate) fn done(&self, id: ProcessId) -> bool {
+        let mut all = self.lock();
+        let done = all.get(&id).is_none_or(|more| !more);
+        if done {
+            all.remove(&id);
+        }
+        done
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProcessId, bool>> {
+        // Entries are changed whole, so a panic elsewhere spoils nothing.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -385,6 +385,10 @@ impl State {
         if let Some(tell) = &entry.tell {
             tell.send_replace(Arc::clone(&entry.facts));
         }
+        if self.shared.unwritten.has(id) {
+            // Written with its news.
+            return;
+        }
         // The mark that counts is in the outbox; this is about the order of removal.
         self.shared.index.put_later(entry.facts.row()).await;
     }

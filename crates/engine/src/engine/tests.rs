@@ -1,6 +1,8 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
+use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// An engine that starts nothing: its keeper is none.
@@ -128,5 +130,131 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     assert!(done.is_err() && view.dir.path.exists(), "{done:?}");
     // It is put back before the next question is answered.
     assert_eq!(engine.counts().await.unwrap().known, 1);
+    engine.stop().await;
+}
+
+/// A process that is watched and whose end is to be told, as its keeper has it while it runs.
+async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
+    let id = ProcessId::from_bytes([n; 6]);
+    let mut spec = outlast_core::Spec::shell("x");
+    spec.owner.session = Some("s".into());
+    spec.tell = outlast_core::Tell { completion: true, watch: vec!["ready".into()], ..Default::default() };
+    let kept = outlast_store::spec::Kept {
+        id,
+        spec,
+        hash: String::new(),
+        accepted_at: engine.shared.now(),
+        cwd: "/".into(),
+        shell: None,
+        command_scrubbed: false,
+        env_scrubbed: Vec::new(),
+        warnings: Vec::new(),
+        keep: outlast_store::segments::Keep::default(),
+    };
+    let dir = engine.shared.home.process(id);
+    dir.create().unwrap();
+    let meta = outlast_store::meta::Meta::hold(&dir, id, engine.shared.now()).unwrap().unwrap();
+    meta.live().cmd.store(1, SeqCst);
+    meta.live().cmd_ticks.store(1, SeqCst);
+    meta.live().set(flag::STARTED);
+    engine.reserve(id, String::new(), Owner::default()).await.unwrap();
+    engine.shared.outbox.accept(crate::index::Row::accepted(kept.clone())).await.unwrap();
+    (engine.accept_process(Facts::accepted(kept)).await.unwrap(), meta)
+}
+
+/// Makes the index refuse whatever is written, as a full disk does, or lets it write again.
+async fn full(engine: &Engine, is_full: bool) {
+    engine.shared.index.work(move |db| db.pragma_update(None, "query_only", is_full)).await.unwrap();
+}
+
+fn matched(view: &View, up: u64) {
+    let lines = vec!["ready".to_owned()];
+    let at = outlast_core::Time::from_micros(up as i64);
+    let matched = outlast_core::Matched { at, up, offset: up, upto: up + 6, pattern: "ready".into(), count: 1, lines, cut: false };
+    let mut journal = outlast_store::journal::Journal::open_for_append(&view.dir).unwrap();
+    journal.append(&outlast_core::Record::Matched(matched)).unwrap();
+}
+
+async fn look(engine: &Engine, view: &View) {
+    let cursor = engine.facts(view.id()).await.unwrap().cursor;
+    engine.saw(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
+}
+
+/// The kinds of all notices, and whether the row of the process says that it is over for good.
+async fn told(engine: &Engine, view: &View) -> (Vec<String>, bool) {
+    let id = view.id().to_string();
+    let read = move |db: &rusqlite::Connection| {
+        let kinds = db.prepare("SELECT kind FROM notice ORDER BY seq")?.query_map([], |r| r.get(0))?.collect::<Result<Vec<_>, _>>()?;
+        Ok((kinds, db.query_row("SELECT final FROM process WHERE id = ?1", [id], |r| r.get(0))?))
+    };
+    engine.shared.index.work(read).await.unwrap()
+}
+
+async fn until_told(engine: &Engine, view: &View, wanted: &[&str]) {
+    let all = async {
+        while told(engine, view).await.0 != wanted {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(Duration::from_secs(10), all).await.is_ok();
+    assert!(in_time, "{:?} instead of {wanted:?}", told(engine, view).await);
+}
+
+#[tokio::test]
+async fn a_match_that_a_full_disk_refused_is_told_though_a_later_one_comes_first() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, _meta) = watched(&engine, 1).await;
+    matched(&view, 1_000_000);
+    full(&engine, true).await;
+    look(&engine, &view).await;
+    full(&engine, false).await;
+    // Long enough after the first for the limiter.
+    matched(&view, 101_000_000);
+    look(&engine, &view).await;
+    until_told(&engine, &view, &["watch_match", "watch_match"]).await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    let now = engine.shared.now();
+    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at: now };
+    meta.record_ended(&ending, 0, 0).unwrap();
+    meta.live().set(flag::RECORDED);
+    full(&engine, true).await;
+    look(&engine, &view).await;
+    full(&engine, false).await;
+    meta.live().closed_at.store(now.micros(), SeqCst);
+    meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
+    look(&engine, &view).await;
+    assert!(engine.facts(view.id()).await.unwrap().phase.is_final());
+    let (kinds, is_final) = told(&engine, &view).await;
+    assert_eq!(kinds.is_empty(), !is_final, "an engine that starts now believes the row");
+    until_told(&engine, &view, &["completion"]).await;
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine(&tmp).await;
+    let (view, meta) = watched(&engine, 1).await;
+    let now = engine.shared.now();
+    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at: now };
+    meta.record_ended(&ending, 0, 0).unwrap();
+    meta.live().set(flag::RECORDED);
+    full(&engine, true).await;
+    look(&engine, &view).await;
+    // What an answer does once it is in the socket.
+    engine.shared.outbox.consume_later(view.id(), "wait", now).await;
+    engine.consumed(view.id()).await;
+    full(&engine, false).await;
+    until_told(&engine, &view, &["completion"]).await;
+    let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
+    assert_eq!(engine.shared.index.work(states).await.unwrap(), "consumed");
     engine.stop().await;
 }

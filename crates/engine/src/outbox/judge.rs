@@ -44,6 +44,17 @@ impl News {
         Self { repeat: true, ..self }
     }
 
+    /// The same, read again instead of what could not be written.
+    pub(crate) fn instead_of(self, first: Option<&Self>) -> Self {
+        let (repeat, waited_for) = first.map_or((false, false), |f| (f.repeat, f.waited_for));
+        Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
+    }
+
+    /// What is known once it is written.
+    pub(crate) fn into_facts(self) -> Facts {
+        Facts::from(self.row)
+    }
+
     /// Whether somebody may have to be told.
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
@@ -149,7 +160,10 @@ impl Judge {
             let sinks: &[Push] = if one.waited_for { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
             made += u64::from(table::insert(db, &draft, sinks, now)?.is_some());
-            if one.waited_for {
+            if one.row.consumed {
+                // Its owner was answered with it before it could be written.
+                table::consume(db, &one.row.id().to_string(), "an answer", now)?;
+            } else if one.waited_for {
                 table::hold_key(db, &key, now)?;
             }
         }
