@@ -3,7 +3,7 @@
 use crate::config::Clock;
 use crate::facts::{Facts, Seen, is_kept};
 use crate::index::{Index, Opened, Row};
-use outlast_core::{Phase, ProcessId, Time};
+use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_store::spec::{SpecError, SpecFile};
 use std::collections::BTreeSet;
@@ -127,7 +127,11 @@ fn look_at(home: &Home, rows: Vec<Row>) -> Vec<(Facts, Seen, Facts)> {
 fn folder_gone(before: &Facts, now: Time) -> Facts {
     let mut facts = before.clone();
     tracing::error!(id = %facts.id(), "its folder is gone");
-    facts.phase = Phase::Lost { last_seen: facts.phase.alive(), at: now };
+    facts.phase = match facts.phase {
+        // How it ended is known; what else it said is not.
+        Phase::Draining { ending } => Phase::Done { ending, output: OutputEnd { end: facts.log_end, left_running: 0 } },
+        phase => Phase::Lost { last_seen: phase.alive(), at: now },
+    };
     facts
 }
 

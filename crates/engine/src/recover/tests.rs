@@ -376,3 +376,16 @@ fn a_command_that_nobody_said_had_started_started_when_it_was_forked() {
     child.wait().unwrap();
     assert_eq!((facts.phase.word(), facts.started_at), ("orphaned", Some(forked_at)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_a_process_ended_is_still_known_when_somebody_removed_its_folder() {
+    let world = World::new();
+    let first = tokio::task::block_in_place(|| world.recover());
+    let ending = Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW };
+    put(&first, &Facts { phase: Phase::Draining { ending: ending.clone() }, ..Facts::accepted(kept(1)) }).await;
+    close(first).await;
+    let found = tokio::task::block_in_place(|| world.recover());
+    assert_eq!(found.processes[0].0.phase.ending(), Some(&ending));
+    assert!(found.processes[0].0.phase.is_final());
+    close(found).await;
+}
