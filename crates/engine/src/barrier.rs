@@ -8,7 +8,7 @@ use crate::facts::Facts;
 use crate::index::IndexError;
 use crate::mind::AGAIN;
 use crate::os::Lives;
-use crate::outbox::Draft;
+use crate::outbox::{self, Draft};
 use crate::shared::{Closing, Shared};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
@@ -109,7 +109,11 @@ impl Barriers {
 pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
     let shared = engine.shared();
     let barrier = Barrier { id, owner: owner.clone(), target, created_at: shared.now(), opened: String::new() };
-    let (found, cleared) = shared.outbox.with(move |db| put(db, &barrier)).await?;
+    let work = move |db: &Connection| {
+        outbox::speaks(db, &barrier.owner)?;
+        put(db, &barrier)
+    };
+    let (found, cleared) = shared.outbox.with(work).await?;
     shared.barriers.take_away(&cleared);
     shared.barrier_gone.notify_waiters();
     if found.opened.is_empty() {
@@ -140,6 +144,12 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
     let engine = engine.clone();
     tokio::spawn(async move {
         let shared = Arc::clone(engine.shared());
+        // Whoever took it away before it was in the list has not found it there.
+        if let Ok(found) = shared.outbox.barrier(barrier.id.clone()).await
+            && found.is_none_or(|b| !b.opened.is_empty())
+        {
+            return shared.barriers.take_away(std::slice::from_ref(&barrier.id));
+        }
         let gone = async {
             loop {
                 let told = shared.barrier_gone.notified();
@@ -150,7 +160,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
             }
         };
         let why = tokio::select! {
-            why = fact(&engine, &barrier.target) => why,
+            why = fact(&engine, &barrier) => why,
             () = gone => return,
             () = shared.closing(Closing::Stopping) => return,
         };
@@ -159,9 +169,10 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 }
 
 /// Waits for what a barrier waits for.
-async fn fact(engine: &Engine, target: &Target) -> &'static str {
-    match target {
-        Target::Process { id, or_match } => match engine.resolve(id, &Owner::default()).await {
+async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
+    match &barrier.target {
+        // Somebody else's is none to its owner, and must not be one to us either.
+        Target::Process { id, or_match } => match engine.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,

@@ -7,11 +7,16 @@ use std::time::Duration;
 
 /// An engine that starts nothing: its keeper is none.
 pub(crate) async fn engine(tmp: &tempfile::TempDir) -> Engine {
+    engine_with(tmp, |_| {}).await
+}
+
+async fn engine_with(tmp: &tempfile::TempDir, change: impl FnOnce(&mut Config)) -> Engine {
     let user = UserInfo { name: "test".into(), home: tmp.path().into(), shell: "/bin/bash".into() };
     let mut config = Config::new(tmp.path().join("home"), "/bin/false", KeeperProgram::Binary("/bin/true".into()), user);
     config.run_candidates = vec![tmp.path().to_owned()];
     config.detach = false;
     config.idle_exit = Duration::ZERO;
+    change(&mut config);
     Engine::start(config).await.unwrap()
 }
 
@@ -138,7 +143,7 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
     spec.owner.session = Some("s".into());
-    spec.tell = outlast_core::Tell { completion: true, watch: vec!["ready".into()], ..Default::default() };
+    spec.tell = outlast_core::Tell { completion: true, unless_waited_for: true, watch: vec!["ready".into()], ..Default::default() };
     let kept = outlast_store::spec::Kept {
         id,
         spec,
@@ -257,4 +262,67 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));
     assert_eq!(engine.shared.index.work(states).await.unwrap(), "consumed");
     engine.stop().await;
+}
+
+fn ends(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
+    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at };
+    meta.record_ended(&ending, meta.live().commit().0.base, 0).unwrap();
+    meta.live().closed_at.store(at.micros(), SeqCst);
+    meta.live().set(flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+}
+
+#[tokio::test]
+async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
+    use outlast_store::meta::{Commit, Waiting, Watched};
+    for journalled in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        let engine = engine(&tmp).await;
+        let (view, meta) = watched(&engine, 1).await;
+        let output = b"one\nready now\nready again\n";
+        outlast_store::segments::LogWriter::open(&view.dir, Default::default()).write_at(0, output).unwrap();
+        meta.live().begin_drop(Commit { base: output.len() as u64, lines: 3, ..Commit::default() });
+        let waiting = Waiting { count: 2, offset: 4, pattern: 0, at: 5_000_000, up: 4 };
+        let begun = outlast_store::journal::Journal::open_for_append(&view.dir).unwrap().end();
+        let upto = output.len() as u64;
+        meta.live().set_watched(&Watched { upto, counted: false, waiting: Some(waiting), begun: Some(begun) });
+        if journalled {
+            // Both keepers were killed between the record and the word that nothing waits.
+            matched(&view, 4);
+            look(&engine, &view).await;
+        }
+        ends(&meta, engine.shared.now());
+        look(&engine, &view).await;
+        look(&engine, &view).await;
+        let (mut kinds, is_final) = told(&engine, &view).await;
+        kinds.sort();
+        assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
+        let found = engine.shared.outbox.read(crate::outbox::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
+        let text = outlast_text::announce(&found.await.unwrap()[0].notice);
+        assert!(text.contains(if journalled { "ready" } else { "ready now\nready again" }), "{text}");
+        engine.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
+    for answered in [false, true] {
+        let tmp = tempfile::tempdir().unwrap();
+        let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push { name: "hook".into(), kinds: vec![], sessions: vec![] }]).await;
+        let (view, meta) = watched(&engine, 1).await;
+        let waiting = engine.shared.waits.begin(view.id());
+        ends(&meta, engine.shared.now());
+        look(&engine, &view).await;
+        drop(waiting);
+        let (outbox, now) = (&engine.shared.outbox, engine.shared.now());
+        let take = || outbox.take("hook".into(), 9, "word".into(), 60_000_000, now);
+        assert!(take().await.unwrap().0.is_empty(), "it is put off");
+        if answered {
+            outbox.consume_later(view.id(), "wait", now).await;
+        } else {
+            outbox.let_go(view.id()).await;
+        }
+        assert_eq!(take().await.unwrap().0.len(), usize::from(!answered));
+        assert_eq!(outbox.owed().await.unwrap(), u64::from(!answered));
+        engine.stop().await;
+    }
 }

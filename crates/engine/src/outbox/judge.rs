@@ -8,6 +8,8 @@ use crate::shared::Shared;
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
 use outlast_store::dir::ProcessDir;
+use outlast_store::segments::{Chunk, LogReader};
+use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +31,11 @@ impl News {
     /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
     pub(crate) fn of(shared: &Shared, before: &Facts, after: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<Self> {
         let tell = &after.kept.spec.tell;
-        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(shared, after, seen) };
+        let mut found = journalled(seen);
+        if after.phase.is_final() && !before.phase.is_final() {
+            found.extend(left_in_meta(after, seen, dir));
+        }
+        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(shared, after, found) };
         let ended = after.is_over() && !before.is_over();
         if matches.is_empty() && !ended && !is_worth_a_row(before, after) {
             return None;
@@ -76,18 +82,64 @@ fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
 }
 
 /// The matches that count: those in output that was there when the command ended.
-fn matches(shared: &Shared, after: &Facts, seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
+fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
     let end = if after.is_over() { after.log_end } else { u64::MAX };
     let command = after.kept.spec.command.shown();
+    let masked = |(at, m): (u64, Matched)| {
+        // Masked as a whole: a secret may begin in one line and end in the next.
+        let lines = shared.redactor.output(&command, &m.lines.join("\n")).split('\n').map(str::to_owned).collect();
+        (at, Matched { lines, ..m })
+    };
+    found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
+}
+
+/// The matches in the journal, each with its place there.
+fn journalled(seen: &crate::facts::Seen) -> Vec<(u64, Matched)> {
     let matched = |(at, record): &(u64, Record)| match record {
-        Record::Matched(m) if m.offset < end => {
-            // Masked as a whole: a secret may begin in one line and end in the next.
-            let lines = shared.redactor.output(&command, &m.lines.join("\n")).split('\n').map(str::to_owned).collect();
-            Some((*at, Matched { lines, ..m.clone() }))
-        }
+        Record::Matched(m) => Some((*at, m.clone())),
         _ => None,
     };
     seen.journal.iter().filter_map(matched).collect()
+}
+
+/// How much of a log is read again for the text of matches.
+const READ_AGAIN: u64 = 1 << 20;
+
+/// The matches that never came into the journal, because the disk stayed full or because nobody was left to write them. Their place is the one that was begun for
+/// them, else the journal's end: a record that is there after all has the same place, and the same place is judged once.
+fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<(u64, Matched)> {
+    let meta = seen.meta.as_ref()?;
+    let waiting = meta.watched.waiting?;
+    // Written between the look at the one and at the other.
+    if journalled(seen).iter().any(|(_, m)| m.offset == waiting.offset) {
+        return None;
+    }
+    let pattern = of.kept.spec.tell.watch.get(waiting.pattern as usize)?;
+    let (log, to) = (LogReader::open(dir, of.kept.keep), meta.watched.upto.min(waiting.offset.saturating_add(READ_AGAIN)));
+    let mut scanner = Scanner::new(&of.kept.spec.tell.watch, Cursor { upto: waiting.offset, counted: false });
+    while scanner.at() < to && !scanner.found().is_some_and(Found::is_full) {
+        match log.read(scanner.at(), to, 64 << 10, &meta.gaps) {
+            Ok(Chunk::Bytes { bytes, .. }) => scanner.push(&bytes),
+            Ok(Chunk::Gap { to, .. }) => scanner.skip_to(to),
+            Ok(Chunk::End) | Err(_) => break,
+        }
+    }
+    if meta.watched.counted {
+        scanner.settle();
+    }
+    let again = scanner.take().filter(|f| f.offset == waiting.offset);
+    let found = again.unwrap_or_else(|| Found::unquoted(waiting.offset, 0, waiting.count)).counted(waiting.pattern as usize, waiting.count);
+    let matched = Matched {
+        at: Time::from_micros(waiting.at),
+        up: waiting.up,
+        offset: waiting.offset,
+        upto: meta.watched.upto,
+        pattern: pattern.clone(),
+        count: waiting.count,
+        lines: found.lines,
+        cut: found.cut,
+    };
+    Some((meta.watched.begun.unwrap_or(seen.cursor), matched))
 }
 
 fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
@@ -157,14 +209,18 @@ impl Judge {
             }
             let key = format!("{}/completion", one.row.id());
             // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all.
-            let sinks: &[Push] = if one.waited_for { &[] } else { &self.sinks };
+            let sinks: &[Push] = if one.waited_for && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
-            made += u64::from(table::insert(db, &draft, sinks, now)?.is_some());
+            let written = table::insert(db, &draft, sinks, now)?;
+            made += u64::from(written.is_some());
             if one.row.consumed {
                 // Its owner was answered with it before it could be written.
                 table::consume(db, &one.row.id().to_string(), "an answer", now)?;
             } else if one.waited_for {
                 table::hold_key(db, &key, now)?;
+                if let Some(seq) = written {
+                    put_off(db, seq, now)?;
+                }
             }
         }
         Ok(made)
@@ -265,6 +321,34 @@ impl Judge {
 
     pub(super) fn boot(&self) -> String {
         format!("{:032x}", self.boot)
+    }
+}
+
+/// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
+const WAITED_FOR: &str = "somebody waits for it";
+/// For how long, should nobody say what became of the answer. Microseconds.
+const ANSWERING: i64 = 60_000_000;
+
+fn put_off(db: &Connection, seq: u64, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE delivery SET due_up = ?2, reason = ?3 WHERE seq = ?1")?.execute(params![
+        seq as i64,
+        now.up + ANSWERING,
+        WAITED_FOR
+    ])?;
+    Ok(())
+}
+
+impl Judge {
+    /// Whoever waited for a process was answered, or was not: what was put off for that is not pushed at all, or is now.
+    pub(super) fn answered(&self, db: &Connection, process: &str, was: bool) -> rusqlite::Result<()> {
+        let (what, which) =
+            ("reason = ?3 AND state = 'pending' AND attempts = 0", "SELECT seq FROM notice WHERE process = ?2 AND kind = 'completion'");
+        let done = if was { "DELETE FROM delivery" } else { "UPDATE delivery SET due_up = 0, reason = ''" };
+        for sink in &self.sinks {
+            db.prepare_cached(&format!("{done} WHERE sink = ?1 AND seq IN ({which}) AND {what}"))?
+                .execute(params![sink.name, process, WAITED_FOR])?;
+        }
+        Ok(())
     }
 }
 

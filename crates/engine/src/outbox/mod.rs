@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::index::{self, Index, IndexError, Row};
 use crate::mind::AGAIN;
 use crate::shared::Closing;
-use outlast_core::{ProcessId, Time};
+use outlast_core::{Owner, ProcessId, Time};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -56,10 +56,7 @@ impl Outbox {
     /// Writes a request down, and that its conversation lives.
     pub(crate) async fn accept(&self, row: Row) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            let owner = &row.kept.spec.owner;
-            if let (Some(session), Some(generation)) = (&owner.session, &owner.generation) {
-                table::lives(db, session, generation)?;
-            }
+            speaks(db, &row.kept.spec.owner)?;
             index::put(db, &row)
         };
         self.index.work(work).await
@@ -130,11 +127,12 @@ impl Outbox {
     }
 
     /// Writes a notice that somebody posted. The one there is, if there is one of that key.
-    pub(crate) async fn post(&self, draft: Draft, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
+    pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
         let judge = Arc::clone(&self.judge);
         let (entry, new) = self
             .index
             .work(move |db| {
+                speaks(db, &by)?;
                 let new = table::insert(db, &draft, &judge.sinks, Moment::now(now))?.is_some();
                 Ok((table::by_key(db, &draft.key)?, new))
             })
@@ -160,7 +158,7 @@ impl Outbox {
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::consume(db, &process.to_string(), how, Moment::now(now))).await
+        self.index.work(self.consumed(process, how, now)).await
     }
 
     /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
@@ -170,13 +168,26 @@ impl Outbox {
 
     /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
     pub(crate) async fn let_go(&self, process: ProcessId) {
-        self.index.work_later(move |db| table::let_go(db, &process.to_string())).await;
+        let (judge, process) = (Arc::clone(&self.judge), process.to_string());
+        let work = move |db: &Connection| {
+            table::let_go(db, &process)?;
+            judge.answered(db, &process, false)
+        };
+        self.index.work_later(work).await;
         self.tell();
     }
 
     /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, and told so.
     pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
-        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, Moment::now(now))).await;
+        self.index.work_later(self.consumed(process, how, now)).await;
+    }
+
+    fn consumed(&self, process: ProcessId, how: &'static str, now: Time) -> impl FnOnce(&Connection) -> rusqlite::Result<()> + use<> {
+        let (judge, process) = (Arc::clone(&self.judge), process.to_string());
+        move |db| {
+            table::consume(db, &process, how, Moment::now(now))?;
+            judge.answered(db, &process, true)
+        }
     }
 
     /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
@@ -312,6 +323,14 @@ impl Outbox {
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.judge.boot();
         self.index.work(move |db| table::begun(db, &boot, rebuilt, now)).await
+    }
+}
+
+/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before.
+pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
+    match (&by.session, &by.generation) {
+        (Some(session), Some(generation)) => table::lives(db, session, generation),
+        _ => Ok(()),
     }
 }
 

@@ -247,7 +247,7 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
 pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
     let draft = draft(&asked.owner, id, event, route, asked.shared().now())?;
     let wanted = draft.body.clone();
-    let (found, new) = asked.shared().outbox.post(draft, asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
+    let (found, new) = asked.shared().outbox.post(draft, asked.owner.clone(), asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
     let Some(entry) = found else { return Err(refuse::fault("a notice was written and is not there")) };
     if !new && entry.notice.body != wanted {
         let what = format!("{} is the name of another notice, with another content", entry.notice.event_id);

@@ -6,7 +6,6 @@ use crate::barrier::{self, Barrier, Target};
 use crate::facts::Facts;
 use crate::refuse;
 use crate::shared::Closing;
-use outlast_core::{IdRef, ProcessId};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::notice::{self as v1, Barriers, Until};
@@ -50,11 +49,7 @@ async fn named(asked: &Asked, name: &str) -> Result<String, Error> {
     match asked.resolve(name).await {
         Ok(view) => Ok(view.id().to_string()),
         Err(error) if error.code == code::AMBIGUOUS_ID => Err(error),
-        Err(error) if error.status == "not_found" => match name.parse() {
-            // Somebody else's is none to this caller, and must not be one to the engine either.
-            Ok(IdRef::Exact(id)) if asked.engine.facts(id).await.is_some() => Ok(ProcessId::from_bytes([0; 6]).to_string()),
-            _ => Ok(name.chars().take(80).collect()),
-        },
+        Err(error) if error.status == "not_found" => Ok(name.chars().take(80).collect()),
         Err(error) => Err(error),
     }
 }

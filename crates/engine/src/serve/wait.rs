@@ -23,7 +23,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     }
     let mut view = asked.resolve(name).await?;
     let owner = &view.facts.kept.spec.owner;
-    let _waiting = (asked.owner.session == owner.session).then(|| asked.shared().waits.begin(view.id()));
+    let waiting = (asked.owner.session == owner.session).then(|| asked.shared().waits.begin(view.id()));
     // From here on no interrupt is missed.
     let interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
@@ -35,6 +35,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         () = passed(timeout_ms) => Woken::TimedOut,
         () = interrupted(interrupts) => Woken::Interrupted,
     };
+    // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
+    let _waiting = waiting.filter(|_| matches!(woken, Woken::Ended));
     // Whatever woke us, an end that has come wins.
     let Fresh { facts, seen } = asked.fresh(&view).await?;
     let (status, chars) = match woken {

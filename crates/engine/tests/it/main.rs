@@ -6,6 +6,7 @@ mod log;
 mod run;
 mod scope;
 mod stop;
+mod told;
 mod wait;
 mod wire;
 mod world;

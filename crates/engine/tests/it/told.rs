@@ -1,0 +1,36 @@
+//! Who is told, and of whose processes.
+
+use crate::world::World;
+use outlast_client::{Client, Owner, Run, Spec, Take, Until};
+use std::time::Duration;
+
+fn speaker(world: &World, generation: Option<&str>) -> Client {
+    world.client.with_owner(Owner { session: Some("s".into()), task: None, generation: generation.map(str::to_owned) })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_of_the_name_of_anothers_process_is_nothing_to_wait_for() {
+    let world = World::new().await;
+    let (a, b) = (world.session("a"), world.session("b"));
+    let theirs = b.run(Run::new(Spec::shell("sleep 1000"), world.caller())).await.unwrap().id().to_string();
+    for name in [&theirs[..], &theirs[..10]] {
+        let until = Until::Process { process: name.into(), or_match: false };
+        let opened = a.until_within(until, Duration::from_secs(10)).await.unwrap();
+        assert_eq!((opened.status.as_str(), opened.why.as_deref()), ("open", Some("unknown")), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_newest_life_posts_or_waits_for_is_not_dropped_as_that_of_an_old_one() {
+    let world = World::new().await;
+    let (first, second, any) = (speaker(&world, Some("1")), speaker(&world, Some("2")), speaker(&world, None));
+    assert!(first.take(&Take::default()).await.unwrap().notices.is_empty());
+    let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
+    second.post(None, event, Default::default()).await.unwrap();
+    let given = any.take(&Take::default()).await.unwrap();
+    assert_eq!(given.notices.len(), 1);
+    let third = speaker(&world, Some("3"));
+    third.set_until(Until::Process { process: "proc_abcdefabcdef".into(), or_match: false }).await.unwrap();
+    let given = any.take(&Take { wait: Some(Duration::from_secs(10)), ..Take::default() }).await.unwrap();
+    assert_eq!(given.notices.iter().map(|n| n.event.kind()).collect::<Vec<_>>(), ["until"]);
+}
