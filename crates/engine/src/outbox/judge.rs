@@ -25,6 +25,8 @@ pub(crate) struct News {
     repeat: bool,
     /// Whether somebody in its conversation waits for it right now, and it is to be told only if nobody does.
     waited_for: bool,
+    /// Whether it ended so soon that whoever is to wait for it may not have come yet.
+    soon: bool,
 }
 
 impl News {
@@ -42,7 +44,9 @@ impl News {
         }
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
         let waited_for = tell.unless_waited_for && shared.waits.any(after.id());
-        Some(Self { row: after.row(), matches, end, repeat: false, waited_for })
+        let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
+        let soon = tell.unless_waited_for && lasted < SOON;
+        Some(Self { row: after.row(), matches, end, repeat: false, waited_for, soon })
     }
 
     /// The same, of a process whose notices may have been told, since nobody knows any more.
@@ -209,7 +213,7 @@ impl Judge {
             }
             let key = format!("{}/completion", one.row.id());
             // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all.
-            let sinks: &[Push] = if one.waited_for && one.row.consumed { &[] } else { &self.sinks };
+            let sinks: &[Push] = if (one.waited_for || one.soon) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
             let written = table::insert(db, &draft, sinks, now)?;
             made += u64::from(written.is_some());
@@ -218,9 +222,9 @@ impl Judge {
                 table::consume(db, &one.row.id().to_string(), "an answer", now)?;
             } else if one.waited_for {
                 table::hold_key(db, &key, now)?;
-                if let Some(seq) = written {
-                    put_off(db, seq, now)?;
-                }
+            }
+            if let Some(seq) = written.filter(|_| one.waited_for || one.soon) {
+                self.put_off(db, seq, now.up + if one.waited_for { ANSWERING } else { SOON })?;
             }
         }
         Ok(made)
@@ -328,17 +332,18 @@ impl Judge {
 const WAITED_FOR: &str = "somebody waits for it";
 /// For how long, should nobody say what became of the answer. Microseconds.
 const ANSWERING: i64 = 60_000_000;
-
-fn put_off(db: &Connection, seq: u64, now: Moment) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE delivery SET due_up = ?2, reason = ?3 WHERE seq = ?1")?.execute(params![
-        seq as i64,
-        now.up + ANSWERING,
-        WAITED_FOR
-    ])?;
-    Ok(())
-}
+/// How long whoever starts a process in the foreground may take until they wait for it. Microseconds.
+const SOON: i64 = 2_000_000;
 
 impl Judge {
+    fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
+        for sink in &self.sinks {
+            db.prepare_cached("UPDATE delivery SET due_up = ?3, reason = ?4 WHERE sink = ?1 AND seq = ?2")?
+                .execute(params![sink.name, seq as i64, until, WAITED_FOR])?;
+        }
+        Ok(())
+    }
+
     /// Whoever waited for a process was answered, or was not: what was put off for that is not pushed at all, or is now.
     pub(super) fn answered(&self, db: &Connection, process: &str, was: bool) -> rusqlite::Result<()> {
         let (what, which) =
