@@ -465,6 +465,8 @@ impl State {
             // Whatever is not removed now the next engine uses again.
             let _left = blocking(move || place.leave_behind(nothing_runs)).await;
         }
+        // Keepers take their sockets along, unless both were killed at the very end.
+        crate::run_dir::sweep(&self.shared.run_dir(), |id| self.live.contains(&id));
         crate::run_dir::leave_behind(&self.shared.run_dir());
         self.shared.closed();
     }
