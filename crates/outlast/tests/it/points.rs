@@ -20,6 +20,8 @@ fn killed_at(p: &Product, point: &str, flags: &[&str]) {
         let got = p.call(["log", &id, "--raw"]).good();
         assert_eq!(got.text(), want, "killed at {point}");
         assert_eq!(std::fs::read_to_string(&mark).unwrap(), "started\n", "killed at {point}");
+        // Whoever is still leaving must not be caught at the next point: that would be a second kill of the same pair.
+        eventually("its keepers have left", || p.processes().iter().all(|(_, line)| !line.contains(&id)).then_some(()));
     });
 }
 
