@@ -338,12 +338,18 @@ impl Out {
         self.send(frame::json(&Reply::answer(self.of, answer))).await;
     }
 
-    /// Answers, and does `then` with whether the answer reached the socket. It is done even if whoever asked leaves meanwhile.
-    async fn answer_then<T: Serialize>(&self, answer: T, then: Then) {
-        let outgoing = Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) };
-        if let Err(mpsc::error::SendError(Outgoing { then: Some(then), .. })) = self.to.send(outgoing).await {
-            then(false).await;
-        }
+    /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if whoever asked leaves meanwhile.
+    async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: Then) {
+        let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
+        let answered = tokio::spawn(async move {
+            first.await;
+            point!("answer.held");
+            if let Err(mpsc::error::SendError(Outgoing { then: Some(then), .. })) = to.send(outgoing).await {
+                then(false).await;
+            }
+        });
+        // A panic in there has been told by the thread it was on.
+        let _answered = answered.await;
     }
 
     async fn error(&self, error: Error) {
@@ -457,15 +463,16 @@ impl Asked {
             Err(error) => return self.out.error(error).await,
         };
         let of = ended.of.filter(|facts| self.owner.session == facts.kept.spec.owner.session);
-        let (outbox, now) = (&self.shared().outbox, self.shared().now());
-        let told = of.as_ref().filter(|facts| !facts.kept.spec.tell.is_nothing());
-        if let Some(facts) = told
-            && let Err(error) = outbox.hold(facts.id(), now).await
-        {
-            tracing::warn!(%error, "an end that is answered may be told as well");
-        }
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
-        let (engine, id) = (self.engine.clone(), facts.id());
+        let (engine, id, now) = (self.engine.clone(), facts.id(), self.shared().now());
+        let hold = async move {
+            if !facts.kept.spec.tell.is_nothing()
+                && let Err(error) = engine.shared().outbox.hold(id, now).await
+            {
+                tracing::warn!(%error, "an end that is answered may be told as well");
+            }
+        };
+        let engine = self.engine.clone();
         let then = move |sent| async move {
             point!("answer.sent");
             if sent {
@@ -475,7 +482,7 @@ impl Asked {
                 engine.shared().outbox.let_go(id).await;
             }
         };
-        self.out.answer_then(ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
+        self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
     }
 
     fn shared(&self) -> &Arc<Shared> {

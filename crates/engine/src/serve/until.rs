@@ -82,15 +82,18 @@ async fn wait(asked: &Asked, set: Barrier) {
     let Some(why) = why else { return asked.out.answer(shown(&set, "cleared")).await };
     let open = Barrier { opened: why, ..set };
     let now = shared.now();
-    if let Err(error) = shared.outbox.hold_key(open.key(), now).await {
-        tracing::warn!(%error, "a barrier that is answered may be told as well");
-    }
+    let (engine, key) = (asked.engine.clone(), open.key());
+    let hold = async move {
+        if let Err(error) = engine.shared().outbox.hold_key(key, now).await {
+            tracing::warn!(%error, "a barrier that is answered may be told as well");
+        }
+    };
     let (engine, key) = (asked.engine.clone(), open.key());
     let then = move |sent| async move {
         let outbox = &engine.shared().outbox;
         if sent { outbox.consume_key_later(key, now).await } else { outbox.let_go_key(key).await }
     };
-    asked.out.answer_then(shown(&open, "open"), Box::new(|sent| Box::pin(then(sent)))).await;
+    asked.out.answer_between(hold, shown(&open, "open"), Box::new(|sent| Box::pin(then(sent)))).await;
 }
 
 fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {

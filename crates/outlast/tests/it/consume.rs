@@ -317,6 +317,26 @@ fn an_answer_whose_engine_died_before_it_wrote_so_is_told_again_as_a_repeat() {
 }
 
 #[test]
+fn whoever_is_killed_while_their_answer_is_made_leaves_the_end_to_be_told_at_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+    p.points().arm("answer.held").unwrap();
+    let mut waiter = p.command(["wait", &id]).env("OUTLAST_SESSION", "s").stdout(Stdio::null()).spawn().unwrap();
+    gate.open();
+    eventually("the answer", || p.points().held("answer.held"));
+    assert_eq!(drained(&p, "s"), [Value::Null; 0], "nobody else tells it meanwhile");
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    p.points().release("answer.held").unwrap();
+    // Far sooner than the hold would end by itself.
+    let said = p.json(["events", "drain", "--session", "s", "--wait", "20"]);
+    let events: Vec<Value> = said["events"].as_array().unwrap().iter().map(|e| e["event"].clone()).collect();
+    assert_eq!(about(&events), [&*id]);
+    assert_eq!(states(&p, &id), ["delivered"]);
+}
+
+#[test]
 fn what_is_for_a_life_that_has_ended_is_dropped_with_a_reason() {
     let p = product();
     let flags = |generation: &'static str| ["--notify", "--session", "s", "--generation", generation];
