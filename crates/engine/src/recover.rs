@@ -3,6 +3,7 @@
 use crate::config::Clock;
 use crate::facts::{Facts, Seen, is_kept};
 use crate::index::{Index, Opened, Row};
+use crate::settle::{self, Settled};
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_store::spec::{SpecError, SpecFile};
@@ -73,7 +74,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
             }
         }
     }
-    for (before, seen, after) in look_at(home, unsure) {
+    for (before, seen, after) in look_at(home, unsure, clock.now()) {
         unread.extend(Unread::worth(before, &after, seen, false));
         known.push((after, true));
     }
@@ -101,14 +102,29 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Row>) -> Vec<(Facts, Seen, Facts)> {
+fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> {
     let look = |row: Row| {
         let facts = Facts::from(row);
-        let seen = Seen::look(&home.process(facts.id()), facts.cursor);
+        let dir = home.process(facts.id());
+        // Asked before the look, so that a free lock means that the look shows their last word.
+        let kept = is_kept(&dir);
+        let mut seen = Seen::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
         }
-        let after = facts.with(&seen);
+        let mut after = facts.with(&seen);
+        if !kept && after.phase.alive().is_some() {
+            // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
+            match settle::settle(&dir, &after, now) {
+                Ok(Settled::Written) => {
+                    seen = Seen::look(&dir, facts.cursor);
+                    after = facts.with(&seen);
+                }
+                Ok(Settled::Kept | Settled::NotStarted) => {}
+                // Whoever looks after it tries again.
+                Err(error) => tracing::warn!(id = %facts.id(), %error, "what became of it cannot be written yet"),
+            }
+        }
         (facts, seen, after)
     };
     let half = rows.len() / 2;
