@@ -5,6 +5,7 @@ use outlast_core::{Matched, Record};
 use outlast_store::meta::flag;
 use outlast_testkit::keeper::{Nursery, Nursling};
 use outlast_testkit::points::Points;
+use std::io::Write as _;
 use std::path::Path;
 
 const KEEPER: &str = env!("CARGO_BIN_EXE_outlast-keeper");
@@ -218,19 +219,21 @@ fn a_journal_that_cannot_be_written_delays_a_match_and_nobody_else() {
     let w = Watched::new();
     let gate = w.nursery.path().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+    // With both directions open here, whoever reads a line finds neither an end nor nobody.
+    let mut opened = std::fs::File::options().read(true).write(true).open(&gate).unwrap();
     let line = "read go < gate; echo ERROR 1; read go < gate; echo ERROR 2; read go < gate";
     let mut child = w.start(&["ERROR"], false, line);
     // A directory in its place refuses as a full disk does.
     std::fs::create_dir(child.dir.journal()).unwrap();
     for n in 1..=2 {
-        std::fs::write(&gate, "go\n").unwrap();
+        opened.write_all(b"go\n").unwrap();
         let waits = eventually("a match in meta", || child.meta().ok()?.watched.waiting.filter(|w| w.count == n));
         assert_eq!(waits.offset, 0);
     }
     std::fs::remove_dir(child.dir.journal()).unwrap();
     let found = eventually("the record", || facts(&child).pop());
     assert_eq!((found.count, found.lines.join("|").as_str()), (2, "ERROR 1|ERROR 2"));
-    std::fs::write(&gate, "go\n").unwrap();
+    opened.write_all(b"go\n").unwrap();
     let meta = child.wait_gone().unwrap();
     assert_eq!((facts(&child).len(), meta.watched.waiting), (1, None));
 }
