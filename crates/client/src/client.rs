@@ -230,7 +230,12 @@ impl Client {
         // Asked again when the time is over, it looks once more: no time at all would be refused as a mistake.
         let left = |d: Instant| millis(d.saturating_duration_since(Instant::now())).max(u64::from(timeout != Some(Duration::ZERO)));
         let request = || Request::Wait { process: process.into(), timeout_ms: deadline.map(left) };
-        self.ask_with("wait for its end", request, Repeat::Safe).await
+        let mut waited: Waited = self.ask_with("wait for its end", request, Repeat::Safe).await?;
+        if let (Some(note), Some(timeout)) = (&mut waited.timeout_note, timeout) {
+            // The engine was told what was left by the time it was asked; the caller knows what it asked for.
+            *note = format!("Waited {}s, process still running", millis(timeout) as f64 / 1_000.0);
+        }
+        Ok(waited)
     }
 
     /// Lets go of the waits of a conversation; its processes go on.
