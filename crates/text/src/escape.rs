@@ -35,6 +35,11 @@ pub(crate) fn next_introducer(bytes: &[u8], mut from: usize) -> Option<usize> {
     }
 }
 
+/// Every ESC and every 8-bit control character.
+pub(crate) fn introducers(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    memchr2_iter(ESC, C1_LEAD, bytes).filter(|&at| bytes[at] == ESC || matches!(bytes.get(at + 1), Some(0x80..=0x9F)))
+}
+
 /// Reads the sequence whose introducer is at `at`, as [`next_introducer`] found it.
 pub(crate) fn sequence_at(bytes: &[u8], at: usize, ends: &mut StringEnds) -> Sequence {
     if bytes[at] != ESC {

@@ -1,6 +1,7 @@
 //! Escape sequences out of text.
 
-use crate::escape::{Sequence, StringEnds, next_introducer, sequence_at};
+use crate::escape::{Sequence, StringEnds, introducers, next_introducer, sequence_at};
+use memchr::memchr;
 use std::borrow::Cow;
 
 /// Removes ANSI escape sequences and 8-bit control characters.
@@ -24,6 +25,26 @@ pub fn strip(text: &str) -> Cow<'_, str> {
 /// [`strip`] to the end of `out`.
 pub(crate) fn strip_into(text: &str, out: &mut String) {
     scan(text, out, &mut StringEnds::default(), AtEnd::Finished);
+}
+
+/// [`strip`] for each of many whole lines, to the end of `out`, whatever their bytes: a sequence ends with its line.
+pub(crate) fn strip_lines_into(lines: &[u8], out: &mut Vec<u8>) {
+    let mut ends = StringEnds::default();
+    let (mut done, mut line_end) = (0, 0);
+    for at in introducers(lines) {
+        if at < done {
+            continue;
+        }
+        if at >= line_end {
+            line_end = memchr(b'\n', &lines[at..]).map_or(lines.len(), |len| at + len);
+            ends = StringEnds::default();
+        }
+        out.extend_from_slice(&lines[done..at]);
+        done = match sequence_at(&lines[..line_end], at, &mut ends) {
+            Sequence::Whole(end) | Sequence::Broken(end) | Sequence::Open { introducer_end: end, .. } => end,
+        };
+    }
+    out.extend_from_slice(&lines[done..]);
 }
 
 /// [`strip`] for text that comes in pieces.
@@ -234,6 +255,15 @@ mod tests {
             out.push_str(&stripper.finish());
             let whole = pieces.concat();
             prop_assert_eq!(out, strip(&whole));
+        }
+
+        #[test]
+        fn lines_at_once_strip_like_each_alone(pieces in pieces()) {
+            let text = pieces.concat();
+            let mut out = Vec::new();
+            strip_lines_into(text.as_bytes(), &mut out);
+            let each: Vec<_> = text.split('\n').map(strip).collect();
+            prop_assert_eq!(String::from_utf8_lossy(&out), each.join("\n"));
         }
 
         #[test]

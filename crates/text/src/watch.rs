@@ -10,8 +10,8 @@ mod search;
 use crate::collapse::collapse;
 use crate::decode::Decoder;
 use crate::escape::next_introducer;
-use crate::strip::{Stripper, strip_into};
-use memchr::{memchr, memrchr};
+use crate::strip::{Stripper, strip_into, strip_lines_into};
+use memchr::{memchr, memchr_iter, memrchr};
 use search::{Hits, Search};
 
 /// How many lines are quoted at most.
@@ -20,6 +20,8 @@ pub const MOST_LINES: usize = 20;
 pub const MOST_CHARS: usize = 2_000;
 /// How much of a line is held until it ends. A longer one is searched as it comes, and quoted from its first bytes.
 pub const LONGEST_HELD: usize = 64 << 10;
+/// A line that comes more often than this in a row is looked at once.
+const ONE_LOOK: usize = 4;
 
 /// Lines that matched since they were last taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +97,8 @@ pub struct Scanner {
     found: Option<Found>,
     /// Room for one line's text, kept between lines.
     text: String,
+    /// Room for the lines of a piece without their escape sequences.
+    bare: Vec<u8>,
 }
 
 /// The line whose end has not come yet.
@@ -131,6 +135,7 @@ impl Scanner {
             open: if from.counted { Open::Counted } else { Open::Held(Vec::new()) },
             found: None,
             text: String::new(),
+            bare: Vec::new(),
         }
     }
 
@@ -291,37 +296,69 @@ impl Scanner {
             if start.is_some() {
                 let end = memchr(b'\n', &lines[from..]).expect("whole lines have an end");
                 let times = 1 + repeats(&lines[from..], end + 1);
+                if self.search.is_literal() && times <= ONE_LOOK {
+                    self.dressed_lines(&lines[from..], offset + from as u64);
+                    break;
+                }
                 self.dressed_line(&lines[from..from + end], offset + from as u64, times);
                 from += times * (end + 1);
             }
         }
+        self.search.learn(lines);
     }
 
     /// Whole lines without escape sequences: searched as they came.
     fn plain_lines(&mut self, lines: &[u8], offset: u64) {
         let Some(end) = memchr(b'\n', lines) else { return };
         let mut from = 0;
-        // One line over and over needs one look.
         let times = 1 + repeats(lines, end + 1);
-        if times > 4 {
+        if times > ONE_LOOK {
             if self.search.find(&lines[..end]).is_some() {
-                self.count_plain(&lines[..end], offset, times);
+                self.count_line(&lines[..end], &lines[..end], offset, times);
             }
             from = times * (end + 1);
         }
         let mut hits = Hits::default();
-        while let Some(hit) = hits.next(&self.search, lines, from) {
+        while let Some(hit) = hits.next(&mut self.search, lines, from) {
             let start = memrchr(b'\n', &lines[from..hit]).map_or(from, |at| from + at + 1);
             let end = hit + memchr(b'\n', &lines[hit..]).expect("whole lines have an end");
             let times = 1 + repeats(&lines[start..], end + 1 - start);
-            self.count_plain(&lines[start..end], offset + start as u64, times);
+            self.count_line(&lines[start..end], &lines[start..end], offset + start as u64, times);
             from = start + times * (end + 1 - start);
         }
     }
 
-    fn count_plain(&mut self, line: &[u8], offset: u64, times: usize) {
+    /// Counts a line that has a pattern in its text, and the lines like it behind it.
+    fn count_line(&mut self, line: &[u8], text: &[u8], offset: u64, times: usize) {
         let most = self.most_held;
-        self.count(offset, times, line.len(), line, || shown(&line[..line.len().min(most)]));
+        self.count(offset, times, line.len(), text, || shown(&line[..line.len().min(most)]));
+    }
+
+    /// Whole lines of which some have escape sequences: all are stripped at once, and those that seem to match are looked at again.
+    fn dressed_lines(&mut self, lines: &[u8], offset: u64) {
+        let mut bare = std::mem::take(&mut self.bare);
+        bare.clear();
+        strip_lines_into(lines, &mut bare);
+        // The starts of the same line, in what is searched and as it came.
+        let (mut at, mut raw) = (0, 0);
+        let mut hits = Hits::default();
+        while let Some(hit) = hits.next(&mut self.search, &bare, at) {
+            let start = memrchr(b'\n', &bare[at..hit]).map_or(at, |end| at + end + 1);
+            if let Some(before) = memchr_iter(b'\n', &bare[at..start]).count().checked_sub(1) {
+                raw += memchr_iter(b'\n', &lines[raw..]).nth(before).expect("a line for each") + 1;
+            }
+            let len = memchr(b'\n', &bare[start..]).expect("whole lines have an end") + 1;
+            let raw_len = memchr(b'\n', &lines[raw..]).expect("whole lines have an end") + 1;
+            let times = 1 + repeats(&lines[raw..], raw_len);
+            let (text, line) = (&bare[start..start + len - 1], &lines[raw..raw + raw_len - 1]);
+            match text.is_ascii() {
+                true => self.count_line(line, text, offset + raw as u64, times),
+                // Halves of a character to the left and right of a sequence are none in its text.
+                false => self.dressed_line(line, offset + raw as u64, times),
+            }
+            (at, raw) = (start + times * len, raw + times * raw_len);
+        }
+        self.bare = bare;
     }
 
     /// A line with escape sequences in it.
@@ -330,8 +367,7 @@ impl Scanner {
         text.clear();
         strip_into(&String::from_utf8_lossy(line), &mut text);
         if self.search.find(text.as_bytes()).is_some() {
-            let most = self.most_held;
-            self.count(offset, times, line.len(), text.as_bytes(), || shown(&line[..line.len().min(most)]));
+            self.count_line(line, text.as_bytes(), offset, times);
         }
         self.text = text;
     }

@@ -227,9 +227,7 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     let engine = engine(&tmp).await;
     let (view, meta) = watched(&engine, 1).await;
     let now = engine.shared.now();
-    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at: now };
-    meta.record_ended(&ending, 0, 0).unwrap();
-    meta.live().set(flag::RECORDED);
+    recorded(&meta, now);
     full(&engine, true).await;
     look(&engine, &view).await;
     full(&engine, false).await;
@@ -249,9 +247,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     let engine = engine(&tmp).await;
     let (view, meta) = watched(&engine, 1).await;
     let now = engine.shared.now();
-    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at: now };
-    meta.record_ended(&ending, 0, 0).unwrap();
-    meta.live().set(flag::RECORDED);
+    recorded(&meta, now);
     full(&engine, true).await;
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
@@ -264,11 +260,17 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     engine.stop().await;
 }
 
-fn ends(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
+/// Its end is on record, and its output may be open.
+fn recorded(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
     let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at };
     meta.record_ended(&ending, meta.live().commit().0.base, 0).unwrap();
+    meta.live().set(flag::RECORDED);
+}
+
+fn ends(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
+    recorded(meta, at);
     meta.live().closed_at.store(at.micros(), SeqCst);
-    meta.live().set(flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+    meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
 }
 
 #[tokio::test]

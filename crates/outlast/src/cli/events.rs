@@ -3,10 +3,11 @@
 mod give;
 mod read;
 
+use super::owner::Whose;
 use super::route::RouteArgs;
 use super::{Context, Failure, input, seconds, some_seconds};
 use clap::{Args, Subcommand};
-use outlast_client::{Client, Judged, JudgedOne, Owner, Replay, Verdict};
+use outlast_client::{Client, Judged, JudgedOne, Replay, Verdict};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -25,27 +26,6 @@ pub(crate) struct Events {
     whose: Whose,
     #[command(subcommand)]
     what: What,
-}
-
-/// For whom.
-#[derive(Debug, Args)]
-pub(super) struct Whose {
-    /// Whose conversation [default: OUTLAST_SESSION]
-    #[arg(long, value_name = "KEY", global = true)]
-    session: Option<String>,
-    /// Which task [default: OUTLAST_TASK]
-    #[arg(long, value_name = "T", global = true)]
-    task: Option<String>,
-    /// Which life of the conversation; notices for an earlier one are dropped [default: OUTLAST_GENERATION]
-    #[arg(long, value_name = "G", global = true)]
-    generation: Option<String>,
-}
-
-impl Whose {
-    /// What the flags say; where they say nothing, what the environment says.
-    pub(super) fn or(self, here: Owner) -> Owner {
-        Owner { session: self.session.or(here.session), task: self.task.or(here.task), generation: self.generation.or(here.generation) }
-    }
 }
 
 #[derive(Debug, Subcommand)]

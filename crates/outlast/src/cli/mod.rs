@@ -20,6 +20,7 @@ mod list;
 mod log;
 mod man;
 mod out;
+mod owner;
 mod poll;
 mod rerun;
 mod rm;

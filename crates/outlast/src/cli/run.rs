@@ -3,10 +3,11 @@
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
+use super::owner::Whose;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum};
-use outlast_client::{Client, Command, From, OnStop, OsText, Owner, ProcessId, ProcessInfo, Reason, Spec, Tell};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec, Tell};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -45,15 +46,8 @@ pub(crate) struct Run {
     /// A name for people
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// The task it belongs to [default: OUTLAST_TASK]
-    #[arg(long, value_name = "T")]
-    task: Option<String>,
-    /// The conversation it belongs to [default: OUTLAST_SESSION]
-    #[arg(long, value_name = "KEY")]
-    session: Option<String>,
-    /// Which life of the conversation [default: OUTLAST_GENERATION]
-    #[arg(long, value_name = "G")]
-    generation: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// Stop it after so many seconds
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
@@ -107,7 +101,6 @@ impl Run {
 
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
-        let here = ctx.owner();
         let base = match command {
             Command::Shell(line) => Spec::shell(line),
             Command::Argv(args) => Spec::argv(args),
@@ -118,11 +111,7 @@ impl Run {
             pty: self.pty,
             stdin: self.stdin,
             name: self.name,
-            owner: Owner {
-                session: self.session.or(here.session),
-                task: self.task.or(here.task),
-                generation: self.generation.or(here.generation),
-            },
+            owner: self.whose.or(ctx.owner()),
             timeout: self.timeout,
             on_stop: match self.on_stop {
                 WhenStopped::Keep => OnStop::Keep,

@@ -1,9 +1,9 @@
 //! `outlast tool`
 
+use super::owner::Whose;
 use super::route::RouteArgs;
 use super::{Context, Failure, input};
 use clap::{Args, Subcommand};
-use outlast_client::Owner;
 use outlast_tools::{AtLimit, Host, Policy, Schema, Tools};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -34,15 +34,8 @@ struct Call {
     arguments: OsString,
     #[command(flatten)]
     can: Can,
-    /// The task it is for [default: OUTLAST_TASK]
-    #[arg(long, value_name = "T")]
-    task: Option<String>,
-    /// The conversation it is for [default: OUTLAST_SESSION]
-    #[arg(long, value_name = "KEY")]
-    session: Option<String>,
-    /// Which life of the conversation [default: OUTLAST_GENERATION]
-    #[arg(long, value_name = "G")]
-    generation: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     route: RouteArgs,
 }
@@ -78,14 +71,8 @@ impl Tool {
 impl Call {
     async fn perform(self, ctx: &Context, tool: &str) -> Result<i32, Failure> {
         let arguments = parsed(self.arguments)?;
-        let here = ctx.owner();
-        let owner = Owner {
-            session: self.session.or(here.session),
-            task: self.task.or(here.task),
-            generation: self.generation.or(here.generation),
-        };
         let host = Host { route: self.route.into(), ..self.can.host(ctx) };
-        let client = ctx.client().await?.with_owner(owner);
+        let client = ctx.client().await?.with_owner(self.whose.or(ctx.owner()));
         ctx.out.object(&Tools::new(client, host).call(tool, &arguments).await)?;
         Ok(0)
     }

@@ -1,7 +1,7 @@
 //! `outlast until`
 
 use super::ending::TIMED_OUT;
-use super::events::Whose;
+use super::owner::Whose;
 use super::{Context, Failure, some_seconds, times};
 use clap::Args;
 use outlast_client::{Barrier, Time};

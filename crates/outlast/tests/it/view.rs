@@ -3,6 +3,7 @@
 use crate::gate::{Gate, until_printed};
 use crate::support::*;
 use crate::told::call_in;
+use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 
 fn looks_on(p: &Product, id: &str) -> Child {
@@ -56,10 +57,12 @@ fn case_188_without_a_view_it_is_an_error_and_what_is_forgotten_is_none() {
 fn a_viewer_comes_back_over_the_death_of_the_engine_and_is_then_told_to_leave() {
     let p = product();
     let gate = Gate::new(&p, "gate");
-    let id = p.run_with(&["--session", "s"], &gate.wait());
-    let viewer = looks_on(&p, &id);
-    // It is there once it can be closed; another conversation cannot see it, and closes nothing.
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let id = p.run_with(&["--session", "s"], &format!("echo shown; {}", gate.wait()));
+    let mut viewer = p.command(["attach", &id]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // What it shows it sees. Another conversation cannot see that, and closes nothing.
+    let mut first = String::new();
+    BufReader::new(viewer.stdout.as_mut().unwrap()).read_line(&mut first).unwrap();
+    assert_eq!(first.trim_end(), "shown");
     assert_eq!(call_in(&p, "other", &["view", "close", "--json", &id]).json()["views"], 0);
     p.kill_engine();
     close(&p, &id);

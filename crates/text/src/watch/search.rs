@@ -1,17 +1,29 @@
 //! Where in a text a pattern is.
 //!
-//! Few patterns are found by their bytes, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are found by
-//! looking at four bytes in every so many instead: a pattern of eleven bytes has, wherever it lies, four bytes of its own at one of every eight places.
+//! Few patterns are found by four bytes of each, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are
+//! found by looking at four bytes in every so many instead: a pattern of eleven bytes has, wherever it lies, four bytes of its own at one of every eight places.
+//!
+//! Which bytes of a pattern are looked for is free to choose, and what they cost is how often they are there without the pattern: `work` of `worker died` in the
+//! log of a program that speaks of its workers. Where that happens often, others are chosen by what the text at hand is made of.
 
-use aho_corasick::{AhoCorasick, MatchKind, packed};
-use std::collections::HashMap;
+mod sample;
 
-/// So many patterns are found by their bytes.
+use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
+use sample::Sample;
+use std::ops::Range;
+
+/// So many patterns are found by four bytes of each.
 const FEW: usize = 16;
 /// How many bytes are looked at.
 const GRAM: usize = 4;
-/// Patterns shorter than this are always found by their bytes.
+/// Patterns shorter than this are always found by their first bytes.
 const LONG: usize = 7;
+/// Others are chosen where one of so many bytes was the beginning of nothing.
+const RARE: usize = 512;
+/// So often at least, the first time.
+const PATIENCE: usize = 64;
+/// What is longer ago than this counts no more.
+const RECENT: usize = 1 << 20;
 
 /// Finds patterns.
 #[derive(Debug)]
@@ -20,6 +32,11 @@ pub(super) struct Search {
     many: Option<Grams>,
     longest: usize,
     literal: bool,
+    /// How much was searched lately.
+    searched: usize,
+    /// How often something was found that was no pattern, and how often that may be before other bytes are chosen.
+    wasted: usize,
+    patience: usize,
 }
 
 impl Search {
@@ -34,6 +51,9 @@ impl Search {
             many: if long.is_empty() { None } else { Some(Grams::new(&long)) },
             longest: useful.iter().map(|p| p.len()).max().unwrap_or(0),
             literal: !useful.iter().any(|p| p.contains(char::REPLACEMENT_CHARACTER)),
+            searched: 0,
+            wasted: 0,
+            patience: PATIENCE,
         }
     }
 
@@ -48,44 +68,114 @@ impl Search {
     }
 
     /// Where a pattern begins, if one is there.
-    pub(super) fn find(&self, text: &[u8]) -> Option<usize> {
+    pub(super) fn find(&mut self, text: &[u8]) -> Option<usize> {
         self.few_from(text, 0).or_else(|| self.many_from(text, 0))
     }
 
-    fn few_from(&self, text: &[u8], from: usize) -> Option<usize> {
-        Some(from + self.few.as_ref()?.find(&text[from..])?)
+    fn few_from(&mut self, text: &[u8], from: usize) -> Option<usize> {
+        Some(from + self.few.as_ref()?.find(&text[from..], &mut self.wasted)?)
     }
 
-    fn many_from(&self, text: &[u8], from: usize) -> Option<usize> {
-        Some(from + self.many.as_ref()?.find(&text[from..])?)
+    fn many_from(&mut self, text: &[u8], from: usize) -> Option<usize> {
+        Some(from + self.many.as_ref()?.find(&text[from..], &mut self.wasted)?)
+    }
+
+    /// Chooses anew after every piece.
+    #[cfg(test)]
+    pub(super) fn never_content(&mut self) {
+        self.patience = 0;
+    }
+
+    /// This text was searched: chooses other bytes to look for if those now looked for are in it too often. Each time it takes four times as much of that, so that
+    /// the choosing never costs more than what it saves.
+    pub(super) fn learn(&mut self, text: &[u8]) {
+        self.searched += text.len();
+        if self.wasted >= self.patience && self.wasted >= self.searched / RARE {
+            let sample = Sample::of(text);
+            if let Some(few) = &mut self.few {
+                few.choose(&sample);
+            }
+            if let Some(many) = &mut self.many {
+                many.choose(&sample);
+            }
+            self.patience = self.patience.saturating_mul(4);
+        } else if self.searched < RECENT {
+            return;
+        }
+        (self.searched, self.wasted) = (0, 0);
     }
 }
 
-/// Few patterns, by their bytes.
+/// Few patterns, by four bytes of each.
 #[derive(Debug)]
-enum Few {
+struct Few {
+    /// Each with the place of the bytes that are looked for.
+    patterns: Vec<(Box<[u8]>, usize)>,
+    finder: Finder,
+}
+
+#[derive(Debug)]
+enum Finder {
     /// Two and more, where the processor can do it: the same as what `AhoCorasick` begins with, and quicker to begin again behind each line that matched.
     Packed(packed::Searcher),
-    Other(AhoCorasick),
+    /// One, or too many: by all of their bytes.
+    Whole(AhoCorasick),
 }
 
 impl Few {
     fn new(patterns: &[&str]) -> Option<Self> {
-        let packed = if (2..=FEW).contains(&patterns.len()) { packed::Searcher::new(patterns) } else { None };
-        match packed {
-            Some(packed) => Some(Self::Packed(packed)),
-            None if patterns.is_empty() => None,
-            None => AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(patterns).ok().map(Self::Other),
+        if patterns.is_empty() {
+            return None;
         }
+        if (2..=FEW).contains(&patterns.len()) {
+            let sample = Sample::default();
+            let patterns: Vec<_> = patterns.iter().map(|p| (p.as_bytes().into(), rarest(p.as_bytes(), &sample))).collect();
+            if let Some(packed) = packed::Searcher::new(parts(&patterns)) {
+                return Some(Self { patterns, finder: Finder::Packed(packed) });
+            }
+        }
+        let whole = AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(patterns).ok()?;
+        Some(Self { patterns: Vec::new(), finder: Finder::Whole(whole) })
     }
 
-    fn find(&self, text: &[u8]) -> Option<usize> {
-        match self {
-            Self::Packed(packed) => packed.find(text),
-            Self::Other(other) => other.find(text),
+    fn choose(&mut self, sample: &Sample) {
+        let Finder::Packed(packed) = &mut self.finder else { return };
+        for (pattern, part) in &mut self.patterns {
+            *part = rarest(pattern, sample);
         }
-        .map(|m| m.start())
+        *packed = packed::Searcher::new(parts(&self.patterns)).expect("other parts of the same patterns, as many and as long");
     }
+
+    fn find(&self, text: &[u8], wasted: &mut usize) -> Option<usize> {
+        let packed = match &self.finder {
+            Finder::Packed(packed) => packed,
+            Finder::Whole(whole) => return whole.find(text).map(|m| m.start()),
+        };
+        let mut span = Span { start: 0, end: text.len() };
+        while let Some(part) = packed.find_in(text, span) {
+            let here = |(pattern, place): &(Box<[u8]>, usize)| {
+                let start = part.start().checked_sub(*place)?;
+                text[start..].starts_with(pattern).then_some(start)
+            };
+            // Mostly it is the one whose part was found. Others may have the same, or a longer one that begins with it.
+            if let Some(start) = here(&self.patterns[part.pattern()]).or_else(|| self.patterns.iter().find_map(here)) {
+                return Some(start);
+            }
+            *wasted += 1;
+            span.start = part.start() + 1;
+        }
+        None
+    }
+}
+
+fn parts(patterns: &[(Box<[u8]>, usize)]) -> impl Iterator<Item = &[u8]> {
+    patterns.iter().map(|(pattern, part)| &pattern[*part..pattern.len().min(part + GRAM)])
+}
+
+/// Where in the pattern the four bytes are that the sample has least of.
+fn rarest(pattern: &[u8], sample: &Sample) -> usize {
+    let places = pattern.windows(GRAM).map(gram).enumerate();
+    places.min_by_key(|(_, gram)| sample.price(*gram)).map_or(0, |(place, _)| place)
 }
 
 /// The lines of one text that have a pattern, in order.
@@ -105,7 +195,7 @@ enum Next {
 
 impl Hits {
     /// The beginning of a pattern in the first line at or behind `from` that has one; `from` is the start of a line, and never goes back.
-    pub(super) fn next(&mut self, search: &Search, text: &[u8], from: usize) -> Option<usize> {
+    pub(super) fn next(&mut self, search: &mut Search, text: &[u8], from: usize) -> Option<usize> {
         let few = self.few.after(from, || search.few_from(text, from));
         let many = self.many.after(from, || search.many_from(text, from));
         few.into_iter().chain(many).min()
@@ -132,12 +222,24 @@ struct Grams {
     patterns: Vec<Box<[u8]>>,
     /// A bit for each group that may be in a pattern.
     bits: Box<[u64; WORDS]>,
-    /// Each group with the pattern and the place in it, those of one bucket together.
-    places: Vec<(u32, u32, u32)>,
+    /// Where each group is, those of one bucket together.
+    places: Vec<Place>,
+    /// The patterns of each place, by number.
+    members: Vec<u32>,
     /// Where in `places` each bucket begins, and the last one ends.
     buckets: Box<[u32; BUCKETS + 1]>,
     /// One in so many places is looked at: as many as there are groups of each pattern in `places`.
     step: usize,
+}
+
+/// A group in all patterns that begin with the same bytes and have it at the same place.
+#[derive(Debug)]
+struct Place {
+    gram: u32,
+    at: usize,
+    /// The first four bytes: most of what is no pattern ends there.
+    head: u32,
+    members: Range<usize>,
 }
 
 /// 8 KiB of bits: they stay in the fastest cache.
@@ -149,43 +251,58 @@ impl Grams {
         let patterns: Vec<Box<[u8]>> = patterns.iter().map(|p| p.as_bytes().into()).collect();
         let shortest = patterns.iter().map(|p| p.len()).min().unwrap_or(LONG);
         let step = (shortest + 1 - GRAM).min(8);
-        let mut often: HashMap<u32, usize> = HashMap::new();
-        for bytes in patterns.iter().flat_map(|p| p.windows(GRAM)) {
-            *often.entry(gram(bytes)).or_default() += usize::from(bytes.iter().all(|b| b.is_ascii_lowercase() || *b == b' ')) + 1;
-        }
-        let mut bits = Box::new([0; WORDS]);
-        let mut places = Vec::with_capacity(patterns.len() * step);
-        for (pattern, number) in patterns.iter().zip(0..) {
-            // Any stretch of it will do. The best is one that few others have, and of bytes that are not those of most words.
-            let grams: Vec<u32> = pattern.windows(GRAM).map(gram).collect();
-            let price = |from: &usize| grams[*from..from + step].iter().map(|g| often[g]).sum::<usize>();
-            let from = (0..=grams.len() - step).min_by_key(price).unwrap_or(0);
-            for (gram, place) in grams[from..from + step].iter().zip(from as u32..) {
-                let (word, bit) = slot(*gram);
-                bits[word] |= 1 << bit;
-                places.push((*gram, number, place));
-            }
-        }
-        places.sort_unstable_by_key(|(gram, ..)| bucket(*gram));
-        let mut buckets = Box::new([0; BUCKETS + 1]);
-        for (number, begin) in buckets.iter_mut().enumerate() {
-            *begin = places.partition_point(|(gram, ..)| bucket(*gram) < number) as u32;
-        }
-        Self { patterns, bits, places, buckets, step }
+        let mut grams = Self {
+            patterns,
+            bits: Box::new([0; WORDS]),
+            places: Vec::new(),
+            members: Vec::new(),
+            buckets: Box::new([0; BUCKETS + 1]),
+            step,
+        };
+        grams.choose(&Sample::default());
+        grams
     }
 
-    fn find(&self, text: &[u8]) -> Option<usize> {
+    /// Any stretch of a pattern will do. The best is one that the sample has least of.
+    fn choose(&mut self, sample: &Sample) {
+        let step = self.step;
+        let mut chosen = Vec::with_capacity(self.patterns.len() * step);
+        for (pattern, number) in self.patterns.iter().zip(0_u32..) {
+            let grams: Vec<u32> = pattern.windows(GRAM).map(gram).collect();
+            let prices: Vec<u64> = grams.iter().map(|gram| sample.price(*gram)).collect();
+            let stretches = prices.windows(step).map(|stretch| stretch.iter().sum::<u64>()).enumerate();
+            let from = stretches.min_by_key(|(_, price)| *price).map_or(0, |(from, _)| from);
+            chosen.extend((from..from + step).map(|at| (bucket(grams[at]), grams[at], at, grams[0], number)));
+        }
+        chosen.sort_unstable();
+        self.bits.fill(0);
+        self.places.clear();
+        self.members = chosen.iter().map(|(.., number)| *number).collect();
+        let mut from = 0;
+        for alike in chosen.chunk_by(|a, b| (a.1, a.2, a.3) == (b.1, b.2, b.3)) {
+            let (_, gram, at, head, _) = alike[0];
+            let (word, bit) = slot(gram);
+            self.bits[word] |= 1 << bit;
+            self.places.push(Place { gram, at, head, members: from..from + alike.len() });
+            from += alike.len();
+        }
+        for (number, begin) in self.buckets.iter_mut().enumerate() {
+            *begin = self.places.partition_point(|place| bucket(place.gram) < number) as u32;
+        }
+    }
+
+    fn find(&self, text: &[u8], wasted: &mut usize) -> Option<usize> {
         match self.step {
-            8 => self.find_in_steps::<8>(text),
-            7 => self.find_in_steps::<7>(text),
-            6 => self.find_in_steps::<6>(text),
-            5 => self.find_in_steps::<5>(text),
-            _ => self.find_in_steps::<4>(text),
+            8 => self.find_in_steps::<8>(text, wasted),
+            7 => self.find_in_steps::<7>(text, wasted),
+            6 => self.find_in_steps::<6>(text, wasted),
+            5 => self.find_in_steps::<5>(text, wasted),
+            _ => self.find_in_steps::<4>(text, wasted),
         }
     }
 
     /// Steps are at least as long as a group, so that each has one whole.
-    fn find_in_steps<const STEP: usize>(&self, text: &[u8]) -> Option<usize> {
+    fn find_in_steps<const STEP: usize>(&self, text: &[u8], wasted: &mut usize) -> Option<usize> {
         let (steps, _) = text.as_chunks::<STEP>();
         let (fours, threes) = steps.as_chunks::<4>();
         let is_set = |step: &[u8; STEP]| {
@@ -198,7 +315,7 @@ impl Grams {
             }
             for (k, step) in four.iter().enumerate() {
                 if is_set(step) == 1
-                    && let Some(found) = self.at(text, (n * 4 + k) * STEP)
+                    && let Some(found) = self.at(text, (n * 4 + k) * STEP, wasted)
                 {
                     return Some(found);
                 }
@@ -206,21 +323,27 @@ impl Grams {
         }
         let behind = fours.len() * 4 * STEP;
         // What is left, with what is less than a step.
-        (0..=threes.len()).find_map(|n| self.at(text, behind + n * STEP))
+        (0..=threes.len()).find_map(|n| self.at(text, behind + n * STEP, wasted))
     }
 
     /// Where a pattern begins that has the group at `at`.
-    fn at(&self, text: &[u8], at: usize) -> Option<usize> {
+    fn at(&self, text: &[u8], at: usize, wasted: &mut usize) -> Option<usize> {
         let gram = gram(text.get(at..at + GRAM)?);
         let bucket = bucket(gram);
         let here = &self.places[self.buckets[bucket] as usize..self.buckets[bucket + 1] as usize];
-        here.iter()
-            .filter(|(g, ..)| *g == gram)
-            .filter_map(|&(_, pattern, place)| {
-                let start = at.checked_sub(place as usize)?;
-                text[start..].starts_with(&self.patterns[pattern as usize]).then_some(start)
-            })
-            .min()
+        let mut begun = false;
+        let mut first: Option<usize> = None;
+        for place in here.iter().filter(|place| place.gram == gram) {
+            begun = true;
+            let Some(start) = at.checked_sub(place.at) else { continue };
+            if self::gram(&text[start..]) == place.head
+                && self.members[place.members.clone()].iter().any(|n| text[start..].starts_with(&self.patterns[*n as usize]))
+            {
+                first = Some(first.map_or(start, |f| f.min(start)));
+            }
+        }
+        *wasted += usize::from(begun && first.is_none());
+        first
     }
 }
 

@@ -202,6 +202,26 @@ fn many_patterns_are_found_wherever_they_lie() {
     }
 }
 
+/// Four bytes of each pattern are looked for. Here all that are first chosen are everywhere, and so are most that are chosen then.
+#[test]
+fn what_the_text_is_full_of_is_looked_for_no_more() {
+    for patterns in [10, 40] {
+        let patterns: Vec<String> = (0..patterns).map(|n| format!("zz{n:02} worker died ZZZZ{n}")).collect();
+        let line = "zz01 worker idle ZZZZ, zz07 worker died ZZZ, ZZZZ9 worker\n";
+        let mut scanner = Scanner::new(&patterns, Cursor::default());
+        let mut bytes = Vec::new();
+        for n in 0..2_000 {
+            let text =
+                if n % 500 == 499 { format!("a \x1b[1mzz0{}\x1b[0m worker died ZZZZ{}!\n", n % 7, n % 7) } else { format!("{n} {line}") };
+            scanner.push(text.as_bytes());
+            bytes.extend(text.into_bytes());
+        }
+        let found = scanner.take();
+        assert_eq!(found.as_ref().map(|f| f.count), Some(4));
+        assert_eq!(found, naive(&patterns, &bytes, LONGEST_HELD));
+    }
+}
+
 fn output() -> impl Strategy<Value = Vec<u8>> {
     let atom = prop_oneof![
         4 => "[abc ]{0,4}".prop_map(String::into_bytes),
@@ -240,11 +260,15 @@ proptest! {
         patterns in patterns(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
         most_held in prop_oneof![Just(3_usize), Just(20), Just(LONGEST_HELD)],
+        chooses in any::<bool>(),
     ) {
         let mut cuts: Vec<usize> = cuts.iter().map(|c| c.index(bytes.len() + 1)).chain([0, bytes.len()]).collect();
         cuts.sort_unstable();
         let mut scanner = Scanner::new(&patterns, Cursor::default());
         scanner.most_held = most_held;
+        if chooses {
+            scanner.search.never_content();
+        }
         for cut in cuts.windows(2) {
             scanner.push(&bytes[cut[0]..cut[1]]);
         }

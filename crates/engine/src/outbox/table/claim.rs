@@ -1,0 +1,177 @@
+//! Who is given which notice.
+
+use super::{Entry, MOST_BYTES, Moment, by_seq, settle, until};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::time::Duration;
+
+/// How notices are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taker {
+    /// Between two turns at a terminal: what was observed is known already.
+    Terminal,
+    /// Turns come by themselves: what was only observed is told, and lines of a process whose end was told are not.
+    Gateway,
+}
+
+/// Who asks for notices, and for how long.
+#[derive(Debug, Clone)]
+pub(crate) struct Claim {
+    pub(crate) session: String,
+    pub(crate) generation: String,
+    pub(crate) taker: Taker,
+    pub(crate) limit: usize,
+    pub(crate) lease: String,
+    /// Microseconds.
+    pub(crate) lease_for: i64,
+    pub(crate) now: Moment,
+}
+
+/// What a claim has to know of a notice before it reads it.
+struct Open {
+    seq: u64,
+    state: String,
+    kind: String,
+    generation: String,
+    observed: bool,
+    stale: String,
+    lease_up: i64,
+    /// Whether the end of its process was seen.
+    consumed: bool,
+}
+
+/// What a claim does with a notice.
+enum Fate {
+    Given,
+    /// Somebody has it, or it is for another kind of taker.
+    Left,
+    Settled(&'static str, String),
+}
+
+impl Open {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            seq: row.get::<_, i64>(0)? as u64,
+            state: row.get(1)?,
+            kind: row.get(2)?,
+            generation: row.get(3)?,
+            observed: row.get(4)?,
+            stale: row.get(5)?,
+            lease_up: row.get(6)?,
+            consumed: row.get(7)?,
+        })
+    }
+
+    fn fate(&self, claim: &Claim, life: Option<&str>) -> Fate {
+        let completion = self.kind == "completion";
+        if self.state == "leased" && self.lease_up > claim.now.up {
+            return Fate::Left;
+        }
+        if life.is_some_and(|life| !self.generation.is_empty() && self.generation != life) {
+            return Fate::Settled("dropped", format!("generation {} of the conversation has ended", self.generation));
+        }
+        if completion && self.consumed {
+            return Fate::Settled("consumed", "its end was seen before it was told".into());
+        }
+        if !self.stale.is_empty() {
+            return Fate::Settled("superseded", self.stale.clone());
+        }
+        match claim.taker {
+            Taker::Terminal if completion && self.observed => Fate::Left,
+            Taker::Gateway if self.consumed && is_watch(&self.kind) => {
+                Fate::Settled("dropped", "the end of the process was told already".into())
+            }
+            Taker::Terminal | Taker::Gateway => Fate::Given,
+        }
+    }
+}
+
+/// Whether a notice of this kind is about lines of a process.
+fn is_watch(kind: &str) -> bool {
+    kind == "watch_match" || kind == "watch_disabled"
+}
+
+/// Gives out the next notices of a conversation, each to one taker until its lease ends. To one of a life that has ended nothing is given.
+pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entry>> {
+    lives(db, &claim.session, &claim.generation)?;
+    let life = current_life(db, &claim.session)?;
+    if !claim.generation.is_empty() && life.as_ref() != Some(&claim.generation) {
+        return Ok(Vec::new());
+    }
+    let mut open = db.prepare_cached(
+        "SELECT seq, state, kind, generation, observed, stale, lease_up,
+             EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)
+         FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq",
+    )?;
+    let (mut given, mut settled, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let mut rows = open.query(params![claim.session])?;
+    while given.len() < claim.limit
+        && bytes < MOST_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let open = Open::read(row)?;
+        match open.fate(claim, life.as_deref()) {
+            Fate::Left => {}
+            Fate::Settled(state, reason) => settled.push((open.seq, state, reason)),
+            Fate::Given => match by_seq(db, open.seq) {
+                Ok(Some(entry)) => {
+                    bytes += entry.bytes;
+                    given.push(entry);
+                }
+                Ok(None) => {}
+                // It must not stand in the way of those behind it.
+                Err(rusqlite::Error::FromSqlConversionFailure(_, _, why)) => {
+                    settled.push((open.seq, "dropped", format!("it cannot be read: {why}")))
+                }
+                Err(error) => return Err(error),
+            },
+        }
+    }
+    drop(rows);
+    for (seq, state, reason) in settled {
+        settle(db, seq, state, &reason, claim.now.utc)?;
+    }
+    for entry in &mut given {
+        // Whoever had it let its time pass without a word: it may have been told.
+        let maybe_told = entry.state == "leased";
+        entry.lease_until = claim.now.utc.micros() + claim.lease_for;
+        db.prepare_cached(
+            "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5
+             WHERE seq = ?1",
+        )?
+        .execute(params![entry.notice.seq as i64, maybe_told, claim.lease, claim.now.up + claim.lease_for, entry.lease_until])?;
+        entry.state = "leased".into();
+        entry.attempts += 1;
+        entry.notice.repeat |= maybe_told;
+        entry.lease.clone_from(&claim.lease);
+    }
+    Ok(given)
+}
+
+/// How long until the next lease of this conversation ends. One that has ended is nothing to wait for: whoever asks could have had it.
+pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<Option<Duration>> {
+    let at: Option<i64> = db
+        .prepare_cached(
+            "SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') AND state = 'leased' AND lease_up > ?2",
+        )?
+        .query_row(params![session, now.up], |r| r.get(0))?;
+    Ok(at.map(|at| until(at, now)))
+}
+
+/// Remembers that this life of a conversation was seen.
+pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
+    if generation.is_empty() {
+        return Ok(());
+    }
+    db.prepare_cached(
+        "INSERT OR IGNORE INTO life (session, generation, nth)
+         VALUES (?1, ?2, (SELECT COALESCE(MAX(nth), 0) + 1 FROM life WHERE session = ?1))",
+    )?
+    .execute(params![session, generation])?;
+    Ok(())
+}
+
+fn current_life(db: &Connection, session: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached("SELECT generation FROM life WHERE session = ?1 ORDER BY nth DESC LIMIT 1")?
+        .query_row(params![session], |r| r.get(0))
+        .optional()
+}

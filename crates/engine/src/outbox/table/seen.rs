@@ -1,0 +1,100 @@
+//! What an owner has seen by itself need not be told.
+
+use super::Moment;
+use outlast_core::Time;
+use rusqlite::{Connection, params};
+
+/// Whether the owner of a process has seen its end.
+pub(crate) fn is_consumed(db: &Connection, process: &str) -> rusqlite::Result<bool> {
+    db.prepare_cached("SELECT 1 FROM mark WHERE process = ?1 AND consumed_at > 0")?.exists(params![process])
+}
+
+/// The owner of a process has seen its end: what is still to be told of it is not told. What somebody is just telling is theirs to settle.
+pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Moment) -> rusqlite::Result<()> {
+    mark(db, process, how, now.utc)?;
+    let reason = format!("its end was seen by {how}");
+    db.prepare_cached(
+        "UPDATE notice SET state = 'consumed', reason = ?2, settled_at = ?3, lease = ''
+         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?4)))",
+    )?
+    .execute(params![process, reason, now.utc.micros(), now.up])?;
+    Ok(())
+}
+
+/// How long an answer may take to reach its socket.
+const ANSWERING: i64 = 60_000_000;
+
+/// Keeps the end of a process from being told by anybody else while it is answered. What a taker has stays theirs, but should they release it, it was told.
+pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
+    hold_where(db, "process = ?1 AND kind = 'completion'", process, now)
+}
+
+/// As [`hold`], of a notice by what it is about.
+pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
+    hold_where(db, "key = ?1", key, now)
+}
+
+fn hold_where(db: &Connection, which: &str, what: &str, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("UPDATE notice SET maybe_told = 1 WHERE {which} AND state = 'leased'"))?.execute(params![what])?;
+    db.prepare_cached(&format!(
+        "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
+         WHERE {which} AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?2))"
+    ))?
+    .execute(params![what, now.up, now.utc.micros(), ANSWERING])?;
+    Ok(())
+}
+
+/// Whoever was to be answered has left: it is told after all. Marked as a repeat, since another who waited may just be reading it.
+pub(super) const LET_GO: &str = "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_up = 0, lease_until = 0
+     WHERE state IN ('pending', 'leased') AND state = 'leased' AND lease = 'answer'";
+
+/// Undoes [`hold`].
+pub(crate) fn let_go(db: &Connection, process: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{LET_GO} AND process = ?1 AND kind = 'completion'"))?.execute(params![process])?;
+    Ok(())
+}
+
+/// Undoes [`hold_key`].
+pub(crate) fn let_go_key(db: &Connection, key: &str) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("{LET_GO} AND key = ?1"))?.execute(params![key])?;
+    Ok(())
+}
+
+/// Whoever waited was answered with what a notice says.
+pub(crate) fn consume_key(db: &Connection, key: &str, now: Time) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE notice SET state = 'consumed', reason = 'whoever waited was answered', settled_at = ?2, lease = ''
+         WHERE key = ?1 AND state = 'leased' AND lease = 'answer'",
+    )?
+    .execute(params![key, now.micros()])?;
+    Ok(())
+}
+
+pub(super) fn mark(db: &Connection, process: &str, how: &str, now: Time) -> rusqlite::Result<()> {
+    db.prepare_cached("INSERT OR IGNORE INTO mark (process, consumed_at, by) VALUES (?1, ?2, ?3)")?.execute(params![
+        process,
+        now.micros(),
+        how
+    ])?;
+    Ok(())
+}
+
+/// Somebody in its own conversation looked at a process that is over: a terminal need not tell it, a gateway still does.
+pub(crate) fn observe(db: &Connection, process: &str) -> rusqlite::Result<()> {
+    db.prepare_cached("UPDATE notice SET observed = 1 WHERE process = ?1 AND kind = 'completion' AND state IN ('pending', 'leased')")?
+        .execute(params![process])?;
+    Ok(())
+}
+
+/// A newer run makes what is to be told of an older one stale. What somebody is just telling is theirs to settle, and is not told again if they do not.
+pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
+    let reason = format!("run again as {by}");
+    db.prepare_cached(
+        "UPDATE notice SET state = 'superseded', reason = ?2, settled_at = ?3, lease = ''
+         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?4))",
+    )?
+    .execute(params![process, reason, now.utc.micros(), now.up])?;
+    db.prepare_cached("UPDATE notice SET stale = ?2 WHERE process = ?1 AND kind = 'completion' AND state = 'leased'")?
+        .execute(params![process, reason])?;
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Who is given which notice, and who settles it.
+
+use super::*;
+
+#[test]
+fn case_110_of_two_that_ask_at_once_one_is_given_it_and_if_it_fails_the_other() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    let first = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert!(desk.gateway("a").is_empty());
+    assert_eq!(desk.judge(&first[0], Some(&first[0].lease), &Verdict::Released), Settled::Done);
+    let second = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!(second[0].notice.seq, seq);
+    assert!(!second[0].notice.repeat, "who had it says that it was not told");
+}
+
+#[test]
+fn case_111_of_nothing_nothing_is_given() {
+    let mut desk = Desk::new();
+    assert!(desk.drain("a").is_empty() && desk.gateway("").is_empty());
+    assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), None);
+}
+
+#[test]
+fn case_113_each_conversation_is_given_its_own() {
+    let mut desk = Desk::new();
+    let of = |s: &str, n| desk.put(&completion(n, owner(s, ""))).unwrap();
+    let (a, b, person) = (of("a", 1), of("b", 2), of("", 3));
+    assert_eq!(desk.drain("a"), [a]);
+    assert_eq!(desk.drain("b"), [b]);
+    assert_eq!(desk.drain(""), [person]);
+}
+
+#[test]
+fn case_116_a_taker_that_dies_loses_nothing_and_the_next_is_told_so() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    let dead = desk.claim_as("a", "", Taker::Terminal, 10);
+    assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(60)));
+    desk.pass(60 * SECOND - 1);
+    assert!(desk.drain("a").is_empty());
+    desk.pass(1);
+    let next = desk.claim_as("a", "", Taker::Terminal, 10);
+    assert_eq!((next[0].notice.seq, next[0].notice.repeat, next[0].attempts), (seq, true, 2));
+    // The dead one comes back after all: it is not its own any more.
+    assert_eq!(desk.judge(&next[0], Some(&dead[0].lease), &Verdict::Delivered), Settled::Lost);
+    assert_eq!(desk.judge(&next[0], Some(&next[0].lease), &Verdict::Delivered), Settled::Done);
+    assert_eq!(desk.judge(&next[0], Some(&next[0].lease), &Verdict::Delivered), Settled::Already);
+}
+
+#[test]
+fn case_117_what_was_run_again_is_not_told_even_if_somebody_had_it() {
+    let mut desk = Desk::new();
+    let waits = desk.put(&completion(1, owner("a", ""))).unwrap();
+    supersede(&desk.db, &id(1).to_string(), &id(9).to_string(), desk.now).unwrap();
+    assert_eq!(desk.state(waits).0, "superseded");
+
+    let released = desk.put(&completion(2, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    supersede(&desk.db, &id(2).to_string(), &id(9).to_string(), desk.now).unwrap();
+    assert_eq!(desk.state(released).0, "leased");
+    desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
+    assert_eq!(desk.state(released), ("superseded".into(), format!("run again as {}", id(9))));
+
+    let lapsed = desk.put(&completion(3, owner("a", ""))).unwrap();
+    desk.drain("a");
+    supersede(&desk.db, &id(3).to_string(), &id(9).to_string(), desk.now).unwrap();
+    desk.pass(DAY);
+    assert!(desk.drain("a").is_empty());
+    assert_eq!(desk.state(lapsed).0, "superseded");
+}
+
+#[test]
+fn a_lease_is_as_long_however_the_clock_is_set() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.drain("a");
+    for step in [-1, 400 * DAY, -800 * DAY] {
+        desk.now.utc = Time::from_micros(desk.now.utc.micros() + step);
+        assert!(desk.drain("a").is_empty(), "a clock set by {step} ended a lease");
+    }
+    desk.pass(60 * SECOND);
+    assert_eq!(desk.drain("a"), [seq]);
+}
+
+#[test]
+fn a_push_is_due_however_the_clock_is_set() {
+    let mut desk = Desk::new();
+    insert(&desk.db, &completion(1, owner("a", "")), &hook(), desk.now).unwrap();
+    desk.now.utc = Time::from_micros(DAY);
+    let taken = take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap();
+    assert_eq!(taken.len(), 1);
+    let again = Pushed::Again { after: Duration::from_secs(5), reason: "busy".into() };
+    assert!(pushed(&desk.db, "hook", 1, "w", &again, desk.now).unwrap());
+    desk.now.utc = Time::from_micros(SECOND);
+    assert_eq!(next_due(&desk.db, "hook", desk.now).unwrap(), Some(Duration::from_secs(5)));
+    desk.pass(5 * SECOND);
+    assert_eq!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().len(), 1);
+}
+
+#[test]
+fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
+    let mut desk = Desk::new();
+    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    desk.drain("a");
+    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    assert!(desk.drain("a").is_empty(), "an engine that is started again leaves leases as they are");
+    desk.now.up = SECOND;
+    begun(&desk.db, "second", false, desk.now.utc).unwrap();
+    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
+}
+
+#[test]
+fn a_fact_that_is_read_again_uses_up_no_place() {
+    let desk = Desk::new();
+    let again = |n| desk.put(&completion(n, owner("a", "")));
+    assert_eq!([again(1), again(1), again(1), again(2)], [Some(1), None, None, Some(2)]);
+}
+
+#[test]
+fn who_releases_without_the_word_cannot_know_that_it_was_not_told() {
+    let mut desk = Desk::new();
+    desk.put(&completion(1, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!(desk.judge(&given[0], None, &Verdict::Released), Settled::Done);
+    assert!(desk.claim_as("a", "", Taker::Gateway, 10)[0].notice.repeat);
+}
+
+#[test]
+fn nobody_settles_what_is_another_conversations() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let of =
+        |session, lease| judge(&desk.db, &given[0].notice.event_id, session, lease, &Verdict::Delivered, desk.now.utc).unwrap().settled;
+    assert_eq!(of(Some("b"), Some(given[0].lease.as_str())), Settled::Unknown);
+    assert_eq!(of(Some("a"), Some("guessed")), Settled::Lost);
+    assert_eq!(desk.state(seq).0, "leased");
+    assert_eq!(of(Some("a"), None), Settled::Done);
+}
+
+#[test]
+fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
+    let mut desk = Desk::new();
+    lives(&desk.db, "a", "first").unwrap();
+    let old = desk.put(&completion(1, owner("a", "first"))).unwrap();
+    lives(&desk.db, "a", "second").unwrap();
+    let new = desk.put(&completion(2, owner("a", "second"))).unwrap();
+    let any = desk.put(&completion(3, owner("a", ""))).unwrap();
+    assert!(desk.claim_as("a", "first", Taker::Terminal, 10).is_empty(), "it is not the one that is to be told any more");
+    assert_eq!(desk.state(new).0, "pending");
+    let given: Vec<u64> = desk.claim_as("a", "second", Taker::Terminal, 10).iter().map(|e| e.notice.seq).collect();
+    assert_eq!(given, [new, any]);
+    assert_eq!(desk.state(old), ("dropped".into(), "generation first of the conversation has ended".into()));
+    let kept = read(&desk.db, &Filter { state: Some("dropped".into()), limit: 10, ..Filter::default() }).unwrap();
+    assert_eq!(kept[0].notice.seq, old, "it stays readable");
+}
+
+#[test]
+fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
+    use crate::barrier::{Barrier, Target, mark_open};
+    let desk = Desk::new();
+    let target = Target::Time { at_us: 0 };
+    let barrier = Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into() };
+    assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
+    let row = "INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES ('bar_0', 'a', '', '', '{}', 0)";
+    desk.db.execute(row, []).unwrap();
+    assert!(mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
+    assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
+}
