@@ -2,8 +2,9 @@
 
 use crate::barrier::{self, Barriers};
 use crate::config::Config;
+use crate::disk::{Disk, blocking};
 use crate::facts::{Facts, Seen};
-use crate::mind::{AGAIN, blocking};
+use crate::mind::AGAIN;
 use crate::outbox::{Judge, News, Outbox};
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
@@ -127,6 +128,7 @@ impl Engine {
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
+            disk: Disk::default(),
             waits: Arc::default(),
             unwritten: shared::Unwritten::default(),
             clients: Clients::default(),
@@ -258,7 +260,7 @@ impl Engine {
             News::of(&self.shared, before, &after, seen, &self.shared.home.process(after.id()))
         } else {
             let (shared, before, seen) = (Arc::clone(&self.shared), Arc::clone(before), seen.clone());
-            blocking(move || News::of(&shared, &before, &after, &seen, &shared.home.process(after.id()))).await.ok().flatten()
+            self.shared.disk.at(move || News::of(&shared, &before, &after, &seen, &shared.home.process(after.id()))).await.ok().flatten()
         };
         match news {
             Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,

@@ -1,8 +1,8 @@
 //! The keepers of a process that hold its lock and cannot be reached: who they are, and what to wait for.
 
 use crate::config::KeeperProgram;
+use crate::disk::blocking;
 use crate::facts::is_kept;
-use crate::mind::blocking;
 use crate::os::{Lives, Watch};
 use crate::shared::Shared;
 use outlast_core::{ProcessId, Role};

@@ -10,6 +10,7 @@ mod adopt;
 mod barrier;
 mod cgroup;
 mod config;
+mod disk;
 mod engine;
 mod facts;
 mod index;

@@ -1,6 +1,7 @@
 //! One task for each process that is not over. It connects to the keeper and hears of news; it starts the keeper if there was none, and finds out what became
 //! of the command if there is none any more.
 
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
 use crate::link::Link;
@@ -55,7 +56,7 @@ impl Minder {
     async fn look(&self) -> Option<Arc<Facts>> {
         let facts = self.engine.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
-        let seen = blocking(move || Seen::look(&dir, cursor)).await.ok()?;
+        let seen = self.engine.shared().disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
         self.engine.saw(self.id, seen).await
     }
 
@@ -174,9 +175,4 @@ impl Minder {
         }
         Ok(())
     }
-}
-
-/// Runs what waits for a disk where it holds up nobody.
-pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(what).await.map_err(io::Error::other)
 }

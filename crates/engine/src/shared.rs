@@ -2,8 +2,8 @@
 
 use crate::barrier::Barriers;
 use crate::config::Config;
+use crate::disk::{Disk, blocking};
 use crate::index::Index;
-use crate::mind::blocking;
 use crate::outbox::Outbox;
 use crate::run_dir::{self, NoRunDir};
 use crate::serve::From;
@@ -46,6 +46,7 @@ pub(crate) struct Shared {
     /// The limit of open files that commands get back.
     pub(crate) nofile: Option<u64>,
     pub(crate) connects: Semaphore,
+    pub(crate) disk: Disk,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
     /// Of whom the disk refused news.

@@ -1,9 +1,10 @@
 //! The owner of the table, and what it does when asked.
 
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::index::Writer;
-use crate::mind::{blocking, mind};
+use crate::mind::mind;
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::shared::{Closing, Shared};

@@ -1,7 +1,8 @@
 //! What the engine knows of every process, in one file that can be rebuilt from the folders.
 //!
-//! The folder of a process is the truth about it. The index makes a start quick, and is where a request is on disk for good before its command may run. It has
-//! one writer, a thread that takes everything that waits, writes it in one transaction, and only then answers.
+//! The folder of a process is the truth about it. The index makes a start quick, and is where a request is on disk for good before its command may run. It is
+//! written by one at a time: by whoever wants it if nobody else does, else by a thread that takes everything that waits, writes it in one transaction, and only
+//! then answers.
 
 mod row;
 mod sqlite;
@@ -11,11 +12,14 @@ pub(crate) use sqlite::put;
 #[cfg(test)]
 pub(crate) use sqlite::{CREATE, keep_questions_ready};
 
+use crate::disk::Disk;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use tokio::sync::{mpsc, oneshot};
 
 /// Why the index could not take something.
@@ -62,10 +66,23 @@ struct Job {
     done: oneshot::Sender<Result<(), IndexError>>,
 }
 
-/// A handle on the writer.
-#[derive(Debug, Clone)]
+/// A handle on the index. Copies are cheap.
+#[derive(Clone)]
 pub(crate) struct Index {
     jobs: mpsc::Sender<Job>,
+    /// How many of them are not written yet.
+    waiting: Arc<AtomicUsize>,
+    tables: Arc<Tables>,
+}
+
+/// The file. Nothing once it is closed.
+struct Tables {
+    /// To be written.
+    database: Mutex<Option<sqlite::Database>>,
+    /// To be read while somebody writes.
+    reader: Mutex<Option<Connection>>,
+    path: PathBuf,
+    disk: Disk,
 }
 
 /// An index that was opened.
@@ -101,17 +118,22 @@ impl Index {
     /// Opens the index at `path`, or makes it. A damaged one is set aside.
     pub(crate) fn open(path: &Path) -> Result<Opened, IndexError> {
         let (database, rows, set_aside, fresh) = sqlite::open(path)?;
-        let (jobs, waiting) = mpsc::channel(WAITING);
+        let reader = database.reader()?;
+        let (jobs, asked) = mpsc::channel(WAITING);
+        let tables =
+            Tables { database: Mutex::new(Some(database)), reader: Mutex::new(Some(reader)), path: path.to_owned(), disk: Disk::default() };
+        let index = Self { jobs, waiting: Arc::default(), tables: Arc::new(tables) };
+        let (tables, waiting) = (Arc::clone(&index.tables), Arc::clone(&index.waiting));
         let thread = std::thread::Builder::new()
             .name("index".into())
-            .spawn(move || write_all(database, waiting))
+            .spawn(move || write_all(&tables, &waiting, asked))
             .map_err(|e| IndexError::Other { path: path.to_owned(), what: e.to_string() })?;
-        Ok(Opened { index: Self { jobs }, rows, set_aside, fresh, writer: Writer(Some(thread)) })
+        Ok(Opened { index, rows, set_aside, fresh, writer: Writer(Some(thread)) })
     }
 
     /// Writes a row, and answers once it is on disk.
     pub(crate) async fn put(&self, row: Row) -> Result<(), IndexError> {
-        written(self.queue(Change::Put(Box::new(row))).await).await
+        self.write(Change::Put(Box::new(row))).await
     }
 
     /// Has a row written behind everything queued before, and does not wait for it.
@@ -122,7 +144,7 @@ impl Index {
 
     /// Removes a row, and answers once that is on disk.
     pub(crate) async fn forget(&self, id: ProcessId) -> Result<(), IndexError> {
-        written(self.queue(Change::Forget(id)).await).await
+        self.write(Change::Forget(id)).await
     }
 
     /// Does `work` in a transaction of the writer's, and answers with what it returned once that is on disk.
@@ -136,9 +158,16 @@ impl Index {
             *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(work(tables)?);
             Ok(())
         }));
-        written(self.queue(change).await).await?;
+        self.write(change).await?;
         let done = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
         done.ok_or(IndexError::Closed)
+    }
+
+    /// Reads what is on disk, whatever is about to be written.
+    pub(crate) async fn read<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, IndexError> {
+        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let reader = reader.as_ref().ok_or(IndexError::Closed)?;
+        read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
 
     /// Has work done behind everything queued before, and does not wait for it.
@@ -152,6 +181,7 @@ impl Index {
         let changes = put.into_iter().map(|row| Change::Put(Box::new(row))).chain(forget.into_iter().map(Change::Forget));
         for change in changes {
             let (done, _unanswered) = oneshot::channel();
+            self.waiting.fetch_add(1, SeqCst);
             if self.jobs.blocking_send(Job { change, done }).is_err() {
                 return;
             }
@@ -164,11 +194,43 @@ impl Index {
         let _closed = written(self.queue(Change::Close).await).await;
     }
 
+    /// Writes right here if nobody else does and nothing waits: a commit is quicker than a change of threads and back. Else the writer does, with all that waits.
+    async fn write(&self, change: Change) -> Result<(), IndexError> {
+        match self.write_here(change) {
+            Ok(done) => done,
+            Err(change) => written(self.queue(change).await).await,
+        }
+    }
+
+    fn write_here(&self, change: Change) -> Result<Result<(), IndexError>, Change> {
+        // Nobody is overtaken: whoever queued something has counted it before.
+        let is_free = || self.waiting.load(SeqCst) == 0;
+        if !is_free() || !self.tables.disk.is_quick() {
+            return Err(change);
+        }
+        let mut database = match self.tables.database.try_lock() {
+            Ok(database) => database,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(change),
+        };
+        let Some(database) = database.as_mut().filter(|_| is_free()) else { return Err(change) };
+        let written = self.tables.disk.timed(|| database.write(vec![change]));
+        let done = written.and_then(|mut all| all.pop().unwrap_or(Err(IndexError::Closed)));
+        if let Err(error) = &done {
+            tracing::warn!(%error, "index");
+        }
+        Ok(done)
+    }
+
     async fn queue(&self, change: Change) -> oneshot::Receiver<Result<(), IndexError>> {
         let (done, answer) = oneshot::channel();
-        if let Err(mpsc::error::SendError(job)) = self.jobs.send(Job { change, done }).await {
+        match self.jobs.reserve().await {
+            Ok(room) => {
+                self.waiting.fetch_add(1, SeqCst);
+                room.send(Job { change, done });
+            }
             // We hold the other end of it, which is what is returned.
-            let _gone = job.done.send(Err(IndexError::Closed));
+            Err(_) => _ = done.send(Err(IndexError::Closed)),
         }
         answer
     }
@@ -178,15 +240,24 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
     answer.await.unwrap_or(Err(IndexError::Closed))
 }
 
-fn write_all(mut database: sqlite::Database, mut waiting: mpsc::Receiver<Job>) {
-    while let Some(first) = waiting.blocking_recv() {
-        let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| waiting.try_recv().ok())).collect();
+fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
+    while let Some(first) = asked.blocking_recv() {
+        let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(open) = database.as_mut() else { return };
+        let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
         let (changes, asked): (Vec<_>, Vec<_>) = jobs.into_iter().map(|j| (j.change, j.done)).unzip();
         let (many, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
-        let results = database.write(changes).unwrap_or_else(|error| {
+        let results = tables.disk.timed(|| open.write(changes)).unwrap_or_else(|error| {
             tracing::error!(%error, changes = many, "index");
             vec![Err(error); many]
         });
+        if closes {
+            // The reader first: whoever is last to close the file tidies it up.
+            *tables.reader.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *database = None;
+        }
+        drop(database);
+        waiting.fetch_sub(many, SeqCst);
         for (done, result) in asked.into_iter().zip(results) {
             if let Err(error) = &result {
                 tracing::warn!(%error, "index");

@@ -4,7 +4,7 @@ use super::row::{KeptV1, PhaseV1};
 use super::{Change, IndexError, Row, io_error};
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
@@ -155,13 +155,19 @@ impl Database {
         Ok(rows)
     }
 
+    /// Another connection, which reads while this one writes.
+    pub(super) fn reader(&self) -> Result<Connection, IndexError> {
+        let error = |e: rusqlite::Error| error(&self.path, &e);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let reader = Connection::open_with_flags(&self.path, flags).map_err(error)?;
+        keep_questions_ready(&reader).map_err(error)?;
+        Ok(reader)
+    }
+
     /// Writes all of it in one transaction, or nothing. What became of each: work that fails leaves nothing behind, and the others are written without it.
     pub(super) fn write(&mut self, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let path = &self.path;
-        let error = |e: rusqlite::Error| match trouble(path, &e) {
-            Trouble::Told(error) => error,
-            Trouble::Damaged(what) => IndexError::Other { path: path.clone(), what },
-        };
+        let error = |e: rusqlite::Error| error(path, &e);
         let written = write(&mut self.connection, changes).map_err(error)?;
         Ok(written.into_iter().map(|one| one.map_err(error)).collect())
     }
@@ -288,6 +294,14 @@ impl Stored {
             consumed: self.consumed,
             detached: self.detached,
         })
+    }
+}
+
+/// What whoever asked is told.
+pub(super) fn error(path: &Path, error: &rusqlite::Error) -> IndexError {
+    match trouble(path, error) {
+        Trouble::Told(error) => error,
+        Trouble::Damaged(what) => IndexError::Other { path: path.to_owned(), what },
     }
 }
 

@@ -179,6 +179,15 @@ pub(crate) struct Judge {
     pub(crate) boot: u128,
 }
 
+/// What came of news.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Made {
+    /// How many notices there are that were not there before.
+    pub(crate) notices: u64,
+    /// Whether the breaker rests, and somebody has to end that in time.
+    pub(crate) rests: bool,
+}
+
 /// The breaker, and the boot whose times it holds.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Stored {
@@ -187,9 +196,9 @@ struct Stored {
 }
 
 impl Judge {
-    /// Writes what became of processes, and the notices that follow from it. Returns how many notices there are that were not there before.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<u64> {
-        let mut made = 0;
+    /// Writes what became of processes, and the notices that follow from it.
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
+        let (mut made, mut rests) = (0, false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
@@ -203,6 +212,7 @@ impl Judge {
             for (_, n, at, matched) in facts {
                 made += self.matched(db, &mut breaker, &news[n], at, matched, now)?;
             }
+            rests = breaker.due().is_some();
             self.keep(db, breaker)?;
         }
         for one in &news {
@@ -227,7 +237,7 @@ impl Judge {
                 self.put_off(db, seq, now.up + if one.waited_for { ANSWERING } else { SOON })?;
             }
         }
-        Ok(made)
+        Ok(Made { notices: made, rests })
     }
 
     fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Moment) -> rusqlite::Result<u64> {

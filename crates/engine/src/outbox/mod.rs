@@ -20,7 +20,7 @@ use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How many times longer than a settled notice one is kept that nobody asked for. A conversation may rest for weeks and still be told; one that nobody ever
 /// comes back to must not grow for ever.
@@ -33,11 +33,13 @@ pub(crate) struct Outbox {
     judge: Arc<Judge>,
     /// Told whenever something may be there to be taken.
     news: Arc<watch::Sender<u64>>,
+    /// Told when the breaker rests.
+    rests: Arc<Notify>,
 }
 
 impl Outbox {
     pub(crate) fn new(index: Index, judge: Judge) -> Self {
-        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0) }
+        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0), rests: Arc::default() }
     }
 
     /// Changes whenever there may be something to be taken.
@@ -66,8 +68,11 @@ impl Outbox {
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let judge = Arc::clone(&self.judge);
         let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
-        if made > 0 {
+        if made.notices > 0 {
             self.tell();
+        }
+        if made.rests {
+            self.rests.notify_one();
         }
         Ok(())
     }
@@ -98,6 +103,11 @@ impl Outbox {
             Ok((given, lapse))
         };
         self.index.work(work).await
+    }
+
+    /// Notices that are there, behind a place: what is on disk when it is asked, whatever is about to be written.
+    pub(crate) async fn behind(&self, filter: Filter) -> Result<Vec<Entry>, IndexError> {
+        self.index.read(move |db| table::read(db, &filter)).await
     }
 
     /// The place of the newest notice.
@@ -337,7 +347,6 @@ pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
 /// Ends the rests of the breaker, each when it is over.
 pub(crate) async fn keep_time(engine: Engine) {
     let shared = Arc::clone(engine.shared());
-    let mut news = shared.outbox.news();
     let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
@@ -351,8 +360,7 @@ pub(crate) async fn keep_time(engine: Engine) {
         let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
         tokio::select! {
             () = &mut closing => return,
-            // Only a new notice can mean a new trip.
-            changed = news.changed() => if changed.is_err() { return },
+            () = shared.outbox.rests.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }

@@ -3,9 +3,9 @@
 use super::run::{random_id, undo, without_secrets};
 use super::{Asked, poll};
 use crate::adopt::{self, Found};
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
-use crate::mind::blocking;
 use crate::os::id_of_environment;
 use crate::shared::Shared;
 use crate::state::{Reserved, View, Which};

@@ -34,7 +34,7 @@ pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error
         let live = asked.engine.all(&Owner::default(), Which::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();
         // What could not be removed is found by the next cleaning.
-        let _swept = crate::mind::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;
+        let _swept = crate::disk::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;
     }
     Ok(cleaned)
 }

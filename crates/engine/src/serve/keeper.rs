@@ -1,10 +1,10 @@
 //! A way to the keeper of a process, over whatever becomes of either.
 
 use super::fresh;
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
-use crate::mind::blocking;
 use crate::state::View;
 use crate::{keepers, refuse};
 use outlast_core::Phase;

@@ -2,9 +2,9 @@
 
 use super::keeper::{Away, reach, unexpected, unreachable};
 use super::{Asked, Ended, fresh, reading};
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
-use crate::mind::blocking;
 use crate::render::{self, Log};
 use crate::state::{View, Which};
 use crate::{orphan, refuse, settle};

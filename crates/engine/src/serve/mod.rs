@@ -28,9 +28,9 @@ mod write;
 pub(crate) use kill::stop_with_the_engine;
 pub(crate) use view::Views;
 
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
-use crate::mind::blocking;
 use crate::points::point;
 use crate::refuse;
 use crate::shared::{Client, Closing, Shared};

@@ -152,7 +152,7 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
         news.borrow_and_update();
         loop {
             let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
-            let found = outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
+            let found = outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
             if found.is_empty() {
                 break;
             }

@@ -1,10 +1,10 @@
 //! `run`: check, write down, start, answer.
 
 use super::{Asked, poll};
+use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::Row;
-use crate::mind::blocking;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};

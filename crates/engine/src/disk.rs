@@ -1,0 +1,75 @@
+//! Where disks are waited for.
+//!
+//! A look into a folder or a small commit takes less time than handing it to another thread and back, so it is done where it is wanted, on a thread that others
+//! want too. Unless the disk is slow: then nobody else is to wait for it.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What takes longer makes others wait.
+const LONG: Duration = Duration::from_millis(20);
+/// For so long a disk that was slow is taken to be slow.
+const SLOW_FOR: Duration = Duration::from_secs(10);
+
+/// What is known of a disk.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    slow_since: Mutex<Option<Instant>>,
+}
+
+impl Disk {
+    pub(crate) fn is_quick(&self) -> bool {
+        self.slow_since.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|since| since.elapsed() > SLOW_FOR)
+    }
+
+    /// Does something at the disk, and remembers if that was slow.
+    pub(crate) fn timed<T>(&self, what: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let done = what();
+        if began.elapsed() > LONG {
+            *self.slow_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        done
+    }
+
+    /// Does it here if the disk is quick, else where it holds up nobody.
+    pub(crate) async fn at<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        if !self.is_quick() {
+            return blocking(what).await;
+        }
+        // A panic costs whoever asked its answer, here as there.
+        self.timed(|| catch_unwind(AssertUnwindSafe(what)))
+            .map_err(|_| io::Error::other("a look at the disk panicked; engine.log says why"))
+    }
+}
+
+/// Does what waits for a disk where it holds up nobody.
+pub(crate) async fn blocking<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(what).await.map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_slow_disk_is_waited_for_elsewhere() {
+        let disk = Disk::default();
+        let here = std::thread::current().id();
+        let where_done = || std::thread::current().id();
+        assert_eq!(disk.at(where_done).await.unwrap(), here);
+        // As long as something that is slow takes.
+        disk.timed(|| std::thread::sleep(LONG + Duration::from_millis(1)));
+        assert!(!disk.is_quick());
+        assert_ne!(disk.at(where_done).await.unwrap(), here);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_an_error() {
+        let disk = Disk::default();
+        assert!(disk.at(|| -> () { panic!("on purpose") }).await.is_err());
+        assert_eq!(disk.at(|| 1).await.unwrap(), 1);
+    }
+}
