@@ -15,6 +15,7 @@ use crate::state::{Ask, Counts, Reserved, State, View, Which};
 use crate::{cgroup, program, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
+use outlast_store::meta::Snapshot;
 use outlast_text::Redactor;
 use outlast_wire::v1::Error;
 use std::collections::HashSet;
@@ -150,6 +151,7 @@ impl Engine {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
         engine.catch_up(unread).await;
+        engine.note_all(&processes);
         let owner = State::new(engine.clone(), opened.writer);
         tokio::spawn(owner.run(asked, processes));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
@@ -247,7 +249,22 @@ impl Engine {
         if !before.phase.is_final() {
             self.tell_owner(&before, &seen).await;
         }
-        self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()
+        let noted = seen.meta.as_ref().map(|meta| meta.noted);
+        let facts = self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()?;
+        self.note(&facts, noted);
+        Some(facts)
+    }
+
+    /// Says to the keepers of a process what was written down of it: until then they do not rest. `noted`: what they were told last.
+    fn note(&self, facts: &Facts, noted: Option<u64>) {
+        let is_so = outlast_store::meta::noted(facts.cursor, facts.is_over());
+        if facts.kept.spec.tell.is_nothing() || noted.is_none_or(|last| last >= is_so) || self.shared.unwritten.has(facts.id()) {
+            return;
+        }
+        if let Err(error) = Snapshot::note(&self.shared.home.process(facts.id()), is_so) {
+            // They go by themselves in the end, and may start an engine once too often.
+            tracing::debug!(id = %facts.id(), %error, "keepers are not told that they were heard");
+        }
     }
 
     async fn tell_owner(&self, before: &Arc<Facts>, seen: &Seen) {
@@ -288,6 +305,17 @@ impl Engine {
             Ok(news) if news.is_empty() => {}
             Ok(news) => self.write_news(news).await,
             Err(error) => tracing::error!(%error, "what happened meanwhile could not be read"),
+        }
+    }
+
+    /// Says to the keepers of what is over that it was written down; whoever looks after the others says it to theirs.
+    fn note_all(&self, processes: &[(Facts, bool)]) {
+        let over = processes.iter().filter(|(facts, looked)| *looked && facts.is_over() && !facts.kept.spec.tell.is_nothing());
+        for (facts, _) in over {
+            // Without a folder there are no keepers.
+            if let Ok(meta) = Snapshot::read(&self.shared.home.process(facts.id())) {
+                self.note(facts, Some(meta.noted));
+            }
         }
     }
 

@@ -17,10 +17,14 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
     spawn::start(pair);
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
     let mut noted = false;
+    let mut orphans = false;
     loop {
         pair.catch_up();
         if end::observe(pair) && !pair.live().has(flag::RECORDED) {
             pair.wake(Role::Pump);
+        }
+        if std::mem::take(&mut orphans) {
+            end::reap_orphans(pair);
         }
         end::reap_if_recorded(pair);
         if pair.live().has(flag::DONE) {
@@ -33,7 +37,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
                 return Next::Exit;
             }
             // The pump is about to clean up; should it die first, that is left to us.
-            wait(pair, &mut pulse);
+            orphans = wait(pair, &mut pulse);
             continue;
         }
         if pair.partner_is_over() {
@@ -48,7 +52,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
             }
             continue;
         }
-        wait(pair, &mut pulse);
+        orphans = wait(pair, &mut pulse);
     }
 }
 
@@ -57,8 +61,8 @@ struct Pulse {
     still: u32,
 }
 
-/// Sleeps until something happens, or the pump's pulse is due.
-fn wait(pair: &Pair, pulse: &mut Pulse) {
+/// Sleeps until something happens, or the pump's pulse is due. Whether a child has ended.
+fn wait(pair: &Pair, pulse: &mut Pulse) -> bool {
     let watch_cmd = pair.live().wait_status().is_none();
     let mut fds = vec![PollFd::new(&pair.wake_holder, PollFlags::IN), PollFd::new(&pair.signals, PollFlags::IN)];
     fds.extend(pair.partner.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
@@ -76,9 +80,7 @@ fn wait(pair: &Pair, pulse: &mut Pulse) {
         Ok(_) | Err(_) => {}
     }
     slept(&pair.wake_holder);
-    if os::read_signals(pair.signals.as_fd()).contains(&(libc::SIGCHLD as u32)) {
-        end::reap_orphans(pair);
-    }
+    os::read_signals(pair.signals.as_fd()).contains(&(libc::SIGCHLD as u32))
 }
 
 /// A pump that does nothing while output or the end waits for it is continued, then killed; its death is what replaces it.

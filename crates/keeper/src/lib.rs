@@ -18,6 +18,7 @@ mod pair;
 mod pump;
 mod spawn;
 mod start;
+mod tell;
 mod tree;
 mod tty;
 mod wake;

@@ -55,6 +55,8 @@ pub(crate) struct Settings {
     pub(crate) cwd: OsText,
     /// What its output is searched for.
     pub(crate) watch: Vec<String>,
+    /// Whether somebody is to be told of anything.
+    pub(crate) tells: bool,
 }
 
 /// Everything the two share. After a fork both have all of it.

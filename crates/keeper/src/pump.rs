@@ -8,7 +8,7 @@ use crate::input::Input;
 use crate::kill::Stopping;
 use crate::mover::Mover;
 use crate::pair::Pair;
-use crate::wake::{self, Waking};
+use crate::tell::Telling;
 use crate::{Next, end, os, start};
 use outlast_core::{Cause, Record, Role, Stop, StopWay};
 use outlast_store::journal::Journal;
@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How often in a row a pump may die without getting on before it goes on without scanning.
 const STUCK: u32 = 3;
-/// How often an engine is started for matches at most, should it not stay.
-const WAKE_AGAIN: Duration = Duration::from_secs(10);
+/// How long a command that has closed its output may take to end before it is said to go on without: most close it by ending.
+const CLOSING: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
     let mut pump = Pump::new(pair);
@@ -38,6 +38,9 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         let more = pump.move_output();
         pump.tell_matches(false);
         pump.see_end();
+        pump.see_closing();
+        let listened = pump.control.has_listener();
+        pump.telling.go_on(pump.pair, listened);
         pump.mind_deadline();
         pump.go_on_stopping();
         pump.move_input();
@@ -58,16 +61,14 @@ struct Pump<'a> {
     control: Control,
     stopping: Stopping,
     journal: Option<Journal>,
-    waking: Option<Waking>,
+    telling: Telling,
     /// A terminal that nobody has open while the command lives: asked again at this instant.
     ask_terminal_at: Option<Instant>,
     /// The log's length when waiting readers were last told.
     told: u64,
     holder_tried: Option<Instant>,
-    /// Matches are in the journal that perhaps no engine has heard of.
-    untold: bool,
-    /// When an engine was last started for matches.
-    woke: Option<Instant>,
+    /// When the output was found closed, while it is not said yet.
+    closing: Option<Instant>,
 }
 
 impl<'a> Pump<'a> {
@@ -93,20 +94,21 @@ impl<'a> Pump<'a> {
             control: Control::default(),
             stopping: Stopping::default(),
             journal: None,
-            waking: None,
+            telling: Telling::default(),
             ask_terminal_at: None,
             told: 0,
             holder_tried: None,
-            untold: false,
-            woke: None,
+            closing: None,
         };
         if deaths > 0 {
             // The last one may have died between writing and telling.
-            pump.untold = pump.mover.watch.is_some();
+            if pump.mover.watch.is_some() {
+                pump.owe_matches();
+            }
             pump.record(&Record::TakenOver { at: now(), role: Role::Pump, times: deaths });
             if pump.pair.live().has(flag::RECORDED) {
                 // Whether the end was told is not known.
-                pump.waking = wake::engine(pump.pair);
+                pump.telling.owe_end(pump.pair, false);
             }
         }
         pump
@@ -183,34 +185,34 @@ impl<'a> Pump<'a> {
         self.pair.live().deadline.store(0, SeqCst);
     }
 
-    /// Writes down the lines that matched, and tells. With none to hear it, an engine is started: whoever waits for a match asks nobody.
+    /// Writes down the lines that matched, and tells.
     fn tell_matches(&mut self, last: bool) {
         let Self { pair, mover, journal, control, .. } = self;
         let Some(watch) = &mut mover.watch else { return };
-        let written = watch.write(pair, journal, last);
-        if written {
-            control.news();
-            self.untold = true;
+        if !watch.write(pair, journal, last) {
+            return;
         }
-        if self.untold && self.control.has_listener() {
-            self.untold = false;
+        control.news();
+        self.owe_matches();
+        let listened = self.control.has_listener();
+        self.telling.go_on(self.pair, listened);
+        points::reach("matched.told");
+        if let Some(watch) = &mut self.mover.watch {
+            watch.cleared(self.pair);
         }
-        if self.untold && self.waking.is_none() && self.woke.is_none_or(|t| t.elapsed() >= WAKE_AGAIN) {
-            self.waking = wake::engine(self.pair);
-            (self.untold, self.woke) = (false, Some(Instant::now()));
-        }
-        if written {
-            points::reach("matched.told");
-            if let Some(watch) = &mut self.mover.watch {
-                watch.cleared(self.pair);
-            }
-        }
+    }
+
+    /// An engine has to hear of everything that is in the journal now.
+    fn owe_matches(&mut self) {
+        let end = self.journal.as_ref().map(Journal::end);
+        let end = end.or_else(|| std::fs::metadata(self.pair.dir.journal()).ok().map(|m| m.len()));
+        self.telling.owe_matches(end.unwrap_or(0));
     }
 
     fn is_done(&self) -> bool {
         let live = self.pair.live();
         let stopped = live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE);
-        live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && self.waking.is_none() && self.pair.executed.is_none()
+        live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && !self.telling.keeps(self.pair) && self.pair.executed.is_none()
     }
 
     /// The last steps: nothing is left to lose.
@@ -257,7 +259,7 @@ impl<'a> Pump<'a> {
         if self.input.wants_room(self.pair) {
             fds.extend(self.pair.input.as_ref().map(|i| PollFd::new(i, PollFlags::OUT)));
         }
-        fds.extend(self.waking.as_ref().map(|w| PollFd::new(&w.ready, PollFlags::IN)));
+        fds.extend(self.telling.ready().map(|ready| PollFd::new(ready, PollFlags::IN)));
         let is_ours = live.wait_status().is_none() && live.holder_deaths.load(SeqCst) > 0;
         let cmd_over = is_ours && self.pair.cmd.as_ref().is_some_and(|c| os::is_over(c.as_fd()));
         if is_ours && !cmd_over {
@@ -290,8 +292,9 @@ impl<'a> Pump<'a> {
         // Dead, and its heir has yet to reap it.
         let heir = cmd_over.then_some(Duration::from_millis(2));
         let matches = self.mover.watch.as_ref().and_then(|w| w.due());
-        let wake = self.woke.filter(|_| self.untold && self.waking.is_none()).map(|t| WAKE_AGAIN.saturating_sub(t.elapsed()));
-        [deadline, terminal, holder, heir, matches, wake, self.stopping.due(self.pair)].into_iter().flatten().min()
+        let telling = self.telling.due(self.control.has_listener());
+        let closing = self.closing.map(|since| CLOSING.saturating_sub(since.elapsed()));
+        [deadline, terminal, holder, heir, matches, telling, closing, self.stopping.due(self.pair)].into_iter().flatten().min()
     }
 }
 

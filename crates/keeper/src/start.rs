@@ -55,7 +55,7 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
         return Ok(None);
     }
     let Some(launch) = SpecFile::read_launch(&dir)? else { return Ok(None) };
-    let watch = SpecFile::read_kept(&dir)?.spec.tell.watch;
+    let tell = SpecFile::read_kept(&dir)?.spec.tell;
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     if let Some(timeout) = launch.timeout {
         // At least one: 0 means never.
@@ -86,7 +86,8 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
             pty: streams.pty,
             program: launch.program.clone(),
             cwd: launch.cwd.clone(),
-            watch,
+            tells: !tell.is_nothing(),
+            watch: tell.watch,
         },
         prepared: Some(Prepared::new(&launch, streams.pty)),
         ends: Some(Ends { stdin: streams.cmd_stdin, output: streams.cmd_output, _executed: executed_w }),

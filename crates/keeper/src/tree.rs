@@ -20,7 +20,8 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
     let mut open: Vec<u32> = [pump, holder].into_iter().filter(|p| *p != 0).collect();
     let cmd = pair.live().cmd.load(SeqCst) as u32;
-    if cmd != 0 && !is_reaped(pair) {
+    // Once it has ended, its children are somebody else's.
+    if cmd != 0 && pair.live().wait_status().is_none() && !is_reaped(pair) {
         open.push(cmd);
         found.insert(cmd);
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!    0  identity   written once, checksummed
-//!   64  live       atomics in a mapping both keepers share; readers see them through the page cache
+//!   64  live       atomics in a mapping both keepers share; readers see them through the page cache; one of them is the engine's
 //! 1024  stop       who asked for the end, checksummed; written before the first signal
 //! 2048  gaps       byte ranges that a full disk took
 //! 3072  ended      the record of the end, checksummed and synced: the truth about it
@@ -13,7 +13,7 @@ mod read;
 mod v1;
 mod write;
 
-pub use live::{Commit, Live, Waiting, Watched, flag};
+pub use live::{Commit, Live, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
 pub use write::Meta;
 

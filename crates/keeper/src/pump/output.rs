@@ -1,8 +1,8 @@
 //! From the start to the end of the command: what it prints is moved into the log, and how it ended is recorded behind it.
 
-use super::{Pump, append, is_ready};
+use super::{CLOSING, Pump, append, is_ready};
 use crate::mover::Moved;
-use crate::{end, tree, wake};
+use crate::{end, tree};
 use outlast_core::{Record, Role};
 use outlast_store::meta::flag;
 use outlast_store::os::now;
@@ -79,6 +79,15 @@ impl Pump<'_> {
 
     fn output_closed(&mut self) {
         self.pair.out = None;
+        self.closing = Some(Instant::now());
+    }
+
+    /// A command that closed its output and goes on is said to have done so. One that is about to end is not: its end says it.
+    pub(super) fn see_closing(&mut self) {
+        if self.closing.is_none_or(|since| since.elapsed() < CLOSING) {
+            return;
+        }
+        self.closing = None;
         if self.pair.live().wait_status().is_none() {
             self.close_output();
         }
@@ -94,11 +103,16 @@ impl Pump<'_> {
         if ended {
             self.count_left_running();
         }
-        let live = self.pair.live();
-        let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
-        if live.set(flag::OUTPUT_CLOSED) {
+        if self.mark_closed() {
             self.control.news();
         }
+    }
+
+    /// Whether this call was the first to say so.
+    fn mark_closed(&self) -> bool {
+        let live = self.pair.live();
+        let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
+        live.set(flag::OUTPUT_CLOSED)
     }
 
     fn count_left_running(&self) {
@@ -137,11 +151,15 @@ impl Pump<'_> {
                 watch.end();
             }
             points::reach("pump.marked");
-            self.pair.wake(Role::Holder);
-            self.control.news();
-            if !self.control.has_listener() {
-                self.waking = wake::engine(self.pair);
+            if self.pair.out.is_none() && self.pair.spool.filled() == 0 {
+                // Counted above. One word to the engine is enough for both.
+                self.mark_closed();
             }
+            self.control.news();
+            self.pair.wake(Role::Holder);
+            let listened = self.control.has_listener();
+            self.telling.owe_end(self.pair, listened);
+            self.telling.go_on(self.pair, listened);
             points::reach("pump.told");
             self.mover.sync();
         }

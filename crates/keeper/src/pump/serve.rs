@@ -17,8 +17,8 @@ impl Pump<'_> {
     /// Hears who has something to say.
     pub(super) fn hear(&mut self, fired: &[bool]) {
         slept(&self.pair.wake_pump);
-        if self.waking.as_ref().is_some_and(|w| is_ready(&w.ready)) {
-            self.waking = None;
+        if self.telling.ready().is_some_and(is_ready) {
+            self.telling.woken();
         }
         for number in os::read_signals(self.pair.signals.as_fd()) {
             if number == libc::SIGCHLD as u32 {

@@ -295,3 +295,25 @@ fn case_233_a_secret_is_masked_in_what_is_told() {
     let said = p.call(["events", "drain", "--json", "--session", "s"]).good().text();
     assert!(said.contains("completed normally") && !said.contains(secret), "{said}");
 }
+
+#[test]
+fn an_engine_that_heard_and_died_before_it_wrote_is_replaced_though_nobody_calls() {
+    let p = product();
+    let (log, gate) = (p.work().join("told"), Gate::new(&p, "gate"));
+    p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"cat >> {}\"\n", log.display()));
+    let told = |what: &str| {
+        let text = eventually(what, || std::fs::read_to_string(&log).ok().filter(|text| text.contains(what)));
+        assert_eq!(text.matches(what).count(), 1, "{text}");
+    };
+    let line = format!("{0}; echo ready; {0}; exit 4", gate.wait());
+    p.run_with(&["--notify", "--watch", "ready", "--session", "s"], &line);
+    for what in [r#""watch_match""#, r#""completion""#] {
+        p.points().arm("news.before_commit").unwrap();
+        gate.open();
+        // It has heard, and written nothing.
+        let engine = eventually("an engine that has heard", || p.points().held("news.before_commit"));
+        kill_and_wait(engine).unwrap();
+        p.points().release("news.before_commit").unwrap();
+        told(what);
+    }
+}

@@ -139,6 +139,13 @@ pub struct Live {
     pub watch_stuck_at: AtomicU64,
     /// How often in a row it said the same.
     pub watch_stuck: AtomicU32,
+    /// What an engine says it has written down of this process: [`noted`]. The one field that is an engine's.
+    pub noted: AtomicU64,
+}
+
+/// How [`Live::noted`] says that the journal was written down up to `journal`, and whether the end was. Zero says nothing.
+pub fn noted(journal: u64, end: bool) -> u64 {
+    journal << 1 | u64::from(end)
 }
 
 /// How far the output was searched for what the process is watched for, and which matches are not in the journal yet. All zero: from the start, and none.
@@ -213,6 +220,12 @@ impl Live {
         let number = self.watch.load(SeqCst).wrapping_add(1);
         self.watch_slots[(number & 1) as usize].set(watched);
         self.watch.store(number, SeqCst);
+    }
+
+    /// Whether an engine has written down the journal up to `journal`, and the end if that is asked.
+    pub fn is_noted(&self, journal: u64, end: bool) -> bool {
+        let noted = self.noted.load(SeqCst);
+        noted >> 1 >= journal && (!end || noted & 1 == 1)
     }
 
     /// How many commits there were.
