@@ -95,7 +95,7 @@ pub(crate) fn reap_if_recorded(pair: &Pair) {
 pub(crate) fn reap_orphans(pair: &Pair) {
     let live = pair.live();
     let kept = [live.cmd.load(SeqCst) as u32, live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
-    for child in outlast_store::os::children_of(std::process::id()) {
+    for child in outlast_store::os::children_of_one_thread(std::process::id()) {
         if !kept.contains(&child) {
             // Still running, or gone already: either is fine.
             let _left = os::reap_pid(child);

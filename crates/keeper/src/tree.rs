@@ -5,6 +5,7 @@ use crate::pair::Pair;
 use outlast_store::dir::Home;
 use outlast_store::lock;
 use outlast_store::meta::Snapshot;
+use outlast_store::os::{children_of, children_of_one_thread};
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -20,10 +21,16 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
     let mut open: Vec<u32> = [pump, holder].into_iter().filter(|p| *p != 0).collect();
     let cmd = pair.live().cmd.load(SeqCst) as u32;
-    // Once it has ended, its children are somebody else's.
-    if cmd != 0 && pair.live().wait_status().is_none() && !is_reaped(pair) {
-        open.push(cmd);
-        found.insert(cmd);
+    let mut seen = BTreeSet::new();
+    if cmd != 0 && !is_reaped(pair) {
+        match pair.live().wait_status() {
+            None => {
+                open.push(cmd);
+                found.insert(cmd);
+            }
+            // It has ended, and its children are somebody else's.
+            Some(_) => _ = seen.insert(cmd),
+        }
     }
     open.extend(found.iter().copied());
     if pair.live().holder_deaths.load(SeqCst) > 0 {
@@ -31,20 +38,21 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
         open.extend(marked.iter().copied());
         found.extend(marked);
     }
-    let mut seen = BTreeSet::new();
+    let ended: Vec<u32> = seen.iter().copied().collect();
     let mut foreign = BTreeSet::new();
     while let Some(parent) = open.pop() {
         if seen.insert(parent) {
-            if parent != pump && parent != holder && is_outlast(pair, parent) {
+            let is_keeper = parent == pump || parent == holder;
+            if !is_keeper && is_outlast(pair, parent) {
                 foreign.insert(parent);
                 continue;
             }
-            let children = outlast_store::os::children_of(parent);
+            let children = if is_keeper { children_of_one_thread(parent) } else { children_of(parent) };
             open.extend(children.iter().copied());
             found.extend(children);
         }
     }
-    found.retain(|p| *p != pump && *p != holder && !foreign.contains(p));
+    found.retain(|p| *p != pump && *p != holder && !foreign.contains(p) && !ended.contains(p));
     found.retain(|p| outlast_store::os::lives(*p));
     found
 }

@@ -106,19 +106,31 @@ pub fn command_name(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).trim_end().to_owned())
 }
 
+/// The direct children of a process that has one thread.
+pub fn children_of_one_thread(pid: u32) -> Vec<u32> {
+    match std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(text) => numbers(&text).collect(),
+        Err(_) => children_of(pid),
+    }
+}
+
 /// The direct children of a process, by any of its threads. While processes come and go a single look may miss one.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut all = Vec::new();
     for task in tasks.flatten() {
         match std::fs::read_to_string(task.path().join("children")) {
-            Ok(text) => all.extend(text.split_ascii_whitespace().filter_map(|p| p.parse::<u32>().ok())),
+            Ok(text) => all.extend(numbers(&text)),
             // The thread is gone, or the kernel was built without these lists.
             Err(_) if task.path().exists() => return children_by_parent(pid),
             Err(_) => {}
         }
     }
     all
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = u32> {
+    text.split_ascii_whitespace().filter_map(|p| p.parse().ok())
 }
 
 fn children_by_parent(pid: u32) -> Vec<u32> {

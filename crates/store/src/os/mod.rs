@@ -3,6 +3,6 @@
 mod linux;
 
 pub use linux::{
-    Mapping, boot_id, boottime_ns, children_of, command_name, incarnation_of, is_alive, is_zombie, lives, now, parent_of, pidfd_of,
-    remove_cgroup, signal, start_ticks,
+    Mapping, boot_id, boottime_ns, children_of, children_of_one_thread, command_name, incarnation_of, is_alive, is_zombie, lives, now,
+    parent_of, pidfd_of, remove_cgroup, signal, start_ticks,
 };
