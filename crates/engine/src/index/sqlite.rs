@@ -174,13 +174,16 @@ impl Database {
 }
 
 fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<Vec<rusqlite::Result<()>>> {
-    let mut all = connection.transaction()?;
+    let alone = changes.len() == 1;
+    let all = connection.transaction()?;
     let mut written = Vec::with_capacity(changes.len());
     for change in changes {
         written.push(match change {
             Change::Put(row) => put(&all, &row),
             Change::Forget(id) => all.prepare_cached("DELETE FROM process WHERE id = ?1")?.execute(params![id.to_string()]).map(|_| ()),
-            Change::Work(work) => apart(&mut all, work),
+            // What is alone is undone with its transaction.
+            Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
+            Change::Work(work) => apart(&all, work),
             Change::Close => Ok(()),
         });
         // A full disk, for one, ends the transaction with everything in it.
@@ -195,11 +198,19 @@ fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<
 }
 
 /// Does work inside a transaction, and undoes it alone if it fails.
-fn apart(all: &mut Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
-    let part = all.savepoint()?;
-    // Dropped without a commit, it is rolled back.
-    work(&part)?;
-    part.commit()
+fn apart(all: &Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
+    let done = |what: &str| all.prepare_cached(what)?.execute([]).map(|_| ());
+    done("SAVEPOINT part")?;
+    let worked = work(all);
+    // A full disk, for one, has undone everything already.
+    if worked.is_err() && all.is_autocommit() {
+        return worked;
+    }
+    if worked.is_err() {
+        done("ROLLBACK TO part")?;
+    }
+    done("RELEASE part")?;
+    worked
 }
 
 /// Writes a row, unless the one there knows more: two who looked at the same time may be written in either order.

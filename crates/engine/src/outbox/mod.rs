@@ -143,8 +143,10 @@ impl Outbox {
             .index
             .work(move |db| {
                 speaks(db, &by)?;
-                let new = table::insert(db, &draft, &judge.sinks, Moment::now(now))?.is_some();
-                Ok((table::by_key(db, &draft.key)?, new))
+                match table::insert_entry(db, &draft, &judge.sinks, Moment::now(now))? {
+                    Some(entry) => Ok((Some(entry), true)),
+                    None => Ok((table::by_key(db, &draft.key)?, false)),
+                }
             })
             .await?;
         if new {

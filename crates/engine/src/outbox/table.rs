@@ -152,12 +152,19 @@ fn until(up: i64, now: Moment) -> Duration {
     Duration::from_micros(u64::try_from(up - now.up).unwrap_or(0))
 }
 
-/// Writes a notice and what the sinks owe for it. Nothing if it is there already.
+/// Writes a notice and what the sinks owe for it: its place. Nothing if it is there already.
 pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
+    Ok(insert_entry(db, draft, sinks, now)?.map(|entry| entry.notice.seq))
+}
+
+/// The same: all of it.
+pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<Entry>> {
     let mut notice = Notice::new(draft.event_id(), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
     let seen = kind == "completion" && is_consumed(db, &notice.session_id)?;
+    let (state, reason) = if seen { ("consumed", "its end was seen before it was told") } else { ("pending", "") };
+    let event = json(&notice);
     // Asked for before it is tried, since a try that is ignored would use up a place.
     let written = db
         .prepare_cached(
@@ -174,9 +181,9 @@ pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment
             notice.task_id,
             notice.generation,
             draft.at.micros(),
-            json(&notice),
-            if seen { "consumed" } else { "pending" },
-            if seen { "its end was seen before it was told" } else { "" },
+            event,
+            state,
+            reason,
             if seen { now.utc.micros() } else { 0 },
             draft.repeat,
             now.utc.micros(),
@@ -193,7 +200,18 @@ pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment
     if notice.event_id.ends_with("00") {
         make_room(db, &session, now)?;
     }
-    Ok(Some(seq as u64))
+    notice.seq = seq as u64;
+    Ok(Some(Entry {
+        notice,
+        state: state.into(),
+        reason: reason.into(),
+        attempts: 0,
+        observed: false,
+        lease: String::new(),
+        lease_until: 0,
+        stale: String::new(),
+        bytes: event.len(),
+    }))
 }
 
 /// Drops the oldest notices of a conversation that has too many open ones.
