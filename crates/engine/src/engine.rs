@@ -324,7 +324,10 @@ impl Engine {
         point!("news.before_commit");
         let written = self.shared.outbox.advance(all_of(&unsaid), self.shared.now()).await;
         point!("news.after_commit");
-        let Err(error) = written else { return };
+        let Err(error) = written else {
+            // Whoever waits for it goes first.
+            return tokio::task::yield_now().await;
+        };
         tracing::error!(%error, "a notice cannot be written yet");
         unsaid.retain(|u| self.shared.unwritten.begin(u.before.id()));
         let engine = self.clone();

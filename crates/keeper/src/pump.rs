@@ -39,6 +39,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         pump.tell_matches(false);
         pump.see_end();
         pump.see_closing();
+        pump.settle();
         let listened = pump.control.has_listener();
         pump.telling.go_on(pump.pair, listened);
         pump.mind_deadline();
@@ -69,6 +70,8 @@ struct Pump<'a> {
     holder_tried: Option<Instant>,
     /// When the output was found closed, while it is not said yet.
     closing: Option<Instant>,
+    /// When `meta` is to be on disk for the first time.
+    settle_at: Option<Instant>,
 }
 
 impl<'a> Pump<'a> {
@@ -99,6 +102,7 @@ impl<'a> Pump<'a> {
             told: 0,
             holder_tried: None,
             closing: None,
+            settle_at: None,
         };
         if deaths > 0 {
             // The last one may have died between writing and telling.
@@ -294,7 +298,8 @@ impl<'a> Pump<'a> {
         let matches = self.mover.watch.as_ref().and_then(|w| w.due());
         let telling = self.telling.due(self.control.has_listener());
         let closing = self.closing.map(|since| CLOSING.saturating_sub(since.elapsed()));
-        [deadline, terminal, holder, heir, matches, telling, closing, self.stopping.due(self.pair)].into_iter().flatten().min()
+        let settle = self.settle_at.map(|at| at.saturating_duration_since(Instant::now()));
+        [deadline, terminal, holder, heir, matches, telling, closing, settle, self.stopping.due(self.pair)].into_iter().flatten().min()
     }
 }
 

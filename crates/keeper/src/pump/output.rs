@@ -11,6 +11,8 @@ use outlast_store::spec::SpecFile;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+/// A command that ends sooner than this has its end recorded without delay.
+const SETTLE: Duration = Duration::from_millis(5);
 /// How many batches are moved before anybody else is heard.
 const TURN: usize = 32;
 /// How long a stream that never runs empty may keep the record of the end waiting.
@@ -42,6 +44,18 @@ impl Pump<'_> {
         }
         self.pair.wake(Role::Holder);
         self.control.news();
+        self.settle_at = Some(Instant::now() + SETTLE);
+    }
+
+    /// Has `meta` on disk once, when the start is over: where the file lies is then known there, and the record of the end is one write.
+    pub(super) fn settle(&mut self) {
+        if self.settle_at.is_some_and(|at| at <= Instant::now()) {
+            self.settle_at = None;
+            if self.pair.live().wait_status().is_none() {
+                // The record of the end has its own sync.
+                let _later = self.pair.meta.sync();
+            }
+        }
     }
 
     /// Moves what is there, for a turn. Whether there may be more at once.
