@@ -423,13 +423,15 @@ struct Taking<D> {
 /// Takes what is due, as far as there is room, until the engine stops.
 async fn take<D: Desk>(mut with: Taking<D>) {
     let mut failures = 0u32;
+    // Until then one is asked for at a time.
+    let mut one_by_one = Instant::now();
     loop {
         if with.handing_back.wait_for(|n| *n == 0).await.is_err() {
             return;
         }
         let Ok(first) = with.room.acquire().await else { return };
         // Nobody else takes permits, so what is free now stays free.
-        let limit = MOST_ASKED_FOR.min(1 + with.room.available_permits());
+        let limit = if Instant::now() < one_by_one { 1 } else { MOST_ASKED_FOR.min(1 + with.room.available_permits()) };
         drop(first);
         match with.desk.take(&with.sink.name, with.lease, limit).await {
             Ok(batch) => {
@@ -448,6 +450,14 @@ async fn take<D: Desk>(mut with: Taking<D>) {
                 let _dropped = was_seen.await;
             }
             Err(DeskError::Stopping) => return,
+            Err(DeskError::Unreadable(e)) => {
+                failures += 1;
+                // What was lent with it comes again when its lease is over. Alone, what can be read is read, and what cannot be stands in nobody's way.
+                one_by_one = Instant::now() + with.lease * 2;
+                warn!(sink = with.sink.name, failures, limit, "what is due cannot be read, and is asked for one at a time: {e}");
+                // No descriptor tells when it can be read.
+                sleep(ASK_AGAIN).await;
+            }
             Err(e @ (DeskError::NotOurs | DeskError::Failed(_))) => {
                 failures += 1;
                 warn!(sink = with.sink.name, failures, "cannot ask what is due: {e}");
@@ -476,7 +486,7 @@ async fn settle<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, deliv
                 info!(sink, event, "somebody else has it: its lease ended before this");
                 return;
             }
-            Ok(Err(DeskError::Failed(e))) => {
+            Ok(Err(DeskError::Failed(e) | DeskError::Unreadable(e))) => {
                 warn!(sink, event, "cannot say what became of it: {e}");
                 sleep(ASK_AGAIN).await;
             }
