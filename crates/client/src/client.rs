@@ -13,6 +13,7 @@ use outlast_wire::v1::{
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -421,6 +422,23 @@ impl Client {
         self.send(doing, &request, &[], repeat).await.map_err(|e| to_error(e, doing)).and_then(decode)
     }
 
+    /// Like [`Client::ask`], for a list of things that can be read one by one: where the answer cannot be read as a whole, its text.
+    pub(crate) async fn ask_or_text<T: DeserializeOwned>(
+        &self,
+        doing: &str,
+        request: Request,
+    ) -> Result<Result<T, Box<RawValue>>, ClientError> {
+        let answer = match self.send(doing, &|| request.clone(), &[], Repeat::Safe).await {
+            Ok(answer) => answer,
+            Err(CallError::Unreadable { answer: Some(text), .. }) => return Ok(Err(text)),
+            Err(e) => return Err(to_error(e, doing)),
+        };
+        match T::deserialize(&answer) {
+            Ok(read) => Ok(Ok(read)),
+            Err(_) => Ok(Err(to_raw_value(&answer).map_err(ClientError::protocol)?)),
+        }
+    }
+
     async fn send(&self, doing: &str, request: &(dyn Fn() -> Request + Sync), raw: &[u8], repeat: Repeat) -> Result<Value, CallError> {
         let mut tries = Tries::default();
         loop {
@@ -467,7 +485,7 @@ impl Tries {
                 Some(link) => link.closed(ENDING_LIMIT).await,
                 None => false,
             },
-            CallError::Refused(_) | CallError::Cut(Cut::Nonsense(_)) | CallError::Unsent(_) => false,
+            CallError::Refused(_) | CallError::Cut(Cut::Nonsense(_)) | CallError::Unreadable { .. } | CallError::Unsent(_) => false,
         }
     }
 }
@@ -483,7 +501,7 @@ pub(crate) fn to_error(error: CallError, doing: &str) -> ClientError {
     match error {
         CallError::Refused(e) => ClientError::Refused(e),
         CallError::Unsent(e) => e,
-        CallError::Cut(Cut::Nonsense(what)) => ClientError::Protocol { what },
+        CallError::Cut(Cut::Nonsense(what)) | CallError::Unreadable { what, .. } => ClientError::Protocol { what },
         CallError::Cut(Cut::Gone(why)) => ClientError::Unavailable {
             error: format!("cannot {doing}: {why} before it answered"),
             hint: "it may have been done or not: look, then ask again".into(),

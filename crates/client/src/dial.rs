@@ -58,7 +58,7 @@ pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
         Ok(link) => Ok(Some(link)),
         // It was about to end when we came: as good as none.
         Err(CallError::Cut(Cut::Gone(_))) => Ok(None),
-        Err(CallError::Cut(Cut::Nonsense(what))) => Err(ClientError::Protocol { what }),
+        Err(CallError::Cut(Cut::Nonsense(what)) | CallError::Unreadable { what, .. }) => Err(ClientError::Protocol { what }),
         Err(CallError::Refused(e)) => Err(ClientError::Refused(e)),
         Err(CallError::Unsent(e)) => Err(e),
     }

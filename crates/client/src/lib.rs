@@ -39,7 +39,7 @@ pub use client::{At, Client, Run, caller};
 pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
-pub use notices::{Followed, Take};
+pub use notices::{Followed, Owed, Take, Unread};
 pub use process::Process;
 
 pub use outlast_core::{

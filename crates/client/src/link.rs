@@ -8,7 +8,9 @@ use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::{self, Event, Message, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,6 +37,13 @@ pub(crate) enum Cut {
 pub(crate) enum CallError {
     Refused(v1::Error),
     Cut(Cut),
+    /// The answer cannot be read. The connection is as good as before.
+    Unreadable {
+        /// What is wrong with it.
+        what: String,
+        /// The answer as it came, if there is one.
+        answer: Option<Box<RawValue>>,
+    },
     /// It was not sent.
     Unsent(ClientError),
 }
@@ -240,9 +249,11 @@ impl Stream {
                 self.ticket.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into())),
             )),
         };
-        if matches!(item, Item::End(_) | Item::Failed(_)) {
-            self.ticket.done = true;
-        }
+        self.ticket.done = match &item {
+            // There may be more to come, which nobody would read: it is cancelled.
+            Item::Event(_) | Item::Raw(_) | Item::Failed(CallError::Unreadable { .. }) => false,
+            Item::End(_) | Item::Failed(_) => true,
+        };
         item
     }
 }
@@ -268,7 +279,10 @@ impl Shared {
         match frame {
             Frame::Raw { of, bytes } => self.to_stream(of, Item::Raw(bytes)).await,
             Frame::Json(text) => {
-                let reply: Reply<Value> = serde_json::from_slice(&text).map_err(|e| Cut::Nonsense(format!("a reply: {e}")))?;
+                let reply: Reply<Value> = match serde_json::from_slice(&text) {
+                    Ok(reply) => reply,
+                    Err(e) => return self.unreadable(&text, format!("a reply: {e}")).await,
+                };
                 match reply {
                     Reply { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
                     Reply { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
@@ -276,6 +290,20 @@ impl Shared {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A reply that is too deep, say. Where it can be told whose it is, it is nobody else's trouble.
+    async fn unreadable(&self, text: &[u8], what: String) -> Result<(), Cut> {
+        /// What is passed over while this is read may be as deep as it likes.
+        #[derive(Deserialize)]
+        struct Whose {
+            of: u64,
+            #[serde(default)]
+            answer: Option<Box<RawValue>>,
+        }
+        let Ok(Whose { of, answer }) = serde_json::from_slice(text) else { return Err(Cut::Nonsense(what)) };
+        self.finish(of, Err(CallError::Unreadable { what, answer })).await;
         Ok(())
     }
 

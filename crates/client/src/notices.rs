@@ -9,6 +9,9 @@ use outlast_wire::v1::notice::{
     Until, Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -86,8 +89,17 @@ impl Client {
 
     /// What sinks gave up on.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
-        let dead: Dead = self.ask("list dead letters", Request::NoticeDead { limit }, Repeat::Safe).await?;
-        Ok(dead.letters)
+        #[derive(Deserialize)]
+        struct Texts<'a> {
+            #[serde(borrow)]
+            letters: Vec<&'a RawValue>,
+        }
+        let text = match self.ask_or_text::<Dead>("list dead letters", Request::NoticeDead { limit }).await? {
+            Ok(dead) => return Ok(dead.letters),
+            Err(text) => text,
+        };
+        let Texts { letters } = serde_json::from_str(text.get()).map_err(ClientError::protocol)?;
+        letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)
     }
 
     /// Whether the owner of a process has seen its end, so that it is not told.
@@ -104,16 +116,28 @@ impl Client {
         Ok(())
     }
 
-    /// What a sink owes, as soon as it owes something.
-    pub async fn deliveries(&self, sink: &str, limit: u32, lease: Duration) -> Result<Vec<Delivery>, ClientError> {
+    /// What a sink owes, as soon as it owes something. Each is read by itself, so that one that cannot be read is no reason to lose the others.
+    pub async fn deliveries(&self, sink: &str, limit: u32, lease: Duration) -> Result<Owed, ClientError> {
         let request = Request::Deliveries { sink: sink.into(), limit, lease_ms: millis(lease) };
-        let owed: Deliveries = self.ask("take what is to be pushed", request, Repeat::Safe).await?;
-        Ok(owed.deliveries)
+        match self.ask_or_text::<Deliveries>("take what is to be pushed", request).await? {
+            Ok(owed) => Ok(Owed { deliveries: owed.deliveries, unread: Vec::new() }),
+            Err(text) => Owed::one_by_one(&text).map_err(ClientError::protocol),
+        }
+    }
+
+    /// Gives up on something that cannot be read. `false`: its lease had ended, and it may be given again.
+    pub async fn give_up(&self, sink: &str, unread: &Unread) -> Result<bool, ClientError> {
+        let how = Push::Dead { reason: format!("it cannot be read: {}", unread.why) };
+        self.pushed_by(sink, unread.seq, &unread.lease, how).await
     }
 
     /// Says how a push went. `false`: its lease had ended, and it may be pushed again.
     pub async fn pushed(&self, sink: &str, delivery: &Delivery, how: Push) -> Result<bool, ClientError> {
-        let request = Request::Pushed { sink: sink.into(), seq: delivery.event.seq, lease: delivery.lease.clone(), how };
+        self.pushed_by(sink, delivery.event.seq, &delivery.lease, how).await
+    }
+
+    async fn pushed_by(&self, sink: &str, seq: u64, lease: &str, how: Push) -> Result<bool, ClientError> {
+        let request = Request::Pushed { sink: sink.into(), seq, lease: lease.into(), how };
         let done: Done = self.ask("say how a push went", request, Repeat::Safe).await?;
         Ok(done.status == "ok")
     }
@@ -157,6 +181,70 @@ impl Client {
         let all: Barriers = self.ask("clear barriers", Request::Barriers { clear: true }, Repeat::Safe).await?;
         Ok(all.barriers)
     }
+}
+
+/// What a sink owes now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Owed {
+    /// In order.
+    pub deliveries: Vec<Delivery>,
+    /// Those that were given with them and cannot be read.
+    pub unread: Vec<Unread>,
+}
+
+/// Something a sink owes that cannot be read. Settle it with [`Client::give_up`], or it is given again when its lease ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// Its place among all notices.
+    pub seq: u64,
+    /// Its name.
+    pub event_id: String,
+    /// The word that settles it.
+    pub lease: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Owed {
+    fn one_by_one(text: &RawValue) -> serde_json::Result<Self> {
+        #[derive(Deserialize)]
+        struct Texts<'a> {
+            #[serde(borrow)]
+            deliveries: Vec<&'a RawValue>,
+        }
+        let Texts { deliveries } = serde_json::from_str(text.get())?;
+        let mut owed = Self::default();
+        for text in deliveries {
+            match read(text) {
+                Ok(delivery) => owed.deliveries.push(delivery),
+                Err(e) => owed.unread.push(Unread::new(text, e.to_string())?),
+            }
+        }
+        Ok(owed)
+    }
+}
+
+impl Unread {
+    fn new(text: &RawValue, why: String) -> serde_json::Result<Self> {
+        /// What is passed over while this is read may be as deep as it likes.
+        #[derive(Deserialize)]
+        struct Names {
+            event: EventNames,
+            lease: String,
+        }
+        #[derive(Deserialize)]
+        struct EventNames {
+            seq: u64,
+            event_id: String,
+        }
+        let Names { event: EventNames { seq, event_id }, lease } = serde_json::from_str(text.get())?;
+        Ok(Self { seq, event_id, lease, why })
+    }
+}
+
+/// Reads a part of an answer, as all are read: by way of a value, in which a field that comes twice is there once.
+fn read<T: DeserializeOwned>(text: &RawValue) -> serde_json::Result<T> {
+    serde_json::from_str::<Value>(text.get()).and_then(serde_json::from_value)
 }
 
 fn barrier_id() -> Result<String, ClientError> {

@@ -192,6 +192,63 @@ async fn frames_that_make_no_sense_are_a_protocol_error() {
     }
 }
 
+/// So many lists in each other.
+fn lists(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+/// A reply whose answer may be what no value of ours can be.
+fn reply(of: u64, answer: &str) -> Vec<u8> {
+    let text = format!("{{\"of\":{of},\"answer\":{answer}}}");
+    [&(text.len() as u32 + 1).to_le_bytes()[..], &[0], text.as_bytes()].concat()
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_nobody_elses_trouble() {
+    let (client, mut fake) = pair().await;
+    let engine = async {
+        let (one, other) = (fake.message().await.unwrap(), fake.message().await.unwrap());
+        fake.raw(&reply(one.id, &lists(500))).await;
+        fake.answer(other.id, process(ID)).await;
+    };
+    let (unread, read, ()) = tokio::join!(client.poll(ID), client.poll(ID), engine);
+    assert_eq!(unread.unwrap_err().code(), code::PROTOCOL);
+    assert_eq!(read.unwrap().session_id.to_string(), ID);
+}
+
+#[tokio::test]
+async fn what_a_sink_owes_is_read_one_by_one() {
+    let (client, mut fake) = pair().await;
+    let owed = |seq: u64, field: &str| {
+        format!(
+            "{{\"event\":{{\"type\":\"custom\",\"event_id\":\"evt_{seq}\",\"seq\":{seq},\"created_at\":\"2023-11-14T22:13:20.000000Z\",\"x\":{field}}},\
+             \"text\":\"t\",\"attempts\":0,\"first_at\":\"2023-11-14T22:13:20.000000Z\",\"lease\":\"word\"}}"
+        )
+    };
+    let all = [owed(1, "1"), owed(2, &lists(124)), owed(3, &lists(500)), owed(4, "4"), owed(5, "5").replace("created_at", "made_at")];
+    let engine = async {
+        let asked = fake.message().await.unwrap();
+        fake.raw(&reply(asked.id, &format!("{{\"deliveries\":[{}]}}", all.join(",")))).await;
+        let dead = fake.message().await.unwrap();
+        fake.answer(dead.id, json!({"status": "ok"})).await;
+        dead.request
+    };
+    let sink = async {
+        let owed = client.deliveries("h", 8, Duration::from_secs(1)).await.unwrap();
+        let given_up = client.give_up("h", &owed.unread[0]).await.unwrap();
+        (owed, given_up)
+    };
+    let ((owed, given_up), asked) = tokio::join!(sink, engine);
+    // What is too deep inside of an answer need not be too deep by itself.
+    assert_eq!(owed.deliveries.iter().map(|d| d.event.seq).collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(owed.unread.iter().map(|u| (u.seq, u.lease.as_str())).collect::<Vec<_>>(), [(3, "word"), (5, "word")]);
+    assert!(given_up);
+    assert!(
+        matches!(&asked, Request::Pushed { seq: 3, how: v1::notice::Push::Dead { reason }, .. } if reason.contains("recursion limit")),
+        "{asked:?}"
+    );
+}
+
 #[tokio::test]
 async fn an_answer_of_another_shape_is_a_protocol_error() {
     let (client, mut fake) = pair().await;

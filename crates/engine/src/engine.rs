@@ -190,6 +190,11 @@ impl Engine {
         self.shared.closing(Closing::Closed).await;
     }
 
+    /// Whether it has ended.
+    pub fn has_stopped(&self) -> bool {
+        *self.shared.closing.borrow() == Closing::Closed
+    }
+
     /// The home that is served.
     pub fn home(&self) -> &std::path::Path {
         &self.shared.home.root

@@ -77,8 +77,9 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
     let sinks = settings.sinks.calls.clone();
     let beside = |engine: &outlast_engine::Engine| {
         if !sinks.is_empty() {
-            let within = engine.connect_within();
-            tokio::spawn(push(sinks, within));
+            let (to, of) = (engine.clone(), engine.clone());
+            let desk = outlast_sinks::Within::new(move || to.connect_within(), move || of.has_stopped());
+            tokio::spawn(outlast_sinks::run(sinks, std::sync::Arc::new(desk)));
         }
     };
     match outlast_engine::serve(engine_config(&world, &settings), beside, tell) {
@@ -88,14 +89,6 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
             Ok(0)
         }
         Err(e) => Err(e.into()),
-    }
-}
-
-/// Tells sinks what they are owed, for as long as the engine runs.
-async fn push(sinks: Vec<outlast_sinks::SinkConfig>, within: tokio::io::DuplexStream) {
-    match outlast_client::Client::over(within).await {
-        Ok(client) => outlast_sinks::run(sinks, std::sync::Arc::new(client)).await,
-        Err(error) => tracing::error!(%error, "no sink is told anything"),
     }
 }
 

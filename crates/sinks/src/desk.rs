@@ -1,8 +1,12 @@
 //! Where sinks get what they have to tell, and say what became of it.
 
 use outlast_client::{Client, ClientError, Delivery, Push, code};
+use std::collections::HashMap;
 use std::future::Future;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Mutex;
+use tracing::warn;
 
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +41,9 @@ pub enum DeskError {
     /// The lease is over, or the delivery was settled otherwise.
     #[error("the delivery is no longer ours")]
     NotOurs,
+    /// What came cannot be read. What was lent with it, if anything was, comes again when its lease is over; less at once may be read then.
+    #[error("{0}")]
+    Unreadable(String),
     /// Something else; asking again may help.
     #[error("{0}")]
     Failed(String),
@@ -51,10 +58,99 @@ pub trait Desk: Send + Sync + 'static {
     fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> impl Future<Output = Result<(), DeskError>> + Send;
 }
 
-/// Over a connection from within the engine's own program, which closes when the engine ends.
-impl Desk for Client {
+/// The engine in whose program the sinks run, over connections that are made anew when one is lost.
+pub struct Within<C, E> {
+    connect: C,
+    ended: E,
+    /// One for each sink, so that what breaks one is nobody else's trouble.
+    clients: Mutex<Clients>,
+}
+
+#[derive(Default)]
+struct Clients {
+    of: HashMap<String, Numbered>,
+    made: u64,
+}
+
+/// A client, and which of all that were made it is: one that is lost must not take the next with it.
+#[derive(Clone)]
+struct Numbered {
+    number: u64,
+    client: Client,
+}
+
+impl<C, E, S> Within<C, E>
+where
+    C: Fn() -> S + Send + Sync + 'static,
+    E: Fn() -> bool + Send + Sync + 'static,
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    /// An engine to which `connect` is a new connection, and of which `ended` says whether it has ended, so that no connection helps.
+    pub fn new(connect: C, ended: E) -> Self {
+        Self { connect, ended, clients: Mutex::default() }
+    }
+
+    async fn client(&self, sink: &str) -> Result<Numbered, DeskError> {
+        let mut clients = self.clients.lock().await;
+        if let Some(found) = clients.of.get(sink) {
+            return Ok(found.clone());
+        }
+        let client = Client::over((self.connect)()).await.map_err(|e| self.why(e))?;
+        clients.made += 1;
+        let made = Numbered { number: clients.made, client };
+        clients.of.insert(sink.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    /// What an answer means. The connection on which none came is let go of; whoever asks next makes another.
+    async fn heard<T>(&self, sink: &str, on: &Numbered, answer: Result<T, ClientError>) -> Result<T, DeskError> {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        let is_good = matches!(error, ClientError::Refused(_));
+        let mut clients = self.clients.lock().await;
+        if !is_good && clients.of.get(sink).is_some_and(|held| held.number == on.number) {
+            clients.of.remove(sink);
+        }
+        Err(self.why(error))
+    }
+
+    fn why(&self, error: ClientError) -> DeskError {
+        match &error {
+            ClientError::Refused(e) if e.code == code::STOPPING => DeskError::Stopping,
+            _ if (self.ended)() => DeskError::Stopping,
+            ClientError::Protocol { .. } => DeskError::Unreadable(error.to_string()),
+            ClientError::Refused(_) | ClientError::Unavailable { .. } | ClientError::Connect { .. } | ClientError::Start { .. } => {
+                DeskError::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl<C, E, S> Desk for Within<C, E>
+where
+    C: Fn() -> S + Send + Sync + 'static,
+    E: Fn() -> bool + Send + Sync + 'static,
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
     async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
-        self.deliveries(sink, u32::try_from(limit).unwrap_or(u32::MAX), lease).await.map_err(why)
+        loop {
+            let on = self.client(sink).await?;
+            let owed = on.client.deliveries(sink, u32::try_from(limit).unwrap_or(u32::MAX), lease).await;
+            let owed = self.heard(sink, &on, owed).await?;
+            for unread in &owed.unread {
+                warn!(sink, event = unread.event_id, "dead: it cannot be read: {}", unread.why);
+                let given_up = on.client.give_up(sink, unread).await;
+                if let Err(e) = self.heard(sink, &on, given_up).await {
+                    // It is given again when its lease is over.
+                    warn!(sink, event = unread.event_id, "cannot say that it is dead: {e}");
+                }
+            }
+            if !owed.deliveries.is_empty() {
+                return Ok(owed.deliveries);
+            }
+        }
     }
 
     async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
@@ -66,15 +162,8 @@ impl Desk for Client {
             Settle::Dead { reason } => Push::Dead { reason },
             Settle::Later { after } => Push::Later { after_ms: ms(after) },
         };
-        if self.pushed(sink, delivery, push).await.map_err(why)? { Ok(()) } else { Err(DeskError::NotOurs) }
-    }
-}
-
-fn why(error: ClientError) -> DeskError {
-    match &error {
-        ClientError::Refused(e) if e.code == code::STOPPING => DeskError::Stopping,
-        ClientError::Refused(_) | ClientError::Protocol { .. } => DeskError::Failed(error.to_string()),
-        // There is no other connection to be had.
-        ClientError::Unavailable { .. } | ClientError::Connect { .. } | ClientError::Start { .. } => DeskError::Stopping,
+        let on = self.client(sink).await?;
+        let kept = on.client.pushed(sink, delivery, push).await;
+        if self.heard(sink, &on, kept).await? { Ok(()) } else { Err(DeskError::NotOurs) }
     }
 }

@@ -19,6 +19,6 @@ mod webhook;
 pub use backoff::{Growth, Policy, backoff};
 pub use coalesce::{Budget, Gather, MOST_TOGETHER, Plan, plan};
 pub use config::{BadName, Hook, HookCommand, SinkConfig, Way};
-pub use desk::{Desk, DeskError, Settle};
+pub use desk::{Desk, DeskError, Settle, Within};
 pub use run::run;
 pub use webhook::{BadSecret, BadUrl, Secret, Target, Webhook};

@@ -6,7 +6,7 @@ use outlast_client::Delivery;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
@@ -17,7 +17,8 @@ const IN_LINE: usize = 64;
 /// How many deliveries a sink may have in hand beside those of the conversations that it calls.
 const SPARE: usize = 64;
 
-/// For how long what is too much for one conversation is handed back: this at first, and longer each time for as long as none of its calls ends.
+/// For how long what is too much for one conversation is handed back: this at first, and longer each time for as long as none of its calls ends. What has waited
+/// for too long is handed back for as long as this, so that nothing behind it comes before it.
 const HANDED_BACK: Duration = Duration::from_millis(250);
 const LONGEST_HANDED_BACK: Duration = Duration::from_secs(5);
 
@@ -121,7 +122,7 @@ struct Teller<D> {
     lines: BTreeMap<String, Line>,
     /// Calls and settlements, each of which ends with what a receiver said that wants no more.
     errands: JoinSet<Option<String>>,
-    /// What each of them has in hand.
+    /// What each of them is for.
     places: HashMap<Id, Place>,
     calling: usize,
     /// What a receiver said that wants no more.
@@ -145,16 +146,29 @@ impl Default for Line {
     }
 }
 
-struct Held {
+impl Line {
+    /// All that waits, in order.
+    fn empty(&mut self) -> Vec<Lent> {
+        std::mem::take(&mut self.waiting).into_values().map(|h| h.lent).collect()
+    }
+}
+
+/// What was lent. Whatever becomes of it, its place is free again once it is let go of.
+struct Lent {
     delivery: Delivery,
+    place: OwnedSemaphorePermit,
+}
+
+/// What was lent and waits for its turn.
+struct Held {
+    lent: Lent,
     taken: Duration,
 }
 
-/// What an errand has in hand.
+/// What an errand is for.
 struct Place {
     /// The conversation that it calls.
     line: Option<String>,
-    count: usize,
     hands_back: bool,
 }
 
@@ -223,29 +237,31 @@ impl<D: Desk> Teller<D> {
     }
 
     /// Puts what was lent in line.
-    fn accept(&mut self, batch: Vec<Delivery>) {
+    fn accept(&mut self, batch: Vec<Lent>) {
         let now = self.now();
-        let mut back: HashMap<Duration, Vec<Delivery>> = HashMap::new();
-        for delivery in batch {
+        let mut back: HashMap<Duration, Vec<Lent>> = HashMap::new();
+        for lent in batch {
             if let Some(reason) = &self.gone {
                 let settle = Settle::Dead { reason: reason.clone() };
-                self.settle(vec![(delivery, settle)]);
+                self.settle(vec![(lent, settle)]);
                 continue;
             }
-            let line = self.lines.entry(delivery.event.session_key.clone()).or_default();
+            let line = self.lines.entry(lent.delivery.event.session_key.clone()).or_default();
+            // Lent anew while it still waits: its lease is over, as after a sleep of the machine, and with it the word by which it could be settled.
+            let _lapsed = line.waiting.remove(&lent.delivery.event.seq);
             if line.away <= now && line.waiting.len() >= IN_LINE {
                 line.away = now + line.hand_back;
                 line.hand_back = LONGEST_HANDED_BACK.min(line.hand_back * 2);
             }
             match line.away > now {
-                true => back.entry(line.away - now).or_default().push(delivery),
+                true => back.entry(line.away - now).or_default().push(lent),
                 false => {
-                    line.waiting.insert(delivery.event.seq, Held { delivery, taken: now });
+                    line.waiting.insert(lent.delivery.event.seq, Held { lent, taken: now });
                 }
             }
         }
-        for (after, deliveries) in back {
-            self.hand_back(deliveries, after);
+        for (after, lent) in back {
+            self.hand_back(lent, after);
         }
     }
 
@@ -257,11 +273,11 @@ impl<D: Desk> Teller<D> {
             line.calls.drain(..forgotten(&gather, &line.calls, now));
             !line.waiting.is_empty() || line.calling || !line.calls.is_empty() || line.away > now
         });
+        let mut next = self.hand_back_the_old(now);
         // The oldest first, so that a conversation with much to say does not go before the others.
         let mut order: Vec<(u64, String)> =
             self.lines.iter().filter(|(_, l)| !l.calling).filter_map(|(k, l)| Some((*l.waiting.keys().next()?, k.clone()))).collect();
         order.sort();
-        let mut next: Option<Duration> = None;
         for (_, key) in order {
             let Some(line) = self.lines.get_mut(&key) else { continue };
             let arrived: Vec<Duration> = line.waiting.values().map(|h| h.taken).collect();
@@ -269,19 +285,13 @@ impl<D: Desk> Teller<D> {
                 Plan::Nothing => {}
                 Plan::Wait(until) if until.saturating_sub(now) > LONGEST_HOLD => {
                     line.away = until;
-                    let all = std::mem::take(&mut line.waiting).into_values().map(|h| h.delivery).collect();
+                    let all = line.empty();
                     self.hand_back(all, until - now);
                 }
-                Plan::Wait(until) => next = Some(next.map_or(until, |n| n.min(until))),
+                Plan::Wait(until) => next = earlier(next, until),
                 Plan::Tell(_) if self.calling >= at_once(&self.sink) => {}
                 Plan::Tell(count) => {
-                    // If one has waited so long that its lease might end while it is told, all are asked for anew: so they stay in order.
-                    if line.waiting.values().take(count).any(|h| h.taken + self.lease < now + longest_call(&self.sink)) {
-                        let all = std::mem::take(&mut line.waiting).into_values().map(|h| h.delivery).collect();
-                        self.hand_back(all, Duration::ZERO);
-                        continue;
-                    }
-                    let batch = std::iter::from_fn(|| line.waiting.pop_first()).take(count).map(|(_, h)| h.delivery).collect();
+                    let batch = std::iter::from_fn(|| line.waiting.pop_first()).take(count).map(|(_, h)| h.lent).collect();
                     self.call(key, batch, now);
                 }
             }
@@ -289,15 +299,41 @@ impl<D: Desk> Teller<D> {
         next
     }
 
-    fn call(&mut self, key: String, batch: Vec<Delivery>, now: Duration) {
+    /// Gives back what has waited for so long that its lease might end while it is told, whatever it waits for, and says when to look again.
+    ///
+    /// A lease that ends counts as an attempt, and marks the next as a repeat; what is handed back in time was never tried. It goes with all that waits in its
+    /// conversation, so that they stay in order.
+    fn hand_back_the_old(&mut self, now: Duration) -> Option<Duration> {
+        let at_most = self.lease.saturating_sub(longest_call(&self.sink));
+        let mut next = None;
+        let mut old = Vec::new();
+        for line in self.lines.values_mut() {
+            let Some(first) = line.waiting.values().map(|h| h.taken).min() else { continue };
+            let until = first.saturating_add(at_most);
+            if until > now {
+                next = earlier(next, until);
+                continue;
+            }
+            line.away = line.away.max(now + HANDED_BACK);
+            old.extend(line.empty());
+        }
+        if !old.is_empty() {
+            debug!(sink = self.sink.name, count = old.len(), "handed back: there was no turn for them while they were lent");
+            self.hand_back(old, HANDED_BACK);
+        }
+        next
+    }
+
+    fn call(&mut self, key: String, batch: Vec<Lent>, now: Duration) {
         if let Some(line) = self.lines.get_mut(&key) {
             line.calling = true;
             line.calls.push(now);
         }
         self.calling += 1;
         let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
-        let count = batch.len();
         let errand = self.errands.spawn(async move {
+            // The places are taken until all is settled.
+            let (batch, _places): (Vec<Delivery>, Vec<OwnedSemaphorePermit>) = batch.into_iter().map(|l| (l.delivery, l.place)).unzip();
             let outcome = match &sink.way {
                 Way::Hook(hook) => hook::tell(hook, &batch, stop.subscribe()).await,
                 Way::Webhook(webhook) => match batch.first() {
@@ -314,30 +350,29 @@ impl<D: Desk> Teller<D> {
                 Outcome::Done | Outcome::Failed { .. } => None,
             }
         });
-        self.places.insert(errand.id(), Place { line: Some(key), count, hands_back: false });
+        self.places.insert(errand.id(), Place { line: Some(key), hands_back: false });
     }
 
     /// Gives back what is not tried yet.
-    fn hand_back(&mut self, deliveries: Vec<Delivery>, after: Duration) {
+    fn hand_back(&mut self, lent: Vec<Lent>, after: Duration) {
         self.handing_back.send_modify(|n| *n += 1);
-        self.errand(deliveries.into_iter().map(|d| (d, Settle::Later { after })).collect(), true);
+        self.errand(lent.into_iter().map(|l| (l, Settle::Later { after })).collect(), true);
     }
 
     /// Settles apart from the loop.
-    fn settle(&mut self, all: Vec<(Delivery, Settle)>) {
+    fn settle(&mut self, all: Vec<(Lent, Settle)>) {
         self.errand(all, false);
     }
 
-    fn errand(&mut self, all: Vec<(Delivery, Settle)>, hands_back: bool) {
+    fn errand(&mut self, all: Vec<(Lent, Settle)>, hands_back: bool) {
         let (sink, desk, stop) = (Arc::clone(&self.sink), Arc::clone(&self.desk), self.stop.clone());
-        let count = all.len();
         let errand = self.errands.spawn(async move {
-            for (delivery, verdict) in all {
-                settle(&sink.name, &*desk, &stop, &delivery, verdict).await;
+            for (lent, verdict) in all {
+                settle(&sink.name, &*desk, &stop, &lent.delivery, verdict).await;
             }
             None
         });
-        self.places.insert(errand.id(), Place { line: None, count, hands_back });
+        self.places.insert(errand.id(), Place { line: None, hands_back });
     }
 
     /// Takes note of an errand that is over.
@@ -348,7 +383,6 @@ impl<D: Desk> Teller<D> {
             (e.id(), None)
         });
         let Some(place) = self.places.remove(&id) else { return };
-        self.room.add_permits(place.count);
         if place.hands_back {
             self.handing_back.send_modify(|n| *n -= 1);
         }
@@ -369,8 +403,7 @@ impl<D: Desk> Teller<D> {
         warn!(sink = self.sink.name, "nothing more is sent until the engine starts anew: {reason}");
         let mut rest = Vec::new();
         for line in self.lines.values_mut() {
-            let waiting = std::mem::take(&mut line.waiting).into_values();
-            rest.extend(waiting.map(|h| (h.delivery, Settle::Dead { reason: reason.clone() })));
+            rest.extend(line.empty().into_iter().map(|lent| (lent, Settle::Dead { reason: reason.clone() })));
         }
         self.settle(rest);
         self.gone = Some(reason);
@@ -384,35 +417,47 @@ struct Taking<D> {
     lease: Duration,
     room: Arc<Semaphore>,
     handing_back: watch::Receiver<usize>,
-    to: mpsc::Sender<(Vec<Delivery>, oneshot::Sender<()>)>,
+    to: mpsc::Sender<(Vec<Lent>, oneshot::Sender<()>)>,
 }
 
 /// Takes what is due, as far as there is room, until the engine stops.
 async fn take<D: Desk>(mut with: Taking<D>) {
     let mut failures = 0u32;
+    // Until then one is asked for at a time.
+    let mut one_by_one = Instant::now();
     loop {
         if with.handing_back.wait_for(|n| *n == 0).await.is_err() {
             return;
         }
         let Ok(first) = with.room.acquire().await else { return };
         // Nobody else takes permits, so what is free now stays free.
-        let limit = MOST_ASKED_FOR.min(1 + with.room.available_permits());
+        let limit = if Instant::now() < one_by_one { 1 } else { MOST_ASKED_FOR.min(1 + with.room.available_permits()) };
         drop(first);
         match with.desk.take(&with.sink.name, with.lease, limit).await {
-            Ok(mut batch) => {
+            Ok(batch) => {
                 failures = 0;
+                let mut lent = Vec::new();
                 // More than was asked for is not ours to hold.
-                batch.truncate(limit);
-                let Ok(taken) = with.room.acquire_many(u32::try_from(batch.len()).unwrap_or(u32::MAX)).await else { return };
-                taken.forget();
+                for delivery in batch.into_iter().take(limit) {
+                    let Ok(place) = Arc::clone(&with.room).acquire_owned().await else { return };
+                    lent.push(Lent { delivery, place });
+                }
                 let (seen, was_seen) = oneshot::channel();
-                if !batch.is_empty() && with.to.send((batch, seen)).await.is_err() {
+                if with.to.send((lent, seen)).await.is_err() {
                     return;
                 }
                 // Dropped rather than answered.
                 let _dropped = was_seen.await;
             }
             Err(DeskError::Stopping) => return,
+            Err(DeskError::Unreadable(e)) => {
+                failures += 1;
+                // What was lent with it comes again when its lease is over. Alone, what can be read is read, and what cannot be stands in nobody's way.
+                one_by_one = Instant::now() + with.lease * 2;
+                warn!(sink = with.sink.name, failures, limit, "what is due cannot be read, and is asked for one at a time: {e}");
+                // No descriptor tells when it can be read.
+                sleep(ASK_AGAIN).await;
+            }
             Err(e @ (DeskError::NotOurs | DeskError::Failed(_))) => {
                 failures += 1;
                 warn!(sink = with.sink.name, failures, "cannot ask what is due: {e}");
@@ -441,7 +486,7 @@ async fn settle<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, deliv
                 info!(sink, event, "somebody else has it: its lease ended before this");
                 return;
             }
-            Ok(Err(DeskError::Failed(e))) => {
+            Ok(Err(DeskError::Failed(e) | DeskError::Unreadable(e))) => {
                 warn!(sink, event, "cannot say what became of it: {e}");
                 sleep(ASK_AGAIN).await;
             }
@@ -461,6 +506,10 @@ fn gather(sink: &SinkConfig) -> &Gather {
 
 fn at_once(sink: &SinkConfig) -> usize {
     sink.at_once.clamp(1, MOST_AT_ONCE)
+}
+
+fn earlier(one: Option<Duration>, other: Duration) -> Option<Duration> {
+    Some(one.map_or(other, |one| one.min(other)))
 }
 
 async fn alarm(at: Option<Instant>) {

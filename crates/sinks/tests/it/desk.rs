@@ -68,6 +68,12 @@ impl Memory {
         self.news.notify_waiters();
     }
 
+    /// Waits until a notice was lent so often.
+    pub(crate) async fn lent(&self, seq: u64, times: u32) {
+        let attempts = || self.state.lock().unwrap().rows.iter().find(|r| r.delivery.event.seq == seq).unwrap().delivery.attempts;
+        self.until(|_| attempts() >= times).await;
+    }
+
     pub(crate) fn stop(&self) {
         self.state.lock().unwrap().stopping = true;
         self.news.notify_waiters();
@@ -132,6 +138,8 @@ impl Desk for Memory {
                     row.delivery.attempts += 1;
                 }
                 if !taken.is_empty() {
+                    drop(state);
+                    self.news.notify_waiters();
                     return Ok(taken);
                 }
             }

@@ -3,6 +3,7 @@
 mod desk;
 mod engine;
 mod hook;
+mod lease;
 mod receiver;
 mod run;
 mod webhook;

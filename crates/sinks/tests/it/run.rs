@@ -168,3 +168,27 @@ async fn what_a_lease_that_ran_out_belonged_to_is_told_again_after_the_first_cal
     let marks: Vec<bool> = told.iter().map(|t| t["repeat"].as_bool().unwrap()).collect();
     assert_eq!(marks, [false, true]);
 }
+
+#[tokio::test]
+async fn what_is_lent_twice_takes_the_place_of_one() {
+    let line = "if [ $OUTLAST_SESSION = hung ]; then echo $$ > told; read x < held; fi";
+    let scene = Scene::with(HookCommand::Shell(line.into()), |sink, hook| {
+        sink.at_once = 1;
+        hook.time_limit = Duration::from_secs(600);
+    });
+    scene.pipe("told");
+    scene.pipe("held");
+    scene.desk.post("h", "hung", "x");
+    let _running = scene.start();
+    scene.hear("told").await;
+    // It waits for its turn, and its lease ends more often than a sink has places.
+    let seq = scene.desk.post("h", "s", "x");
+    for times in 1..=200 {
+        scene.desk.lent(seq, times).await;
+        scene.desk.lapse(seq);
+    }
+    scene.say("held").await;
+    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    let late = scene.desk.post("h", "t", "x");
+    assert_eq!(scene.desk.end_of(late).await, Settle::Delivered);
+}

@@ -41,7 +41,7 @@ fn signature(key: &[u8], request: &Request) -> String {
     format!("v1,{}", base64(&hmac(key, &signed)))
 }
 
-fn sink(url: &str, change: impl FnOnce(&mut Webhook)) -> SinkConfig {
+pub(crate) fn sink(url: &str, change: impl FnOnce(&mut Webhook)) -> SinkConfig {
     let secrets = KEYS.iter().map(|key| Secret::parse(&format!("whsec_{}", base64(*key))).unwrap()).collect();
     let mut webhook = Webhook::new(Target::parse(url, false).unwrap(), secrets, Some(tls("root.pem"))).unwrap();
     change(&mut webhook);
