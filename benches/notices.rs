@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const TOLD_HALF: Duration = Duration::from_millis(1);
 const TOLD_MOST: Duration = Duration::from_millis(10);
 /// How long a command has lived when it is ended.
-const LIVED: Duration = Duration::from_millis(20);
+const LIVED: u64 = 20;
 /// Posted, taken and acknowledged, in a second.
 const RATE: f64 = 10_000.0;
 /// The next one, behind so many old ones.
@@ -25,6 +25,7 @@ const NEXT: Duration = Duration::from_millis(2);
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let ends = flags.get("--ends")?.unwrap_or(500_usize);
     let old = flags.get("--old")?.unwrap_or(OLD);
+    let lived = Duration::from_millis(flags.get("--lived")?.unwrap_or(LIVED));
     let program = match flags.get::<PathBuf>("--program")? {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
         None => release()?,
@@ -36,7 +37,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let sync = sync_time(&product.work())?;
     // One thread, as in the program that people call.
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = alone.block_on(async { told(&Client::connect(&to).await?, &product.work(), ends).await })?;
+    let told = alone.block_on(async { told(&Client::connect(&to).await?, &product.work(), ends, lived).await })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let client = Client::connect(&to).await?;
@@ -102,7 +103,7 @@ fn sync_time(dir: &Path) -> Result<Duration> {
 }
 
 /// Ends commands one by one, each by closing what it reads from, and takes the time until the event is there.
-async fn told(client: &Client, work: &Path, ends: usize) -> Result<Told> {
+async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Result<Told> {
     let owner = Owner { session: Some("bench:told".into()), ..Owner::default() };
     let client = client.with_owner(owner);
     let mut events = client.follow_notices(None);
@@ -122,12 +123,14 @@ async fn told(client: &Client, work: &Path, ends: usize) -> Result<Told> {
             tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(fifo)).await??
         };
         // What its start left to be done is done, so that its end alone is measured.
-        tokio::time::sleep(LIVED).await;
-        let (closed, began) = (now(), Instant::now());
+        tokio::time::sleep(lived).await;
+        let pid = process.poll().await?.pid.context("a running command has a pid")?;
+        let watcher = ended(pid)?;
+        let closed = now();
         drop(end);
         let event = events.next().await?;
-        times.push(began.elapsed());
-        let there = now();
+        let (told_at, there) = (Instant::now(), now());
+        times.push(told_at.saturating_duration_since(watcher.join().map_err(|_| anyhow::anyhow!("nobody saw the end"))??));
         ensure!(event.event.session_id == process.id().to_string(), "another process was told");
         let Body::Completion(end) = &event.event.body else { anyhow::bail!("{} was told", event.event.kind()) };
         let ended = end.ended_at.context("an end has a time")?;
@@ -137,6 +140,17 @@ async fn told(client: &Client, work: &Path, ends: usize) -> Result<Told> {
     }
     std::fs::remove_file(fifo)?;
     Ok(Told { all: spread(times), seen: spread(seen).half, recorded: spread(recorded).half, written: spread(written).half })
+}
+
+/// A thread that says when the kernel says that the command is over.
+fn ended(pid: u32) -> Result<std::thread::JoinHandle<Result<Instant>>> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let pid = rustix::process::Pid::from_raw(pid as i32).context("a pid")?;
+    let handle = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?;
+    Ok(std::thread::spawn(move || {
+        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None)?;
+        Ok(Instant::now())
+    }))
 }
 
 fn event(n: usize) -> Map<String, Value> {

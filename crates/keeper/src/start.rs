@@ -86,7 +86,7 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
             pty: streams.pty,
             program: launch.program.clone(),
             cwd: launch.cwd.clone(),
-            tells: !tell.is_nothing(),
+            tells: tell.completion || !tell.watch.is_empty(),
             watch: tell.watch,
         },
         prepared: Some(Prepared::new(&launch, streams.pty)),

@@ -152,23 +152,14 @@ impl Pump<'_> {
                 // Before the record: whoever reads it may never look again.
                 self.count_left_running();
             }
-            if let Some(ending) = end::ending(self.pair) {
-                let (commit, _) = self.pair.live().commit();
-                if let Err(e) = self.pair.meta.record_ended(&ending, commit.base, commit.lines) {
-                    // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
-                    crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
-                }
-            }
+            self.record_end();
             points::reach("pump.recorded");
             self.pair.live().set(flag::RECORDED);
             if let Some(watch) = &mut self.mover.watch {
                 watch.end();
             }
             points::reach("pump.marked");
-            if self.pair.out.is_none() && self.pair.spool.filled() == 0 {
-                // Counted above. One word to the engine is enough for both.
-                self.mark_closed();
-            }
+            self.mark_closed_if_so();
             self.control.news();
             self.pair.wake(Role::Holder);
             let listened = self.control.has_listener();
@@ -180,6 +171,30 @@ impl Pump<'_> {
         end::reap_if_recorded(self.pair);
         if self.pair.out.is_none() && self.pair.spool.filled() == 0 && !self.pair.live().has(flag::OUTPUT_CLOSED) {
             self.close_output();
+        }
+    }
+
+    /// Writes the record and waits until it is on disk. Where somebody is to be told, an engine hears of it while we wait: it writes down what it tells, and waits
+    /// for the same disk, before anybody else hears of it.
+    fn record_end(&mut self) {
+        let Some(ending) = end::ending(self.pair) else { return };
+        let (commit, _) = self.pair.live().commit();
+        let written = self.pair.meta.write_ended(&ending, commit.base, commit.lines);
+        points::reach("pump.written");
+        if written.is_ok() && self.pair.settings.tells {
+            self.mark_closed_if_so();
+            self.control.news();
+        }
+        if let Err(e) = written.and_then(|()| self.pair.meta.sync()) {
+            // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
+            crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
+        }
+    }
+
+    /// One word to the engine is enough for the end and this. Those left running were counted before.
+    fn mark_closed_if_so(&self) {
+        if self.pair.out.is_none() && self.pair.spool.filled() == 0 {
+            self.mark_closed();
         }
     }
 

@@ -58,11 +58,16 @@ impl Meta {
 
     /// Writes the record of the end and syncs it. Doing it again writes the same.
     pub fn record_ended(&self, ending: &Ending, log_end: u64, lines: u64) -> io::Result<()> {
+        self.write_ended(ending, log_end, lines)?;
+        self.sync()
+    }
+
+    /// Writes the record of the end. Until [`Meta::sync`] it outlives every process, and not the machine.
+    pub fn write_ended(&self, ending: &Ending, log_end: u64, lines: u64) -> io::Result<()> {
         let block = seal(&EndedV1::new(ending.clone(), log_end, lines), ENDED_LEN)
             .or_else(|| seal(&EndedV1::new(brief(ending), log_end, lines), ENDED_LEN))
             .ok_or(io::ErrorKind::InvalidInput)?;
-        self.file.write_all_at(&block, ENDED_AT as u64)?;
-        self.sync()
+        self.file.write_all_at(&block, ENDED_AT as u64)
     }
 
     /// Notes that the log has no bytes in `from..to`. Once the table is full its last entry grows: rather too much said to be missing than too little.
