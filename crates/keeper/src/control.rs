@@ -3,9 +3,11 @@
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
 use outlast_wire::{OLDEST, VERSION, code};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
+use std::time::Duration;
 
 /// How many may be connected at once.
 const MOST: usize = 64;
@@ -122,6 +124,17 @@ impl Control {
     pub(crate) fn news(&mut self) {
         for c in self.conns.iter_mut().filter(|c| c.listener) {
             c.say(None, Say::News);
+        }
+    }
+
+    /// Waits until an engine that listens leaves, which it does once it has written down the end, or says something.
+    pub(crate) fn wait_for_listener(&self, longest: Duration) {
+        let mut fds: Vec<PollFd<'_>> =
+            self.conns.iter().filter(|c| c.listener && !c.over).map(|c| PollFd::new(&c.fd, PollFlags::IN)).collect();
+        if !fds.is_empty() {
+            let longest = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
+            // Late or interrupted: then it is not waited for.
+            let _late = poll(&mut fds, Some(&longest));
         }
     }
 

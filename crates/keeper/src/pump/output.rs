@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// A command that ends sooner than this has its end recorded without delay.
 const SETTLE: Duration = Duration::from_millis(5);
+/// How long an engine may take to write down what it tells of an end before we go on without it.
+const ENGINE_FIRST: Duration = Duration::from_millis(2);
 /// How many batches are moved before anybody else is heard.
 const TURN: usize = 32;
 /// How long a stream that never runs empty may keep the record of the end waiting.
@@ -174,8 +176,8 @@ impl Pump<'_> {
         }
     }
 
-    /// Writes the record and waits until it is on disk. Where somebody is to be told, an engine hears of it while we wait: it writes down what it tells, and waits
-    /// for the same disk, before anybody else hears of it.
+    /// Writes the record and waits until it is on disk. Where somebody is to be told, an engine hears of it first: it has what it tells on the same disk before
+    /// anybody hears of it from there, and whoever is to be told waits for that alone.
     fn record_end(&mut self) {
         let Some(ending) = end::ending(self.pair) else { return };
         let (commit, _) = self.pair.live().commit();
@@ -184,6 +186,7 @@ impl Pump<'_> {
         if written.is_ok() && self.pair.settings.tells {
             self.mark_closed_if_so();
             self.control.news();
+            self.control.wait_for_listener(ENGINE_FIRST);
         }
         if let Err(e) = written.and_then(|()| self.pair.meta.sync()) {
             // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
