@@ -20,6 +20,9 @@ const MOST: u32 = 1_000;
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
+/// How many objects and lists of an event may lie inside each other. Readers of JSON have a bound of their own, often at 128 and sometimes lower, and an answer
+/// has the event inside of others.
+const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
 /// Kinds that only we may use.
@@ -325,11 +328,24 @@ fn draft(owner: &Owner, id: Option<String>, mut event: Map<String, Value>, mut r
     if bytes > LONGEST_EVENT {
         return refused(format!("the event has {bytes} bytes"), "give at most 262,144; put the rest into a file and say where it is");
     }
+    let levels = 1 + event.values().map(depth).max().unwrap_or(0);
+    if levels > DEEPEST_EVENT {
+        return refused(format!("the event is nested {levels} deep"), "give at most 64 objects and lists inside each other");
+    }
     let conversation = session.as_deref().unwrap_or_default();
     // The length keeps a conversation's name apart from the notice's.
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
     Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+}
+
+/// How many objects and lists lie inside each other. Whoever read the value has bounded that.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),
+        Value::Object(all) => 1 + all.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 #[cfg(test)]
@@ -345,5 +361,17 @@ mod tests {
         };
         assert_ne!(key("a/b", "c"), key("a", "b/c"));
         assert_ne!(key("a", "1/a/b"), key("a/1/a", "b"));
+    }
+
+    #[test]
+    fn an_event_may_be_so_deep_and_no_deeper() {
+        let nested = |levels: usize| {
+            let inside = (1..levels)
+                .fold(Value::Null, |inner, n| if n % 2 == 0 { serde_json::json!({ "a": inner }) } else { serde_json::json!([inner, 1]) });
+            let event = serde_json::json!({"type": "custom", "flat": [], "deep": inside}).as_object().unwrap().clone();
+            draft(&Owner::default(), None, event, Route::default(), Time::from_micros(0))
+        };
+        assert!(nested(1).is_ok() && nested(DEEPEST_EVENT).is_ok());
+        assert_eq!(nested(DEEPEST_EVENT + 1).unwrap_err().error, "the event is nested 65 deep");
     }
 }

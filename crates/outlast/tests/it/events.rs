@@ -142,6 +142,64 @@ fn more_than_one_answer_holds_is_drained_all_the_same() {
     assert!(!history(&p, &["--after", "0", "--limit", "1000"]).is_empty());
 }
 
+/// An event of so many objects and lists inside each other.
+fn nested(levels: usize, inmost: &str) -> String {
+    let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+    format!(r#"{{"type": "note", "n": 1, "deep": {open}{inmost}{close}}}"#)
+}
+
+#[test]
+fn a_post_that_a_reader_would_choke_on_is_refused() {
+    let p = product();
+    for levels in [65, 100, 124, 125, 126] {
+        let refused = p.call_with_input(["events", "post", "--json", "--session", "s", "-"], nested(levels, "").as_bytes());
+        assert_eq!((refused.code, &refused.json()["code"]), (Some(1), &json!("bad_request")), "{levels}: {refused:?}");
+        assert!(refused.json()["error"].as_str().unwrap().contains(&format!("{levels} deep")), "{levels}: {refused:?}");
+    }
+    assert!(history(&p, &[]).is_empty());
+    p.call_with_input(["events", "post", "--session", "s", "-"], nested(64, "").as_bytes()).good();
+    assert_eq!((history(&p, &[]).len(), drained(&p, "s").len()), (1, 1));
+}
+
+#[test]
+fn a_post_whose_text_would_be_far_longer_than_itself_stops_nobody_who_reads_it() {
+    let p = product();
+    let ones = "1,".repeat(120_000);
+    let goal = "g".repeat(120_000);
+    let same = r#"{"task_index":0},"#.repeat(7_000);
+    let events = [
+        nested(60, ones.trim_end_matches(',')),
+        format!(r#"{{"type": "async_delegation", "n": 1, "results": [{}]}}"#, ones.trim_end_matches(',')),
+        format!(r#"{{"type": "async_delegation", "n": 1, "goals": ["{goal}"], "results": [{}]}}"#, same.trim_end_matches(',')),
+        // A bracket alone gets a backslash, and that another in JSON.
+        format!(r#"{{"type": "note", "n": 1, "message": "{}"}}"#, "[".repeat(250_000)),
+    ];
+    for _ in 0..3 {
+        for event in &events {
+            p.call_with_input(["events", "post", "--session", "s", "-"], event.as_bytes()).good();
+        }
+    }
+    let mut follower = Follower::new(&p, &["--from", "0"]);
+    assert!((0..12).all(|_| follower.next()["event"]["n"] == 1));
+    assert_eq!(follower.leaves(), Some(0));
+    assert!(!history(&p, &["--after", "0", "--limit", "1000"]).is_empty());
+    assert_eq!(drained(&p, "s").len(), 12);
+}
+
+#[test]
+fn the_end_of_a_command_as_long_as_the_kernel_takes_is_told() {
+    let p = product();
+    // Each of these is four characters in a shell line, and five in JSON.
+    let argument = "'".repeat(130_000);
+    let command = std::iter::once("true").chain(std::iter::repeat_n(&*argument, 13));
+    p.call(["run", "--notify", "--session", "s", "--"].into_iter().chain(command)).good();
+    let told = p.json(["events", "drain", "--session", "s", "--wait", "60"]);
+    let (event, text) = (&told["events"][0]["event"], told["events"][0]["text"].as_str().unwrap());
+    assert_eq!(event["command"].as_str().unwrap().len(), 4 + 13 * (1 + 2 + 4 * 130_000));
+    assert!(text.contains("Command: true '") && text.ends_with("\nOutput:\n]"), "{text:.100}");
+    assert!(text.len() < 100_000 && text.contains(" characters of the command are not shown)\n"), "{}", text.len());
+}
+
 struct Follower {
     call: Child,
     out: BufReader<ChildStdout>,

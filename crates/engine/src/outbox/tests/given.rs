@@ -170,3 +170,31 @@ fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
     assert!(mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
 }
+
+#[test]
+fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
+    let mut desk = Desk::new();
+    // Each of these is three bytes in a text, and most of a frame all the same.
+    for n in 0..9 {
+        desk.put(&posted(&n.to_string(), owner("a", ""), &"[".repeat(200_000))).unwrap();
+    }
+    let mut all = 0;
+    loop {
+        let given = desk.claim_as("a", "", Taker::Gateway, 1_000);
+        if given.is_empty() {
+            break;
+        }
+        let bytes = |entry: &Entry| {
+            let text = serde_json::to_string(&outlast_text::announce(&entry.notice)).unwrap();
+            serde_json::to_string(&entry.notice).unwrap().len() + 2 * text.len()
+        };
+        let together: usize = given.iter().map(bytes).sum();
+        assert!(together < 4 << 20, "{} take {together}", given.len());
+        all += given.len();
+    }
+    assert_eq!(all, 9);
+    // One that is longer than all of them may be is given alone.
+    let long = desk.put(&posted("long", owner("b", ""), &"x".repeat(5 << 20))).unwrap();
+    desk.put(&posted("short", owner("b", ""), "x")).unwrap();
+    assert_eq!(desk.gateway("b"), [long]);
+}
