@@ -9,6 +9,7 @@ use crate::index::IndexError;
 use crate::mind::AGAIN;
 use crate::os::Lives;
 use crate::outbox::{self, Draft};
+use crate::points::point;
 use crate::shared::{Closing, Shared};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
@@ -74,8 +75,13 @@ impl Barrier {
 
     /// What its notice is about.
     pub(crate) fn key(&self) -> String {
-        format!("barrier/{}", self.id)
+        key(&self.id)
     }
+}
+
+/// What the notice of a barrier is about.
+pub(crate) fn key(id: &str) -> String {
+    format!("barrier/{id}")
 }
 
 /// Those that somebody may be waiting for.
@@ -239,6 +245,7 @@ async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch
             }
         }
     }
+    point!("barrier.opened");
     tell.send_replace(why.into());
     shared.barriers.take_away(std::slice::from_ref(&barrier.id));
 }

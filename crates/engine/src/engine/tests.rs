@@ -311,7 +311,7 @@ async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
         let tmp = tempfile::tempdir().unwrap();
         let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push { name: "hook".into(), kinds: vec![], sessions: vec![] }]).await;
         let (view, meta) = watched(&engine, 1).await;
-        let waiting = engine.shared.waits.begin(view.id());
+        let waiting = engine.shared.waits.begin(crate::outbox::end_key(view.id()));
         ends(&meta, engine.shared.now());
         look(&engine, &view).await;
         drop(waiting);

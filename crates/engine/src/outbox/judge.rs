@@ -1,10 +1,10 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, Draft, Moment, Push};
+use super::table::{self, ANSWERING, Draft, Moment, Push, SOON};
 use crate::facts::Facts;
 use crate::index::{self, Row};
 use crate::render::{self, Log};
-use crate::shared::Shared;
+use crate::shared::{Shared, Waits};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
 use outlast_store::dir::ProcessDir;
@@ -12,6 +12,7 @@ use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What became of a process since it was last written down.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ pub(crate) struct News {
     end: Option<Box<Completion>>,
     /// Whether its owner may have been told before.
     repeat: bool,
-    /// Whether somebody in its conversation waits for it right now, and it is to be told only if nobody does.
+    /// Whether somebody in its conversation waited for it when it was read.
     waited_for: bool,
     /// Whether it ended so soon that whoever is to wait for it may not have come yet.
     soon: bool,
@@ -43,7 +44,7 @@ impl News {
             return None;
         }
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
-        let waited_for = tell.unless_waited_for && shared.waits.any(after.id());
+        let waited_for = shared.waits.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = tell.unless_waited_for && lasted < SOON;
         Some(Self { row: after.row(), matches, end, repeat: false, waited_for, soon })
@@ -69,6 +70,11 @@ impl News {
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
+}
+
+/// What the notice of an end is about.
+pub(crate) fn end_key(id: ProcessId) -> String {
+    format!("{id}/completion")
 }
 
 /// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
@@ -177,6 +183,7 @@ pub(crate) struct Judge {
     pub(crate) rules: Rules,
     pub(crate) sinks: Vec<Push>,
     pub(crate) boot: u128,
+    pub(crate) waits: Arc<Waits>,
 }
 
 /// What came of news.
@@ -221,20 +228,25 @@ impl Judge {
             if promised && !limiter(db, &one.row.id().to_string())?.is_some_and(|(_, l)| l.is_disabled()) {
                 continue;
             }
-            let key = format!("{}/completion", one.row.id());
-            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all.
-            let sinks: &[Push] = if (one.waited_for || one.soon) && one.row.consumed { &[] } else { &self.sinks };
+            let key = end_key(one.row.id());
+            // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
+            let waited_for = self.waits.any(&key);
+            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
+            // only where it is to be told if nobody waits.
+            let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
+            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
             let written = table::insert(db, &draft, sinks, now)?;
             made += u64::from(written.is_some());
             if one.row.consumed {
                 // Its owner was answered with it before it could be written.
                 table::consume(db, &one.row.id().to_string(), "an answer", now)?;
-            } else if one.waited_for {
-                table::hold_key(db, &key, now)?;
-            }
-            if let Some(seq) = written.filter(|_| one.waited_for || one.soon) {
-                self.put_off(db, seq, now.up + if one.waited_for { ANSWERING } else { SOON })?;
+            } else if awaited {
+                let at_most = if waited_for { ANSWERING } else { SOON };
+                table::keep_for(db, &key, at_most, now)?;
+                if let Some(seq) = written.filter(|_| quiet) {
+                    self.put_off(db, seq, now.up + at_most)?;
+                }
             }
         }
         Ok(Made { notices: made, rests })
@@ -340,10 +352,6 @@ impl Judge {
 
 /// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
 const WAITED_FOR: &str = "somebody waits for it";
-/// For how long, should nobody say what became of the answer. Microseconds.
-const ANSWERING: i64 = 60_000_000;
-/// How long whoever starts a process in the foreground may take until they wait for it. Microseconds.
-const SOON: i64 = 2_000_000;
 
 impl Judge {
     fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {

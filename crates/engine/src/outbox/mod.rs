@@ -6,7 +6,7 @@
 mod judge;
 mod table;
 
-pub(crate) use judge::{Judge, News};
+pub(crate) use judge::{Judge, News, end_key};
 pub use table::Push;
 pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Moment, Owed, Pushed, Settled, Taker, Verdict};
 
@@ -176,6 +176,24 @@ impl Outbox {
         self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
     }
 
+    /// Whoever waited for this has left without an answer: unless somebody else waits, it is told like anything else. `of`: the process whose end it is.
+    pub(crate) async fn give_back(&self, key: String, of: Option<ProcessId>) {
+        let judge = Arc::clone(&self.judge);
+        let work = move |db: &Connection| {
+            if judge.waits.any(&key) || !table::give_back(db, &key)? {
+                return Ok(false);
+            }
+            if let Some(process) = of {
+                judge.answered(db, &process.to_string(), false)?;
+            }
+            Ok(true)
+        };
+        // Should this be lost, what was kept comes free by itself.
+        if let Ok(true) = self.index.work(work).await {
+            self.tell();
+        }
+    }
+
     /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
     pub(crate) async fn let_go(&self, process: ProcessId) {
         let (judge, process) = (Arc::clone(&self.judge), process.to_string());
@@ -276,7 +294,11 @@ impl Outbox {
                 return Ok(false);
             }
             let route = judge::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
-            table::insert(db, &barrier::notice(&barrier, route, now), &judge.sinks, Moment::now(now))?;
+            let (draft, now) = (barrier::notice(&barrier, route, now), Moment::now(now));
+            table::insert(db, &draft, &judge.sinks, now)?;
+            if judge.waits.any(&draft.key) {
+                table::keep_for(db, &draft.key, table::ANSWERING, now)?;
+            }
             Ok(true)
         };
         let opened = self.index.work(work).await?;
@@ -332,7 +354,7 @@ impl Outbox {
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.judge.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, now)).await
+        self.index.work(move |db| table::begun(db, &boot, rebuilt, Moment::now(now))).await
     }
 }
 

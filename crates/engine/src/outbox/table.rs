@@ -11,7 +11,8 @@ pub(crate) use claim::{Claim, Taker, claim, lives, next_lapse};
 pub(crate) use delivery::{Owed, Pushed, dead, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
 pub(crate) use schema::CREATE;
-pub(crate) use seen::{consume, consume_key, hold, hold_key, is_consumed, let_go, let_go_key, observe, supersede};
+pub(crate) use seen::{ANSWERING, SOON};
+pub(crate) use seen::{consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede};
 pub(crate) use verdict::{Judged, Settled, Verdict, judge, replay};
 
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};

@@ -530,6 +530,35 @@ fn what_was_answered_is_not_told_and_what_was_handed_over_is() {
     assert_eq!((&event["event"]["platform"], &event["event"]["chat_id"]), (&json!("telegram"), &json!("7")), "{event}");
 }
 
+/// What a taker is given, by process, and whether as a repeat.
+fn given(p: &Product, wait: &str) -> Vec<(Value, bool)> {
+    let all = p.json(["events", "next", "--session", "talk", "--lease", "0.01", "--wait", wait]);
+    all["notices"].as_array().unwrap().iter().map(|n| (n["event"]["session_id"].clone(), n["event"].get("repeat").is_some())).collect()
+}
+
+#[test]
+fn a_foreground_command_that_is_over_before_anybody_waits_is_answered_and_not_told() {
+    let p = product().with_env("OUTLAST_SESSION", "talk");
+    for killed in [false, true] {
+        p.points().arm("run.before_answer").unwrap();
+        let mut call = under_way(&p, &[], &json!({"command": "true"}));
+        eventually("the start", || p.points().held("run.before_answer"));
+        let told = eventually("the notice", || p.json(["events", "history", "--state", "leased"])["notices"].get(0).cloned());
+        assert_eq!(given(&p, "0"), [], "it is kept for whoever waits");
+        if killed {
+            // Nobody comes: it is told, and is no repeat.
+            call.kill().unwrap();
+            call.wait().unwrap();
+            assert_eq!(given(&p, "20"), [(told["event"]["session_id"].clone(), false)]);
+            p.points().release("run.before_answer").unwrap();
+        } else {
+            p.points().release("run.before_answer").unwrap();
+            assert_eq!(answer(call)["exit_code"], 0);
+            assert_eq!(given(&p, "3"), []);
+        }
+    }
+}
+
 #[test]
 fn case_233_a_secret_is_masked_in_what_is_told() {
     let p = product().with_env("OUTLAST_SESSION", "talk");

@@ -128,8 +128,8 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
         settle(db, seq, state, &reason, claim.now.utc)?;
     }
     for entry in &mut given {
-        // Whoever had it let its time pass without a word: it may have been told.
-        let maybe_told = entry.state == "leased";
+        // Whoever had it let its time pass without a word: it may have been told. What was only kept for somebody who did not come nobody had.
+        let maybe_told = entry.state == "leased" && entry.attempts > 0;
         entry.lease_until = claim.now.utc.micros() + claim.lease_for;
         db.prepare_cached(
             "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5

@@ -101,13 +101,13 @@ fn a_push_is_due_however_the_clock_is_set() {
 #[test]
 fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
     let mut desk = Desk::new();
-    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    begun(&desk.db, "first", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.drain("a");
-    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    begun(&desk.db, "first", false, desk.now).unwrap();
     assert!(desk.drain("a").is_empty(), "an engine that is started again leaves leases as they are");
     desk.now.up = SECOND;
-    begun(&desk.db, "second", false, desk.now.utc).unwrap();
+    begun(&desk.db, "second", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", Taker::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }

@@ -31,9 +31,9 @@ fn a_place_is_never_given_twice() {
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
     // An index that was lost does not know them, and goes on far behind them.
     let new = Desk::new();
-    begun(&new.db, "b", true, new.now.utc).unwrap();
+    begun(&new.db, "b", true, new.now).unwrap();
     assert!(new.put(&completion(2, owner("a", ""))).unwrap() > 1_000_000);
-    begun(&new.db, "b", true, Time::from_micros(0)).unwrap();
+    begun(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
     assert!(new.put(&completion(3, owner("a", ""))).unwrap() > 1_000_000, "not even with a clock that was set back");
 }
 
