@@ -135,6 +135,15 @@ fn a_run_that_waits_consumes_and_one_that_follows_does_not() {
 }
 
 #[test]
+fn a_run_that_waits_and_never_began_consumes_too() {
+    let p = product();
+    let failed = p.call(["run", "--json", "--notify", "--session", "s", "--wait", "--", "no-such-program", "x"]);
+    assert_eq!((failed.code, &failed.json()["code"]), (Some(127), &json!("failed_start")), "{failed:?}");
+    assert_eq!((drained(&p, "s"), taken(&p, "s")), (vec![], vec![]));
+    assert!(is_consumed(&p, failed.json()["session_id"].as_str().unwrap()));
+}
+
+#[test]
 fn case_109_what_the_gateway_delivered_is_consumed() {
     let p = product();
     let id = ended(&p, "s", "true");

@@ -471,14 +471,32 @@ fn case_243_a_script_runs_in_the_foreground_whatever_it_asks_for() {
     assert!(call_with(&p, &["--code-execution"], "process", json!({"action": "list"}))["error"].is_string());
 }
 
-#[test]
-fn case_033_a_start_that_fails_is_told_and_can_be_looked_at() {
+/// A home in which no shell line can be started.
+fn without_a_shell() -> Product {
     let p = product();
     let bin = p.work().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::fs::write(bin.join("bash"), "#!/nonexistent/interpreter\n").unwrap();
     std::fs::set_permissions(bin.join("bash"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let p = p.with_env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    p.with_env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+}
+
+#[test]
+fn a_foreground_start_that_fails_is_answered_and_not_told() {
+    let p = without_a_shell().with_env("OUTLAST_SESSION", "talk");
+    let hooked = p.work().join("hooked");
+    p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = [\"/bin/touch\", {hooked:?}]\n"));
+    let said = terminal(&p, json!({"command": "true"}));
+    assert!(said["error"].as_str().unwrap().starts_with("Failed to start the command: "), "{said}");
+    let told = p.json(["events", "history"]);
+    assert_eq!(told["notices"][0]["event"]["session_id"], said["session_id"], "{told}");
+    assert_eq!(told["notices"][0]["state"], "consumed", "{told}");
+    assert_eq!((given(&p, "3"), hooked.exists()), (vec![], false));
+}
+
+#[test]
+fn case_033_a_start_that_fails_is_told_and_can_be_looked_at() {
+    let p = without_a_shell();
     let said = terminal(&p, json!({"command": "true", "background": true}));
     assert!(said["error"].as_str().unwrap().starts_with("Failed to start background process: "), "{said}");
     assert_eq!((&said["exit_code"], &said["output"], &said["status"]), (&json!(-1), &json!(""), &json!("error")), "{said}");
