@@ -249,11 +249,11 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
 
 pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
     let draft = draft(&asked.owner, id, event, route, asked.shared().now())?;
-    let wanted = draft.body.clone();
+    let wanted = (draft.body.clone(), draft.route.clone());
     let (found, new) = asked.shared().outbox.post(draft, asked.owner.clone(), asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
     let Some(entry) = found else { return Err(refuse::fault("a notice was written and is not there")) };
-    if !new && entry.notice.body != wanted {
-        let what = format!("{} is the name of another notice, with another content", entry.notice.event_id);
+    if !new && (&entry.notice.body, &entry.notice.route) != (&wanted.0, &wanted.1) {
+        let what = format!("{} is the name of another notice, with another content or for another place", entry.notice.event_id);
         return Err(refuse::refusal(code::ID_TAKEN, what, "give another id, or none"));
     }
     Ok(Posted { told: told(entry), existed: !new })

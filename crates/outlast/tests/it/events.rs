@@ -304,6 +304,27 @@ fn a_post_is_the_same_under_the_same_id() {
 }
 
 #[test]
+fn what_is_posted_with_a_route_is_followed_and_can_be_posted_again() {
+    let p = product();
+    let mut follower = Follower::new(&p, &["--from", "0"]);
+    let post = || {
+        let args = ["events", "post", "--session", "s", "--id", "one", "--route", "platform=irc", "--route", "chat=#dev"];
+        p.json(args.iter().chain(&[r##"{"type": "note", "n": 1, "thread_id": 9}"##]))
+    };
+    assert_eq!(post()["existed"], false);
+    let told = follower.next();
+    let where_ = ["platform", "chat_id", "thread_id"].map(|field| told["event"][field].as_str().unwrap());
+    assert_eq!((&told["event"]["n"], where_), (&json!(1), ["irc", "#dev", "9"]), "{told}");
+    assert_eq!(follower.leaves(), Some(0));
+    let again = post();
+    assert_eq!((&again["existed"], &again["event"]), (&json!(true), &told["event"]), "{again}");
+    // The same for another place is something else.
+    let elsewhere = p.json(["events", "post", "--session", "s", "--id", "one", r##"{"type": "note", "n": 1}"##]);
+    assert_eq!(elsewhere["code"], "id_taken", "{elsewhere}");
+    assert_eq!(drained(&p, "s").len(), 1);
+}
+
+#[test]
 fn case_225_what_cannot_be_an_event_is_refused() {
     let p = product();
     let long = format!(r#"{{"type": "x", "long": "{}"}}"#, "x".repeat(300_000));
