@@ -71,7 +71,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
-            () = super::wait::interrupted(interrupts.take()), if interrupts.is_some() => return Ok(Notices::default()),
+            () = super::wait::interrupted(&mut interrupts) => return Ok(Notices::default()),
         }
     }
 }

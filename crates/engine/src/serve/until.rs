@@ -72,7 +72,7 @@ async fn meant(asked: &Asked, name: &str) -> Result<String, Error> {
 
 async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
     let shared = asked.shared();
-    let interrupts = match &asked.owner.session {
+    let mut interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
@@ -81,7 +81,7 @@ async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
             tokio::select! {
                 biased;
                 opened = async { opened.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) } => opened.ok(),
-                () = super::wait::interrupted(interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
+                () = super::wait::interrupted(&mut interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
                 () = shared.closing(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
             }
         }

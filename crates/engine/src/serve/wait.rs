@@ -26,7 +26,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     let mut view = asked.resolve(name).await?;
     let awaiting = Awaiting::end(asked, &view.facts);
     // From here on no interrupt is missed.
-    let interrupts = match &asked.owner.session {
+    let mut interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
@@ -35,7 +35,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         biased;
         _ = view.until(crate::facts::Facts::is_over) => Woken::Ended,
         () = passed(timeout_ms) => Woken::TimedOut,
-        () = interrupted(interrupts) => Woken::Interrupted,
+        () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
     // Whatever woke us, an end that has come wins.
     let Fresh { facts, seen } = asked.fresh(&view).await?;
@@ -82,8 +82,9 @@ async fn passed(timeout_ms: Option<u64>) {
     }
 }
 
-pub(super) async fn interrupted(interrupts: Option<tokio::sync::watch::Receiver<u64>>) {
-    if let Some(mut interrupts) = interrupts
+/// Returns once somebody interrupts. May be dropped and called again.
+pub(super) async fn interrupted(interrupts: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+    if let Some(interrupts) = interrupts
         && interrupts.changed().await.is_ok()
     {
         return;

@@ -86,6 +86,21 @@ fn a_taker_waits_for_as_long_as_it_said() {
 }
 
 #[test]
+fn a_taker_that_heard_of_others_can_still_be_interrupted() {
+    let p = product();
+    p.engine();
+    let args = ["events", "next", "--json", "--session", "s", "--wait", "60"];
+    let taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // What is for others wakes it as well. Nothing tells that it waits; if it does not yet, this shows less, and nothing wrong.
+    for n in 0..20 {
+        posted(&p, "other", n);
+    }
+    eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "s"])["count"] == 1).then_some(()));
+    let said: Value = serde_json::from_slice(&taker.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(said["notices"], json!([]));
+}
+
+#[test]
 fn a_drain_whose_output_cannot_be_written_gives_everything_back() {
     let p = product();
     let name = posted(&p, "s", 1);
