@@ -6,7 +6,7 @@
 mod judge;
 mod table;
 
-pub(crate) use judge::{Judge, News, end_key};
+pub(crate) use judge::{Judge, News, end_key, watched};
 pub use table::Push;
 pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Moment, Owed, Pushed, Settled, Taker, Verdict};
 

@@ -143,5 +143,5 @@ pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Err
 
 /// Whether a goal that waits for this process may go on because a match was told.
 pub(super) async fn has_matched(asked: &Asked, facts: &Facts) -> Result<bool, Error> {
-    Ok(barrier::has_matched(asked.shared(), facts).await)
+    Ok(barrier::has_matched(asked.shared(), facts, None).await)
 }

@@ -105,7 +105,7 @@ pub enum Until {
     Process {
         /// Which.
         process: String,
-        /// A match that was told is enough, for as long as it is watched.
+        /// A match that was told is enough: any for as long as it is watched, and the first after the barrier was set even if that was the last of all.
         #[serde(default)]
         or_match: bool,
     },

@@ -163,7 +163,8 @@ fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
     use crate::barrier::{Barrier, Target, mark_open};
     let desk = Desk::new();
     let target = Target::Time { at_us: 0 };
-    let barrier = Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into() };
+    let barrier =
+        Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into(), hits: None };
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
     let row = "INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES ('bar_0', 'a', '', '', '{}', 0)";
     desk.db.execute(row, []).unwrap();
