@@ -24,6 +24,8 @@ pub(crate) struct News {
     end: Option<Box<Completion>>,
     /// Whether its owner may have been told before.
     repeat: bool,
+    /// The boot in which all of it happened, if that is known.
+    boot: Option<u128>,
     /// Whether somebody in its conversation waited for it when it was read.
     waited_for: bool,
     /// Whether it ended so soon that whoever is to wait for it may not have come yet.
@@ -47,7 +49,8 @@ impl News {
         let waited_for = shared.waits.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = tell.unless_waited_for && lasted < SOON;
-        Some(Self { row: after.row(), matches, end, repeat: false, waited_for, soon })
+        let boot = seen.meta.as_ref().map(|meta| meta.boot);
+        Some(Self { row: after.row(), matches, end, repeat: false, boot, waited_for, soon })
     }
 
     /// The same, of a process whose notices may have been told, since nobody knows any more.
@@ -209,15 +212,16 @@ impl Judge {
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
-            facts.extend(std::mem::take(&mut one.matches).into_iter().map(|(at, m)| (m.up, n, at, m)));
+            let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
+            facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }
         if !facts.is_empty() {
             // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
-            facts.sort_by_key(|(up, n, at, _)| (*up, *n, *at));
-            let (mut breaker, released) = self.breaker(db)?;
+            facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
+            let (mut breaker, released) = self.breaker(db, now)?;
             made += self.tell_sessions(db, released, None, now)?;
-            for (_, n, at, matched) in facts {
-                made += self.matched(db, &mut breaker, &news[n], at, matched, now)?;
+            for (here, n, at, matched) in facts {
+                made += self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?;
             }
             rests = breaker.due().is_some();
             self.keep(db, breaker)?;
@@ -252,7 +256,26 @@ impl Judge {
         Ok(Made { notices: made, rests })
     }
 
-    fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Moment) -> rusqlite::Result<u64> {
+    /// When something was seen, by the clock of this boot: as it was told if it was in this one, and now if it was in another. Nothing if nobody knows.
+    fn here(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
+        match boot {
+            // A time that has not come is not of this boot, whatever is said about it.
+            _ if up > now.up as u64 => Some(now.up as u64),
+            Some(boot) if boot == self.boot => Some(up),
+            Some(_) => Some(now.up as u64),
+            None => None,
+        }
+    }
+
+    fn matched(
+        &self,
+        db: &Connection,
+        breaker: &mut Breaker,
+        of: &News,
+        (at, here): (u64, Option<u64>),
+        matched: Matched,
+        now: Moment,
+    ) -> rusqlite::Result<u64> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
@@ -260,7 +283,7 @@ impl Judge {
             return Ok(0);
         }
         let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
-        let seen = Seen { up: matched.up, process: id, session, count: matched.count };
+        let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
         let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
         db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
             name,
@@ -321,9 +344,9 @@ impl Judge {
     }
 
     /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, up: u64, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
-        let (mut breaker, mut released) = self.breaker(db)?;
-        released.extend(breaker.tick(up));
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
+        let (mut breaker, mut released) = self.breaker(db, now)?;
+        released.extend(breaker.tick(now.up as u64));
         let due = breaker.due();
         if released.is_empty() {
             return Ok((0, due));
@@ -333,11 +356,12 @@ impl Judge {
         Ok((made, due))
     }
 
-    fn breaker(&self, db: &Connection) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
+    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
         // What cannot be read any more holds nothing back.
         let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
-        let released = if boot == self.boot() { Vec::new() } else { breaker.rebooted() };
+        let ours = boot == self.boot() && !breaker.is_ahead_of(now.up as u64);
+        let released = if ours { Vec::new() } else { breaker.rebooted() };
         Ok((breaker, released))
     }
 

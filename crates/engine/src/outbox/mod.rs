@@ -84,9 +84,9 @@ impl Outbox {
     }
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
-    pub(crate) async fn tick(&self, up: u64, now: Time) -> Result<Option<u64>, IndexError> {
+    pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
         let judge = Arc::clone(&self.judge);
-        let (made, due) = self.index.work(move |db| judge.tick(db, up, Moment::now(now))).await?;
+        let (made, due) = self.index.work(move |db| judge.tick(db, Moment::now(now))).await?;
         if made > 0 {
             self.tell();
         }
@@ -372,7 +372,7 @@ pub(crate) async fn keep_time(engine: Engine) {
     let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
-        let due = match shared.outbox.tick(up, shared.now()).await {
+        let due = match shared.outbox.tick(shared.now()).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(%error, "the breaker is looked at later");
