@@ -340,6 +340,29 @@ fn what_is_posted_with_a_route_is_followed_and_can_be_posted_again() {
 }
 
 #[test]
+fn case_233_a_secret_is_masked_in_what_is_posted() {
+    let p = product();
+    let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    let event = json!({
+        "type": "async_delegation", "delegation_id": "deleg_1", "summary": format!("it is {secret}"), secret: 1,
+        "deep": [{"in": [secret, "plain", 7, null]}], "chat_id": "+491701234567",
+    });
+    let post = || p.json(["events", "post", "--session", "s", "--id", "one", &event.to_string()]);
+    let first = post();
+    assert_eq!((&first["existed"], &first["event"]["deep"][0]["in"][1]), (&json!(false), &json!("plain")), "{first}");
+    // Where its owner is is no secret to whoever has to find them.
+    assert_eq!(first["event"]["chat_id"], "+491701234567", "{first}");
+    assert_eq!(post()["existed"], true);
+    let told = p.call(["events", "drain", "--json", "--session", "s"]).good().text();
+    let all = format!("{first}{told}{:?}", history(&p, &[]));
+    assert!(told.contains("it is ghp_01...wxyz") && !all.contains(secret), "{all}");
+    for file in std::fs::read_dir(&p.home().root).unwrap().flatten().filter(|f| f.file_name().to_string_lossy().starts_with("index.db")) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|w| w == secret.as_bytes()), "{:?}", file.path());
+    }
+}
+
+#[test]
 fn case_225_what_cannot_be_an_event_is_refused() {
     let p = product();
     let long = format!(r#"{{"type": "x", "long": "{}"}}"#, "x".repeat(300_000));
