@@ -238,7 +238,7 @@ pub struct Dead {
 pub struct Barrier {
     /// Its name.
     pub barrier: String,
-    /// `waiting` or `open`.
+    /// `waiting`; `open`; `interrupted`, which ends the wait and leaves the barrier; or `cleared`, if it was taken away or another took its place.
     pub status: String,
     /// Why it is open: `exited`, `matched`, `unknown`, `pid_gone` or `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
