@@ -69,7 +69,7 @@ impl Client {
         Followed { client: self.clone(), after, link: None, stream: None, tries: Tries::default() }
     }
 
-    /// Tells the owner's conversation something. With an `id`, the same again is the same notice.
+    /// Tells the owner's conversation something. With an `id`, the same again is the same notice. Secrets in it are masked as they are in output.
     pub async fn post(&self, id: Option<&str>, event: Map<String, Value>, route: Route) -> Result<Posted, ClientError> {
         let repeat = if id.is_some() { Repeat::Safe } else { Repeat::Never };
         self.ask("post the notice", Request::NoticePost { name: id.map(str::to_owned), event, route }, repeat).await

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 /// One notice: what happened, for whom, and where they are. Its JSON is the contract's event, flat, with our fields beside the contract's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
+    /// Where in a chat its owner is. Before the body, which takes whatever is left when it is read.
+    #[serde(flatten)]
+    pub route: Route,
     /// What happened.
     #[serde(flatten)]
     pub body: Body,
@@ -29,9 +32,6 @@ pub struct Notice {
     /// The life of the conversation it is for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub generation: String,
-    /// Where in a chat its owner is.
-    #[serde(flatten)]
-    pub route: Route,
     /// Whether its owner may have been told before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub repeat: bool,
@@ -154,6 +154,7 @@ impl Notice {
     pub fn new(event_id: String, at: Time, process: Option<ProcessId>, owner: &Owner, route: Route, body: Body) -> Self {
         let text = |part: &Option<String>| part.clone().unwrap_or_default();
         Self {
+            route,
             body,
             event_id,
             seq: 0,
@@ -162,7 +163,6 @@ impl Notice {
             session_key: text(&owner.session),
             task_id: text(&owner.task),
             generation: text(&owner.generation),
-            route,
             repeat: false,
         }
     }
@@ -176,6 +176,16 @@ mod tests {
         let owner = Owner { session: Some("s".into()), task: None, generation: None };
         let route = Route { chat_id: Some("42".into()), ..Route::default() };
         Notice::new("evt_1".into(), Time::from_micros(0), Some(ProcessId::from_bytes([1; 6])), &owner, route, body)
+    }
+
+    #[test]
+    fn a_notice_that_was_read_is_written_as_it_was() {
+        let posted = serde_json::json!({"type": "deploy", "text": "done", "nested": {"chat_id": 7}});
+        let told = Notice { seq: 7, ..notice(Body::Posted(posted.as_object().unwrap().clone())) };
+        let text = serde_json::to_string(&told).unwrap();
+        // As text: in a value a name that comes twice is there once.
+        let back: Notice = serde_json::from_str(&text).unwrap();
+        assert_eq!((&back, serde_json::to_string(&back).unwrap()), (&told, text));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How late a fact may be told after another with a later time, of whichever process. One that lies further back was seen by
-/// another boot: nothing that was stored then may silence it.
+/// How late a fact may be told after another with a later time, of whichever process, if nobody knows in which boot it was seen. One
+/// that lies further back is taken for another boot's: nothing that was stored then may silence it.
 pub const MOST_LATE: Duration = Duration::from_secs(60);
 
 /// How much is told.
@@ -46,8 +46,11 @@ impl Default for Rules {
 /// A fact: lines of a process matched.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// When.
+    /// When, in the boot in which it was seen.
     pub up: u64,
+    /// When, in the boot whose times the breaker holds: the same if that is the boot it was seen in, else when it is told. Nothing if
+    /// nobody knows which it was seen in.
+    pub here: Option<u64>,
     /// Which process.
     pub process: ProcessId,
     /// The conversation it belongs to.
@@ -125,8 +128,11 @@ struct Trip {
 /// The facts of one process come in the order of their times; those of several may be mixed a little. After a long silence of
 /// the engine they are best merged by their times.
 pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: &Seen<'_>) -> Vec<Verdict> {
-    let mut told = breaker.tick(seen.up);
-    breaker.last = breaker.last.max(seen.up);
+    let mut told = match seen.here {
+        Some(up) => breaker.tick(up),
+        None => breaker.guess(seen.up),
+    };
+    breaker.last = breaker.last.max(seen.here.unwrap_or(seen.up));
     if limiter.disabled || seen.count == 0 {
         return told;
     }
@@ -214,16 +220,26 @@ impl Breaker {
         self.tripped.as_ref().map(|trip| trip.until)
     }
 
-    /// Ends a rest that is over by `up`, or that another boot began, and tells every conversation that it held something back from.
+    /// Ends a rest that is over by `up`, a time of the same boot, and tells every conversation that it held something back from.
     pub fn tick(&mut self, up: u64) -> Vec<Verdict> {
-        if self.last.saturating_sub(up) > micros(MOST_LATE) {
-            return self.rebooted();
-        }
         match &self.tripped {
-            // A fact that is told late finds the breaker as the latest one left it.
+            // A fact that is told late, however late, finds the breaker as the latest one left it.
             Some(trip) if up.max(self.last) >= trip.until => self.release(),
             _ => Vec::new(),
         }
+    }
+
+    /// The same by a time of some boot or other.
+    fn guess(&mut self, up: u64) -> Vec<Verdict> {
+        match self.last.saturating_sub(up) > micros(MOST_LATE) {
+            true => self.rebooted(),
+            false => self.tick(up),
+        }
+    }
+
+    /// Whether it holds a time that has not come by `up`, and so cannot be of the same boot.
+    pub fn is_ahead_of(&self, up: u64) -> bool {
+        self.last > up
     }
 
     /// Forgets times, which mean nothing after the machine was started anew. A rest is over by that.

@@ -9,6 +9,7 @@ use crate::index::IndexError;
 use crate::mind::AGAIN;
 use crate::os::Lives;
 use crate::outbox::{self, Draft};
+use crate::points::point;
 use crate::shared::{Closing, Shared};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
@@ -65,6 +66,17 @@ pub(crate) struct Barrier {
     pub(crate) created_at: Time,
     /// Why it is open; empty while it is not.
     pub(crate) opened: String,
+    /// How many matches of the process were told before it was set, if that is known.
+    pub(crate) hits: Option<u32>,
+}
+
+/// What a barrier waits for, as it is kept.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    target: Target,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hits: Option<u32>,
 }
 
 impl Barrier {
@@ -74,8 +86,13 @@ impl Barrier {
 
     /// What its notice is about.
     pub(crate) fn key(&self) -> String {
-        format!("barrier/{}", self.id)
+        key(&self.id)
     }
+}
+
+/// What the notice of a barrier is about.
+pub(crate) fn key(id: &str) -> String {
+    format!("barrier/{id}")
 }
 
 /// Those that somebody may be waiting for.
@@ -108,10 +125,15 @@ impl Barriers {
 /// Sets a barrier. A conversation has one: the same again is the same, and another takes the place of the one there was.
 pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
     let shared = engine.shared();
-    let barrier = Barrier { id, owner: owner.clone(), target, created_at: shared.now(), opened: String::new() };
+    let barrier = Barrier { id, owner: owner.clone(), target, created_at: shared.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
         outbox::speaks(db, &barrier.owner)?;
-        put(db, &barrier)
+        // Counted with the same write, so that each match is told before it or after it.
+        let hits = match &barrier.target {
+            Target::Process { id, or_match: true } => id.parse().ok().map(|id| outbox::watched(db, id)).transpose()?.map(|(hits, _)| hits),
+            Target::Process { .. } | Target::Pid { .. } | Target::Time { .. } => None,
+        };
+        put(db, &Barrier { hits, ..barrier })
     };
     let (found, cleared) = shared.outbox.with(work).await?;
     shared.barriers.take_away(&cleared);
@@ -180,7 +202,7 @@ async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
                 let mut news = engine.shared().outbox.news();
                 loop {
                     news.borrow_and_update();
-                    if *or_match && has_matched(engine.shared(), &view.facts).await {
+                    if *or_match && has_matched(engine.shared(), &view.facts, barrier.hits).await {
                         return "matched";
                     }
                     tokio::select! {
@@ -214,13 +236,13 @@ async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
     }
 }
 
-/// Whether a match of a process was told, and it is still watched.
-pub(crate) async fn has_matched(shared: &Shared, facts: &Facts) -> bool {
+/// Whether a match of a process was told, and it is still watched, or one more than `before`: the last of them may be what ends the watching.
+pub(crate) async fn has_matched(shared: &Shared, facts: &Facts, before: Option<u32>) -> bool {
     if facts.kept.spec.tell.watch.is_empty() {
         return false;
     }
     let watched = shared.outbox.watched(vec![facts.id()]).await.unwrap_or_default();
-    watched.get(&facts.id()).is_some_and(|(hits, disabled)| *hits > 0 && !disabled)
+    watched.get(&facts.id()).is_some_and(|(hits, disabled)| (*hits > 0 && !disabled) || before.is_some_and(|before| *hits > before))
 }
 
 /// Writes that a barrier is open, with the notice of it, and tells whoever waits.
@@ -239,6 +261,7 @@ async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch
             }
         }
     }
+    point!("barrier.opened");
     tell.send_replace(why.into());
     shared.barriers.take_away(std::slice::from_ref(&barrier.id));
 }
@@ -273,7 +296,7 @@ fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<Str
             session,
             text(&barrier.owner.task),
             text(&barrier.owner.generation),
-            serde_json::to_string(&barrier.target).expect("a target serialises"),
+            serde_json::to_string(&Kept { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
             barrier.created_at.micros(),
         ],
     )?;
@@ -288,7 +311,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     let part = |text: String| Some(text).filter(|t| !t.is_empty());
     let rows = found.query_map(params![session], |r| {
         let until: String = r.get(4)?;
-        let target = serde_json::from_str(&until)
+        let Kept { target, hits } = serde_json::from_str(&until)
             .map_err(|e| rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(e)))?;
         Ok(Barrier {
             id: r.get(0)?,
@@ -296,6 +319,7 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
             target,
             created_at: Time::from_micros(r.get(5)?),
             opened: r.get(6)?,
+            hits,
         })
     })?;
     rows.collect()

@@ -117,11 +117,13 @@ impl Engine {
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let (closing, _) = watch::channel(Closing::Open);
+        let waits = Arc::<shared::Waits>::default();
+        let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
         let shared = Arc::new(Shared {
             redactor: Redactor::new(config.redact),
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
-            outbox: Outbox::new(opened.index.clone(), Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot }),
+            outbox: Outbox::new(opened.index.clone(), judge),
             index: opened.index,
             barriers: Barriers::default(),
             views: crate::serve::Views::default(),
@@ -130,7 +132,7 @@ impl Engine {
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
             disk: Disk::default(),
-            waits: Arc::default(),
+            waits,
             unwritten: shared::Unwritten::default(),
             clients: Clients::default(),
             within: Clients::default(),

@@ -156,30 +156,30 @@ impl Drop for Client {
     }
 }
 
-/// The processes that somebody in their own conversation waits for.
+/// What somebody waits for in the conversation that would be told of it otherwise, by what the notice would be about.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<HashMap<ProcessId, usize>>);
+pub(crate) struct Waits(Mutex<HashMap<String, usize>>);
 
 impl Waits {
     /// Whether anybody waits for it.
-    pub(crate) fn any(&self, id: ProcessId) -> bool {
-        self.lock().contains_key(&id)
+    pub(crate) fn any(&self, key: &str) -> bool {
+        self.lock().contains_key(key)
     }
 
     /// One more waits for it, for as long as this is held.
-    pub(crate) fn begin(self: &Arc<Self>, id: ProcessId) -> Waiting {
-        *self.lock().entry(id).or_default() += 1;
-        Waiting(Arc::clone(self), id)
+    pub(crate) fn begin(self: &Arc<Self>, key: String) -> Waiting {
+        *self.lock().entry(key.clone()).or_default() += 1;
+        Waiting(Arc::clone(self), key)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProcessId, usize>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
         // Counts are changed whole, so a panic elsewhere spoils nothing.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One who waits.
-pub(crate) struct Waiting(Arc<Waits>, ProcessId);
+pub(crate) struct Waiting(Arc<Waits>, String);
 
 impl Drop for Waiting {
     fn drop(&mut self) {

@@ -7,12 +7,16 @@
 mod delegation;
 mod quote;
 
+use crate::head_chars;
 use outlast_core::{Body, Completion, Notice, Reason, WatchMatch};
 use quote::{block, label, line};
 use serde_json::{Map, Value};
 
 /// The line that marks what may have been told before, always the second.
 const REPEAT: &str = "(this may be a repeat)";
+
+/// The most characters of a command that are shown. Its event has all of it.
+const LONGEST_COMMAND: usize = 16_384;
 
 /// Fields of an event that say for whom it is and how it got there, not what happened.
 const ADDRESS: [&str; 14] = [
@@ -84,7 +88,7 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
     if let Some(note) = end.handoff_note.as_deref().filter(|note| !note.trim().is_empty()) {
         lines.push(label("Note:", note));
     }
-    lines.push(label("Command:", &or(&end.command, "unknown")));
+    lines.extend(command(&end.command));
     if let Some(cut) = end.output_cut.filter(|cut| *cut > 0) {
         lines.push(format!("({cut} characters of output before this were cut)"));
     }
@@ -95,11 +99,19 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
 
 fn watch_match(notice: &Notice, id: &str, seen: &WatchMatch) -> String {
     let pattern = or(&line(&seen.pattern), "?");
-    let mut lines = vec![label("Command:", &or(&seen.command, "unknown")), "Matched output:".to_owned(), block(&seen.output)];
+    let mut lines = command(&seen.command);
+    lines.extend(["Matched output:".to_owned(), block(&seen.output)]);
     if seen.suppressed > 0 {
         lines.push(format!("({} earlier matches were suppressed by rate limit)", seen.suppressed));
     }
     bracket(notice, &format!("Background process {id} matched watch pattern \"{pattern}\"."), &lines)
+}
+
+/// The command, as far as it is shown.
+fn command(command: &str) -> Vec<String> {
+    let shown = head_chars(command, LONGEST_COMMAND);
+    let cut = shown.cut.map(|cut| format!("({} characters of the command are not shown)", cut.removed_chars));
+    cut.into_iter().chain([label("Command:", &or(shown.text, "unknown"))]).collect()
 }
 
 /// A kind that is nothing but its message, on one line.
@@ -120,8 +132,9 @@ fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
     }
     let told: Map<String, Value> =
         fields.iter().filter(|(name, _)| !ADDRESS.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect();
-    match serde_json::to_string_pretty(&told) {
-        Ok(pretty) if !told.is_empty() => bracket(notice, &title, &["Fields:".to_owned(), block(&pretty)]),
+    // On one line: laid out, fields that lie deep inside each other would be many times as long.
+    match serde_json::to_string(&told) {
+        Ok(fields) if !told.is_empty() => bracket(notice, &title, &["Fields:".to_owned(), block(&fields)]),
         // Nothing to tell; a map of JSON values always prints.
         Ok(_) | Err(_) => bracket(notice, &title, &[]),
     }

@@ -18,7 +18,10 @@ const INTERRUPTED: i32 = 130;
 pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
     let info = match start(client, host, &plan).await {
         Ok(info) => info,
-        Err(failure) => return failure.told("Failed to start the command"),
+        Err(failure) => {
+            failure.seen(client).await;
+            return failure.told("Failed to start the command");
+        }
     };
     let id = info.session_id.to_string();
     let call = Call { client, host, plan, info, id, limit };

@@ -43,6 +43,14 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Whoever waits sees it in the answer, and need not be told.
+    pub(crate) async fn seen(&self, client: &Client) {
+        if let Self::Starting(info) = self {
+            // Should it not be written, they are told once more.
+            let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
+        }
+    }
+
     pub(crate) fn told(&self, doing: &str) -> Answer {
         match self {
             Self::Asking(e) => refused(&format!("{doing}: {e}")),

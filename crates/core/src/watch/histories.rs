@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
-    Fact { up: u64, of: u8, session: u8, count: u64 },
+    Fact { up: u64, here: Option<u64>, of: u8, session: u8, count: u64 },
     Timer { up: u64 },
     Reboot,
 }
@@ -50,7 +50,9 @@ impl Oracle {
         let before = self.past.last().map_or(0, |p| p.now);
         let era = self.past.last().map_or(0, |p| p.era);
         let anew = match event {
-            Event::Fact { up, .. } | Event::Timer { up } => before > up && before - up > late,
+            // Only of what nobody knows the boot of may it be guessed.
+            Event::Fact { up, here: None, .. } => before > up && before - up > late,
+            Event::Fact { .. } | Event::Timer { .. } => false,
             Event::Reboot => true,
         };
         let era = era + u32::from(anew);
@@ -61,7 +63,8 @@ impl Oracle {
         let end = on.map(|i| self.past[i].now.saturating_add(micros(self.rules.rest)));
         let time = match event {
             _ if anew => None,
-            Event::Fact { up, .. } | Event::Timer { up } => Some(up.max(before)),
+            Event::Fact { up, here, .. } => Some(here.unwrap_or(up).max(before)),
+            Event::Timer { up } => Some(up.max(before)),
             Event::Reboot => None,
         };
         let released = end.is_some_and(|end| time.is_none_or(|time| time >= end));
@@ -80,14 +83,13 @@ impl Oracle {
         // A timer that releases nothing is not an event in the home's time; one that does is, at the moment the rest was over.
         let now = match event {
             Event::Reboot => 0,
-            Event::Timer { .. } if anew => 0,
             Event::Timer { .. } => end.filter(|_| released).map_or(before, |end| end.max(before)),
             Event::Fact { up, .. } if anew => up,
-            Event::Fact { up, .. } => up.max(before),
+            Event::Fact { up, here, .. } => here.unwrap_or(up).max(before),
         };
 
         let mut this = Past { event: event.clone(), fate: Fate::Nothing, now, era, disabled: false, tripped: false, released };
-        if let Event::Fact { up, of, session, count } = event {
+        if let Event::Fact { up, of, session, count, .. } = event {
             self.judge(&mut this, &mut verdicts, (up, of, session, count), on.filter(|_| !released));
         }
         self.past.push(this);
@@ -187,9 +189,9 @@ struct Home {
 impl Home {
     fn tell(&mut self, rules: &Rules, event: &Event) -> Vec<Verdict> {
         match *event {
-            Event::Fact { up, of, session, count } => {
+            Event::Fact { up, here, of, session, count } => {
                 let session = name(session);
-                let seen = Seen { up, process: ProcessId::from_bytes([of; 6]), session: &session, count };
+                let seen = Seen { up, here, process: ProcessId::from_bytes([of; 6]), session: &session, count };
                 watch(rules, self.limiters.entry(of).or_default(), &mut self.breaker, &seen)
             }
             Event::Timer { up } => self.breaker.tick(up),
@@ -227,6 +229,7 @@ enum Step {
         of: u8,
         many: u8,
         count: u64,
+        boot: Boot,
     },
     Timer {
         after: i64,
@@ -236,6 +239,15 @@ enum Step {
     Reboot {
         up: u64,
     },
+}
+
+/// In which boot facts were seen.
+#[derive(Debug, Clone, Copy)]
+enum Boot {
+    This,
+    /// In another, which had been up for so long.
+    Other(u64),
+    Unknown,
 }
 
 fn gap() -> impl Strategy<Value = i64> {
@@ -251,7 +263,9 @@ fn any_gap() -> impl Strategy<Value = i64> {
 fn step(gap: impl Strategy<Value = i64> + Clone, reboots: u32) -> impl Strategy<Value = Step> {
     let many = prop_oneof![8 => Just(1_u8), 1 => 2..6_u8, 1 => 14..20_u8];
     let count = prop_oneof![8 => Just(1_u64), 4 => 0..40_u64, 1 => Just(u64::MAX)];
-    let facts = (gap.clone(), 0..24_u8, many, count).prop_map(|(after, of, many, count)| Step::Facts { after, of, many, count });
+    let boot = prop_oneof![6 => Just(Boot::This), 3 => Just(Boot::Unknown), 1 => (0..200_000_000_u64).prop_map(Boot::Other)];
+    let facts = (gap.clone(), 0..24_u8, many, count, boot);
+    let facts = facts.prop_map(|(after, of, many, count, boot)| Step::Facts { after, of, many, count, boot });
     prop_oneof![
         20 => facts,
         2 => gap.prop_map(|after| Step::Timer { after }),
@@ -266,12 +280,17 @@ fn play(steps: &[Step], few: u8, mut told: impl FnMut(Event) -> Option<u64>) {
     let mut due = None;
     for step in steps {
         match *step {
-            Step::Facts { after, of, many, count } => {
+            Step::Facts { after, of, many, count, boot } => {
                 up = up.saturating_add_signed(after);
+                let (seen, here) = match boot {
+                    Boot::This => (up, Some(up)),
+                    Boot::Other(then) => (then, Some(up)),
+                    Boot::Unknown => (up, None),
+                };
                 for of in of..of + many {
                     // Few processes for long histories of each, many for floods; four conversations.
                     let of = of % if many > 1 { 24 } else { few };
-                    due = told(Event::Fact { up, of, session: of % 4, count });
+                    due = told(Event::Fact { up: seen, here, of, session: of % 4, count });
                 }
             }
             Step::Timer { after } => {

@@ -6,6 +6,8 @@ const SECOND: u64 = 1_000_000;
 #[derive(Default)]
 struct Home {
     rules: Rules,
+    /// Whether nobody knows in which boot facts were seen.
+    unsure: bool,
     breaker: Breaker,
     limiters: BTreeMap<u8, Limiter>,
 }
@@ -18,7 +20,8 @@ impl Home {
 
     fn lines(&mut self, at: u64, of: u8, count: u64) -> Vec<Verdict> {
         let session = format!("s{of}");
-        let seen = Seen { up: at * SECOND, process: process(of), session: &session, count };
+        let up = at * SECOND;
+        let seen = Seen { up, here: (!self.unsure).then_some(up), process: process(of), session: &session, count };
         watch(&self.rules, self.limiters.entry(of).or_default(), &mut self.breaker, &seen)
     }
 
@@ -192,7 +195,7 @@ fn case_140_within_one_conversation_there_is_one_trip_notice() {
     let (rules, mut breaker) = (Rules::default(), Breaker::default());
     let mut all = Vec::new();
     for of in 0..18 {
-        let seen = Seen { up: SECOND, process: process(of), session: "one", count: 1 };
+        let seen = Seen { up: SECOND, here: Some(SECOND), process: process(of), session: "one", count: 1 };
         all.extend(watch(&rules, &mut Limiter::default(), &mut breaker, &seen));
     }
     assert_eq!(all.iter().filter(|v| **v == told(0)).count(), 15);
@@ -269,7 +272,7 @@ fn case_145_a_refused_match_is_no_hit() {
 #[test]
 fn case_146_a_clock_that_begins_anew_silences_nothing() {
     let day = 86_400;
-    let mut home = Home::default();
+    let mut home = Home { unsure: true, ..Home::default() };
     home.line(day, 1);
     home.trip(day + 10, 10);
     assert_eq!(home.line(5, 1), [released(25, 1), told(0)]);
@@ -281,10 +284,33 @@ fn case_146_a_clock_that_begins_anew_silences_nothing() {
     assert_eq!(home.breaker.rebooted(), [released(25, 1)]);
     home.limiters.values_mut().for_each(Limiter::rebooted);
     assert_eq!((home.line(day - 1, 1), home.line(day - 1, 25)), (vec![told(0)], vec![told(1)]));
+}
 
+#[test]
+fn a_fact_of_this_boot_releases_nothing_however_late_it_is_told() {
     let mut home = Home::default();
-    home.trip(day, 10);
-    assert_eq!(home.breaker.tick(5), [released(25, 1)]);
+    home.trip(1_000, 10);
+    assert_eq!(home.line(100, 1), [tripped(1)]);
+    assert_eq!(home.breaker.tick(5 * SECOND), []);
+    assert_eq!(home.breaker.due(), Some(1_030 * SECOND));
+    assert_eq!(home.line(1_030, 2), [released(1, 1), released(25, 1), told(0)]);
+}
+
+#[test]
+fn a_fact_of_another_boot_counts_as_of_now() {
+    let mut home = Home::default();
+    home.trip(50, 10);
+    let late = |home: &mut Home, up: u64, now: u64| {
+        let seen = Seen { up: up * SECOND, here: Some(now * SECOND), process: process(1), session: "s1", count: 1 };
+        watch(&home.rules, home.limiters.entry(1).or_default(), &mut home.breaker, &seen)
+    };
+    // By its own time the rest would be over; by ours it is not.
+    assert_eq!(late(&mut home, 86_400, 60), [tripped(1)]);
+    assert_eq!(home.breaker.due(), Some(80 * SECOND));
+    assert_eq!(late(&mut home, 86_400, 80), [released(1, 1), released(25, 1), told(1)]);
+    // Its own spacing goes by its own time.
+    assert_eq!(late(&mut home, 86_414, 500), []);
+    assert_eq!(late(&mut home, 86_415, 501), [told(1)]);
 }
 
 #[test]
@@ -308,7 +334,8 @@ fn the_ends_of_time_do_not_overflow() {
     let mut home = Home { rules: Rules { rest: Duration::MAX, spacing: Duration::MAX, ..Rules::default() }, ..Home::default() };
     for (i, up) in [0, u64::MAX, 0, u64::MAX - 1, u64::MAX].into_iter().enumerate() {
         for of in 0..20 {
-            let seen = Seen { up, process: process(of), session: "s", count: u64::MAX };
+            let here = [None, Some(up), Some(u64::MAX - up)][of as usize % 3];
+            let seen = Seen { up, here, process: process(of), session: "s", count: u64::MAX };
             watch(&home.rules, home.limiters.entry(of * (i as u8 % 2)).or_default(), &mut home.breaker, &seen);
             home.breaker.tick(u64::MAX - up);
         }

@@ -222,6 +222,39 @@ async fn a_match_that_a_full_disk_refused_is_told_though_a_later_one_comes_first
 }
 
 #[tokio::test]
+async fn a_match_that_is_told_very_late_does_not_release_the_breaker() {
+    let now = outlast_store::os::boottime_ns() / 1_000;
+    let ups = [now - 1_000_000, now - 1_000_000, now.saturating_sub(100_000_000)];
+    assert_eq!(told_of_matches(1, &ups).await.0, ["watch_match", "watch_overflow_tripped"]);
+}
+
+#[tokio::test]
+async fn a_match_of_another_boot_holds_nothing_back_in_this_one() {
+    let now = outlast_store::os::boottime_ns() / 1_000;
+    // No time of this boot, which nothing may be measured by.
+    let (kinds, due) = told_of_matches(2, &[now + 86_400_000_000, now - 1_000_000, now - 1_000_000]).await;
+    assert_eq!(kinds, ["watch_match", "watch_match", "watch_overflow_tripped"]);
+    assert!(due.is_some_and(|due| due < now + 60_000_000), "{due:?}, and it is {now}");
+}
+
+/// What is told of several processes that match at these times, with so many of them in a burst; and until when the breaker rests.
+async fn told_of_matches(burst: u32, ups: &[u64]) -> (Vec<String>, Option<u64>) {
+    let tmp = tempfile::tempdir().unwrap();
+    let engine = engine_with(&tmp, |c| c.watch = outlast_core::Rules { burst, ..Default::default() }).await;
+    let mut kept = Vec::new();
+    for (n, up) in (1..).zip(ups) {
+        let (view, meta) = watched(&engine, n).await;
+        matched(&view, *up);
+        look(&engine, &view).await;
+        kept.push((view, meta));
+    }
+    let kinds = told(&engine, &kept[0].0).await.0;
+    let due = engine.shared.outbox.tick(engine.shared.now()).await.unwrap();
+    engine.stop().await;
+    (kinds, due)
+}
+
+#[tokio::test]
 async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
@@ -311,7 +344,7 @@ async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
         let tmp = tempfile::tempdir().unwrap();
         let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push { name: "hook".into(), kinds: vec![], sessions: vec![] }]).await;
         let (view, meta) = watched(&engine, 1).await;
-        let waiting = engine.shared.waits.begin(view.id());
+        let waiting = engine.shared.waits.begin(crate::outbox::end_key(view.id()));
         ends(&meta, engine.shared.now());
         look(&engine, &view).await;
         drop(waiting);

@@ -1,10 +1,10 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, Draft, Moment, Push};
+use super::table::{self, ANSWERING, Draft, Moment, Push, SOON};
 use crate::facts::Facts;
 use crate::index::{self, Row};
 use crate::render::{self, Log};
-use crate::shared::Shared;
+use crate::shared::{Shared, Waits};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
 use outlast_store::dir::ProcessDir;
@@ -12,6 +12,7 @@ use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What became of a process since it was last written down.
 #[derive(Debug, Clone)]
@@ -23,7 +24,9 @@ pub(crate) struct News {
     end: Option<Box<Completion>>,
     /// Whether its owner may have been told before.
     repeat: bool,
-    /// Whether somebody in its conversation waits for it right now, and it is to be told only if nobody does.
+    /// The boot in which all of it happened, if that is known.
+    boot: Option<u128>,
+    /// Whether somebody in its conversation waited for it when it was read.
     waited_for: bool,
     /// Whether it ended so soon that whoever is to wait for it may not have come yet.
     soon: bool,
@@ -43,10 +46,11 @@ impl News {
             return None;
         }
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
-        let waited_for = tell.unless_waited_for && shared.waits.any(after.id());
+        let waited_for = shared.waits.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = tell.unless_waited_for && lasted < SOON;
-        Some(Self { row: after.row(), matches, end, repeat: false, waited_for, soon })
+        let boot = seen.meta.as_ref().map(|meta| meta.boot);
+        Some(Self { row: after.row(), matches, end, repeat: false, boot, waited_for, soon })
     }
 
     /// The same, of a process whose notices may have been told, since nobody knows any more.
@@ -69,6 +73,11 @@ impl News {
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
+}
+
+/// What the notice of an end is about.
+pub(crate) fn end_key(id: ProcessId) -> String {
+    format!("{id}/completion")
 }
 
 /// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
@@ -177,6 +186,7 @@ pub(crate) struct Judge {
     pub(crate) rules: Rules,
     pub(crate) sinks: Vec<Push>,
     pub(crate) boot: u128,
+    pub(crate) waits: Arc<Waits>,
 }
 
 /// What came of news.
@@ -202,15 +212,16 @@ impl Judge {
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
-            facts.extend(std::mem::take(&mut one.matches).into_iter().map(|(at, m)| (m.up, n, at, m)));
+            let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
+            facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }
         if !facts.is_empty() {
             // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
-            facts.sort_by_key(|(up, n, at, _)| (*up, *n, *at));
-            let (mut breaker, released) = self.breaker(db)?;
+            facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
+            let (mut breaker, released) = self.breaker(db, now)?;
             made += self.tell_sessions(db, released, None, now)?;
-            for (_, n, at, matched) in facts {
-                made += self.matched(db, &mut breaker, &news[n], at, matched, now)?;
+            for (here, n, at, matched) in facts {
+                made += self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?;
             }
             rests = breaker.due().is_some();
             self.keep(db, breaker)?;
@@ -221,26 +232,50 @@ impl Judge {
             if promised && !limiter(db, &one.row.id().to_string())?.is_some_and(|(_, l)| l.is_disabled()) {
                 continue;
             }
-            let key = format!("{}/completion", one.row.id());
-            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all.
-            let sinks: &[Push] = if (one.waited_for || one.soon) && one.row.consumed { &[] } else { &self.sinks };
+            let key = end_key(one.row.id());
+            // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
+            let waited_for = self.waits.any(&key);
+            // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
+            // only where it is to be told if nobody waits.
+            let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
+            let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
             let written = table::insert(db, &draft, sinks, now)?;
             made += u64::from(written.is_some());
             if one.row.consumed {
                 // Its owner was answered with it before it could be written.
                 table::consume(db, &one.row.id().to_string(), "an answer", now)?;
-            } else if one.waited_for {
-                table::hold_key(db, &key, now)?;
-            }
-            if let Some(seq) = written.filter(|_| one.waited_for || one.soon) {
-                self.put_off(db, seq, now.up + if one.waited_for { ANSWERING } else { SOON })?;
+            } else if awaited {
+                let at_most = if waited_for { ANSWERING } else { SOON };
+                table::keep_for(db, &key, at_most, now)?;
+                if let Some(seq) = written.filter(|_| quiet) {
+                    self.put_off(db, seq, now.up + at_most)?;
+                }
             }
         }
         Ok(Made { notices: made, rests })
     }
 
-    fn matched(&self, db: &Connection, breaker: &mut Breaker, of: &News, at: u64, matched: Matched, now: Moment) -> rusqlite::Result<u64> {
+    /// When something was seen, by the clock of this boot: as it was told if it was in this one, and now if it was in another. Nothing if nobody knows.
+    fn here(&self, boot: Option<u128>, up: u64, now: Moment) -> Option<u64> {
+        match boot {
+            // A time that has not come is not of this boot, whatever is said about it.
+            _ if up > now.up as u64 => Some(now.up as u64),
+            Some(boot) if boot == self.boot => Some(up),
+            Some(_) => Some(now.up as u64),
+            None => None,
+        }
+    }
+
+    fn matched(
+        &self,
+        db: &Connection,
+        breaker: &mut Breaker,
+        of: &News,
+        (at, here): (u64, Option<u64>),
+        matched: Matched,
+        now: Moment,
+    ) -> rusqlite::Result<u64> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
@@ -248,7 +283,7 @@ impl Judge {
             return Ok(0);
         }
         let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
-        let seen = Seen { up: matched.up, process: id, session, count: matched.count };
+        let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
         let verdicts = watch(&self.rules, &mut limiter, breaker, &seen);
         db.prepare_cached("INSERT OR REPLACE INTO watching (process, cursor, limiter) VALUES (?1, ?2, ?3)")?.execute(params![
             name,
@@ -309,9 +344,9 @@ impl Judge {
     }
 
     /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, up: u64, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
-        let (mut breaker, mut released) = self.breaker(db)?;
-        released.extend(breaker.tick(up));
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
+        let (mut breaker, mut released) = self.breaker(db, now)?;
+        released.extend(breaker.tick(now.up as u64));
         let due = breaker.due();
         if released.is_empty() {
             return Ok((0, due));
@@ -321,11 +356,12 @@ impl Judge {
         Ok((made, due))
     }
 
-    fn breaker(&self, db: &Connection) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
+    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
         // What cannot be read any more holds nothing back.
         let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
-        let released = if boot == self.boot() { Vec::new() } else { breaker.rebooted() };
+        let ours = boot == self.boot() && !breaker.is_ahead_of(now.up as u64);
+        let released = if ours { Vec::new() } else { breaker.rebooted() };
         Ok((breaker, released))
     }
 
@@ -340,10 +376,6 @@ impl Judge {
 
 /// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
 const WAITED_FOR: &str = "somebody waits for it";
-/// For how long, should nobody say what became of the answer. Microseconds.
-const ANSWERING: i64 = 60_000_000;
-/// How long whoever starts a process in the foreground may take until they wait for it. Microseconds.
-const SOON: i64 = 2_000_000;
 
 impl Judge {
     fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {

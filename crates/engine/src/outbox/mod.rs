@@ -6,7 +6,7 @@
 mod judge;
 mod table;
 
-pub(crate) use judge::{Judge, News};
+pub(crate) use judge::{Judge, News, end_key, watched};
 pub use table::Push;
 pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Moment, Owed, Pushed, Settled, Taker, Verdict};
 
@@ -84,9 +84,9 @@ impl Outbox {
     }
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
-    pub(crate) async fn tick(&self, up: u64, now: Time) -> Result<Option<u64>, IndexError> {
+    pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
         let judge = Arc::clone(&self.judge);
-        let (made, due) = self.index.work(move |db| judge.tick(db, up, Moment::now(now))).await?;
+        let (made, due) = self.index.work(move |db| judge.tick(db, Moment::now(now))).await?;
         if made > 0 {
             self.tell();
         }
@@ -176,6 +176,24 @@ impl Outbox {
     /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
+    }
+
+    /// Whoever waited for this has left without an answer: unless somebody else waits, it is told like anything else. `of`: the process whose end it is.
+    pub(crate) async fn give_back(&self, key: String, of: Option<ProcessId>) {
+        let judge = Arc::clone(&self.judge);
+        let work = move |db: &Connection| {
+            if judge.waits.any(&key) || !table::give_back(db, &key)? {
+                return Ok(false);
+            }
+            if let Some(process) = of {
+                judge.answered(db, &process.to_string(), false)?;
+            }
+            Ok(true)
+        };
+        // Should this be lost, what was kept comes free by itself.
+        if let Ok(true) = self.index.work(work).await {
+            self.tell();
+        }
     }
 
     /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
@@ -278,7 +296,11 @@ impl Outbox {
                 return Ok(false);
             }
             let route = judge::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
-            table::insert(db, &barrier::notice(&barrier, route, now), &judge.sinks, Moment::now(now))?;
+            let (draft, now) = (barrier::notice(&barrier, route, now), Moment::now(now));
+            table::insert(db, &draft, &judge.sinks, now)?;
+            if judge.waits.any(&draft.key) {
+                table::keep_for(db, &draft.key, table::ANSWERING, now)?;
+            }
             Ok(true)
         };
         let opened = self.index.work(work).await?;
@@ -334,7 +356,7 @@ impl Outbox {
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.judge.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, now)).await
+        self.index.work(move |db| table::begun(db, &boot, rebuilt, Moment::now(now))).await
     }
 }
 
@@ -352,7 +374,7 @@ pub(crate) async fn keep_time(engine: Engine) {
     let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
-        let due = match shared.outbox.tick(up, shared.now()).await {
+        let due = match shared.outbox.tick(shared.now()).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(%error, "the breaker is looked at later");

@@ -11,10 +11,12 @@ pub(crate) use claim::{Claim, Taker, claim, lives, next_lapse};
 pub(crate) use delivery::{Owed, Pushed, dead, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
 pub(crate) use schema::CREATE;
-pub(crate) use seen::{consume, consume_key, hold, hold_key, is_consumed, let_go, let_go_key, observe, supersede};
+pub(crate) use seen::{ANSWERING, SOON};
+pub(crate) use seen::{consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede};
 pub(crate) use verdict::{Judged, Settled, Verdict, judge, replay};
 
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
+use outlast_text::announce;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -22,9 +24,9 @@ use std::time::Duration;
 /// How many notices of one conversation may be open. Whoever takes its turn in between has a handful; this many mean that nobody does, and each claim looks at
 /// all of them. Past it, give or take a few hundred, the oldest are dropped, with a reason.
 const MOST_OPEN: u64 = 10_000;
-/// The most that one answer holds, in bytes of its events; the one that passes it is the last. Each comes with its text, alone and among the others, and all of
-/// it has to fit into one frame.
-const MOST_BYTES: usize = 1 << 20;
+/// The most that one answer holds, in bytes of what is sent: each notice comes with its text, alone and among the others. One that is longer by itself is given
+/// alone, and fits into a frame all the same: what is posted is short, no text is much longer than its event, and the longest command is in the event only.
+const MOST_BYTES: usize = 4 << 20;
 
 /// A moment by two clocks: UTC for what is kept and shown, and the time since the machine was started, which nobody sets, for what runs out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +115,25 @@ pub(crate) struct Entry {
     bytes: usize,
 }
 
+impl Entry {
+    /// How many bytes of an answer it takes.
+    fn answered_bytes(&self) -> usize {
+        // Names, numbers and punctuation.
+        const AROUND: usize = 512;
+        self.bytes + 2 * json_bytes(&announce(&self.notice)) + json_bytes(&self.reason) + AROUND
+    }
+}
+
+/// How many bytes a text takes in JSON.
+fn json_bytes(text: &str) -> usize {
+    let more = |b: u8| match b {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        0..=0x1f => 5,
+        _ => 0,
+    };
+    text.len() + text.bytes().map(more).sum::<usize>()
+}
+
 const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, stale";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
@@ -134,17 +155,28 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
-/// Takes what fits into one answer.
-fn bounded<T>(mut all: impl Iterator<Item = rusqlite::Result<T>>, entry: impl Fn(&T) -> &Entry) -> rusqlite::Result<Vec<T>> {
-    let (mut taken, mut bytes) = (Vec::new(), 0);
-    while bytes < MOST_BYTES
-        && let Some(one) = all.next()
-    {
-        let one = one?;
-        bytes += entry(&one).bytes;
-        taken.push(one);
+/// What one answer holds so far.
+#[derive(Default)]
+struct Answered {
+    count: usize,
+    bytes: usize,
+}
+
+impl Answered {
+    /// Makes room for one more of so many bytes. `false` if it does not fit any more; the first always does.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let fits = self.count == 0 || self.bytes + bytes <= MOST_BYTES;
+        if fits {
+            (self.count, self.bytes) = (self.count + 1, self.bytes + bytes);
+        }
+        fits
     }
-    Ok(taken)
+}
+
+/// Takes what fits into one answer.
+fn bounded<T>(all: impl Iterator<Item = rusqlite::Result<T>>, bytes: impl Fn(&T) -> usize) -> rusqlite::Result<Vec<T>> {
+    let mut answered = Answered::default();
+    all.take_while(|one| one.as_ref().map_or(true, |one| answered.has_room(bytes(one)))).collect()
 }
 
 /// How long it is until the machine has been up for so many microseconds.
@@ -298,7 +330,7 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     let mut wanted =
         db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE {which} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
     let rows = wanted.query_map(values.as_slice(), entry)?;
-    bounded(rows, |e| e)
+    bounded(rows, Entry::answered_bytes)
 }
 
 /// The place of the newest notice there ever was. It never goes back, whatever is removed.

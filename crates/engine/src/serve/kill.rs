@@ -1,5 +1,6 @@
 //! `kill`: the whole tree, and an answer that says what was seen to die.
 
+use super::awaiting::Awaiting;
 use super::keeper::{Away, reach, unexpected, unreachable};
 use super::{Asked, Ended, fresh, reading};
 use crate::disk::blocking;
@@ -27,9 +28,13 @@ const AT_ONCE: usize = 64;
 
 pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<Killed>, Error> {
     let mut view = asked.resolve(name).await?;
+    let awaiting = Awaiting::end(asked, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.shared().config.grace) };
     let done = stop_one(&asked.engine, &mut view, &stop).await?;
-    answer(asked, view, &stop, done).await
+    let ended = answer(asked, view, &stop, done).await?;
+    // Of a process that goes on it has not seen the end.
+    let awaiting = awaiting.filter(|_| ended.of.is_some());
+    Ok(Ended { awaiting, ..ended })
 }
 
 pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result<KillAll, Error> {
@@ -185,5 +190,5 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
         output: Some(shown.text),
         seen_dead: Some(done.seen_dead),
     };
-    Ok(Ended { answer, of })
+    Ok(Ended { answer, of, awaiting: None })
 }

@@ -18,5 +18,5 @@ pub(super) async fn log(asked: &Asked, name: &str, page: Page) -> Result<Ended<L
     // A page that does not reach the end says nothing about it, and neither does one that lies behind it.
     let behind = page.offset.is_some_and(|line| line > answer.total_lines) || page.from_byte.is_some_and(|byte| byte > answer.next_byte);
     let of = (answer.at_end && !behind && of.is_over()).then_some(of);
-    Ok(Ended { answer, of })
+    Ok(Ended { answer, of, awaiting: None })
 }

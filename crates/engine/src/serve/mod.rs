@@ -3,6 +3,7 @@
 mod active;
 mod adopt;
 mod attach;
+mod awaiting;
 mod clean;
 mod close;
 mod deliveries;
@@ -35,6 +36,7 @@ use crate::points::point;
 use crate::refuse;
 use crate::shared::{Client, Closing, Shared};
 use crate::state::View;
+use awaiting::Awaiting;
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::{Done, Error, Event, Hello, Message, Reply, Request};
@@ -464,12 +466,16 @@ impl Asked {
         };
         let of = ended.of.filter(|facts| self.owner.session == facts.kept.spec.owner.session);
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
+        let awaiting = ended.awaiting;
         let (engine, id, now) = (self.engine.clone(), facts.id(), self.shared().now());
         let hold = async move {
             if !facts.kept.spec.tell.is_nothing()
                 && let Err(error) = engine.shared().outbox.hold(id, now).await
             {
                 tracing::warn!(%error, "an end that is answered may be told as well");
+            }
+            if let Some(awaiting) = awaiting {
+                awaiting.held();
             }
         };
         let engine = self.engine.clone();
@@ -527,4 +533,6 @@ async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send 
 pub(crate) struct Ended<T> {
     pub(crate) answer: T,
     pub(crate) of: Option<Arc<Facts>>,
+    /// Who waited for it.
+    pub(crate) awaiting: Option<Awaiting>,
 }

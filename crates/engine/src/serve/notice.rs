@@ -6,7 +6,7 @@ use crate::points::point;
 use crate::refuse;
 use crate::shared::Closing;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
-use outlast_text::{announce, announce_all};
+use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
 use outlast_wire::v1::notice::{self as v1, Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told};
 use outlast_wire::v1::{Done, Error, Event};
@@ -20,6 +20,9 @@ const MOST: u32 = 1_000;
 const LONGEST_LEASE: u64 = 86_400_000;
 /// The longest event that may be posted, in bytes of JSON.
 const LONGEST_EVENT: usize = 256 << 10;
+/// How many objects and lists of an event may lie inside each other. Readers of JSON have a bound of their own, often at 128 and sometimes lower, and an answer
+/// has the event inside of others.
+const DEEPEST_EVENT: usize = 64;
 /// The longest name or kind.
 const LONGEST_NAME: usize = 256;
 /// Kinds that only we may use.
@@ -68,7 +71,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
-            () = super::wait::interrupted(interrupts.take()), if interrupts.is_some() => return Ok(Notices::default()),
+            () = super::wait::interrupted(&mut interrupts) => return Ok(Notices::default()),
         }
     }
 }
@@ -245,19 +248,26 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
 }
 
 pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, Value>, route: Route) -> Result<Posted, Error> {
-    let draft = draft(&asked.owner, id, event, route, asked.shared().now())?;
-    let wanted = draft.body.clone();
+    let draft = draft(&asked.owner, id, event, route, &asked.shared().redactor, asked.shared().now())?;
+    let wanted = (draft.body.clone(), draft.route.clone());
     let (found, new) = asked.shared().outbox.post(draft, asked.owner.clone(), asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
     let Some(entry) = found else { return Err(refuse::fault("a notice was written and is not there")) };
-    if !new && entry.notice.body != wanted {
-        let what = format!("{} is the name of another notice, with another content", entry.notice.event_id);
+    if !new && (&entry.notice.body, &entry.notice.route) != (&wanted.0, &wanted.1) {
+        let what = format!("{} is the name of another notice, with another content or for another place", entry.notice.event_id);
         return Err(refuse::refusal(code::ID_TAKEN, what, "give another id, or none"));
     }
     Ok(Posted { told: told(entry), existed: !new })
 }
 
-/// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own.
-fn draft(owner: &Owner, id: Option<String>, mut event: Map<String, Value>, mut route: Route, now: Time) -> Result<Draft, Error> {
+/// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own, with secrets masked.
+fn draft(
+    owner: &Owner,
+    id: Option<String>,
+    mut event: Map<String, Value>,
+    mut route: Route,
+    redactor: &Redactor,
+    now: Time,
+) -> Result<Draft, Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_REQUEST, what, hint));
     let mut take = |name: &str| match event.remove(name) {
         None | Some(Value::Null) => Ok(None),
@@ -325,11 +335,49 @@ fn draft(owner: &Owner, id: Option<String>, mut event: Map<String, Value>, mut r
     if bytes > LONGEST_EVENT {
         return refused(format!("the event has {bytes} bytes"), "give at most 262,144; put the rest into a file and say where it is");
     }
+    let levels = 1 + event.values().map(depth).max().unwrap_or(0);
+    if levels > DEEPEST_EVENT {
+        return refused(format!("the event is nested {levels} deep"), "give at most 64 objects and lists inside each other");
+    }
+    // Before anything is compared or written: the same again has the same masks.
+    let event = masked_fields(redactor, event);
     let conversation = session.as_deref().unwrap_or_default();
     // The length keeps a conversation's name apart from the notice's.
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
     Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+}
+
+/// A value in which secrets are masked as in output, in every text and in the names of fields.
+fn masked(redactor: &Redactor, value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(redactor.command(&text).into_owned()),
+        Value::Array(all) => all.into_iter().map(|value| masked(redactor, value)).collect(),
+        Value::Object(fields) => Value::Object(masked_fields(redactor, fields)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value,
+    }
+}
+
+fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String, Value> {
+    let mut all = Map::new();
+    for (name, value) in fields {
+        let mut name = redactor.command(&name).into_owned();
+        // Two secrets may look the same once they are masked.
+        while all.contains_key(&name) {
+            name.push('*');
+        }
+        all.insert(name, masked(redactor, value));
+    }
+    all
+}
+
+/// How many objects and lists lie inside each other. Whoever read the value has bounded that.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),
+        Value::Object(all) => 1 + all.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
 }
 
 #[cfg(test)]
@@ -341,9 +389,31 @@ mod tests {
         let key = |session: &str, name: &str| {
             let event = serde_json::json!({"type": "custom"}).as_object().unwrap().clone();
             let owner = Owner { session: Some(session.into()), ..Owner::default() };
-            draft(&owner, Some(name.into()), event, Route::default(), Time::from_micros(0)).unwrap().key
+            draft(&owner, Some(name.into()), event, Route::default(), &Redactor::new(true), Time::from_micros(0)).unwrap().key
         };
         assert_ne!(key("a/b", "c"), key("a", "b/c"));
         assert_ne!(key("a", "1/a/b"), key("a/1/a", "b"));
+    }
+
+    #[test]
+    fn an_event_may_be_so_deep_and_no_deeper() {
+        let nested = |levels: usize| {
+            let inside = (1..levels)
+                .fold(Value::Null, |inner, n| if n % 2 == 0 { serde_json::json!({ "a": inner }) } else { serde_json::json!([inner, 1]) });
+            let event = serde_json::json!({"type": "custom", "flat": [], "deep": inside}).as_object().unwrap().clone();
+            draft(&Owner::default(), None, event, Route::default(), &Redactor::new(true), Time::from_micros(0))
+        };
+        assert!(nested(1).is_ok() && nested(DEEPEST_EVENT).is_ok());
+        assert_eq!(nested(DEEPEST_EVENT + 1).unwrap_err().error, "the event is nested 65 deep");
+    }
+
+    #[test]
+    fn fields_whose_names_look_the_same_once_masked_are_all_kept() {
+        let fields = serde_json::json!({"password=aaaaaa": 1, "sk-aaaaaaaaaaaaaaaaaaaaaaaa1111": 2, "sk-aaaaaaaaaaabbbbbbbbbbbbbb1111": 3});
+        let all = masked_fields(&Redactor::new(true), fields.as_object().unwrap().clone());
+        let mut values: Vec<&Value> = all.values().collect();
+        values.sort_by_key(|v| v.as_u64());
+        assert_eq!(values, [1, 2, 3]);
+        assert!(all.contains_key("sk-aaa...1111") && all.contains_key("sk-aaa...1111*"), "{all:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! `until`: a barrier, and waiting for it to open.
 
 use super::Asked;
+use super::awaiting::Awaiting;
 use super::notice::word;
 use crate::barrier::{self, Barrier, Target};
 use crate::facts::Facts;
@@ -12,30 +13,45 @@ use outlast_wire::v1::notice::{self as v1, Barriers, Until};
 
 /// Sets a barrier and, unless told otherwise, answers once it is open.
 pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wait: bool) {
-    match set(asked, until, id).await {
-        Err(error) => asked.out.error(error).await,
-        Ok(set) if no_wait => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
-        Ok(set) => wait(asked, set).await,
+    let id = match named(id) {
+        Ok(id) => id,
+        Err(error) => return asked.out.error(error).await,
+    };
+    // Before it is set, since it may be open at once.
+    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, barrier::key(&id), None));
+    match (set(asked, until, id.clone()).await, awaiting) {
+        (Err(error), _) => asked.out.error(error).await,
+        (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
+        (Ok(set), Some(awaiting)) if set.id == id => wait(asked, set, awaiting).await,
+        // There was one already.
+        (Ok(set), Some(_)) => {
+            let awaiting = Awaiting::begin(asked, set.key(), None);
+            wait(asked, set, awaiting).await;
+        }
     }
 }
 
-async fn set(asked: &Asked, until: Until, id: Option<String>) -> Result<Barrier, Error> {
+/// The name of a barrier: the one that was given, or a new one.
+fn named(id: Option<String>) -> Result<String, Error> {
+    match id {
+        Some(id) if is_name(&id) => Ok(id),
+        Some(id) => {
+            let what = format!("{id:?} is no name of a barrier");
+            Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"))
+        }
+        None => Ok(format!("bar_{}", &word()[..12])),
+    }
+}
+
+async fn set(asked: &Asked, until: Until, id: String) -> Result<Barrier, Error> {
     let target = match until {
-        Until::Process { process, or_match } => Target::Process { id: named(asked, &process).await?, or_match },
+        Until::Process { process, or_match } => Target::Process { id: meant(asked, &process).await?, or_match },
         Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
             Ok(of) => Target::pid(&of),
             // It is gone already: no life has this start.
             Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
         Until::Time { at } => Target::Time { at_us: at.micros() },
-    };
-    let id = match id {
-        Some(id) if is_name(&id) => id,
-        Some(id) => {
-            let what = format!("{id:?} is no name of a barrier");
-            return Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"));
-        }
-        None => format!("bar_{}", &word()[..12]),
     };
     barrier::set(&asked.engine, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
 }
@@ -45,7 +61,7 @@ fn is_name(id: &str) -> bool {
 }
 
 /// The whole id that a name means. One that means nothing is kept as it is: a barrier for it is open.
-async fn named(asked: &Asked, name: &str) -> Result<String, Error> {
+async fn meant(asked: &Asked, name: &str) -> Result<String, Error> {
     match asked.resolve(name).await {
         Ok(view) => Ok(view.id().to_string()),
         Err(error) if error.code == code::AMBIGUOUS_ID => Err(error),
@@ -54,9 +70,9 @@ async fn named(asked: &Asked, name: &str) -> Result<String, Error> {
     }
 }
 
-async fn wait(asked: &Asked, set: Barrier) {
+async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
     let shared = asked.shared();
-    let interrupts = match &asked.owner.session {
+    let mut interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
@@ -65,7 +81,7 @@ async fn wait(asked: &Asked, set: Barrier) {
             tokio::select! {
                 biased;
                 opened = async { opened.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) } => opened.ok(),
-                () = super::wait::interrupted(interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
+                () = super::wait::interrupted(&mut interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
                 () = shared.closing(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
             }
         }
@@ -87,6 +103,7 @@ async fn wait(asked: &Asked, set: Barrier) {
         if let Err(error) = engine.shared().outbox.hold_key(key, now).await {
             tracing::warn!(%error, "a barrier that is answered may be told as well");
         }
+        awaiting.held();
     };
     let (engine, key) = (asked.engine.clone(), open.key());
     let then = move |sent| async move {
@@ -126,5 +143,5 @@ pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Err
 
 /// Whether a goal that waits for this process may go on because a match was told.
 pub(super) async fn has_matched(asked: &Asked, facts: &Facts) -> Result<bool, Error> {
-    Ok(barrier::has_matched(asked.shared(), facts).await)
+    Ok(barrier::has_matched(asked.shared(), facts, None).await)
 }

@@ -1,6 +1,8 @@
 //! `wait`: until the end, or until told to let go.
 
+use super::awaiting::Awaiting;
 use super::{Asked, Ended, Fresh, reading};
+use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
@@ -22,23 +24,23 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
     }
     let mut view = asked.resolve(name).await?;
-    let owner = &view.facts.kept.spec.owner;
-    let waiting = (asked.owner.session == owner.session).then(|| asked.shared().waits.begin(view.id()));
+    let awaiting = Awaiting::end(asked, &view.facts);
     // From here on no interrupt is missed.
-    let interrupts = match &asked.owner.session {
+    let mut interrupts = match &asked.owner.session {
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
+    point!("wait.begun");
     let woken = tokio::select! {
         biased;
         _ = view.until(crate::facts::Facts::is_over) => Woken::Ended,
         () = passed(timeout_ms) => Woken::TimedOut,
-        () = interrupted(interrupts) => Woken::Interrupted,
+        () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
-    // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
-    let _waiting = waiting.filter(|_| matches!(woken, Woken::Ended));
     // Whatever woke us, an end that has come wins.
     let Fresh { facts, seen } = asked.fresh(&view).await?;
+    // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
+    let awaiting = awaiting.filter(|_| facts.is_over());
     let (status, chars) = match woken {
         _ if facts.is_over() => ("exited", limits::WAIT_EXIT_CHARS),
         Woken::Ended => return Err(refuse::stopping()),
@@ -61,7 +63,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         }),
         note: (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into()),
     };
-    Ok(Ended { answer, of })
+    Ok(Ended { answer, of, awaiting })
 }
 
 /// Ends the waits of a conversation, which is the caller's own unless the caller is a person.
@@ -80,8 +82,9 @@ async fn passed(timeout_ms: Option<u64>) {
     }
 }
 
-pub(super) async fn interrupted(interrupts: Option<tokio::sync::watch::Receiver<u64>>) {
-    if let Some(mut interrupts) = interrupts
+/// Returns once somebody interrupts. May be dropped and called again.
+pub(super) async fn interrupted(interrupts: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+    if let Some(interrupts) = interrupts
         && interrupts.changed().await.is_ok()
     {
         return;

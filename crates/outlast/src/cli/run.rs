@@ -87,6 +87,10 @@ impl Run {
         run.id = id;
         let info = client.run_info(run).await?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
+            if wait {
+                // Whoever waits sees the end here, and need not be told. Should it not be written, they are told once more.
+                let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
+            }
             return failed_start(ctx, &info);
         }
         for warning in &info.warnings {

@@ -135,6 +135,15 @@ fn a_run_that_waits_consumes_and_one_that_follows_does_not() {
 }
 
 #[test]
+fn a_run_that_waits_and_never_began_consumes_too() {
+    let p = product();
+    let failed = p.call(["run", "--json", "--notify", "--session", "s", "--wait", "--", "no-such-program", "x"]);
+    assert_eq!((failed.code, &failed.json()["code"]), (Some(127), &json!("failed_start")), "{failed:?}");
+    assert_eq!((drained(&p, "s"), taken(&p, "s")), (vec![], vec![]));
+    assert!(is_consumed(&p, failed.json()["session_id"].as_str().unwrap()));
+}
+
+#[test]
 fn case_109_what_the_gateway_delivered_is_consumed() {
     let p = product();
     let id = ended(&p, "s", "true");
@@ -352,4 +361,86 @@ fn what_is_for_a_life_that_has_ended_is_dropped_with_a_reason() {
     assert_eq!(dropped[0]["reason"], "generation g1 of the conversation has ended");
     // It stays readable.
     assert!(dropped[0]["text"].as_str().unwrap().contains(&old));
+}
+
+/// Somebody of the conversation who waits until this is over. Returns once they do.
+fn waiter(p: &Product, session: &str, args: &[&str]) -> Child {
+    p.points().arm("wait.begun").unwrap();
+    let waiter = p.command(args).env("OUTLAST_SESSION", session).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("the wait", || p.points().held("wait.begun"));
+    p.points().release("wait.begun").unwrap();
+    waiter
+}
+
+#[test]
+fn whoever_waits_is_answered_before_anybody_else_is_told() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &format!("{}; exit 3", gate.wait()));
+    let waiter = waiter(&p, "s", &["wait", &id]);
+    p.points().arm("news.after_commit").unwrap();
+    gate.open();
+    eventually("the notice", || p.points().held("news.after_commit"));
+    // On disk, and whoever waits has not heard of it yet.
+    assert_eq!((states(&p, &id), taken(&p, "s")), (vec!["leased".into()], vec![]));
+    p.points().release("news.after_commit").unwrap();
+    assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(3));
+    becomes_consumed(&p, &id);
+    assert_eq!((taken(&p, "s"), states(&p, &id)), (vec![], vec!["consumed".into()]));
+}
+
+#[test]
+fn whoever_stops_it_is_answered_before_anybody_else_is_told() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+    p.points().arm("news.after_commit").unwrap();
+    let stop = p.command(["kill", &id]).env("OUTLAST_SESSION", "s").stdout(Stdio::null()).spawn().unwrap();
+    eventually("the notice", || p.points().held("news.after_commit"));
+    assert_eq!((states(&p, &id), taken(&p, "s")), (vec!["leased".into()], vec![]));
+    p.points().release("news.after_commit").unwrap();
+    assert_eq!(stop.wait_with_output().unwrap().status.code(), Some(0));
+    becomes_consumed(&p, &id);
+    assert_eq!(taken(&p, "s"), [Value::Null; 0]);
+}
+
+#[test]
+fn what_was_kept_for_somebody_who_dies_is_told_at_once_and_is_no_repeat() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+    let mut waiter = waiter(&p, "s", &["wait", &id]);
+    p.points().arm("news.after_commit").unwrap();
+    gate.open();
+    eventually("the notice", || p.points().held("news.after_commit"));
+    assert_eq!(taken(&p, "s"), [Value::Null; 0]);
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    // Far sooner than it would come free by itself.
+    let given = p.json(["events", "next", "--session", "s", "--wait", "20"]);
+    p.points().release("news.after_commit").unwrap();
+    let event = &given["notices"][0]["event"];
+    assert_eq!((&event["session_id"], event.get("repeat")), (&json!(id), None), "{given}");
+}
+
+#[test]
+fn whoever_gives_up_waiting_in_the_last_moment_keeps_nothing() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+    let waiter = waiter(&p, "s", &["wait", "--timeout", "0.5", &id]);
+    // Kept from before it is written until they have gone.
+    p.points().arm("news.before_commit").unwrap();
+    gate.open();
+    eventually("the notice", || p.points().held("news.before_commit"));
+    let said = waiter.wait_with_output().unwrap();
+    p.points().release("news.before_commit").unwrap();
+    if said.status.code() == Some(0) {
+        // It looked once more, and saw the end.
+        becomes_consumed(&p, &id);
+        return;
+    }
+    let given = p.json(["events", "next", "--session", "s", "--wait", "20"]);
+    let event = &given["notices"][0]["event"];
+    assert_eq!((&event["session_id"], event.get("repeat")), (&json!(id), None), "{given}");
 }

@@ -86,6 +86,21 @@ fn a_taker_waits_for_as_long_as_it_said() {
 }
 
 #[test]
+fn a_taker_that_heard_of_others_can_still_be_interrupted() {
+    let p = product();
+    p.engine();
+    let args = ["events", "next", "--json", "--session", "s", "--wait", "60"];
+    let taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // What is for others wakes it as well. Nothing tells that it waits; if it does not yet, this shows less, and nothing wrong.
+    for n in 0..20 {
+        posted(&p, "other", n);
+    }
+    eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "s"])["count"] == 1).then_some(()));
+    let said: Value = serde_json::from_slice(&taker.wait_with_output().unwrap().stdout).unwrap();
+    assert_eq!(said["notices"], json!([]));
+}
+
+#[test]
 fn a_drain_whose_output_cannot_be_written_gives_everything_back() {
     let p = product();
     let name = posted(&p, "s", 1);
@@ -140,6 +155,64 @@ fn more_than_one_answer_holds_is_drained_all_the_same() {
     assert_eq!(drained(&p, "s").len(), 12);
     // Looking on has no such bound, and a history says where it stopped by what it shows last.
     assert!(!history(&p, &["--after", "0", "--limit", "1000"]).is_empty());
+}
+
+/// An event of so many objects and lists inside each other.
+fn nested(levels: usize, inmost: &str) -> String {
+    let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+    format!(r#"{{"type": "note", "n": 1, "deep": {open}{inmost}{close}}}"#)
+}
+
+#[test]
+fn a_post_that_a_reader_would_choke_on_is_refused() {
+    let p = product();
+    for levels in [65, 100, 124, 125, 126] {
+        let refused = p.call_with_input(["events", "post", "--json", "--session", "s", "-"], nested(levels, "").as_bytes());
+        assert_eq!((refused.code, &refused.json()["code"]), (Some(1), &json!("bad_request")), "{levels}: {refused:?}");
+        assert!(refused.json()["error"].as_str().unwrap().contains(&format!("{levels} deep")), "{levels}: {refused:?}");
+    }
+    assert!(history(&p, &[]).is_empty());
+    p.call_with_input(["events", "post", "--session", "s", "-"], nested(64, "").as_bytes()).good();
+    assert_eq!((history(&p, &[]).len(), drained(&p, "s").len()), (1, 1));
+}
+
+#[test]
+fn a_post_whose_text_would_be_far_longer_than_itself_stops_nobody_who_reads_it() {
+    let p = product();
+    let ones = "1,".repeat(120_000);
+    let goal = "g".repeat(120_000);
+    let same = r#"{"task_index":0},"#.repeat(7_000);
+    let events = [
+        nested(60, ones.trim_end_matches(',')),
+        format!(r#"{{"type": "async_delegation", "n": 1, "results": [{}]}}"#, ones.trim_end_matches(',')),
+        format!(r#"{{"type": "async_delegation", "n": 1, "goals": ["{goal}"], "results": [{}]}}"#, same.trim_end_matches(',')),
+        // A bracket alone gets a backslash, and that another in JSON.
+        format!(r#"{{"type": "note", "n": 1, "message": "{}"}}"#, "[".repeat(250_000)),
+    ];
+    for _ in 0..3 {
+        for event in &events {
+            p.call_with_input(["events", "post", "--session", "s", "-"], event.as_bytes()).good();
+        }
+    }
+    let mut follower = Follower::new(&p, &["--from", "0"]);
+    assert!((0..12).all(|_| follower.next()["event"]["n"] == 1));
+    assert_eq!(follower.leaves(), Some(0));
+    assert!(!history(&p, &["--after", "0", "--limit", "1000"]).is_empty());
+    assert_eq!(drained(&p, "s").len(), 12);
+}
+
+#[test]
+fn the_end_of_a_command_as_long_as_the_kernel_takes_is_told() {
+    let p = product();
+    // Each of these is four characters in a shell line, and five in JSON.
+    let argument = "'".repeat(130_000);
+    let command = std::iter::once("true").chain(std::iter::repeat_n(&*argument, 13));
+    p.call(["run", "--notify", "--session", "s", "--"].into_iter().chain(command)).good();
+    let told = p.json(["events", "drain", "--session", "s", "--wait", "60"]);
+    let (event, text) = (&told["events"][0]["event"], told["events"][0]["text"].as_str().unwrap());
+    assert_eq!(event["command"].as_str().unwrap().len(), 4 + 13 * (1 + 2 + 4 * 130_000));
+    assert!(text.contains("Command: true '") && text.ends_with("\nOutput:\n]"), "{text:.100}");
+    assert!(text.len() < 100_000 && text.contains(" characters of the command are not shown)\n"), "{}", text.len());
 }
 
 struct Follower {
@@ -243,6 +316,50 @@ fn a_post_is_the_same_under_the_same_id() {
     assert_eq!(drained(&p, "s").len(), 1);
     assert_eq!(p.json(args(event))["existed"], true);
     assert_eq!(drained(&p, "s"), [Value::Null; 0]);
+}
+
+#[test]
+fn what_is_posted_with_a_route_is_followed_and_can_be_posted_again() {
+    let p = product();
+    let mut follower = Follower::new(&p, &["--from", "0"]);
+    let post = || {
+        let args = ["events", "post", "--session", "s", "--id", "one", "--route", "platform=irc", "--route", "chat=#dev"];
+        p.json(args.iter().chain(&[r##"{"type": "note", "n": 1, "thread_id": 9}"##]))
+    };
+    assert_eq!(post()["existed"], false);
+    let told = follower.next();
+    let where_ = ["platform", "chat_id", "thread_id"].map(|field| told["event"][field].as_str().unwrap());
+    assert_eq!((&told["event"]["n"], where_), (&json!(1), ["irc", "#dev", "9"]), "{told}");
+    assert_eq!(follower.leaves(), Some(0));
+    let again = post();
+    assert_eq!((&again["existed"], &again["event"]), (&json!(true), &told["event"]), "{again}");
+    // The same for another place is something else.
+    let elsewhere = p.json(["events", "post", "--session", "s", "--id", "one", r##"{"type": "note", "n": 1}"##]);
+    assert_eq!(elsewhere["code"], "id_taken", "{elsewhere}");
+    assert_eq!(drained(&p, "s").len(), 1);
+}
+
+#[test]
+fn case_233_a_secret_is_masked_in_what_is_posted() {
+    let p = product();
+    let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
+    let event = json!({
+        "type": "async_delegation", "delegation_id": "deleg_1", "summary": format!("it is {secret}"), secret: 1,
+        "deep": [{"in": [secret, "plain", 7, null]}], "chat_id": "+491701234567",
+    });
+    let post = || p.json(["events", "post", "--session", "s", "--id", "one", &event.to_string()]);
+    let first = post();
+    assert_eq!((&first["existed"], &first["event"]["deep"][0]["in"][1]), (&json!(false), &json!("plain")), "{first}");
+    // Where its owner is is no secret to whoever has to find them.
+    assert_eq!(first["event"]["chat_id"], "+491701234567", "{first}");
+    assert_eq!(post()["existed"], true);
+    let told = p.call(["events", "drain", "--json", "--session", "s"]).good().text();
+    let all = format!("{first}{told}{:?}", history(&p, &[]));
+    assert!(told.contains("it is ghp_01...wxyz") && !all.contains(secret), "{all}");
+    for file in std::fs::read_dir(&p.home().root).unwrap().flatten().filter(|f| f.file_name().to_string_lossy().starts_with("index.db")) {
+        let bytes = std::fs::read(file.path()).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|w| w == secret.as_bytes()), "{:?}", file.path());
+    }
 }
 
 #[test]

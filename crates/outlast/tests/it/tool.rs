@@ -471,14 +471,32 @@ fn case_243_a_script_runs_in_the_foreground_whatever_it_asks_for() {
     assert!(call_with(&p, &["--code-execution"], "process", json!({"action": "list"}))["error"].is_string());
 }
 
-#[test]
-fn case_033_a_start_that_fails_is_told_and_can_be_looked_at() {
+/// A home in which no shell line can be started.
+fn without_a_shell() -> Product {
     let p = product();
     let bin = p.work().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::fs::write(bin.join("bash"), "#!/nonexistent/interpreter\n").unwrap();
     std::fs::set_permissions(bin.join("bash"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let p = p.with_env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    p.with_env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+}
+
+#[test]
+fn a_foreground_start_that_fails_is_answered_and_not_told() {
+    let p = without_a_shell().with_env("OUTLAST_SESSION", "talk");
+    let hooked = p.work().join("hooked");
+    p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = [\"/bin/touch\", {hooked:?}]\n"));
+    let said = terminal(&p, json!({"command": "true"}));
+    assert!(said["error"].as_str().unwrap().starts_with("Failed to start the command: "), "{said}");
+    let told = p.json(["events", "history"]);
+    assert_eq!(told["notices"][0]["event"]["session_id"], said["session_id"], "{told}");
+    assert_eq!(told["notices"][0]["state"], "consumed", "{told}");
+    assert_eq!((given(&p, "3"), hooked.exists()), (vec![], false));
+}
+
+#[test]
+fn case_033_a_start_that_fails_is_told_and_can_be_looked_at() {
+    let p = without_a_shell();
     let said = terminal(&p, json!({"command": "true", "background": true}));
     assert!(said["error"].as_str().unwrap().starts_with("Failed to start background process: "), "{said}");
     assert_eq!((&said["exit_code"], &said["output"], &said["status"]), (&json!(-1), &json!(""), &json!("error")), "{said}");
@@ -528,6 +546,35 @@ fn what_was_answered_is_not_told_and_what_was_handed_over_is() {
     let event = eventually("the notice", || p.json(["events", "drain"])["events"].get(0).cloned());
     assert_eq!(event["event"]["session_id"], said["session_id"]);
     assert_eq!((&event["event"]["platform"], &event["event"]["chat_id"]), (&json!("telegram"), &json!("7")), "{event}");
+}
+
+/// What a taker is given, by process, and whether as a repeat.
+fn given(p: &Product, wait: &str) -> Vec<(Value, bool)> {
+    let all = p.json(["events", "next", "--session", "talk", "--lease", "0.01", "--wait", wait]);
+    all["notices"].as_array().unwrap().iter().map(|n| (n["event"]["session_id"].clone(), n["event"].get("repeat").is_some())).collect()
+}
+
+#[test]
+fn a_foreground_command_that_is_over_before_anybody_waits_is_answered_and_not_told() {
+    let p = product().with_env("OUTLAST_SESSION", "talk");
+    for killed in [false, true] {
+        p.points().arm("run.before_answer").unwrap();
+        let mut call = under_way(&p, &[], &json!({"command": "true"}));
+        eventually("the start", || p.points().held("run.before_answer"));
+        let told = eventually("the notice", || p.json(["events", "history", "--state", "leased"])["notices"].get(0).cloned());
+        assert_eq!(given(&p, "0"), [], "it is kept for whoever waits");
+        if killed {
+            // Nobody comes: it is told, and is no repeat.
+            call.kill().unwrap();
+            call.wait().unwrap();
+            assert_eq!(given(&p, "20"), [(told["event"]["session_id"].clone(), false)]);
+            p.points().release("run.before_answer").unwrap();
+        } else {
+            p.points().release("run.before_answer").unwrap();
+            assert_eq!(answer(call)["exit_code"], 0);
+            assert_eq!(given(&p, "3"), []);
+        }
+    }
 }
 
 #[test]

@@ -54,6 +54,40 @@ fn a_barrier_that_nobody_waits_at_any_more_is_told_when_it_opens() {
 }
 
 #[test]
+fn whoever_waits_at_a_barrier_is_answered_before_anybody_else_is_told() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--session", "s"], &gate.wait());
+    let taken = || p.json(["events", "next", "--session", "s", "--lease", "0.01"])["notices"].clone();
+    // Whether it has to wait, or finds it over.
+    for over in [false, true] {
+        p.points().arm("barrier.opened").unwrap();
+        let waiter = p.command(["until", "--json", "--session", "s", &id]).stdout(Stdio::piped()).spawn().unwrap();
+        if !over {
+            eventually("the barrier", || (!barriers(&p, "s").is_empty()).then_some(()));
+            gate.open();
+        }
+        eventually("the notice", || p.points().held("barrier.opened"));
+        assert_eq!(taken(), json!([]), "over: {over}");
+        p.points().release("barrier.opened").unwrap();
+        let open: Value = serde_json::from_slice(&waiter.wait_with_output().unwrap().stdout).unwrap();
+        assert_eq!((&open["status"], &open["why"]), (&json!("open"), &json!("exited")), "{open}");
+        assert_eq!(taken(), json!([]), "over: {over}");
+        eventually("that it is consumed", || history(&p, &[]).iter().all(|told| told["state"] == "consumed").then_some(()));
+    }
+    // Whoever dies there leaves it to be told, and at once.
+    p.points().arm("barrier.opened").unwrap();
+    let mut waiter = p.command(["until", "--session", "s", &id]).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the notice", || p.points().held("barrier.opened"));
+    waiter.kill().unwrap();
+    waiter.wait().unwrap();
+    let given = p.json(["events", "next", "--session", "s", "--wait", "20"]);
+    p.points().release("barrier.opened").unwrap();
+    let event = &given["notices"][0]["event"];
+    assert_eq!((&event["type"], event.get("repeat")), (&json!("until"), None), "{given}");
+}
+
+#[test]
 fn a_conversation_has_one_barrier_and_can_take_it_away() {
     let p = product();
     let first = p.json(["until", "--for", "1h", "--no-wait", "--session", "s"]);

@@ -260,3 +260,27 @@ fn case_233_a_secret_in_a_line_is_masked() {
         "{event}"
     );
 }
+
+#[test]
+fn a_goal_hears_of_a_match_that_was_the_last_to_be_told() {
+    let p = with_rules("lifetime = 1");
+    let gate = Gate::new(&p, "gate");
+    let id = watched(&p, "s", "ready", &format!("{0}; echo ready; {0}", gate.wait()));
+    let waiter = p
+        .command(["until", &id, "--match", "--json", "--session", "s", "--timeout", "40"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("the barrier", || p.json(["until", "--list", "--session", "s"])["barriers"].get(0).cloned());
+    // It is known over the death of an engine how many there were.
+    p.kill_engine();
+    gate.open();
+    let said = waiter.wait_with_output().unwrap();
+    let open: Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((&open["status"], &open["why"]), (&json!("open"), &json!("matched")), "{open}");
+    // Whoever comes later would wait for a match that never comes, if it were not for the end.
+    assert_eq!(p.json(["poll", &id])["watch_disabled"], true);
+    assert_eq!(p.call(["until", &id, "--match", "--session", "s", "--timeout", "0.05"]).code, Some(124));
+    gate.open();
+    assert_eq!(p.json(["until", &id, "--match", "--session", "s"])["why"], "exited");
+}

@@ -10,6 +10,10 @@ use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
 
+/// The most bytes that all results of a batch take, unless the first alone takes more. What is left out is told; the event has all of them. Without a bound a
+/// short event could make a text that nothing can carry: each result has a line of our own, and all may name the same long goal.
+const LONGEST_RESULTS: usize = 512 << 10;
+
 pub(super) fn text(notice: &Notice, fields: &Fields) -> String {
     // After a backslash the closing bracket would look like a quoted one.
     let id = or(line(&field(fields, "delegation_id").unwrap_or_default()).trim_end_matches('\\'), "unknown");
@@ -88,10 +92,18 @@ fn many(notice: &Notice, fields: &Fields, results: &[Value], lines: &mut Vec<Str
     let index = |at: usize, result: &Value| result.get("task_index").and_then(Value::as_u64).unwrap_or(at as u64);
     let mut sorted: Vec<(u64, &Value)> = results.iter().enumerate().map(|(at, result)| (index(at, result), result)).collect();
     sorted.sort_by_key(|(index, _)| *index);
-    for (index, result) in sorted {
-        lines.push(String::new());
+    let mut bytes = 0;
+    for (n, (index, result)) in sorted.into_iter().enumerate() {
         let goal = usize::try_from(index).ok().and_then(|i| goals.get(i)).and_then(filled);
-        task(index, of, goal, result, lines);
+        let mut shown = vec![String::new()];
+        task(index, of, goal, result, &mut shown);
+        bytes += shown.iter().map(|line| line.len() + 1).sum::<usize>();
+        if n > 0 && bytes > LONGEST_RESULTS {
+            lines.push(String::new());
+            lines.push(format!("--- {} more results are not shown ---", of - n));
+            break;
+        }
+        lines.extend(shown);
     }
 }
 

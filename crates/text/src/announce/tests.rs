@@ -59,6 +59,54 @@ fn batch() -> Value {
     })
 }
 
+/// What a text takes in JSON.
+fn in_json(text: &str) -> usize {
+    serde_json::to_string(text).unwrap().len()
+}
+
+#[test]
+fn no_text_is_much_longer_than_its_event() {
+    let many = |what: &str, n: usize| vec![serde_json::from_str::<Value>(what).unwrap(); n];
+    let deep = (0..60).fold(json!(many("1", 100_000)), |inner, _| json!([inner]));
+    let goal = "g".repeat(100_000);
+    let events = [
+        json!({"type": "x", "deep": deep}),
+        json!({"type": "x", "message": "[".repeat(200_000)}),
+        json!({"type": "x", "message": "\n".repeat(100_000)}),
+        json!({"type": "x", "text": "\"\\".repeat(50_000), "": [], "a": {"[": "]["}}),
+        json!({"type": "async_delegation", "results": many("0", 100_000)}),
+        json!({"type": "async_delegation", "results": many("{}", 80_000), "goals": [goal]}),
+        json!({"type": "async_delegation", "results": many(r#"{"task_index": 0}"#, 5_000), "goals": [goal]}),
+        json!({"type": "async_delegation", "status": "[".repeat(200_000), "delegation_id": "[".repeat(50_000)}),
+    ];
+    for event in events {
+        let (long, text) = (event.to_string().len(), in_json(&announce(&posted(event))));
+        assert!(text < 6 * long + (1 << 20), "{long} bytes became {text}");
+    }
+}
+
+#[test]
+fn results_that_are_not_shown_are_counted() {
+    let result = |n: usize| json!({"task_index": n, "status": "completed", "summary": "s".repeat(100_000)});
+    let text = announce(&posted(json!({"type": "async_delegation", "results": (0..9).map(result).collect::<Vec<_>>()})));
+    assert_eq!(text.matches("--- ✓ TASK ").count(), 5);
+    assert!(
+        text.ends_with("\n\n--- 4 more results are not shown ---\n[END OF ASYNC DELEGATION BATCH — unknown]"),
+        "{}",
+        &text[text.len() - 200..]
+    );
+    // One is shown, however long it is.
+    let one = json!({"status": "completed", "summary": "s".repeat(600_000)});
+    assert!(announce(&posted(json!({"type": "async_delegation", "results": [one]}))).len() > 600_000);
+}
+
+#[test]
+fn of_a_long_command_the_beginning_is_shown() {
+    let text = announce(&ended(Completion { command: format!("make {}", "x".repeat(1_000_000)), ..end() }));
+    assert!(text.contains(".\n(983621 characters of the command are not shown)\nCommand: make xxx"), "{:.200}", text);
+    assert!(text.len() < 17_000 && text.ends_with("x\nOutput:\nCompiling\nFinished]"), "{}", text.len());
+}
+
 #[test]
 fn every_layout() {
     let with = |change: fn(&mut Completion)| {

@@ -105,7 +105,7 @@ pub enum Until {
     Process {
         /// Which.
         process: String,
-        /// A match that was told is enough, for as long as it is watched.
+        /// A match that was told is enough: any for as long as it is watched, and the first after the barrier was set even if that was the last of all.
         #[serde(default)]
         or_match: bool,
     },
@@ -238,7 +238,7 @@ pub struct Dead {
 pub struct Barrier {
     /// Its name.
     pub barrier: String,
-    /// `waiting` or `open`.
+    /// `waiting`; `open`; `interrupted`, which ends the wait and leaves the barrier; or `cleared`, if it was taken away or another took its place.
     pub status: String,
     /// Why it is open: `exited`, `matched`, `unknown`, `pid_gone` or `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -242,7 +242,7 @@ pub enum Request {
         /// A name of the poster's own: the same again is the same notice.
         #[serde(default)]
         name: Option<String>,
-        /// What: fields with a `type`.
+        /// What: fields with a `type`. Secrets in them are masked before anything is kept.
         event: serde_json::Map<String, serde_json::Value>,
         /// Where in a chat its owner is.
         #[serde(default)]

@@ -1,6 +1,6 @@
 //! Who is given which notice.
 
-use super::{Entry, MOST_BYTES, Moment, by_seq, settle, until};
+use super::{Answered, Entry, Moment, by_seq, settle, until};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::time::Duration;
 
@@ -102,10 +102,9 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
              EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)
          FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq",
     )?;
-    let (mut given, mut settled, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut given, mut settled, mut answered) = (Vec::new(), Vec::new(), Answered::default());
     let mut rows = open.query(params![claim.session])?;
     while given.len() < claim.limit
-        && bytes < MOST_BYTES
         && let Some(row) = rows.next()?
     {
         let open = Open::read(row)?;
@@ -113,10 +112,8 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
             Fate::Left => {}
             Fate::Settled(state, reason) => settled.push((open.seq, state, reason)),
             Fate::Given => match by_seq(db, open.seq) {
-                Ok(Some(entry)) => {
-                    bytes += entry.bytes;
-                    given.push(entry);
-                }
+                Ok(Some(entry)) if answered.has_room(entry.answered_bytes()) => given.push(entry),
+                Ok(Some(_)) => break,
                 Ok(None) => {}
                 // It must not stand in the way of those behind it.
                 Err(rusqlite::Error::FromSqlConversionFailure(_, _, why)) => {
@@ -131,8 +128,8 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
         settle(db, seq, state, &reason, claim.now.utc)?;
     }
     for entry in &mut given {
-        // Whoever had it let its time pass without a word: it may have been told.
-        let maybe_told = entry.state == "leased";
+        // Whoever had it let its time pass without a word: it may have been told. What was only kept for somebody who did not come nobody had.
+        let maybe_told = entry.state == "leased" && entry.attempts > 0;
         entry.lease_until = claim.now.utc.micros() + claim.lease_for;
         db.prepare_cached(
             "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5

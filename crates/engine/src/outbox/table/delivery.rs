@@ -1,6 +1,6 @@
 //! What is owed to the sinks that push.
 
-use super::{Entry, Moment, Push, bounded, by_seq, until};
+use super::{Entry, Moment, Push, bounded, by_seq, json_bytes, until};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease
         })
     });
     // A notice that is gone is owed no more; its rows are swept up.
-    let taken = bounded(due.filter_map(Result::transpose), |(owed, _): &(Owed, bool)| &owed.entry)?;
+    let taken = bounded(due.filter_map(Result::transpose), |(owed, _): &(Owed, bool)| owed.entry.answered_bytes())?;
     drop(rows);
     for (owed, lapsed) in &taken {
         db.prepare_cached(
@@ -117,7 +117,7 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
         let first_at = Time::from_micros(r.get(3)?);
         Ok(Some((r.get(1)?, Owed { entry, attempts: r.get(2)?, first_at, lease: String::new(), reason: r.get(4)? })))
     })?;
-    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| &owed.entry)
+    bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }
 
 /// Has dead letters tried again: one notice's or all, of one sink or of all.

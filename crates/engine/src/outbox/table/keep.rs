@@ -1,6 +1,6 @@
 //! What is taken over from the engine before, and what is kept for how long.
 
-use super::seen::LET_GO;
+use super::seen::{LET_GO, keep_over};
 use super::{Moment, Push, last_seq, one, set_one};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
@@ -10,10 +10,10 @@ const REMOVED_AT_ONCE: usize = 2_000;
 
 /// A new engine begins, and takes back what the old one had in its own hands: pushes under way, and answers that were not sent for sure. After a reboot nobody has
 /// anything any more.
-pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Time) -> rusqlite::Result<()> {
+pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
         // Whoever goes on behind the last notice they saw must not wait for numbers that were given before. There were never a thousand notices a second.
-        let floor = (now.micros() / 1_000).max(last_seq(db)? as i64);
+        let floor = (now.utc.micros() / 1_000).max(last_seq(db)? as i64);
         db.prepare_cached("DELETE FROM sqlite_sequence WHERE name = 'notice'")?.execute([])?;
         db.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('notice', ?1)")?.execute(params![floor])?;
     }
@@ -21,6 +21,7 @@ pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Time) -> ru
     db.prepare_cached("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'")?
         .execute([])?;
     db.prepare_cached(LET_GO)?.execute([])?;
+    keep_over(db, now)?;
     if one(db, "boot")?.as_deref() != Some(boot) {
         db.prepare_cached(
             "UPDATE notice INDEXED BY notice_open SET lease_up = 0 WHERE state IN ('pending', 'leased') AND state = 'leased'",

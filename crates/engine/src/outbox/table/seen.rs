@@ -21,8 +21,41 @@ pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Moment) ->
     Ok(())
 }
 
-/// How long an answer may take to reach its socket.
-const ANSWERING: i64 = 60_000_000;
+/// How long an answer may take to reach its socket. Microseconds.
+pub(crate) const ANSWERING: i64 = 60_000_000;
+/// How long whoever is to wait for something may take to come, or to come back to the next engine. Microseconds.
+pub(crate) const SOON: i64 = 2_000_000;
+
+/// Keeps a notice that was just written for whoever waits for it, or is about to: nobody else is given it meanwhile. It counts as given to nobody, and that is how
+/// it is told from one that was held for an answer: should nobody be answered, it is no repeat.
+pub(crate) fn keep_for(db: &Connection, key: &str, at_most: i64, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(
+        "UPDATE notice SET state = 'leased', lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
+         WHERE key = ?1 AND state = 'pending' AND attempts = 0",
+    )?
+    .execute(params![key, now.up, now.utc.micros(), at_most])?;
+    Ok(())
+}
+
+/// A notice that was kept, and that nobody was answered with.
+const KEPT: &str = "state IN ('pending', 'leased') AND state = 'leased' AND lease = 'answer' AND attempts = 0";
+
+/// Undoes [`keep_for`]: whoever waited has left, and was not answered. Whether anything was kept.
+pub(crate) fn give_back(db: &Connection, key: &str) -> rusqlite::Result<bool> {
+    let freed = db
+        .prepare_cached(&format!(
+            "UPDATE notice SET state = 'pending', lease = '', lease_up = 0, lease_until = 0 WHERE key = ?1 AND {KEPT}"
+        ))?
+        .execute(params![key])?;
+    Ok(freed > 0)
+}
+
+/// The engine that kept them is dead: whoever waited comes back soon, or not at all.
+pub(super) fn keep_over(db: &Connection, now: Moment) -> rusqlite::Result<()> {
+    db.prepare_cached(&format!("UPDATE notice SET lease_up = MIN(lease_up, ?1), lease_until = MIN(lease_until, ?2) WHERE {KEPT}"))?
+        .execute(params![now.up + SOON, now.utc.micros() + SOON])?;
+    Ok(())
+}
 
 /// Keeps the end of a process from being told by anybody else while it is answered. What a taker has stays theirs, but should they release it, it was told.
 pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
@@ -35,18 +68,20 @@ pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Res
 }
 
 fn hold_where(db: &Connection, which: &str, what: &str, now: Moment) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("UPDATE notice SET maybe_told = 1 WHERE {which} AND state = 'leased'"))?.execute(params![what])?;
+    db.prepare_cached(&format!("UPDATE notice SET maybe_told = 1 WHERE {which} AND state = 'leased' AND attempts > 0"))?
+        .execute(params![what])?;
     db.prepare_cached(&format!(
         "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
-         WHERE {which} AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?2))"
+         WHERE {which} AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?2)))"
     ))?
     .execute(params![what, now.up, now.utc.micros(), ANSWERING])?;
     Ok(())
 }
 
-/// Whoever was to be answered has left: it is told after all. Marked as a repeat, since another who waited may just be reading it.
+/// Whoever was to be answered has left: it is told after all. Marked as a repeat, since another who waited may just be reading it. What is only kept stays so:
+/// somebody else may wait for it.
 pub(super) const LET_GO: &str = "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_up = 0, lease_until = 0
-     WHERE state IN ('pending', 'leased') AND state = 'leased' AND lease = 'answer'";
+     WHERE state IN ('pending', 'leased') AND state = 'leased' AND lease = 'answer' AND attempts > 0";
 
 /// Undoes [`hold`].
 pub(crate) fn let_go(db: &Connection, process: &str) -> rusqlite::Result<()> {

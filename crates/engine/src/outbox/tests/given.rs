@@ -101,13 +101,13 @@ fn a_push_is_due_however_the_clock_is_set() {
 #[test]
 fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
     let mut desk = Desk::new();
-    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    begun(&desk.db, "first", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     desk.drain("a");
-    begun(&desk.db, "first", false, desk.now.utc).unwrap();
+    begun(&desk.db, "first", false, desk.now).unwrap();
     assert!(desk.drain("a").is_empty(), "an engine that is started again leaves leases as they are");
     desk.now.up = SECOND;
-    begun(&desk.db, "second", false, desk.now.utc).unwrap();
+    begun(&desk.db, "second", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", Taker::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
@@ -163,10 +163,39 @@ fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
     use crate::barrier::{Barrier, Target, mark_open};
     let desk = Desk::new();
     let target = Target::Time { at_us: 0 };
-    let barrier = Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into() };
+    let barrier =
+        Barrier { id: "bar_0".into(), owner: owner("a", ""), target, created_at: desk.now.utc, opened: "time".into(), hits: None };
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
     let row = "INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES ('bar_0', 'a', '', '', '{}', 0)";
     desk.db.execute(row, []).unwrap();
     assert!(mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
     assert!(!mark_open(&desk.db, &barrier, desk.now.utc).unwrap());
+}
+
+#[test]
+fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
+    let mut desk = Desk::new();
+    // Each of these is three bytes in a text, and most of a frame all the same.
+    for n in 0..9 {
+        desk.put(&posted(&n.to_string(), owner("a", ""), &"[".repeat(200_000))).unwrap();
+    }
+    let mut all = 0;
+    loop {
+        let given = desk.claim_as("a", "", Taker::Gateway, 1_000);
+        if given.is_empty() {
+            break;
+        }
+        let bytes = |entry: &Entry| {
+            let text = serde_json::to_string(&outlast_text::announce(&entry.notice)).unwrap();
+            serde_json::to_string(&entry.notice).unwrap().len() + 2 * text.len()
+        };
+        let together: usize = given.iter().map(bytes).sum();
+        assert!(together < 4 << 20, "{} take {together}", given.len());
+        all += given.len();
+    }
+    assert_eq!(all, 9);
+    // One that is longer than all of them may be is given alone.
+    let long = desk.put(&posted("long", owner("b", ""), &"x".repeat(5 << 20))).unwrap();
+    desk.put(&posted("short", owner("b", ""), "x")).unwrap();
+    assert_eq!(desk.gateway("b"), [long]);
 }

@@ -31,9 +31,9 @@ fn a_place_is_never_given_twice() {
     assert_eq!(desk.put(&completion(2, owner("a", ""))), Some(first + 1));
     // An index that was lost does not know them, and goes on far behind them.
     let new = Desk::new();
-    begun(&new.db, "b", true, new.now.utc).unwrap();
+    begun(&new.db, "b", true, new.now).unwrap();
     assert!(new.put(&completion(2, owner("a", ""))).unwrap() > 1_000_000);
-    begun(&new.db, "b", true, Time::from_micros(0)).unwrap();
+    begun(&new.db, "b", true, Moment { utc: Time::from_micros(0), ..new.now }).unwrap();
     assert!(new.put(&completion(3, owner("a", ""))).unwrap() > 1_000_000, "not even with a clock that was set back");
 }
 
@@ -112,12 +112,12 @@ fn an_answer_fits_into_a_frame_however_long_notices_are() {
     for n in 0..40 {
         insert(&desk.db, &posted(&n.to_string(), owner("a", ""), &long), &hook(), desk.now).unwrap();
     }
-    assert_eq!(desk.drain("a"), [1, 2, 3, 4], "a MiB of them");
-    assert_eq!(desk.drain("a"), [5, 6, 7, 8], "the rest is there for the next");
+    assert_eq!(desk.drain("a"), [1, 2, 3, 4, 5], "4 MiB of them, each with its text alone and among the others");
+    assert_eq!(desk.drain("a"), [6, 7, 8, 9, 10], "the rest is there for the next");
     let read = |after| read(&desk.db, &Filter { after, limit: 1_000, ..Filter::default() }).unwrap();
-    assert_eq!((read(0).len(), read(4)[0].notice.seq), (4, 5));
-    assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap().len(), 4);
-    assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap()[0].entry.notice.seq, 5);
+    assert_eq!((read(0).len(), read(5)[0].notice.seq), (5, 6));
+    assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap().len(), 5);
+    assert_eq!(take(&desk.db, "hook", 1_000, "w", SECOND, desk.now).unwrap()[0].entry.notice.seq, 6);
 }
 
 #[test]

@@ -93,11 +93,11 @@ fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
 #[test]
 fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     let mut desk = Desk::new();
-    begun(&desk.db, "b", false, desk.now.utc).unwrap();
+    begun(&desk.db, "b", false, desk.now).unwrap();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
-    begun(&desk.db, "b", false, desk.now.utc).unwrap();
+    begun(&desk.db, "b", false, desk.now).unwrap();
     let given = desk.claim_as("a", "", Taker::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
@@ -145,4 +145,68 @@ fn an_observed_end_that_nobody_has_any_more_is_nothing_to_wait_for() {
     desk.pass(DAY);
     assert!(desk.drain("a").is_empty());
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), None, "a terminal would ask again and again");
+}
+
+/// An end, kept for whoever waits for it.
+fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
+    let end = completion(n, owner("a", ""));
+    let seq = desk.put(&end).unwrap();
+    keep_for(&desk.db, &end.key, at_most, desk.now).unwrap();
+    seq
+}
+
+#[test]
+fn what_is_kept_for_somebody_who_does_not_come_is_told_as_no_repeat() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, SOON);
+    assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
+    assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(2)));
+    desk.pass(SOON);
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
+}
+
+#[test]
+fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, ANSWERING);
+    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap());
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap(), "what a taker has is not given back");
+}
+
+#[test]
+fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
+    let mut desk = Desk::new();
+    let seq = kept(&desk, 1, SOON);
+    desk.pass(SOON - 1);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    desk.pass(ANSWERING - 1);
+    assert!(desk.gateway("a").is_empty());
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap(), "an answer is under way");
+    desk.pass(1);
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "somebody may have been answered");
+}
+
+#[test]
+fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
+    let mut desk = Desk::new();
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    let seq = kept(&desk, 1, ANSWERING);
+    begun(&desk.db, "b", false, desk.now).unwrap();
+    desk.pass(SOON - 1);
+    assert!(desk.gateway("a").is_empty());
+    desk.pass(1);
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
+}
+
+#[test]
+fn what_is_kept_is_consumed_by_whoever_saw_it() {
+    let desk = Desk::new();
+    let seq = kept(&desk, 1, SOON);
+    desk.consume(1);
+    assert_eq!(desk.state(seq).0, "consumed");
 }

@@ -32,6 +32,8 @@ struct World {
     up: Arc<AtomicI64>,
     /// How many engines there were.
     lives: Arc<AtomicU64>,
+    /// How many wait.
+    waits: Arc<AtomicU64>,
     tickets: Arc<AtomicU64>,
     words: Arc<AtomicU64>,
     tellings: Arc<Mutex<Vec<Telling>>>,
@@ -67,8 +69,12 @@ impl World {
     /// What became of the process is written, however often it takes: the folder says it again.
     fn write_end(&self) {
         let write = || {
-            let now = self.now();
-            self.ask(move |db| insert(db, &completion(1, owner("a", "")), &hook(), now))
+            let (now, waits) = (self.now(), Arc::clone(&self.waits));
+            self.ask(move |db| {
+                let end = completion(1, owner("a", ""));
+                insert(db, &end, &hook(), now)?;
+                if waits.load(SeqCst) > 0 { keep_for(db, &end.key, ANSWERING, now) } else { Ok(()) }
+            })
         };
         while write().is_none() {}
     }
@@ -108,14 +114,17 @@ impl World {
 
     /// Waits for the end; asks again if the engine dies before it answers.
     fn wait(&self) {
+        self.waits.fetch_add(1, SeqCst);
         loop {
             self.write_end();
             let life = self.lives.load(SeqCst);
             let now = self.now();
             let (process, world) = (id(1).to_string(), self.clone());
             let Some(ticket) = self.ask(move |db| hold(db, &process, now).map(|()| world.ticket())) else { continue };
+            self.waits.fetch_sub(1, SeqCst);
             thread::yield_now();
             if self.lives.load(SeqCst) != life {
+                self.waits.fetch_add(1, SeqCst);
                 continue;
             }
             let telling = Telling { who: "wait", given: ticket, told: self.ticket(), repeat: false };
@@ -130,6 +139,17 @@ impl World {
                 .unwrap();
             return;
         }
+    }
+
+    /// Whoever waits leaves before there is anything to answer.
+    fn leave(&self) {
+        self.waits.fetch_add(1, SeqCst);
+        self.write_end();
+        self.waits.fetch_sub(1, SeqCst);
+        let waits = Arc::clone(&self.waits);
+        let key = completion(1, owner("a", "")).key;
+        // Lost with the engine, it comes free by itself.
+        let _perhaps = self.ask(move |db| if waits.load(SeqCst) > 0 { Ok(false) } else { give_back(db, &key) });
     }
 
     /// Whoever waits has left when the answer comes.
@@ -167,9 +187,10 @@ impl World {
 }
 
 /// The index's writer, which is killed now and then: with everything that waits, before or after what it has done is on disk.
-fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64) {
+fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, up: &AtomicI64) {
     let mut kills = 0;
-    begun(db, "boot", false, Time::from_micros(DAY)).unwrap();
+    let begin = || begun(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
+    begin();
     while let Ok(first) = jobs.recv() {
         let group: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| jobs.try_recv().ok())).collect();
         db.execute_batch("SAVEPOINT step").unwrap();
@@ -188,7 +209,7 @@ fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64) {
         lives.fetch_add(1, SeqCst);
         drop(answers);
         while jobs.try_recv().is_ok() {}
-        begun(db, "boot", false, Time::from_micros(DAY)).unwrap();
+        begin();
     }
 }
 
@@ -210,14 +231,15 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         jobs,
         up: Arc::new(AtomicI64::new(1_000)),
         lives: Arc::default(),
+        waits: Arc::default(),
         tickets: Arc::default(),
         words: Arc::default(),
         tellings: Arc::default(),
         pushes: Arc::default(),
     };
-    let lives = Arc::clone(&world.lives);
+    let (lives, up) = (Arc::clone(&world.lives), Arc::clone(&world.up));
     let writer = thread::spawn(move || {
-        write_all(&db, &waiting, &lives);
+        write_all(&db, &waiting, &lives, &up);
         db
     });
     let act = |what: fn(&World)| {
@@ -228,7 +250,11 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         act(World::write_end),
         act(|w| (0..2).for_each(|_| w.take_once("gateway", Taker::Gateway))),
         act(|w| (0..2).for_each(|_| w.take_once("terminal", Taker::Terminal))),
-        act(|w| if thread_rng().gen_ratio(1, 2) { w.wait() } else { w.wait_in_vain() }),
+        act(|w| match thread_rng().gen_range(0..3) {
+            0 => w.wait(),
+            1 => w.wait_in_vain(),
+            _ => w.leave(),
+        }),
         act(|w| (0..2).for_each(|_| w.push_once())),
         act(|w| {
             let now = w.now();

@@ -44,6 +44,8 @@ pub(super) enum Act {
     Complete {
         p: u8,
         repeat: bool,
+        /// For how long it is kept for whoever waits.
+        kept: Option<i64>,
     },
     Match {
         p: u8,
@@ -82,6 +84,9 @@ pub(super) enum Act {
         p: u8,
     },
     LetGo {
+        p: u8,
+    },
+    GiveBack {
         p: u8,
     },
     Supersede {
@@ -143,9 +148,10 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         3 => select(vec![5_i64, 100]).prop_map(Push4::Later),
         2 => Just(Push4::Dead),
     ];
+    let kept = prop_oneof![2 => Just(None), 1 => select(vec![10_i64, SOON, ANSWERING]).prop_map(Some)];
     let clock = select(vec![-1_000_000_000_000_i64, -1_000, -1, 1, 1_000, 1_000_000_000_000]);
     let plain = prop_oneof![
-        8 => (p(), proptest::bool::weighted(0.1)).prop_map(|(p, repeat)| Act::Complete { p, repeat }),
+        8 => (p(), proptest::bool::weighted(0.1), kept).prop_map(|(p, repeat, kept)| Act::Complete { p, repeat, kept }),
         5 => (p(), 0..3_u64).prop_map(|(p, at)| Act::Match { p, at }),
         2 => (session(), life(), 0..3_u8).prop_map(|(session, life, name)| Act::Post { session, life, name }),
         1 => (session(), life()).prop_map(|(session, life)| Act::Live { session, life }),
@@ -157,6 +163,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         3 => p().prop_map(|p| Act::Observe { p }),
         4 => p().prop_map(|p| Act::Hold { p }),
         2 => p().prop_map(|p| Act::LetGo { p }),
+        2 => p().prop_map(|p| Act::GiveBack { p }),
         3 => p().prop_map(|p| Act::Supersede { p }),
         8 => select(vec![1_i64, 9, 10, 90, 100, 60_000_000]).prop_map(|micros| Act::Pass { micros }),
         2 => clock.prop_map(|by| Act::SetClock { by }),

@@ -38,6 +38,8 @@ pub(super) enum What {
     Looked { p: u8 },
     Answering { p: u8 },
     Left { p: u8 },
+    Kept { p: u8, until: i64 },
+    GivenBack { p: u8 },
     RunAgain { p: u8 },
     Replayed { seqs: Vec<u64> },
     Removed { seqs: Vec<u64>, sessions: Vec<&'static str> },
@@ -201,7 +203,10 @@ impl Oracle {
         let of = |p: u8| about == About::End(p);
         for (i, past) in self.past.iter().enumerate().skip(from + 1) {
             let (free, up) = (s.is_free(past.up), past.up);
+            // Whoever is answered has it, or it is kept for whoever will be.
             let answered = matches!(s.at, Where::With { word: None, .. });
+            // What was given to nobody, or kept for somebody, nobody can have told.
+            let touched = s.at != Where::Waits && s.given > 0;
             match &past.what {
                 What::Asked { session: asker, taker, word, until, given, seen_to } => {
                     if *asker != session || seq > *seen_to || !free {
@@ -210,7 +215,7 @@ impl Oracle {
                     match self.fate(&s, *taker, i) {
                         Err(state) => s.at = over(state, past),
                         Ok(_) if given.contains(&seq) => {
-                            s.repeat |= s.at != Where::Waits;
+                            s.repeat |= touched;
                             s.given += 1;
                             s.at = Where::With { word: Some(*word), until: *until };
                         }
@@ -231,13 +236,17 @@ impl Oracle {
                 }
                 What::Seen { p } if of(*p) && (free || answered) => s.at = over("consumed", past),
                 What::Looked { p } if of(*p) => s.looked_at |= !matches!(s.at, Where::Over { .. }),
-                What::Answering { p } if of(*p) && !free => s.repeat |= matches!(s.at, Where::With { .. }),
+                What::Answering { p } if of(*p) && !free && !answered => s.repeat |= matches!(s.at, Where::With { .. }),
                 What::Answering { p } if of(*p) => {
-                    s.repeat |= s.at != Where::Waits;
+                    s.repeat |= touched;
                     s.given += 1;
                     s.at = Where::With { word: None, until: up + 60_000_000 };
                 }
-                What::Left { p } if of(*p) && answered => (s.at, s.repeat) = (Where::Waits, true),
+                What::Left { p } if of(*p) && answered && touched => (s.at, s.repeat) = (Where::Waits, true),
+                What::Kept { p, until } if of(*p) && s.at == Where::Waits && s.given == 0 => {
+                    s.at = Where::With { word: None, until: *until }
+                }
+                What::GivenBack { p } if of(*p) && answered && !touched => s.at = Where::Waits,
                 What::RunAgain { p } if of(*p) && free => s.at = over("superseded", past),
                 What::RunAgain { p } if of(*p) => s.run_again |= matches!(s.at, Where::With { .. }),
                 What::Replayed { seqs } if seqs.contains(&seq) => {
@@ -245,10 +254,15 @@ impl Oracle {
                 }
                 What::Removed { seqs, .. } if seqs.contains(&seq) => return None,
                 What::Expired { before } if free && s.open_since < *before => s.at = over("dropped", past),
-                What::Began { .. } if answered => (s.at, s.repeat) = (Where::Waits, true),
-                What::Began { reboot: true } => {
-                    if let Where::With { until, .. } = &mut s.at {
-                        *until = i64::MIN;
+                What::Began { .. } if answered && touched => (s.at, s.repeat) = (Where::Waits, true),
+                What::Began { reboot } => {
+                    if let Where::With { word, until } = &mut s.at {
+                        // Whoever waited may come back to the next engine, and to no other boot.
+                        *until = match (reboot, word) {
+                            (true, _) => i64::MIN,
+                            (false, None) => up.saturating_add(SOON).min(*until),
+                            (false, Some(_)) => *until,
+                        };
                     }
                 }
                 _ => {}
@@ -322,7 +336,7 @@ impl Oracle {
         if life.is_empty() || self.life(session, now) == Some(life) {
             let mine = self.stories().into_iter().filter(|s| s.session == session && s.is_free(self.up));
             let can = mine.filter(|s| self.fate(s, taker, now) == Ok(true)).take(limit);
-            given = can.map(|s| (s.seq, s.repeat || s.at != Where::Waits, s.given + 1)).collect::<Vec<_>>();
+            given = can.map(|s| (s.seq, s.repeat || (s.at != Where::Waits && s.given > 0), s.given + 1)).collect::<Vec<_>>();
             let seqs: Vec<u64> = given.iter().map(|(seq, ..)| *seq).collect();
             // Whoever has enough looks no further.
             let seen_to = if seqs.len() == limit { seqs[limit - 1] } else { u64::MAX };

@@ -70,7 +70,7 @@ impl World<'_> {
     }
 
     pub(super) fn begin(&self) {
-        begun(self.db, &format!("boot {}", self.boot), false, self.now().utc).unwrap();
+        begun(self.db, &format!("boot {}", self.boot), false, self.now()).unwrap();
     }
 
     pub(super) fn known(&self, key: &str) -> bool {
@@ -102,7 +102,13 @@ impl World<'_> {
         let (pick, count) = (|n: usize| (n % self.names.len().max(1)) as u64 + 1, self.names.len());
         let expected = match act {
             Act::Complete { p, .. } | Act::Match { p, .. } if self.oracle.forgotten.contains(p) => return Ok(()),
-            Act::Complete { p, repeat } => self.oracle.make(About::End(*p), same, whose(*p).0, whose(*p).1, *repeat),
+            Act::Complete { p, repeat, kept } => {
+                let made = self.oracle.make(About::End(*p), same, whose(*p).0, whose(*p).1, *repeat);
+                if let Some(micros) = kept {
+                    self.oracle.add(What::Kept { p: *p, until: self.oracle.up + micros });
+                }
+                made
+            }
             Act::Match { p, .. } => self.oracle.make(About::Line(*p), same, whose(*p).0, whose(*p).1, false),
             Act::Post { session, life, .. } => self.oracle.make(About::Other, same, session, life, false),
             Act::Live { session, life } => {
@@ -123,6 +129,7 @@ impl World<'_> {
             Act::Observe { p } => self.oracle.note(What::Looked { p: *p }),
             Act::Hold { p } => self.oracle.note(What::Answering { p: *p }),
             Act::LetGo { p } => self.oracle.note(What::Left { p: *p }),
+            Act::GiveBack { p } => self.oracle.note(What::GivenBack { p: *p }),
             Act::Supersede { p } => self.oracle.note(What::RunAgain { p: *p }),
             Act::Pass { micros } => {
                 (self.oracle.up, self.oracle.utc) = (self.oracle.up + micros, self.oracle.utc + micros);
@@ -230,7 +237,14 @@ impl World<'_> {
         let nth = |n: usize| n % self.names.len().max(1);
         let name = |p: &u8| id(*p).to_string();
         match act {
-            Act::Complete { p, repeat } => put(&Draft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) }),
+            Act::Complete { p, repeat, kept } => {
+                let draft = Draft { repeat: *repeat, ..completion(*p, owner(whose(*p).0, whose(*p).1)) };
+                let made = put(&draft);
+                if let Some(micros) = kept {
+                    keep_for(db, &draft.key, *micros, now).unwrap();
+                }
+                made
+            }
             Act::Match { p, at } => put(&matched(*p, *at, owner(whose(*p).0, whose(*p).1))),
             Act::Post { session, life, name } => put(&posted(&format!("{session}{name}"), owner(session, life), "")),
             Act::Live { session, life } => done(lives(db, session, life)),
@@ -267,6 +281,7 @@ impl World<'_> {
             Act::Observe { p } => done(observe(db, &name(p))),
             Act::Hold { p } => done(hold(db, &name(p), now)),
             Act::LetGo { p } => done(let_go(db, &name(p))),
+            Act::GiveBack { p } => done(give_back(db, &completion(*p, Owner::default()).key).map(|_| ())),
             Act::Supersede { p } => done(supersede(db, &name(p), "another", now)),
             Act::Replay { pick, session } => Answer::Count(replay(db, nth(*pick) as u64 + 1, *session, now.utc).unwrap()),
             Act::Prune { age } => {
