@@ -99,12 +99,7 @@ fn own_path() -> Option<String> {
 
 fn migrate(dir: &Path) -> io::Result<Place> {
     make(dir)?;
-    let moved = match make(&dir.join("engine")) {
-        // A keeper that left last has just removed it.
-        Err(e) if e.kind() == io::ErrorKind::NotFound => make(dir).and_then(|()| make(&dir.join("engine"))),
-        made => made,
-    };
-    let moved = moved.and_then(|()| move_into(&dir.join("engine")));
+    let moved = move_into(&dir.join("engine"));
     if let Err(e) = moved {
         // Others may be in there; then they stay.
         let _ = std::fs::remove_dir(dir.join("engine"));
@@ -122,8 +117,20 @@ fn make(dir: &Path) -> io::Result<()> {
 }
 
 fn move_into(dir: &Path) -> io::Result<()> {
-    make(dir)?;
-    std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())?;
+    let enter = || {
+        dir.parent().map_or(Ok(()), make)?;
+        make(dir)?;
+        std::fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
+    };
+    // Whoever was here before us may just be removing it.
+    let gone = |done: &io::Result<()>| done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)));
+    let mut entered = enter();
+    for _ in 0..3 {
+        if gone(&entered) {
+            entered = enter();
+        }
+    }
+    entered?;
     // Some sandboxes take the write and do nothing.
     let inside = own_path().is_some_and(|path| path.trim_end_matches('/').ends_with(&tail_of(dir)));
     if inside { Ok(()) } else { Err(io::Error::other("the move was accepted and did not happen")) }
@@ -212,6 +219,14 @@ impl Place {
             self.sweep();
             outlast_store::os::remove_cgroup(&self.dir.join("engine"));
             outlast_store::os::remove_cgroup(&self.dir);
+        }
+    }
+
+    /// Removes it if nobody is in it, and does not wait for anybody.
+    pub(crate) fn remove_if_empty(&self) {
+        if self.ours {
+            // In use by keepers, of which the last does it, or by the next engine.
+            let _in_use = std::fs::remove_dir(self.dir.join("engine")).and_then(|()| std::fs::remove_dir(&self.dir));
         }
     }
 }

@@ -105,11 +105,15 @@ impl Shared {
     }
 
     /// Everything is written: the home is free for the next engine.
-    pub(crate) fn closed(&self) {
+    pub(crate) fn let_go_of_home(&self) {
         if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
             let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
         }
+    }
+
+    /// Nothing is left to do.
+    pub(crate) fn closed(&self) {
         self.closing.send_replace(Closing::Closed);
     }
 

@@ -469,6 +469,11 @@ impl State {
         // Keepers take their sockets along, unless both were killed at the very end.
         crate::run_dir::sweep(&self.shared.run_dir(), |id| self.live.contains(&id));
         crate::run_dir::leave_behind(&self.shared.run_dir());
+        self.shared.let_go_of_home();
+        if let Some(place) = self.shared.place.clone() {
+            // The last keeper may have gone while we had the lock, and have left this to us.
+            let _left = blocking(move || place.remove_if_empty()).await;
+        }
         self.shared.closed();
     }
 

@@ -328,7 +328,10 @@ pub(crate) fn clean(pair: &Pair) {
 /// Where no engine is there to do it, the last keeper to go takes the place of the home along.
 pub(crate) fn clean_home(pair: &Pair) {
     let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
-    if let Some(leaf) = pair.leaf.as_ref().filter(|_| !outlast_store::lock::is_held(&home.lock()).unwrap_or(true)) {
+    // Out first, looked second: an engine that is just leaving looks once more after it has let go of its lock, so that one of us finds the place empty.
+    if let Some(leaf) = pair.leaf.as_ref().filter(|leaf| leaf.leave_home())
+        && !outlast_store::lock::is_held(&home.lock()).unwrap_or(true)
+    {
         leaf.remove_home();
     }
 }

@@ -58,14 +58,22 @@ impl Leaf {
         outlast_store::os::remove_cgroup(&self.path);
     }
 
-    /// Removes the place of the home, if nobody else is in it. We sit in it ourselves, so we go out first.
+    /// Goes out of the place of the home, in which we sit. Whether it is ours to remove now.
+    pub(crate) fn leave_home(&self) -> bool {
+        let above = self.home().and_then(Path::parent);
+        above.is_some_and(|above| std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok())
+    }
+
+    /// Removes the place of the home, if nobody is in it.
     pub(crate) fn remove_home(&self) {
-        // A scope is systemd's to remove.
-        let Some(home) = self.path.parent().filter(|home| home.extension().is_none()) else { return };
-        let Some(above) = home.parent() else { return };
-        if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
+        if let Some(home) = self.home() {
             // In use by other keepers: the last of them does it.
             let _in_use = std::fs::remove_dir(home.join("engine")).and_then(|()| std::fs::remove_dir(home));
         }
+    }
+
+    fn home(&self) -> Option<&Path> {
+        // A scope is systemd's to remove.
+        self.path.parent().filter(|home| home.extension().is_none())
     }
 }
