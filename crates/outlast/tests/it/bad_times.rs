@@ -421,7 +421,8 @@ fn the_end_of_the_starters_whole_cgroup_harms_nothing() {
     assert_eq!(started.get("warnings"), None, "{started}");
     let id = started["session_id"].as_str().unwrap();
     let engine = p.engine();
-    assert_eq!(group.pids(), [shell.id()], "the starter is alone in its cgroup");
+    // The call that printed the answer leaves; what it started is not there, or this never comes.
+    eventually("the starter is alone in its cgroup", || (group.pids() == [shell.id()]).then_some(()));
     group.set("cgroup.kill", "1").unwrap();
     shell.wait().unwrap();
     assert_eq!(p.engine(), engine);
