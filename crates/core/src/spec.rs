@@ -100,6 +100,9 @@ pub struct Tell {
     /// Its end only if nobody in its conversation waits for it when it comes: whoever started it means to be there, and may die.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unless_waited_for: bool,
+    /// Whoever starts it waits for its end next: one that comes before they could ask is kept for them for a moment.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
     /// Each line that contains one of these, in this order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,

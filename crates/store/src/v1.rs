@@ -136,6 +136,8 @@ pub(crate) struct Tell {
     completion: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     unless_waited_for: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    awaited: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     watch: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -402,17 +404,19 @@ impl From<EnvVar> for core::EnvVar {
 
 impl From<&core::Tell> for Tell {
     fn from(tell: &core::Tell) -> Self {
-        let core::Tell { completion, unless_waited_for, watch, chars, route } = tell.clone();
+        let core::Tell { completion, unless_waited_for, awaited, watch, chars, route } = tell.clone();
         let core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } = route;
-        Self { completion, unless_waited_for, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
+        Self { completion, unless_waited_for, awaited, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
     }
 }
 impl From<Tell> for core::Tell {
     fn from(tell: Tell) -> Self {
-        let Tell { completion, unless_waited_for, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } = tell;
+        let Tell { completion, unless_waited_for, awaited, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } =
+            tell;
         Self {
             completion,
             unless_waited_for,
+            awaited,
             watch,
             chars,
             route: core::Route { platform, chat_id, user_id, user_name, thread_id, message_id },

@@ -37,7 +37,8 @@ fn requests() -> Vec<Message> {
         tell: Tell::default(),
     };
     let told = spec.clone();
-    let tell = Tell { completion: true, unless_waited_for: false, watch: vec!["ERROR".into()], chars: Some(9), route: route() };
+    let tell =
+        Tell { completion: true, unless_waited_for: false, awaited: false, watch: vec!["ERROR".into()], chars: Some(9), route: route() };
     let kill = Kill { grace_ms: Some(500), no_escalate: false };
     let all = vec![
         Request::Hello { version: 1, client: "a client".into() },

@@ -66,6 +66,8 @@ enum Fault {
 enum By {
     Drain,
     Wait,
+    /// The start itself waits, and beside it a taker is parked that must not be told.
+    Run,
 }
 
 struct Plan {
@@ -87,13 +89,14 @@ impl Plan {
             17..19 => Fault::Drain(rng.below(30_000)),
             _ => Fault::Nobody,
         };
-        let waits = matches!(fault, Fault::At("answer.sent")) || (rng.one_in(6) && !matches!(fault, Fault::Engine | Fault::Drain(_)));
+        let waits = matches!(fault, Fault::At("answer.sent")) || (rng.one_in(3) && !matches!(fault, Fault::Engine | Fault::Drain(_)));
+        let by = if waits { *rng.pick(&[By::Wait, By::Run]) } else { By::Drain };
         let bytes = rng.next().to_le_bytes();
         Self {
             id: ProcessId::from_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]),
             session: format!("chat:{}", rng.below(SESSIONS)),
             code: rng.below(100),
-            by: if waits { By::Wait } else { By::Drain },
+            by,
             fault,
         }
     }
@@ -154,20 +157,33 @@ impl Stage {
         self.started.insert(id.clone(), plan.session.clone());
         let over = AtomicBool::new(false);
         let (product, dir) = (&self.product, &self.dir);
-        let (drained, waited, receiver) = (Mutex::new(Vec::new()), AtomicBool::new(false), &self.receiver);
+        let talk = Talk {
+            product,
+            dir,
+            receiver: &self.receiver,
+            plan,
+            id: id.clone(),
+            began: Instant::now(),
+            told: Mutex::default(),
+            waited: AtomicBool::new(false),
+        };
         let result = std::thread::scope(|scope| {
             let saboteur = scope.spawn(|| sabotage(product, dir, plan, &over, report));
-            let result = drive(product, dir, receiver, plan, &drained, &waited);
+            let result = talk.hold();
             over.store(true, SeqCst);
             let spoiled = saboteur.join().unwrap_or_else(|_| bail!("the saboteur failed"));
             result.and(spoiled)
         });
-        self.drained.extend(drained.into_inner().unwrap_or_default());
-        if waited.load(SeqCst) {
+        let waited = talk.waited.into_inner();
+        self.drained.extend(talk.told.into_inner().unwrap_or_else(|e| e.into_inner()));
+        if waited {
             self.waited.push(id.clone());
         }
         match result {
-            Ok(()) => report.add(if plan.by == By::Wait { "learned by a wait" } else { "learned by a drain" }, 1),
+            Ok(()) => {
+                let how = if waited { plan.by } else { By::Drain };
+                report.add(format!("learned by a {}", format!("{how:?}").to_lowercase()), 1);
+            }
             Err(e) => report.bad(format!("round {round} ({:?} by {:?}, {id} of {}): {e:#}", plan.fault, plan.by, plan.session)),
         }
     }
@@ -255,71 +271,185 @@ fn lines(path: &Path) -> Vec<Value> {
     whole.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
 }
 
-/// Starts the process and has its conversation learn of the end.
-fn drive(
-    product: &Product,
-    dir: &Path,
-    receiver: &Receiver,
-    plan: &Plan,
-    drained: &Mutex<Vec<(String, String, bool)>>,
-    waited: &AtomicBool,
-) -> Result<()> {
-    let (id, began) = (plan.id.to_string(), Instant::now());
-    // Long enough for the engine to be killed while it runs, where that is wanted.
-    let pause = if matches!(plan.fault, Fault::Engine) { "sleep 0.3; " } else { "" };
-    let line = format!("{pause}exit {}", plan.code);
-    let start = ["run", "--json", "--notify", "--session", &plan.session, "--id", &id, "--", &line];
-    while product.call(start).code != Some(0) {
-        ensure!(began.elapsed() < PATIENCE, "it cannot be started");
+/// One round as its conversation sees it.
+struct Talk<'a> {
+    product: &'a Product,
+    dir: &'a Path,
+    receiver: &'a Receiver,
+    plan: &'a Plan,
+    id: String,
+    began: Instant,
+    /// What it was told: the conversation, the process, and whether it said that it may be a repeat.
+    told: Mutex<Vec<(String, String, bool)>>,
+    /// Whether a wait has shown the end.
+    waited: AtomicBool,
+}
+
+impl Talk<'_> {
+    /// Starts the process and learns of its end.
+    fn hold(&self) -> Result<()> {
+        if self.plan.by == By::Run && self.run_beside_a_taker()? {
+            return Ok(());
+        }
+        self.start()?;
+        if matches!(self.plan.fault, Fault::Engine) {
+            self.lose_the_engine()?;
+        }
+        match self.plan.by {
+            By::Wait => self.wait(),
+            // A start that waits and is not answered leaves its end to whoever drains.
+            By::Drain | By::Run => self.drain(),
+        }
     }
-    if matches!(plan.fault, Fault::Engine) {
-        let engine = faults::engine(product).context("no engine")?;
+
+    fn start_line(&self, more: &[&str]) -> Vec<String> {
+        // Long enough for the engine to be killed while it runs, where that is wanted.
+        let pause = if matches!(self.plan.fault, Fault::Engine) { "sleep 0.3; " } else { "" };
+        let line = format!("{pause}exit {}", self.plan.code);
+        let words = ["run", "--json", "--notify", "--session", &self.plan.session, "--id", &self.id];
+        words.iter().chain(more).chain(&["--", &line]).map(|word| (*word).to_owned()).collect()
+    }
+
+    fn start(&self) -> Result<()> {
+        while self.product.call(self.start_line(&[])).code != Some(0) {
+            ensure!(self.began.elapsed() < PATIENCE, "it cannot be started");
+        }
+        Ok(())
+    }
+
+    /// Whether the start was answered with the end.
+    fn run_beside_a_taker(&self) -> Result<bool> {
+        let taker = Taker::default();
+        std::thread::scope(|scope| {
+            let parked = scope.spawn(|| taker.park(self));
+            while !taker.is_there.load(SeqCst) && !parked.is_finished() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let answer = self.product.command(self.start_line(&["--wait"])).output();
+            taker.send_away();
+            parked.join().unwrap_or_else(|_| bail!("the taker failed"))?;
+            self.is_answer(&answer?)
+        })
+    }
+
+    fn is_answer(&self, answer: &std::process::Output) -> Result<bool> {
+        let told: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
+        let over = told["status"] == "exited";
+        if over {
+            ensure!(told["exit_code"] == self.plan.code, "the wait says {}", told["exit_code"]);
+            self.waited.store(true, SeqCst);
+        }
+        Ok(over)
+    }
+
+    fn lose_the_engine(&self) -> Result<()> {
+        let engine = faults::engine(self.product).context("no engine")?;
         kill_and_wait(engine)?;
         // Nobody calls: whoever keeps the process has to find somebody to tell.
         for log in [sink::HOOK_LOG, sink::RECEIVER_LOG] {
-            while !lines(&dir.join(log)).iter().any(|told| told["event"]["session_id"] == *id) {
-                ensure!(began.elapsed() < PATIENCE, "{log} never heard of it, though nobody called");
-                receiver.check()?;
+            while !lines(&self.dir.join(log)).iter().any(|told| told["event"]["session_id"] == *self.id) {
+                ensure!(self.began.elapsed() < PATIENCE, "{log} never heard of it, though nobody called");
+                self.receiver.check()?;
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
+        Ok(())
     }
-    if plan.by == By::Wait {
+
+    fn wait(&self) -> Result<()> {
         loop {
-            let answer = product.command(["wait", "--json", "--timeout", "30", &id]).env("OUTLAST_SESSION", &plan.session).output()?;
-            let told: Value = serde_json::from_slice(&answer.stdout).unwrap_or_default();
-            if told["status"] == "exited" {
-                ensure!(told["exit_code"] == plan.code, "the wait says {}", told["exit_code"]);
-                waited.store(true, SeqCst);
+            let mut call = self.product.command(["wait", "--json", "--timeout", "30", &self.id]);
+            let answer = call.env("OUTLAST_SESSION", &self.plan.session).output()?;
+            if self.is_answer(&answer)? {
                 return Ok(());
             }
-            ensure!(began.elapsed() < PATIENCE, "the wait says {told} {}", String::from_utf8_lossy(&answer.stderr));
+            ensure!(self.began.elapsed() < PATIENCE, "the wait says {answer:?}");
         }
     }
-    loop {
-        let mut call = product.command(["events", "drain", "--json", "--lease", "1", "--session", &plan.session]);
-        let child = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        if let Fault::Drain(after) = plan.fault {
-            std::fs::write(dir.join("drain.pid"), format!("{} {after}", child.id()))?;
-        }
-        let output = child.wait_with_output()?;
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let mut found = false;
-        for told in answer["events"].as_array().into_iter().flatten() {
-            let event = &told["event"];
-            ensure!(event["session_key"] == *plan.session, "{} was told to {}", event["session_key"], plan.session);
-            let process = text(event, "session_id");
-            if process == id {
-                ensure!(event["exit_code"] == plan.code, "the notice says {}", event["exit_code"]);
-                found = true;
+
+    fn drain(&self) -> Result<()> {
+        loop {
+            let mut call = self.product.command(["events", "drain", "--json", "--lease", "1", "--session", &self.plan.session]);
+            let child = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+            if let Fault::Drain(after) = self.plan.fault {
+                std::fs::write(self.dir.join("drain.pid"), format!("{} {after}", child.id()))?;
             }
-            drained.lock().unwrap_or_else(|e| e.into_inner()).push((plan.session.clone(), process, event["repeat"] == true));
+            let output = child.wait_with_output()?;
+            self.hear(&output.stdout, "events")?;
+            if self.told().iter().any(|(_, process, _)| *process == self.id) {
+                return Ok(());
+            }
+            ensure!(self.began.elapsed() < PATIENCE, "its end was never told: {}", String::from_utf8_lossy(&output.stderr));
         }
-        if found || drained.lock().unwrap_or_else(|e| e.into_inner()).iter().any(|(_, process, _)| *process == id) {
-            return Ok(());
-        }
-        ensure!(began.elapsed() < PATIENCE, "its end was never told: {}", String::from_utf8_lossy(&output.stderr));
     }
+
+    /// Takes down what an answer told.
+    fn hear(&self, answer: &[u8], list: &str) -> Result<()> {
+        let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
+        for told in answer[list].as_array().into_iter().flatten() {
+            let event = &told["event"];
+            ensure!(event["session_key"] == *self.plan.session, "{} was told to {}", event["session_key"], self.plan.session);
+            let process = text(event, "session_id");
+            ensure!(process != self.id || event["exit_code"] == self.plan.code, "the notice says {}", event["exit_code"]);
+            self.told().push((self.plan.session.clone(), process, event["repeat"] == true));
+        }
+        Ok(())
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Vec<(String, String, bool)>> {
+        self.told.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// Somebody of the conversation who asks for notices and waits for the next, again and again.
+#[derive(Default)]
+struct Taker {
+    call: Mutex<Option<u32>>,
+    is_there: AtomicBool,
+    leave: AtomicBool,
+}
+
+impl Taker {
+    fn park(&self, talk: &Talk<'_>) -> Result<()> {
+        while !self.leave.load(SeqCst) {
+            let mut call =
+                talk.product.command(["events", "next", "--json", "--wait", "30", "--lease", "1", "--session", &talk.plan.session]);
+            let child = call.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+            *self.call() = Some(child.id());
+            // Some of the time it is parked when the command ends, and some of the time it comes in that moment.
+            std::thread::sleep(Duration::from_millis(10));
+            self.is_there.store(true, SeqCst);
+            if self.leave.load(SeqCst) {
+                self.send_away();
+            }
+            let said = wait_with_output(child, || *self.call() = None)?;
+            talk.hear(&said, "notices")?;
+        }
+        Ok(())
+    }
+
+    /// Nobody asks any more. What was said by then was told.
+    fn send_away(&self) {
+        self.leave.store(true, SeqCst);
+        if let Some(pid) = *self.call() {
+            // It may be over already.
+            let _gone = faults::kill(pid);
+        }
+    }
+
+    fn call(&self) -> std::sync::MutexGuard<'_, Option<u32>> {
+        self.call.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+/// What a call said; `reaped` is called before its pid can be anybody else's.
+fn wait_with_output(mut child: Child, reaped: impl FnOnce()) -> Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut said = Vec::new();
+    child.stdout.take().context("a pipe")?.read_to_end(&mut said)?;
+    reaped();
+    child.wait()?;
+    Ok(said)
 }
 
 /// Kills whom the plan says, when it says.

@@ -65,12 +65,11 @@ pub(crate) async fn until_listed_as_on_disk(engine: &Engine) -> usize {
     tokio::time::timeout(Duration::from_secs(5), agree).await.expect("the list and the folders are the same in the end")
 }
 
-/// A process that is over, written down as a run leaves it.
-async fn ended(engine: &Engine, n: u8) -> View {
-    let id = ProcessId::from_bytes([n; 6]);
-    let kept = outlast_store::spec::Kept {
+/// What a run writes down of a spec.
+fn kept(engine: &Engine, id: ProcessId, spec: outlast_core::Spec) -> outlast_store::spec::Kept {
+    outlast_store::spec::Kept {
         id,
-        spec: outlast_core::Spec::shell("x"),
+        spec,
         hash: String::new(),
         accepted_at: engine.shared.now(),
         cwd: "/".into(),
@@ -79,7 +78,13 @@ async fn ended(engine: &Engine, n: u8) -> View {
         env_scrubbed: Vec::new(),
         warnings: Vec::new(),
         keep: outlast_store::segments::Keep::default(),
-    };
+    }
+}
+
+/// A process that is over, written down as a run leaves it.
+async fn ended(engine: &Engine, n: u8) -> View {
+    let id = ProcessId::from_bytes([n; 6]);
+    let kept = kept(engine, id, outlast_core::Spec::shell("x"));
     let dir = engine.shared.home.process(id);
     dir.create().unwrap();
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
@@ -144,18 +149,7 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     let mut spec = outlast_core::Spec::shell("x");
     spec.owner.session = Some("s".into());
     spec.tell = outlast_core::Tell { completion: true, unless_waited_for: true, watch: vec!["ready".into()], ..Default::default() };
-    let kept = outlast_store::spec::Kept {
-        id,
-        spec,
-        hash: String::new(),
-        accepted_at: engine.shared.now(),
-        cwd: "/".into(),
-        shell: None,
-        command_scrubbed: false,
-        env_scrubbed: Vec::new(),
-        warnings: Vec::new(),
-        keep: outlast_store::segments::Keep::default(),
-    };
+    let kept = kept(engine, id, spec);
     let dir = engine.shared.home.process(id);
     dir.create().unwrap();
     let meta = outlast_store::meta::Meta::hold(&dir, id, engine.shared.now()).unwrap().unwrap();

@@ -48,7 +48,7 @@ impl News {
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
         let waited_for = shared.waits.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
-        let soon = tell.unless_waited_for && lasted < SOON;
+        let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
         Some(Self { row: after.row(), matches, end, repeat: false, boot, waited_for, soon })
     }

@@ -123,6 +123,7 @@ impl Run {
             },
             tell: Tell {
                 completion: self.notify,
+                awaited: self.wait && self.notify,
                 watch: self.watch,
                 chars: self.notify_chars,
                 route: self.route.into(),

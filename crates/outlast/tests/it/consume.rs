@@ -1,6 +1,7 @@
 //! Who has seen an end is not told of it.
 
 use crate::gate::Gate;
+use crate::sinks::{hears_of, hooked};
 use crate::support::*;
 use crate::told::*;
 use std::process::{Child, Stdio};
@@ -141,6 +142,47 @@ fn a_run_that_waits_and_never_began_consumes_too() {
     assert_eq!((failed.code, &failed.json()["code"]), (Some(127), &json!("failed_start")), "{failed:?}");
     assert_eq!((drained(&p, "s"), taken(&p, "s")), (vec![], vec![]));
     assert!(is_consumed(&p, failed.json()["session_id"].as_str().unwrap()));
+}
+
+#[test]
+fn an_end_before_a_run_could_wait_is_kept_for_it() {
+    let (p, log) = hooked("");
+    for (command, code) in [(vec!["exit 3"], 3), (vec!["no-such-program", "x"], 127)] {
+        for killed in [false, true] {
+            p.points().arm("run.before_answer").unwrap();
+            let args = [&["run", "--notify", "--session", "s", "--wait", "--"][..], &command].concat();
+            let mut run = p.command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            eventually("the start", || p.points().held("run.before_answer"));
+            let told = eventually("the notice", || p.json(["events", "history", "--state", "leased"])["notices"].get(0).cloned());
+            let id = told["event"]["session_id"].as_str().unwrap();
+            assert_eq!(taken(&p, "s"), [Value::Null; 0], "it is kept for whoever is about to wait");
+            // Whoever looks on is told at once: nobody but its owner waits.
+            hears_of(&log, id);
+            if killed {
+                run.kill().unwrap();
+                run.wait().unwrap();
+                let given = p.json(["events", "next", "--session", "s", "--wait", "20"]);
+                let event = &given["notices"][0]["event"];
+                assert_eq!((&event["session_id"], event.get("repeat")), (&json!(id), None), "{given}");
+                p.points().release("run.before_answer").unwrap();
+                p.call([
+                    "events",
+                    "ack",
+                    event["event_id"].as_str().unwrap(),
+                    "--lease",
+                    given["lease"].as_str().unwrap(),
+                    "--session",
+                    "s",
+                ])
+                .good();
+            } else {
+                p.points().release("run.before_answer").unwrap();
+                assert_eq!(run.wait().unwrap().code(), Some(code));
+                becomes_consumed(&p, id);
+                assert_eq!(taken(&p, "s"), [Value::Null; 0]);
+            }
+        }
+    }
 }
 
 #[test]

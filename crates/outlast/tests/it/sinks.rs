@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// A product whose hook writes what it is told into a file, one line each.
-fn hooked(more: &str) -> (Product, PathBuf) {
+pub(crate) fn hooked(more: &str) -> (Product, PathBuf) {
     let p = product();
     let log = p.work().join("told");
     p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"cat >> {}\"\n{more}", log.display()));
@@ -22,7 +22,7 @@ fn told(log: &PathBuf) -> Vec<Value> {
     whole.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
 }
 
-fn of(log: &PathBuf, id: &str) -> Value {
+pub(crate) fn hears_of(log: &PathBuf, id: &str) -> Value {
     eventually(&format!("the hook hears of {id}"), || told(log).into_iter().find(|t| t["event"]["session_id"] == *id))
 }
 
@@ -30,7 +30,7 @@ fn of(log: &PathBuf, id: &str) -> Value {
 fn a_hook_is_told_of_an_end() {
     let (p, log) = hooked("");
     let id = p.run_with(&["--notify", "--session", "chat:7", "--route", "chat=42"], "echo out; exit 3");
-    let heard = of(&log, &id);
+    let heard = hears_of(&log, &id);
     assert_eq!(heard["event"]["type"], "completion");
     assert_eq!((heard["event"]["exit_code"].as_i64(), heard["event"]["chat_id"].as_str()), (Some(3), Some("42")));
     assert_eq!((heard["attempt"].as_u64(), heard["repeat"].as_bool()), (Some(1), Some(false)));
@@ -47,7 +47,7 @@ fn a_hook_is_told_though_the_engine_is_dead_and_nobody_calls() {
     let id = p.run_with(&["--notify"], &format!("{}; exit 4", gate.wait()));
     p.kill_engine();
     gate.open();
-    let heard = of(&log, &id);
+    let heard = hears_of(&log, &id);
     assert_eq!(heard["event"]["exit_code"], 4);
 }
 
@@ -58,7 +58,7 @@ fn a_hook_hears_nothing_of_what_an_agent_waited_for_in_the_foreground() {
     assert_eq!((said["output"].as_str(), said["exit_code"].as_i64()), (Some("seen"), Some(0)), "{said}");
     // Told after it, so that what was to come before would be there.
     let id = p.run_with(&["--notify", "--session", "chat:7"], "true");
-    of(&log, &id);
+    hears_of(&log, &id);
     assert_eq!(told(&log).len(), 1, "{:?}", told(&log));
     let drained = p.json(["events", "drain", "--session", "chat:7"]);
     assert_eq!(drained["events"].as_array().map(Vec::len), Some(1), "{drained}");
@@ -119,5 +119,5 @@ fn a_sink_that_makes_no_sense_is_warned_about_and_the_others_tell() {
     let shown = p.call(["config", "show"]).good();
     assert!(shown.err.contains("its command is empty") && shown.err.contains("[[webhook]]"), "{}", shown.err);
     let id = p.run_with(&["--notify"], "true");
-    of(&log, &id);
+    hears_of(&log, &id);
 }

@@ -24,6 +24,7 @@ fn request() -> (Kept, Launch) {
         on_stop: OnStop::Kill,
         tell: Tell {
             unless_waited_for: true,
+            awaited: true,
             completion: true,
             watch: vec!["ERROR".into()],
             chars: Some(9),

@@ -485,6 +485,9 @@ pub struct Tell {
     /// Its end only if nobody in its conversation waits for it when it comes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unless_waited_for: bool,
+    /// Whoever starts it waits for its end next.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
     /// Each line that contains one of these.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,
@@ -561,13 +564,13 @@ impl std::convert::From<outlast_core::EnvVar> for EnvVar {
 }
 
 impl std::convert::From<Tell> for outlast_core::Tell {
-    fn from(Tell { completion, unless_waited_for, watch, chars, route }: Tell) -> Self {
-        Self { completion, unless_waited_for, watch, chars, route }
+    fn from(Tell { completion, unless_waited_for, awaited, watch, chars, route }: Tell) -> Self {
+        Self { completion, unless_waited_for, awaited, watch, chars, route }
     }
 }
 
 impl std::convert::From<outlast_core::Tell> for Tell {
-    fn from(outlast_core::Tell { completion, unless_waited_for, watch, chars, route }: outlast_core::Tell) -> Self {
-        Self { completion, unless_waited_for, watch, chars, route }
+    fn from(outlast_core::Tell { completion, unless_waited_for, awaited, watch, chars, route }: outlast_core::Tell) -> Self {
+        Self { completion, unless_waited_for, awaited, watch, chars, route }
     }
 }

@@ -49,6 +49,8 @@ fn the_same_request_has_the_same_hash_and_any_other_has_another() {
         Spec { on_stop: outlast_core::OnStop::Kill, ..spec.clone() },
         owned,
     ];
+    let waiting = Spec { tell: outlast_core::Tell { awaited: true, ..spec.tell.clone() }, ..spec.clone() };
+    assert_eq!(hash(id, &waiting, &caller()), same, "nor whether its caller waits");
     for one in &other {
         assert_ne!(hash(id, one, &caller()), same, "{one:?}");
     }
