@@ -4,6 +4,7 @@ use crate::barrier::{self, Barriers};
 use crate::config::Config;
 use crate::disk::{Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::link::Link;
 use crate::mind::AGAIN;
 use crate::outbox::{Judge, News, Outbox};
 use crate::points::point;
@@ -137,6 +138,7 @@ impl Engine {
             clients: Clients::default(),
             within: Clients::default(),
             keeper: Mutex::new(keeper),
+            nest: crate::nest::Nest::default(),
             config,
             home,
             run_dir: RwLock::new(run_dir),
@@ -237,9 +239,9 @@ impl Engine {
         self.ask(|answer| Ask::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
     }
 
-    /// The reserved id is on disk: from now on it is looked after.
-    pub(crate) async fn accept_process(&self, facts: Facts) -> Result<View, Error> {
-        self.ask(|answer| Ask::Accept { facts: Box::new(facts), answer }).await.ok_or_else(refuse::stopping)
+    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
+    pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<View, Error> {
+        self.ask(|answer| Ask::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
     }
 
     /// The reserved id is not used after all.

@@ -1,52 +1,106 @@
 //! Starts keepers.
 
+use crate::link::Link;
 use crate::points::point;
 use crate::program;
 use crate::shared::Shared;
 use outlast_core::ProcessId;
-use outlast_store::dir::ProcessDir;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::Stdio;
-use tokio::io::AsyncReadExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
-/// What a keeper says once the command was executed, or could not be.
-const EXECUTED: &[u8] = b"exec";
+/// What a keeper is told when the request is on disk.
+const GO: &[u8] = b"g";
+/// How long a keeper that was called off has to leave the folder.
+const LEAVING: Duration = Duration::from_secs(1);
 
-/// Starts a keeper for the process in `dir` and returns once it has executed the command, or has left without. Which of the two it was, the folder says.
-pub(crate) async fn keeper(shared: &Shared, id: ProcessId, dir: &ProcessDir) -> io::Result<()> {
-    point!("run.before_spawn");
-    let mut child = match spawn(shared, dir) {
+/// How a keeper comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum From {
+    /// Forked from one that is there.
+    Nest,
+    /// Executed for this process alone.
+    Program,
+}
+
+/// A keeper that makes itself ready to start a command, and waits for our word. What becomes of it, the folder says.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    stream: UnixStream,
+}
+
+impl Keeper {
+    /// Asks for a keeper of the process.
+    pub(crate) async fn ask(shared: &Arc<Shared>, id: ProcessId, from: From) -> io::Result<Self> {
+        let (ours, theirs) = pair(SocketType::STREAM)?;
+        match from {
+            From::Nest => shared.nest.ask(shared, id, &theirs).await?,
+            From::Program => {
+                let mut child = spawn(shared, &shared.home.process(id).path, theirs).await?;
+                tokio::spawn(async move {
+                    // Only so that no zombie stays: how a keeper ended is in the folder.
+                    match child.wait().await {
+                        Ok(status) if status.success() => {}
+                        Ok(status) => tracing::warn!(%id, %status, "a keeper failed"),
+                        Err(error) => tracing::warn!(%id, %error, "cannot wait for a keeper"),
+                    }
+                });
+            }
+        }
+        Ok(Self { stream: UnixStream::from_std(ours.into())? })
+    }
+
+    /// Has it start the command. It tells the news of it on this connection, or leaves.
+    pub(crate) async fn go(mut self) -> io::Result<Link> {
+        point!("run.before_spawn");
+        self.stream.write_all(GO).await?;
+        point!("run.after_spawn");
+        Ok(Link::given(self.stream))
+    }
+
+    /// Has it leave without having started anything, and returns when it has.
+    pub(crate) async fn call_off(mut self) {
+        let left = async {
+            // That it is gone already is as well.
+            let _gone = self.stream.shutdown().await;
+            let _over = self.stream.read(&mut [0]).await;
+        };
+        if tokio::time::timeout(LEAVING, left).await.is_err() {
+            tracing::warn!("a keeper that was called off does not leave; it will find nothing to start");
+        }
+    }
+}
+
+/// Two ends of a connection, ours first. Ours does not block.
+pub(crate) fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::io::ioctl_fionbio(&ours, true)?;
+    Ok((ours, theirs))
+}
+
+/// Starts the keeper's program for this folder, with this as its standard input.
+pub(crate) async fn spawn(shared: &Shared, folder: &Path, stdin: OwnedFd) -> io::Result<tokio::process::Child> {
+    match spawn_now(shared, folder, stdin.try_clone()?) {
         // It is being written, or somebody removed it.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
             shared.copy_keeper_again().await?;
-            spawn(shared, dir)
+            spawn_now(shared, folder, stdin)
         }
         spawned => spawned,
-    }?;
-    point!("run.after_spawn");
-    let mut report = child.stdout.take().ok_or_else(|| io::Error::other("the keeper has no report pipe"))?;
-    tokio::spawn(async move {
-        // Only so that no zombie stays: how a keeper ended is in the folder.
-        match child.wait().await {
-            Ok(status) if status.success() => {}
-            Ok(status) => tracing::warn!(%id, %status, "a keeper failed"),
-            Err(error) => tracing::warn!(%id, %error, "cannot wait for a keeper"),
-        }
-    });
-    let mut said = Vec::new();
-    // Its line is enough: the other of the pair may hold the pipe a little longer.
-    while !said.contains(&b'\n') && report.read_buf(&mut said).await? > 0 {}
-    if !said.starts_with(EXECUTED) {
-        tracing::warn!(%id, "a keeper left before it had started anything");
     }
-    Ok(())
 }
 
-fn spawn(shared: &Shared, dir: &ProcessDir) -> io::Result<tokio::process::Child> {
+fn spawn_now(shared: &Shared, folder: &Path, stdin: OwnedFd) -> io::Result<tokio::process::Child> {
     let program::Copy { path, first_argument } = shared.keeper();
     let mut command = tokio::process::Command::new(path);
     // Nothing runs between fork and exec, so that the child is made without copying our memory map.
-    command.args(first_argument).arg(&dir.path).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(Stdio::null()).stderr(Stdio::inherit());
     command.current_dir("/").envs(shared.config.keeper_env.iter().map(|(name, value)| (name, value)));
     if let Some(points) = &shared.config.test_points {
         command.env("OUTLAST_TEST_POINTS", points);

@@ -36,6 +36,11 @@ impl Link {
         tokio::time::timeout(HELLO_LIMIT, meet).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// A connection that the keeper was made with: it is told news without a hello.
+    pub(crate) fn given(stream: UnixStream) -> Self {
+        Self { stream, frames: Splitter::default(), asked: 0 }
+    }
+
     /// Asks, and returns what is said to it.
     pub(crate) async fn ask(&mut self, ask: Ask) -> io::Result<Say> {
         let id = self.send(ask).await?;

@@ -111,9 +111,9 @@ impl Door {
     fn open(dir: &Path) -> Result<Self, ServeError> {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
-        // Set up first, so that no loss is missed. Where it cannot be, the socket had better stay.
-        let watch = Watch::for_loss(dir).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
         let listener = bind(&path).map_err(ServeError::io(failed()))?;
+        // Looked at only when this is set up, so that no loss is missed. Where it cannot be, the socket had better stay.
+        let watch = Watch::for_loss(&path).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
         let file = file_at(&path).map_err(ServeError::io(failed()))?;
         Ok(Self { listener, path, file, watch })
     }

@@ -17,17 +17,31 @@ use std::time::Duration;
 
 /// How often a keeper is started that leaves without having started anything.
 const LAUNCHES: u32 = 3;
+/// How long a keeper may take to say that it has started a command, or has not.
+const STARTING: Duration = Duration::from_secs(10);
 /// After so many tries in vain a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
 /// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
+/// What is known of a process when somebody begins to look after it.
+pub(crate) enum Look {
+    /// Its folder is to be looked into.
+    Do,
+    /// Recovery has looked already.
+    Done,
+    /// It is being started, by a keeper that will tell of it here.
+    Told(Link),
+}
+
 /// Looks after one process until it is over.
-pub(crate) async fn mind(engine: Engine, id: ProcessId, looked: bool) {
+pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let dir = engine.shared().home.process(id);
-    let mut minder = Minder { engine, id, dir, link: None, launches: 0, tries: 0, recovered: looked };
-    // Recovery has looked already.
-    let mut known = if looked { minder.engine.facts(id).await } else { minder.look().await };
+    let (do_look, recovered) = (matches!(look, Look::Do), matches!(look, Look::Done));
+    let link = if let Look::Told(link) = look { Some(link) } else { None };
+    let launches = u32::from(link.is_some());
+    let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
+    let mut known = if do_look { minder.look().await } else { minder.engine.facts(id).await };
     while let Some(facts) = known {
         if facts.phase.is_final() {
             return;
@@ -63,7 +77,14 @@ impl Minder {
     /// Waits for the next fact, or makes it.
     async fn step(&mut self, facts: &Facts) -> io::Result<()> {
         if let Some(link) = &mut self.link {
-            if link.news().await.is_err() {
+            let news = async {
+                match facts.phase {
+                    // One that hangs may be in the way of another, and never starts twice.
+                    Phase::Accepted => tokio::time::timeout(STARTING, link.news()).await.unwrap_or_else(|late| Err(late.into())),
+                    _ => link.news().await,
+                }
+            };
+            if news.await.is_err() {
                 self.link = None;
             }
             return Ok(());
@@ -106,9 +127,17 @@ impl Minder {
             return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
         }
         self.launches += 1;
-        let started = launch::keeper(self.engine.shared(), self.id, &self.dir).await;
+        // Whatever is wrong with the nest is not wrong with the program, and a nest that hangs is not asked twice.
+        let from = if self.launches == 1 { launch::From::Nest } else { launch::From::Program };
+        let started = match launch::Keeper::ask(self.engine.shared(), self.id, from).await {
+            Ok(keeper) => keeper.go().await,
+            Err(error) => Err(error),
+        };
         match started {
-            Ok(()) => Ok(()),
+            Ok(link) => {
+                self.link = Some(link);
+                Ok(())
+            }
             Err(e) if self.launches == LAUNCHES => {
                 self.never(&format!("the keeper could not be started: {e}"), e.raw_os_error().unwrap_or(0)).await
             }

@@ -176,7 +176,8 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     };
     let before = Facts::accepted(kept);
     let facts = before.with(&seen);
-    let begun = kept_by || facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0);
+    // A keeper that was not told to go on has begun nothing, and is leaving.
+    let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0);
     // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
 }

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     /// Those that go along with the engine, and end with it.
     pub(crate) within: Clients,
     pub(crate) keeper: Mutex<program::Copy>,
+    /// Where keepers are forked.
+    pub(crate) nest: crate::nest::Nest,
     pub(crate) closing: watch::Sender<Closing>,
     /// The home's lock, let go when everything is written.
     pub(crate) lock: Mutex<Option<File>>,

@@ -4,7 +4,8 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::index::Writer;
-use crate::mind::mind;
+use crate::link::Link;
+use crate::mind::{Look, mind};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::shared::{Closing, Shared};
@@ -84,7 +85,7 @@ pub(crate) enum Ask {
     Resolve { name: String, owner: Owner, answer: oneshot::Sender<Result<View, Error>> },
     All { owner: Owner, which: Which, answer: oneshot::Sender<Vec<View>> },
     Reserve { id: ProcessId, hash: String, owner: Owner, answer: oneshot::Sender<Result<Reserved, Error>> },
-    Accept { facts: Box<Facts>, answer: oneshot::Sender<View> },
+    Accept { facts: Box<Facts>, keeper: Option<Link>, answer: oneshot::Sender<View> },
     LetGo { id: ProcessId },
     Saw { id: ProcessId, seen: Box<Seen>, answer: oneshot::Sender<Option<Arc<Facts>>> },
     Reachable { id: ProcessId, reachable: bool },
@@ -151,7 +152,7 @@ impl State {
     /// Answers until it is told to stop, or has had nothing to do for long enough.
     pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<Ask>, processes: Vec<(Facts, bool)>) {
         for (facts, looked) in processes {
-            self.insert(facts, looked);
+            self.insert(facts, if looked { Look::Done } else { Look::Do });
         }
         self.prune();
         self.prune_notices();
@@ -204,10 +205,10 @@ impl State {
             Ask::Resolve { name, owner, answer } => _ = answer.send(self.resolve(&name, &owner)),
             Ask::All { owner, which, answer } => _ = answer.send(self.all(&owner, which)),
             Ask::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
-            Ask::Accept { facts, answer } => {
+            Ask::Accept { facts, keeper, answer } => {
                 let id = facts.id();
                 self.table.remove(&id);
-                self.insert(*facts, false);
+                self.insert(*facts, keeper.map_or(Look::Do, Look::Told));
                 if let Some(view) = self.view(id) {
                     _ = answer.send(view);
                 }
@@ -225,7 +226,7 @@ impl State {
                 }
                 _ = answer.send(is_final);
             }
-            Ask::PutBack { facts } => self.insert(Facts::clone(&facts), true),
+            Ask::PutBack { facts } => self.insert(Facts::clone(&facts), Look::Done),
             Ask::Interrupt { session, answer } => {
                 let waiting = self.interrupts.get(&session).map_or(0, |tell| {
                     // Counted first: whoever is told may be gone by the next line.
@@ -331,7 +332,7 @@ impl State {
         }
     }
 
-    fn insert(&mut self, facts: Facts, looked: bool) {
+    fn insert(&mut self, facts: Facts, look: Look) {
         let (id, is_final, bytes) = (facts.id(), facts.phase.is_final(), facts.bytes);
         let facts = Arc::new(facts);
         let tell = (!is_final).then(|| watch::channel(Arc::clone(&facts)).0);
@@ -341,7 +342,7 @@ impl State {
             self.finished_bytes += bytes;
         } else {
             self.live.insert(id);
-            self.minders.spawn(mind(self.engine.clone(), id, looked));
+            self.minders.spawn(mind(self.engine.clone(), id, look));
         }
     }
 
@@ -461,6 +462,7 @@ impl State {
             // It has nothing left to write, so this is short.
             let _joined = blocking(move || writer.join()).await;
         }
+        self.shared.nest.leave().await;
         if let Some(place) = self.shared.place.clone() {
             let nothing_runs = self.live.is_empty();
             // Whatever is not removed now the next engine uses again.

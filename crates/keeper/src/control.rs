@@ -55,25 +55,37 @@ impl Control {
         self.conns.iter().any(|c| c.listener && !c.over)
     }
 
+    /// Takes a connection on which the hellos need not be said: whoever has the other end has made both, and listens.
+    pub(crate) fn take(&mut self, engine: OwnedFd) {
+        self.add(engine);
+        if let Some(conn) = self.conns.last_mut() {
+            (conn.greeted, conn.listener) = (true, true);
+        }
+    }
+
+    fn add(&mut self, fd: OwnedFd) {
+        self.next += 1;
+        self.conns.push(Conn {
+            id: self.next,
+            fd,
+            split: Splitter::default(),
+            unsent: Vec::new(),
+            greeted: false,
+            listener: false,
+            attached: false,
+            awaits: Vec::new(),
+            stops: Vec::new(),
+            over: false,
+        });
+    }
+
     /// Takes whoever wants to connect and is of our user, or root.
     pub(crate) fn accept(&mut self, listen: &OwnedFd) {
         while let Ok(fd) = rustix::net::accept_with(listen, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             let ours = rustix::net::sockopt::socket_peercred(&fd).is_ok_and(|c| c.uid.is_root() || c.uid == rustix::process::geteuid());
             // One too many, or a stranger: closing tells.
             if ours && self.conns.len() < MOST {
-                self.next += 1;
-                self.conns.push(Conn {
-                    id: self.next,
-                    fd,
-                    split: Splitter::default(),
-                    unsent: Vec::new(),
-                    greeted: false,
-                    listener: false,
-                    attached: false,
-                    awaits: Vec::new(),
-                    stops: Vec::new(),
-                    over: false,
-                });
+                self.add(fd);
             }
         }
     }

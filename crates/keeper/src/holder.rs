@@ -14,6 +14,16 @@ const PULSE: i64 = 5;
 const SECOND_CHANCE: i64 = 2;
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
+    if !crate::ready::wait(pair, Role::Holder) {
+        // Nothing was started, and the pump sees to what was made; if it is dead, that is ours.
+        if pair.partner_is_over() {
+            crate::pump::let_go(pair);
+            crate::pump::clean_home(pair);
+        }
+        return Next::Exit;
+    }
+    // What the engine says from here on is for the pump.
+    pair.engine = None;
     spawn::start(pair);
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
     let mut noted = false;

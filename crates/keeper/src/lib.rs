@@ -13,9 +13,11 @@ mod holder;
 mod input;
 mod kill;
 mod mover;
+mod nest;
 mod os;
 mod pair;
 mod pump;
+mod ready;
 mod spawn;
 mod start;
 mod tell;
@@ -26,6 +28,7 @@ mod watch;
 
 use outlast_core::Role;
 use std::ffi::OsString;
+use std::os::fd::AsRawFd;
 
 /// What a role does next.
 pub(crate) enum Next {
@@ -50,7 +53,17 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
         eprintln!("usage: outlast-keeper PROCESS-FOLDER (started by the engine, not by hand)");
         return 64;
     };
-    let mut pair = match start::prepare(dir.into()) {
+    let dir = std::path::PathBuf::from(dir);
+    let pair = match nest::is_unnamed(&dir) {
+        true => nest::run(&dir).and_then(|asked| start::prepare(asked.folder, Some(asked.engine), asked.ground)),
+        false => {
+            let engine = start::engine_at_stdin();
+            // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
+            os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));
+            start::Ground::lay().and_then(|ground| start::prepare(dir, engine, ground))
+        }
+    };
+    let mut pair = match pair {
         Ok(Some(pair)) => pair,
         // Somebody else looks after it, or it was started before.
         Ok(None) => return 0,

@@ -92,6 +92,8 @@ pub(crate) struct Pair {
     pub(crate) leaf: Option<Leaf>,
     /// Where the engine that started us waits to hear that the command was executed.
     pub(crate) report: Option<OwnedFd>,
+    /// The connection of that engine, until the pump takes it.
+    pub(crate) engine: Option<OwnedFd>,
 }
 
 impl Pair {
@@ -112,9 +114,9 @@ impl Pair {
             Role::Pump => "holder.fork.before",
         });
         let forked = match role {
-            Role::Holder => os::fork(&self.live().holder, Kin::Child)?,
+            Role::Holder => os::fork(&self.live().holder, &Kin::Child)?,
             // Not our child: what descends from us is the command's tree.
-            Role::Pump => os::fork(&self.live().pump, Kin::Sibling)?,
+            Role::Pump => os::fork(&self.live().pump, &Kin::Sibling)?,
         };
         match forked {
             Fork::Parent(child) => {

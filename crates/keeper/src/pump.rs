@@ -27,6 +27,11 @@ const STUCK: u32 = 3;
 const CLOSING: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
+    match begin(pair) {
+        Begun::Yes => {}
+        Begun::Never => return Next::Exit,
+        Begun::As(role) => return Next::Become(role),
+    }
     let mut pump = Pump::new(pair);
     loop {
         pump.pair.live().heartbeat.fetch_add(1, SeqCst);
@@ -53,6 +58,41 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         }
         pump.wait(more);
     }
+}
+
+/// How a pump begins.
+enum Begun {
+    /// As one with a holder and a command.
+    Yes,
+    /// Not at all: it was called off.
+    Never,
+    /// As something else, in the process that was just made.
+    As(Role),
+}
+
+/// The first pump makes the holder, and waits with it for the word of the engine. Later ones have nothing to wait for.
+fn begin(pair: &mut Pair) -> Begun {
+    if pair.live().has(flag::GO) {
+        return Begun::Yes;
+    }
+    if pair.partner.is_none()
+        && let Ok(Some(role)) = pair.fork(Role::Holder)
+    {
+        return Begun::As(role);
+    }
+    if crate::ready::wait(pair, Role::Pump) {
+        // It may have looked just before the word came, and finds it taken now.
+        pair.wake(Role::Holder);
+        return Begun::Yes;
+    }
+    if let Some(holder) = &pair.partner {
+        pair.wake(Role::Holder);
+        // It sees the same, and leaves.
+        let _left = poll(&mut [PollFd::new(holder, PollFlags::IN)], Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    }
+    let_go(pair);
+    clean_home(pair);
+    Begun::Never
 }
 
 struct Pump<'a> {
@@ -90,11 +130,17 @@ impl<'a> Pump<'a> {
         }
         Input::recover(pair);
         let mover = Mover::new(pair);
+        let mut control = Control::default();
+        if let Some(engine) = pair.engine.take()
+            && crate::ready::take(&engine).is_ok()
+        {
+            control.take(engine);
+        }
         let mut pump = Self {
             mover,
             pair,
             input: Input::default(),
-            control: Control::default(),
+            control,
             stopping: Stopping::default(),
             journal: None,
             telling: Telling::default(),
@@ -317,12 +363,17 @@ fn append(journal: &mut Option<Journal>, pair: &Pair, record: &Record) {
 
 /// Removes what is the keepers' own: the socket, and the leaf if nobody is left in it.
 pub(crate) fn clean(pair: &Pair) {
+    let_go(pair);
+    pair.live().set(flag::CLEAN);
+}
+
+/// Removes what a pair has outside of its folder.
+pub(crate) fn let_go(pair: &Pair) {
     // Gone with its directory, or removed by the other keeper.
     let _gone = std::fs::remove_file(start::socket_path(pair.settings.run_dir.as_path(), pair.id));
     if let Some(leaf) = &pair.leaf {
         leaf.remove();
     }
-    pair.live().set(flag::CLEAN);
 }
 
 /// Where no engine is there to do it, the last keeper to go takes the place of the home along.

@@ -1,6 +1,6 @@
 //! Starts the command: its pid is on record before it can run.
 
-use crate::os::{self, Fork, Kin};
+use crate::os::{self, Kin};
 use crate::pair::Pair;
 use outlast_core::Role;
 use outlast_store::meta::{Live, flag};
@@ -66,24 +66,23 @@ pub(crate) fn start(pair: &mut Pair) {
     fail(pair.live(), 0, 0);
     pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
     let live = pair.live();
-    let forked = match &pair.leaf {
+    let run = || {
+        let (step, errno) = child(pair, prepared, &argv, &env);
+        fail(live, step, errno);
+    };
+    let started = match &pair.leaf {
         Some(leaf) => {
             live.set(flag::LEAF);
-            os::fork(&live.cmd, Kin::ChildIn(leaf.fd())).or_else(|_| {
+            os::start(&live.cmd, &Kin::ChildIn(leaf.fd()), run).or_else(|_| {
                 // Where the leaf cannot be entered (a parent with controllers, a seccomp filter), the tree is found by descent instead.
                 live.flags.fetch_and(!flag::LEAF, SeqCst);
-                os::fork(&live.cmd, Kin::Child)
+                os::start(&live.cmd, &Kin::Child, run)
             })
         }
-        None => os::fork(&live.cmd, Kin::Child),
+        None => os::start(&live.cmd, &Kin::Child, run),
     };
-    match forked {
-        Ok(Fork::Child) => {
-            let (step, errno) = child(pair, prepared, &argv, &env);
-            fail(pair.live(), step, errno);
-            os::exit_now(127);
-        }
-        Ok(Fork::Parent(pidfd)) => {
+    match started {
+        Ok(pidfd) => {
             points::reach("holder.start.after");
             pair.cmd = Some(pidfd);
         }
@@ -106,7 +105,7 @@ fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
     texts.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Between fork and exec. Returns only with the step that failed.
+/// Between clone and exec, in the holder's own memory. Returns only with the step that failed.
 fn child(pair: &Pair, prepared: &Prepared, argv: &[*const libc::c_char], env: &[*const libc::c_char]) -> (u32, i32) {
     let errno = |e: std::io::Error| e.raw_os_error().unwrap_or(libc::EIO);
     let _leads_already = rustix::process::setsid();

@@ -31,31 +31,69 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> StartErr
     move |e| StartError::System { doing, error: e.into() }
 }
 
-/// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
-pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
-    if let Some(dir) = std::env::var_os("OUTLAST_TEST_POINTS") {
-        points::configure(dir.into());
+/// The connection to an engine that was given to us as standard input.
+pub(crate) fn engine_at_stdin() -> Option<OwnedFd> {
+    // Whatever else it is leads to no engine.
+    rustix::net::sockopt::socket_type(rustix::stdio::stdin()).ok()?;
+    rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).ok()
+}
+
+/// What a keeper needs whatever it keeps. A nest has it ready.
+#[derive(Debug)]
+pub(crate) struct Ground {
+    signals: OwnedFd,
+    null: OwnedFd,
+    spool: Pipe,
+    copy: Pipe,
+    /// Both ends of the one that a successful exec closes.
+    executed: (OwnedFd, OwnedFd),
+    wake_pump: OwnedFd,
+    wake_holder: OwnedFd,
+}
+
+impl Ground {
+    pub(crate) fn lay() -> Result<Self, StartError> {
+        if let Some(dir) = std::env::var_os("OUTLAST_TEST_POINTS") {
+            points::configure(dir.into());
+        }
+        // Without this the keepers would end with the terminal or the session of whoever started the engine.
+        let _already_leader = rustix::process::setsid();
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("become heir of orphans"))?;
+        let signals = os::take_signals().map_err(failed("take signals"))?;
+        rustix::process::umask(Mode::from_raw_mode(0o077));
+        let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make an event counter"));
+        Ok(Self {
+            signals,
+            null: rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed("open /dev/null"))?,
+            spool: Pipe::new().map_err(failed("make a pipe"))?,
+            copy: Pipe::new().map_err(failed("make a pipe"))?,
+            executed: rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?,
+            wake_pump: event()?,
+            wake_holder: event()?,
+        })
     }
+}
+
+/// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
+pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) -> Result<Option<Pair>, StartError> {
     let id: ProcessId = path
         .file_name()
         .and_then(|n| n.to_str())
         .and_then(|n| n.parse().ok())
         .ok_or_else(|| StartError::NotAFolder { path: path.clone() })?;
     let dir = ProcessDir { path };
-    // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
-    os::close_inherited(None);
-    // Without this the keepers would end with the terminal or the session of whoever started the engine.
-    let _already_leader = rustix::process::setsid();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("become heir of orphans"))?;
-    let signals = os::take_signals().map_err(failed("take signals"))?;
-    rustix::process::umask(Mode::from_raw_mode(0o077));
-
     let Some(meta) = Meta::hold(&dir, id, store_os::now()).map_err(failed("make the meta file"))? else { return Ok(None) };
     if meta.live().cmd.load(SeqCst) != 0 {
         return Ok(None);
     }
-    let Some(launch) = SpecFile::read_launch(&dir)? else { return Ok(None) };
-    let tell = SpecFile::read_kept(&dir)?.spec.tell;
+    match engine {
+        // Earlier ones may have been told, and have died before they could do anything about it.
+        Some(_) => _ = meta.live().flags.fetch_and(!flag::GO, SeqCst),
+        None => _ = meta.live().set(flag::GO),
+    }
+    let (kept, launch) = SpecFile::read(&dir)?;
+    let Some(launch) = launch else { return Ok(None) };
+    let tell = kept.spec.tell;
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     if let Some(timeout) = launch.timeout {
         // At least one: 0 means never.
@@ -64,18 +102,16 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
     }
     points::reach("pump.prepare");
 
-    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(failed("open /dev/null"))?;
+    let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder } = ground;
     let streams = Streams::make(&launch, &meta, &null)?;
     let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
     let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
-    let (executed_r, executed_w) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
-    let event = || rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed("make an event counter"));
     let report = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?;
     // From here on our own standard streams lead nowhere: a closed terminal must not reach us.
     os::put_at(null.as_fd(), 0).map_err(failed("let go of standard input"))?;
     os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
 
-    Ok(Some(Pair {
+    let pair = Pair {
         id,
         settings: Settings {
             keep: launch.keep,
@@ -93,23 +129,26 @@ pub(crate) fn prepare(path: PathBuf) -> Result<Option<Pair>, StartError> {
         ends: Some(Ends { stdin: streams.cmd_stdin, output: streams.cmd_output, _executed: executed_w }),
         executed: Some(executed_r),
         out: Some(streams.out),
-        spool: Pipe::new().map_err(failed("make a pipe"))?,
-        copy: Pipe::new().map_err(failed("make a pipe"))?,
+        spool,
+        copy,
         null,
         in_spool: streams.input.is_some().then(Pipe::new).transpose().map_err(failed("make a pipe"))?,
         input: streams.input,
         listen,
-        wake_pump: event()?,
-        wake_holder: event()?,
+        wake_pump,
+        wake_holder,
         signals,
         cmd: None,
         over_since: std::cell::Cell::new(None),
         partner: None,
         leaf,
         report: Some(report),
+        engine,
         dir,
         meta,
-    }))
+    };
+    points::reach("pump.ready");
+    Ok(Some(pair))
 }
 
 struct Streams {

@@ -30,7 +30,7 @@ pub(crate) fn engine(pair: &Pair) -> Option<Waking> {
     let (ready, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
     let nobody = AtomicI32::new(0);
     // Not our child, so that it is never taken for a part of the command's tree.
-    match os::fork(&nobody, Kin::Sibling).ok()? {
+    match os::fork(&nobody, &Kin::Sibling).ok()? {
         Fork::Parent(_) => Some(Waking { ready, _lock: lock }),
         Fork::Child => {
             execute(pair, program, &home, &lock, told);

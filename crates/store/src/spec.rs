@@ -146,6 +146,14 @@ impl SpecFile {
         })
     }
 
+    /// Reads what is kept, and what is needed to start unless it was scrubbed.
+    pub fn read(dir: &ProcessDir) -> Result<(Kept, Option<Launch>), SpecError> {
+        let open = Open::of(dir, OFlags::RDONLY)?;
+        let (kept, kept_end) = open.section::<KeptV1>(HEADER.len() as u64)?;
+        let kept = kept.ok_or_else(|| open.damaged(HEADER.len() as u64, "nothing is kept"))?;
+        Ok((kept.into(), open.launch(kept_end)?))
+    }
+
     /// Reads what is kept.
     pub fn read_kept(dir: &ProcessDir) -> Result<Kept, SpecError> {
         let open = Open::of(dir, OFlags::RDONLY)?;
@@ -156,13 +164,7 @@ impl SpecFile {
     /// Reads what is needed to start, or nothing if it was scrubbed.
     pub fn read_launch(dir: &ProcessDir) -> Result<Option<Launch>, SpecError> {
         let open = Open::of(dir, OFlags::RDONLY)?;
-        let kept_end = open.kept_end()?;
-        match open.section::<LaunchV1>(kept_end) {
-            Ok((launch, _)) => Ok(launch.map(Into::into)),
-            // Scrubbed while it was read.
-            Err(SpecError::Damaged { .. }) if open.file.metadata().is_ok_and(|m| m.len() == kept_end) => Ok(None),
-            Err(e) => Err(e),
-        }
+        open.launch(open.kept_end()?)
     }
 
     /// Removes what was needed to start, secrets and all. Works on a full disk, and again.
@@ -218,6 +220,16 @@ impl Open {
         }
         let value = serde_json::from_slice(&payload).map_err(|_| self.damaged(at, "a section cannot be understood"))?;
         Ok((Some(value), at + (frame::HEAD + payload.len()) as u64))
+    }
+
+    /// What is needed to start, which lies behind what is kept.
+    fn launch(&self, kept_end: u64) -> Result<Option<Launch>, SpecError> {
+        match self.section::<LaunchV1>(kept_end) {
+            Ok((launch, _)) => Ok(launch.map(Into::into)),
+            // Scrubbed while it was read.
+            Err(SpecError::Damaged { .. }) if self.file.metadata().is_ok_and(|m| m.len() == kept_end) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn kept_end(&self) -> Result<u64, SpecError> {

@@ -90,7 +90,7 @@ async fn ended(engine: &Engine, n: u8) -> View {
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
     crate::settle::never_started(&dir, id, failure, engine.shared.now()).unwrap();
     engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0))).await.unwrap();
+    let view = engine.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -158,7 +158,7 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     meta.live().set(flag::STARTED);
     engine.reserve(id, String::new(), Owner::default()).await.unwrap();
     engine.shared.outbox.accept(crate::index::Row::accepted(kept.clone())).await.unwrap();
-    (engine.accept_process(Facts::accepted(kept)).await.unwrap(), meta)
+    (engine.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 
 /// Makes the index refuse whatever is written, as a full disk does, or lets it write again.

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// Why the index could not take something.
@@ -54,6 +55,8 @@ enum Change {
     Forget(ProcessId),
     /// Whatever this does, in the same transaction.
     Work(Work),
+    /// Nothing of its own: what nobody waits for is written.
+    Nothing,
     /// Nothing: the writer ends behind what is queued before.
     Close,
 }
@@ -75,14 +78,25 @@ pub(crate) struct Index {
     tables: Arc<Tables>,
 }
 
+/// How long what nobody waits for may wait for somebody else's commit.
+const LATER: Duration = Duration::from_millis(50);
+
 /// The file. Nothing once it is closed.
 struct Tables {
     /// To be written.
     database: Mutex<Option<sqlite::Database>>,
     /// To be read while somebody writes.
     reader: Mutex<Option<Connection>>,
+    /// What nobody waits for. It goes before whatever is written next.
+    later: Mutex<Vec<Change>>,
     path: PathBuf,
     disk: Disk,
+}
+
+impl Tables {
+    fn later(&self) -> Vec<Change> {
+        std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// An index that was opened.
@@ -120,8 +134,13 @@ impl Index {
         let (database, rows, set_aside, fresh) = sqlite::open(path)?;
         let reader = database.reader()?;
         let (jobs, asked) = mpsc::channel(WAITING);
-        let tables =
-            Tables { database: Mutex::new(Some(database)), reader: Mutex::new(Some(reader)), path: path.to_owned(), disk: Disk::default() };
+        let tables = Tables {
+            database: Mutex::new(Some(database)),
+            reader: Mutex::new(Some(reader)),
+            later: Mutex::default(),
+            path: path.to_owned(),
+            disk: Disk::default(),
+        };
         let index = Self { jobs, waiting: Arc::default(), tables: Arc::new(tables) };
         let (tables, waiting) = (Arc::clone(&index.tables), Arc::clone(&index.waiting));
         let thread = std::thread::Builder::new()
@@ -136,10 +155,10 @@ impl Index {
         self.write(Change::Put(Box::new(row))).await
     }
 
-    /// Has a row written behind everything queued before, and does not wait for it.
+    /// Has a row written with what is written next, and does not wait for it.
     pub(crate) async fn put_later(&self, row: Row) {
         // The folder is the truth; if this is lost, the next start reads it again.
-        let _unanswered = self.queue(Change::Put(Box::new(row))).await;
+        self.later(Change::Put(Box::new(row)));
     }
 
     /// Removes a row, and answers once that is on disk.
@@ -170,10 +189,26 @@ impl Index {
         read(reader).map_err(|e| sqlite::error(&self.tables.path, &e))
     }
 
-    /// Has work done behind everything queued before, and does not wait for it.
+    /// Has work done with what is written next, and does not wait for it.
     pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
         // Only for what may be lost: whoever calls says why.
-        let _unanswered = self.queue(Change::Work(Box::new(work))).await;
+        self.later(Change::Work(Box::new(work)));
+    }
+
+    /// Most of the time somebody wants something written soon, and one commit does for both.
+    fn later(&self, change: Change) {
+        let mut later = self.tables.later.lock().unwrap_or_else(PoisonError::into_inner);
+        later.push(change);
+        if later.len() == 1 {
+            let index = self.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(LATER).await;
+                if !index.tables.later.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                    // Whoever cannot write says so in the log.
+                    let _unanswered = index.queue(Change::Nothing).await;
+                }
+            });
+        }
     }
 
     /// Has all of this written, and does not wait for it. Only before anything else is asked: it may wait for room.
@@ -214,7 +249,9 @@ impl Index {
             Err(TryLockError::WouldBlock) => return Err(change),
         };
         let Some(database) = database.as_mut().filter(|_| is_free()) else { return Err(change) };
-        let written = self.tables.disk.timed(|| database.write(vec![change]));
+        let mut changes = self.tables.later();
+        changes.push(change);
+        let written = self.tables.disk.timed(|| database.write(changes));
         let done = written.and_then(|mut all| all.pop().unwrap_or(Err(IndexError::Closed)));
         if let Err(error) = &done {
             tracing::warn!(%error, "index");
@@ -245,11 +282,13 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
         let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = database.as_mut() else { return };
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
-        let (changes, asked): (Vec<_>, Vec<_>) = jobs.into_iter().map(|j| (j.change, j.done)).unzip();
-        let (many, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
+        let later = tables.later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
+        let many = jobs.len();
+        let (changes, asked): (Vec<_>, Vec<_>) = later.chain(jobs).map(|j| (j.change, j.done)).unzip();
+        let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
         let results = tables.disk.timed(|| open.write(changes)).unwrap_or_else(|error| {
-            tracing::error!(%error, changes = many, "index");
-            vec![Err(error); many]
+            tracing::error!(%error, changes = all, "index");
+            vec![Err(error); all]
         });
         if closes {
             // The reader first: whoever is last to close the file tidies it up.

@@ -184,7 +184,7 @@ fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<
             // What is alone is undone with its transaction.
             Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
             Change::Work(work) => apart(&all, work),
-            Change::Close => Ok(()),
+            Change::Nothing | Change::Close => Ok(()),
         });
         // A full disk, for one, ends the transaction with everything in it.
         if all.is_autocommit()

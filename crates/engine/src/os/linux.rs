@@ -40,8 +40,17 @@ pub(crate) fn room_for(descriptors: usize) -> io::Result<()> {
 }
 
 fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    registered(fd, Interest::READABLE)
+}
+
+/// A descriptor that can be waited for until it takes more.
+pub(crate) fn writable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    registered(fd, Interest::WRITABLE)
+}
+
+fn registered(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an OwnedFd is the same open descriptor for as long as it lives, and what is made of it here owns it and never gives it out.
-    unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }.map_err(Into::into)
+    unsafe { AsyncFd::register_with_interest(fd, interest) }.map_err(Into::into)
 }
 
 /// Tells when something changes in a directory.
@@ -51,18 +60,23 @@ pub(crate) struct Watch(AsyncFd<OwnedFd>);
 impl Watch {
     /// Watches `dir` for what appears there.
     pub(crate) fn for_new(dir: &Path) -> io::Result<Self> {
-        Self::new(dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)
+        Self::new(&[(dir, inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO)])
     }
 
-    /// Watches `dir` for what is taken from there, itself included.
-    pub(crate) fn for_loss(dir: &Path) -> io::Result<Self> {
+    /// Watches for the loss of `file`, or of the directory it is in. What becomes of others there is not told: a keeper comes and goes with each process.
+    pub(crate) fn for_loss(file: &Path) -> io::Result<Self> {
         use inotify::WatchFlags as W;
-        Self::new(dir, W::DELETE | W::MOVED_FROM | W::MOVED_TO | W::DELETE_SELF | W::MOVE_SELF)
+        let lost = W::DELETE_SELF | W::MOVE_SELF;
+        // A name that is removed is a change of the file as long as somebody has it open.
+        let paths = [(file, lost | W::ATTRIB), (file.parent().unwrap_or(file), lost)];
+        Self::new(&paths)
     }
 
-    fn new(dir: &Path, what: inotify::WatchFlags) -> io::Result<Self> {
+    fn new(what: &[(&Path, inotify::WatchFlags)]) -> io::Result<Self> {
         let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
-        inotify::add_watch(&fd, dir, what)?;
+        for (path, of) in what {
+            inotify::add_watch(&fd, *path, *of)?;
+        }
         Ok(Self(readable(fd)?))
     }
 

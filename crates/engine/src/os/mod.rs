@@ -2,4 +2,6 @@
 
 mod linux;
 
-pub(crate) use linux::{Lives, Watch, id_of_environment, leave_session, nofile_to_the_limit, pid_of_environment, private_umask, room_for};
+pub(crate) use linux::{
+    Lives, Watch, id_of_environment, leave_session, nofile_to_the_limit, pid_of_environment, private_umask, room_for, writable,
+};

@@ -159,7 +159,7 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
         let _undone = blocking(undo).await;
         return Err(refuse::index(&error));
     }
-    engine.accept_process(facts).await
+    engine.accept_process(facts, None).await
 }
 
 fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {

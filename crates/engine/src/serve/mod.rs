@@ -514,7 +514,8 @@ pub(crate) struct Fresh {
 
 pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> {
     let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
-    let seen = blocking(move || Seen::look(&dir, cursor)).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    let look = engine.shared().disk.at(move || Seen::look(&dir, cursor)).await;
+    let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     let facts = view.facts.with(&seen);
     if facts.phase == view.facts.phase {
         return Ok(Fresh { facts: Arc::new(facts), seen });
@@ -524,7 +525,12 @@ pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> 
     Ok(Fresh { facts: told.unwrap_or_else(|| Arc::new(facts)), seen })
 }
 
-/// Runs what reads files for an answer.
+/// Runs what reads the end of a file for an answer.
+async fn glance<T: Send + 'static>(shared: &Shared, what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+    shared.disk.at(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
+}
+
+/// Runs what reads files for an answer, as much as there is.
 async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
     blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
 }

@@ -9,7 +9,7 @@ use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};
 use crate::state::{Reserved, View};
-use crate::{refuse, run_dir, settle};
+use crate::{launch, refuse, run_dir, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, SpecFile};
@@ -83,9 +83,9 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     let shared = engine.shared();
     let id = request.id;
     let prepared = prepare(shared, request).await?;
-    let (dir, kept) = (shared.home.process(id), prepared.kept.clone());
+    let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = shared.now();
-    blocking(move || -> Result<(), Error> {
+    let write = move || -> Result<(), Error> {
         dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
         let written = SpecFile::create(&dir, &prepared.kept, &prepared.launch);
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
@@ -99,18 +99,26 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
             undo(&dir);
         }
         written
-    })
-    .await
-    .map_err(|e| refuse::disk("cannot write the request", &e))??;
+    };
+    shared.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
+    // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
+    let keeper = if failed { None } else { launch::Keeper::ask(shared, id, launch::From::Nest).await.ok() };
     point!("run.before_commit");
     if let Err(error) = shared.outbox.accept(Row::accepted(kept.clone())).await {
+        if let Some(keeper) = keeper {
+            keeper.call_off().await;
+        }
         let dir = shared.home.process(id);
         // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
         return Err(refuse::index(&error));
     }
     point!("run.after_commit");
-    engine.accept_process(Facts::accepted(kept)).await
+    let keeper = match keeper {
+        Some(keeper) => keeper.go().await.ok(),
+        None => None,
+    };
+    engine.accept_process(Facts::accepted(kept), keeper).await
 }
 
 /// Removes a folder that was not accepted.
@@ -137,30 +145,54 @@ struct Prepared {
 
 /// Finds shell, directory and program, and makes the environment.
 async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Error> {
+    let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
+    let here = Arc::clone(shared);
+    let request = match shared.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
+        Ok(prepared) => return prepared,
+        Err(unprepared) => unprepared,
+    };
     // Login files are slow the first time, and one shell reads them for all.
     // Nobody closes the semaphore, so there is always a turn.
     let _turn = shared.login.acquire().await;
     let shared = Arc::clone(shared);
-    blocking(move || prepare_now(&shared, request)).await.map_err(|e| refuse::disk("cannot prepare the command", &e))?
+    let prepared = blocking(move || prepare_now(&shared, request, Login::Read)).await.map_err(failed)?;
+    prepared.unwrap_or_else(|_| Err(refuse::fault("login files were read, and are not kept")))
 }
 
-fn prepare_now(shared: &Shared, request: Request) -> Result<Prepared, Error> {
+/// What to do about login files that were not read yet, or have changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Login {
+    /// Read them, for as long as that takes.
+    Read,
+    /// Leave it at that.
+    IfKept,
+}
+
+/// Prepares it, or gives the request back if login files would have to be read.
+fn prepare_now(shared: &Shared, request: Request, login: Login) -> Result<Result<Prepared, Error>, Request> {
+    let config = &shared.config;
+    let value = |name: &[u8]| request.caller.env.iter().rev().find(|v| v.name.as_bytes() == name).map(|v| v.value.as_bytes());
+    let shell = shell::find(value(b"PATH"), value(b"SHELL"));
+    let dir = shared.home.shell();
+    let wanted =
+        shell::Request { shell: &shell, home: &config.user.home, user: &config.user.name, dir: &dir, limit: config.snapshot_limit };
+    let snapshot = match login {
+        Login::Read => shared.snapshots.get(&wanted),
+        Login::IfKept => match shared.snapshots.kept(&wanted) {
+            Some(kept) => kept,
+            None => return Err(request),
+        },
+    };
+    Ok(prepare_with(shared, request, &shell, snapshot.as_ref()))
+}
+
+fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapshot: Option<&shell::Snapshot>) -> Result<Prepared, Error> {
     let Request { id, hash, spec, caller } = request;
     let config = &shared.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
     let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
     let extras = variables(&spec.env);
-    let value = |name: &[u8]| inherited.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-    let shell = shell::find(value(b"PATH"), value(b"SHELL"));
-    let dir = shared.home.shell();
-    let snapshot = shared.snapshots.get(&shell::Request {
-        shell: &shell,
-        home: &config.user.home,
-        user: &config.user.name,
-        dir: &dir,
-        limit: config.snapshot_limit,
-    });
     let cwd = shell::safe_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path());
     let mut warnings = Vec::new();
     if let Some(wanted) = &cwd.replaced {
@@ -181,8 +213,8 @@ fn prepare_now(shared: &Shared, request: Request) -> Result<Prepared, Error> {
     let merged = shell::merge(&Parts {
         caller: &inherited,
         extras: &extras,
-        snapshot: snapshot.as_ref(),
-        shell: &shell,
+        snapshot,
+        shell,
         form,
         mode: if spec.pty { Mode::Pty } else { Mode::Pipe },
         cwd: &cwd.path,

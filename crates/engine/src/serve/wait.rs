@@ -1,7 +1,7 @@
 //! `wait`: until the end, or until told to let go.
 
 use super::awaiting::Awaiting;
-use super::{Asked, Ended, Fresh, reading};
+use super::{Asked, Ended, Fresh, glance};
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
@@ -48,7 +48,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         Woken::Interrupted => ("interrupted", limits::WAIT_TIMEOUT_CHARS),
     };
     let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
-    let shown = reading(move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)).await?;
+    let look = move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars);
+    let shown = glance(asked.shared(), look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
     let answer = Waited {
         status: status.into(),

@@ -46,11 +46,107 @@ pub(crate) enum Kin<'a> {
 
 /// Forks. The kernel writes the new pid to `slot` before the new process can run, and after the point where a kill of us would still
 /// cancel the fork: if `slot` lies in a shared mapping, there is never a process whose pid is not on record.
-pub(crate) fn fork(slot: &AtomicI32, kin: Kin<'_>) -> io::Result<Fork> {
+pub(crate) fn fork(slot: &AtomicI32, kin: &Kin<'_>) -> io::Result<Fork> {
     let mut pidfd: RawFd = -1;
+    let mut args = clone_args(slot, kin, &mut pidfd);
+    // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything, and this program has one thread, so no lock is
+    // held by a thread that the child does not have. The pointers live across the call.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Fork::Child),
+        // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
+        _ => Ok(Fork::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
+    }
+}
+
+/// Has a new process run `child`, which executes a program or ends. It has our memory until then, and we wait: nothing is copied for a process that replaces all of it
+/// at once. The pid is on record as with [`fork`].
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<OwnedFd> {
+    /// Room for what is called between the clone and the exec, of which little is touched.
+    const STACK: usize = 256 << 10;
+    extern "C" fn enter<F: FnMut()>(child: *mut F) -> ! {
+        // SAFETY: the closure lives in the caller, which is stopped until this process has executed something or is over.
+        unsafe { (*child)() };
+        exit_now(127)
+    }
+    fn entry<F: FnMut()>(_: &F) -> extern "C" fn(*mut F) -> ! {
+        enter::<F>
+    }
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let mut pidfd: RawFd = -1;
+    let mut args = clone_args(slot, kin, &mut pidfd);
+    args.flags |= (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+    args.stack = stack.as_mut_ptr() as u64;
+    args.stack_size = STACK as u64;
+    let (function, data) = (entry(&child), &raw mut child);
+    let pid: isize;
+    // SAFETY: the new process runs on a stack of its own, aligned as calls want it, calls the function with its argument, and never returns here; no register or stack
+    // slot of ours is changed by it. This program has one thread, and CLONE_VFORK stops that until the other has let go of the memory.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone3 as isize => pid,
+            in("rdi") &raw mut args,
+            in("rsi") size_of::<CloneArgs>(),
+            in("r12") data,
+            in("r13") function,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, x20",
+            "blr x21",
+            "brk 1",
+            "2:",
+            inlateout("x0") &raw mut args => pid,
+            in("x1") size_of::<CloneArgs>(),
+            in("x8") libc::SYS_clone3,
+            in("x20") data,
+            in("x21") function,
+            lateout("x30") _,
+        );
+    }
+    drop(stack);
+    if pid < 0 {
+        return Err(io::Error::from_raw_os_error(-pid as i32));
+    }
+    // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
+}
+
+/// The same where nobody has written down how to call the kernel: with a copy of our memory.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<OwnedFd> {
+    match fork(slot, kin)? {
+        Fork::Child => {
+            child();
+            exit_now(127)
+        }
+        Fork::Parent(pidfd) => Ok(pidfd),
+    }
+}
+
+fn clone_args(slot: &AtomicI32, kin: &Kin<'_>, pidfd: &mut RawFd) -> CloneArgs {
     let mut args = CloneArgs {
         flags: (libc::CLONE_PIDFD | libc::CLONE_PARENT_SETTID) as u64,
-        pidfd: &raw mut pidfd as u64,
+        pidfd: &raw mut *pidfd as u64,
         parent_tid: slot.as_ptr() as u64,
         exit_signal: libc::SIGCHLD as u64,
         ..CloneArgs::default()
@@ -67,15 +163,7 @@ pub(crate) fn fork(slot: &AtomicI32, kin: Kin<'_>) -> io::Result<Fork> {
             args.exit_signal = 0;
         }
     }
-    // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything, and this program has one thread, so no lock is
-    // held by a thread that the child does not have. The pointers live across the call.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
-    match pid {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
-        _ => Ok(Fork::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
-    }
+    args
 }
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
@@ -141,6 +229,49 @@ pub(crate) fn reap(pidfd: BorrowedFd<'_>) -> Waited {
 /// Reaps a child by its number, which stays its own until then.
 pub(crate) fn reap_pid(pid: u32) -> Waited {
     waitid(libc::P_PID, pid, 0)
+}
+
+/// Reaps a child that is over, whichever: its number.
+pub(crate) fn reap_any() -> Option<u32> {
+    match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
+        Ok(Some((pid, _))) => Some(pid.as_raw_nonzero().get() as u32),
+        Ok(None) | Err(_) => None,
+    }
+}
+
+/// Waits for a child to end. `false` if it cannot be waited for now.
+pub(crate) fn wait_pid(pid: u32) -> bool {
+    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return true };
+    !matches!(rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()), Err(rustix::io::Errno::INTR))
+}
+
+/// The end of our own command line, which others read to see what this process is for.
+#[derive(Debug)]
+pub(crate) struct Title {
+    at: usize,
+    len: usize,
+}
+
+impl Title {
+    /// Finds it, if it ends in this text now.
+    pub(crate) fn find(text: &str) -> Option<Self> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The fields are counted from 1, and the one behind the name in brackets is the third.
+        let field = |n: usize| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(n - 3)?.parse::<usize>().ok();
+        let (start, end) = (field(48)?, field(49)?);
+        let line = std::fs::read("/proc/self/cmdline").ok()?;
+        let fits = line.strip_suffix(b"\0")?.ends_with(text.as_bytes()) && end.checked_sub(start) == Some(line.len());
+        fits.then(|| Self { at: end - 1 - text.len(), len: text.len() })
+    }
+
+    /// Puts another text of the same length there.
+    pub(crate) fn set(&self, text: &str) {
+        if text.len() == self.len {
+            // SAFETY: the kernel has told where the command line of this process lies, in memory that is ours for as long as it runs; what was there was read through
+            // the same addresses, has this length, and nothing in this program refers to it: the arguments were copied when it began.
+            unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), self.at as *mut u8, self.len) };
+        }
+    }
 }
 
 /// The wait status of a process that somebody else has reaped, from kernels that keep it behind the handle (6.15 and later).

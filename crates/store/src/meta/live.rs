@@ -35,6 +35,8 @@ pub mod flag {
     pub const NO_PTY: u32 = 1 << 12;
     /// What was the keepers' own is removed: the socket, and the leaf if it was empty.
     pub const CLEAN: u32 = 1 << 13;
+    /// The request is on the engine's disk: the command may be started.
+    pub const GO: u32 = 1 << 14;
 }
 
 /// How far the log is committed.

@@ -46,6 +46,15 @@ impl Drop for Mapping {
 
 /// Which boot of the machine this is.
 pub fn boot_id() -> io::Result<u128> {
+    // No program sees two.
+    static SEEN: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
+    match SEEN.get() {
+        Some(id) => Ok(*id),
+        None => read_boot_id().map(|id| *SEEN.get_or_init(|| id)),
+    }
+}
+
+fn read_boot_id() -> io::Result<u128> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let hex: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&hex, 16).map_err(|e| io::Error::other(format!("boot id {text:?}: {e}")))

@@ -17,7 +17,7 @@ mod trace;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thiserror::Error;
@@ -206,6 +206,23 @@ impl Snapshots {
             Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
             Outcome::Failed(_) => None,
         }
+    }
+
+    /// The same, if it is known without taking one: nothing if that is not so, or somebody is taking one right now.
+    pub fn kept(&self, request: &Request<'_>) -> Option<Option<Snapshot>> {
+        if request.shell.kind != ShellKind::Bash {
+            return Some(None);
+        }
+        let entries = match self.entries.try_lock() {
+            Ok(entries) => entries,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let entry = entries.get(&store::key(request)).filter(|entry| holds(entry, request, SystemTime::now()))?;
+        Some(match &entry.outcome {
+            Outcome::Ready(taken) => Some(Snapshot(Arc::clone(taken))),
+            Outcome::Failed(_) => None,
+        })
     }
 
     /// How things stand, without taking anything.
