@@ -255,7 +255,13 @@ impl App {
     }
 }
 
+/// What became of a stop, in words that fit a small screen.
 fn stopped(killed: &Killed) -> String {
+    let how = match (&killed.fate.signal, killed.fate.exit_code.flatten()) {
+        (Some(signal), _) => format!(" by {signal}"),
+        (None, Some(code)) => format!(" and exited {code}"),
+        (None, None) => String::new(),
+    };
     let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
-    format!("{} {}{tree}", killed.session_id, ending::sentence(&killed.fate))
+    format!("{} was stopped{how}{tree}", killed.session_id)
 }

@@ -246,7 +246,7 @@ fn a_stop_is_asked_for_and_can_be_refused() {
     let fate = Fate { signal: Some("SIGTERM".into()), exit_code: Some(Some(-15)), ..Fate::default() };
     let killed = Killed { status: "killed".into(), session_id: id, fate, output: None, seen_dead: Some(3) };
     app.news(News::Stopped { id, how: Ok(killed) });
-    assert!(screen(&mut app, 80, 24).contains("was ended by SIGTERM, 3 processes in all"));
+    assert!(screen(&mut app, 80, 24).contains("was stopped by SIGTERM, 3 processes in all"));
     app.news(News::Stopped { id, how: Err("no".into()) });
     assert!(screen(&mut app, 80, 24).contains(": no"));
     // What is over is not stopped.
