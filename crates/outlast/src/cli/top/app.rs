@@ -29,6 +29,8 @@ pub(super) enum Wish {
     Stop(ProcessId),
     Submit(ProcessId, String),
     EndInput(ProcessId),
+    /// List again at once.
+    LookAgain,
     /// Give the terminal to a process.
     Attach(ProcessId),
 }
@@ -215,14 +217,14 @@ impl App {
                     Ok(killed) => (stopped(&killed), Tone::Good),
                     Err(why) => (format!("{id}: {why}"), Tone::Bad),
                 });
-                Vec::new()
+                vec![Wish::LookAgain]
             }
             News::Typed(how) => {
                 self.message = Some(match how {
                     Ok(done) => (done.into(), Tone::Good),
                     Err(why) => (why, Tone::Bad),
                 });
-                Vec::new()
+                vec![Wish::LookAgain]
             }
             news => self.read(news),
         }

@@ -136,7 +136,8 @@ impl Feed {
         self.reading = JoinSet::new();
         self.reading.spawn(async move {
             while let Err(e) = reader.follow(&tell).await {
-                if !tell.news(News::Unread { of, why: said(&e) }).await {
+                let is_heard = tell.news(News::Unread { of, why: said(&e) }).await;
+                if !is_heard || matches!(e, ClientError::Refused(_)) {
                     return;
                 }
                 // What is wrong may be over soon, and nothing tells when.

@@ -1,7 +1,9 @@
 //! Bytes of a log as lines that a reader sees, each with its place in the log.
 
 use outlast_text::{Options, Redactor, render};
+use std::borrow::Cow;
 use std::sync::Arc;
+use unicode_width::UnicodeWidthChar as _;
 
 /// A line, or a part of a very long one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +65,7 @@ impl Look {
 
 /// Puts a line, in parts if it is long. A part's place is where it lies in the text, which is near where it lies in the log.
 fn put(at: u64, text: &str, lines: &mut Vec<Line>) {
+    let text = &*without_tabs(text);
     let mut begin = 0;
     while text.len() - begin > LONGEST {
         let end = (0..=begin + LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
@@ -70,6 +73,21 @@ fn put(at: u64, text: &str, lines: &mut Vec<Line>) {
         begin = end;
     }
     lines.push(Line { at: at + begin as u64, text: text[begin..].to_owned(), missing: false });
+}
+
+/// The text with blanks up to the next eighth column in the place of each tab.
+fn without_tabs(text: &str) -> Cow<'_, str> {
+    if !text.contains('\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    let mut column = 0;
+    for c in text.chars() {
+        let width = if c == '\t' { 8 - column % 8 } else { c.width().unwrap_or(0) };
+        column += width;
+        if c == '\t' { out.extend(std::iter::repeat_n(' ', width)) } else { out.push(c) }
+    }
+    Cow::Owned(out)
 }
 
 /// Lines as ranges, those of a private key as one.
@@ -154,6 +172,7 @@ mod tests {
         let got = shown(100, b"one\n\x1b[31mtwo\x1b[0m\n\n10%\r20%\rdone\nopen");
         let want = [(100, "one"), (104, "two"), (117, ""), (118, "done"), (131, "open")];
         assert_eq!(got, want.map(|(at, text)| (at, text.to_owned())));
+        assert_eq!(shown(0, b"a\tb\n\tc"), [(0, "a       b".into()), (4, "        c".into())]);
         assert_eq!(shown(0, b""), []);
         assert_eq!(shown(5, b"\n"), [(5, String::new())]);
     }

@@ -7,6 +7,7 @@ use outlast_client::{ProcessId, ProcessInfo};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Instant;
+use unicode_width::UnicodeWidthStr as _;
 
 /// What the rows are ordered by. Those that run always come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +143,11 @@ impl Listing {
     /// Whether one of those that are shown belongs to a conversation or a task.
     pub(super) fn is_owned(&self) -> bool {
         self.shown.iter().any(|i| !self.rows[*i].owner().is_empty())
+    }
+
+    /// How many columns the longest title on the screen takes.
+    pub(super) fn longest_title(&self) -> usize {
+        self.visible().map(|(row, _)| row.title().width()).max().unwrap_or(0)
     }
 
     /// The rows on the screen, and whether each is the chosen one.

@@ -169,6 +169,7 @@ impl Session<'_> {
             Wish::Leave => return Some(Stop::Leave(0)),
             Wish::Attach(id) => return Some(Stop::HandOver(id)),
             Wish::List(wanted) => self.feed.list(wanted),
+            Wish::LookAgain => self.feed.look_again(),
             Wish::Follow(id, of) => self.feed.follow(id, of),
             Wish::Pause => self.feed.pause(),
             Wish::Read(id, part, of) => self.feed.read(id, part, of),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// How much is looked through at a time when a search goes back.
+/// How much is looked through at a time.
 const SEARCHED: u64 = 256 << 10;
 /// More than this in a [`PERIOD`] is not shown line by line: nobody could read it.
 const FLOOD: usize = 256 << 10;
@@ -97,22 +97,22 @@ impl Reader {
     /// A part of the log.
     pub(super) async fn part(&self, part: Part) -> Result<Piece, ClientError> {
         match part {
-            Part::First => self.behind(0).await,
+            Part::First => self.behind(0, PIECE).await,
             Part::Before(to) => self.before(to, PIECE).await,
-            Part::Behind(from) => self.behind(from).await,
+            Part::Behind(from) => self.behind(from, PIECE).await,
             Part::Around(at) => {
                 let mut around = self.before(at, PIECE / 2).await?;
-                let behind = self.behind(at).await?;
+                let behind = self.behind(at, PIECE).await?;
                 around.lines.extend(behind.lines);
                 Ok(Piece { to: behind.to, is_last: behind.is_last, ..around })
             }
         }
     }
 
-    /// What begins at a byte, about [`PIECE`] long.
-    async fn behind(&self, from: u64) -> Result<Piece, ClientError> {
+    /// What begins at a byte, about `most` long.
+    async fn behind(&self, from: u64, most: u64) -> Result<Piece, ClientError> {
         let look = self.look().await?;
-        let read = self.read(from.saturating_sub(LEAD), from + PIECE).await?;
+        let read = self.read(from.saturating_sub(LEAD), from + most).await?;
         let mut piece = Piece { from, to: from, lines: Vec::new(), is_last: read.is_last };
         let last = read.chunks.len().saturating_sub(1);
         for (i, chunk) in read.chunks.into_iter().enumerate() {
@@ -183,7 +183,7 @@ impl Reader {
     async fn search_down(&self, words: &Words, at: u64, first: u64, tell: &Tell) -> Result<Option<u64>, ClientError> {
         let mut at = at;
         loop {
-            let piece = self.behind(at).await?;
+            let piece = self.behind(at, SEARCHED).await?;
             if let Some(found) = piece.lines.iter().find(|l| l.at >= first && words.are_in(&l.text)) {
                 return Ok(Some(found.at));
             }

@@ -84,8 +84,8 @@ impl Column {
     }
 }
 
-/// The columns for a width, each with its own: what matters less gives way, and owners where nobody has one.
-fn columns(width: usize, owned: bool) -> Vec<(Column, usize)> {
+/// The columns for a width, each with its own: what matters less gives way. `longest`: the longest name there is to show.
+fn columns(width: usize, owned: bool, longest: usize) -> Vec<(Column, usize)> {
     use Column::*;
     let mut fixed = vec![(State, 10), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
     if owned && width >= 72 {
@@ -104,7 +104,7 @@ fn columns(width: usize, owned: bool) -> Vec<(Column, usize)> {
     if width < 60 {
         return [vec![(Id, 6), (Process, rest)], fixed].concat();
     }
-    let process = rest / 2;
+    let process = longest.clamp(7, (rest * 2 / 5).max(7));
     [vec![(Id, 6), (Process, process)], fixed, vec![(LastLine, rest.saturating_sub(process + 1))]].concat()
 }
 
@@ -116,7 +116,7 @@ fn taken(columns: &[(Column, usize)]) -> usize {
 pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> {
     let (width, height) = (usize::from(buffer.area.width), buffer.area.height);
     draw_head(buffer, app, paint);
-    let columns = columns(width, app.list.is_owned());
+    let columns = columns(width, app.list.is_owned(), app.list.longest_title());
     let mut x = 0;
     for (column, room) in &columns {
         let is_order = column.is_ordered_by(app.list.order);
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn columns_fill_any_width_and_never_more() {
         for (width, owned) in (20..400).flat_map(|width| [(width, true), (width, false)]) {
-            let columns = columns(width, owned);
+            let columns = columns(width, owned, 30);
             let sum = taken(&columns) - 1;
             assert!(width < 40 || sum <= width, "{width}: {sum} {columns:?}");
             assert!(width < 48 || sum + 3 >= width, "{width}: {sum} {columns:?}");
         }
-        assert!(columns(80, true).iter().any(|(c, room)| *c == Column::LastLine && *room >= 12));
+        assert!(columns(80, true, 30).iter().any(|(c, room)| *c == Column::LastLine && *room >= 16));
     }
 }
