@@ -28,9 +28,10 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no restoring.
-        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+        // On a panic it was left before the panic was told, and to leave it again would write over that.
         if !std::thread::panicking() {
+            // A terminal that is gone needs no restoring.
+            let _ = execute!(stdout(), LeaveAlternateScreen, Show);
             drop(std::panic::take_hook());
         }
     }
