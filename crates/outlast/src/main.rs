@@ -4,6 +4,7 @@
 
 mod cli;
 mod config;
+mod os;
 
 use anyhow::{Context as _, ensure};
 use cli::{AsEngine, AsKeeper, Asked};

@@ -1,13 +1,13 @@
 //! `outlast attach`
 
 use super::follow::{Next, Screen};
-use super::terminal::{self, Keyboard, Keys, Modes, Raw};
+use super::terminal::{self, Ends, Keyboard, Keys, Modes, Raw};
 use super::{Context, Failure, ending};
 use clap::Args;
 use outlast_client::{At, Chunk, Chunks, Client, ClientError, From, Page, ProcessInfo, Status, code};
 use serde_json::json;
 use std::io::{IsTerminal, Write as _};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// How much output from before is shown on a terminal.
@@ -77,29 +77,20 @@ async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i3
     })
 }
 
-/// The signals that end us, each of which must leave the terminal as it was.
-struct Ends {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+/// What a signal to us means.
+fn told(signal: SignalKind) -> Left {
+    match signal {
+        signal if signal == SignalKind::interrupt() => Left::Detached,
+        signal => Left::Signalled(signal.as_raw_value()),
+    }
 }
 
-impl Ends {
-    fn new() -> Result<Self, Failure> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Left {
-        tokio::select! {
-            _ = self.interrupt.recv() => Left::Detached,
-            _ = self.terminate.recv() => Left::Signalled(SignalKind::terminate().as_raw_value()),
-            _ = self.hangup.recv() => Left::Signalled(SignalKind::hangup().as_raw_value()),
-        }
-    }
+/// Gives the terminal to a process until the person leaves it or it ends. The signal that ended us, if one did.
+pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<Option<i32>, Failure> {
+    Ok(match on_terminal(ctx, client, info, false).await? {
+        Left::Signalled(number) => Some(number),
+        Left::Ended | Left::Detached | Left::Closed => None,
+    })
 }
 
 /// Every key goes to the process, and every byte to the screen.
@@ -110,7 +101,7 @@ async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_on
     ctx.out.remark(&format!("attached to {id}; Ctrl-\\ leaves{}", if read_only { ", as does Ctrl-C" } else { "" }));
     let raw = Raw::enter()?;
     let mut modes = Modes::default();
-    let Keys { typed, leave } = terminal::keys(if read_only { Keyboard::Watching } else { Keyboard::Raw });
+    let Keys { typed, leave, held } = terminal::keys(if read_only { Keyboard::Watching } else { Keyboard::Raw })?;
     let typing = type_in(client.clone(), info, typed);
     tokio::pin!(typing);
     let mut chunks = client.attach(&id, From::Last(BEFORE_BYTES), read_only);
@@ -120,7 +111,7 @@ async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_on
     }
     let left = loop {
         let next = tokio::select! {
-            left = ends.next() => break Ok(left),
+            signal = ends.next() => break Ok(told(signal)),
             () = leave.notified() => break Ok(Left::Detached),
             _ = resized.recv(), if !read_only => { resize(client, &id).await?; continue }
             failed = &mut typing => break Err(failed),
@@ -133,6 +124,7 @@ async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_on
             break Ok(over(&chunks));
         }
     };
+    drop(held);
     // First the screen, then the mode, whichever way it ended. A terminal that is gone has no screen to restore.
     let _ = std::io::stdout().write_all(modes.undo().as_bytes()).and_then(|()| std::io::stdout().flush());
     drop(raw);
@@ -152,18 +144,20 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
         if !input {
             return std::future::pending().await;
         }
-        let failed = type_in(client.clone(), info, terminal::keys(Keyboard::Lines).typed);
-        failed.await
+        match terminal::keys(Keyboard::Lines) {
+            Ok(keys) => type_in(client.clone(), info, keys.typed).await,
+            Err(e) => e.into(),
+        }
     };
     tokio::pin!(lines);
     loop {
         let next = tokio::select! {
-            left = ends.next() => return Ok(left),
+            signal = ends.next() => return Ok(told(signal)),
             failed = &mut lines => return Err(failed),
             next = screen.next(&mut chunks) => next?,
         };
         let more = tokio::select! {
-            left = ends.next() => return Ok(left),
+            signal = ends.next() => return Ok(told(signal)),
             more = screen.show(ctx, next) => more?,
         };
         if !more {

@@ -41,7 +41,7 @@ impl Kill {
 }
 
 /// The grace that is configured here, which the engine need not know of.
-fn configured(ctx: &Context) -> Option<Duration> {
+pub(super) fn configured(ctx: &Context) -> Option<Duration> {
     let set = ctx.settings.origin("terminal.daemon_term_grace_seconds") != Origin::Default;
     set.then_some(ctx.settings.grace)
 }

@@ -32,6 +32,7 @@ mod table;
 mod terminal;
 mod times;
 mod tool;
+mod top;
 mod until;
 mod view;
 mod wait;
@@ -70,6 +71,7 @@ impl Cli {
 enum Verb {
     Run(run::Run),
     List(list::List),
+    Top(top::Top),
     Poll(poll::Poll),
     Log(log::Log),
     Wait(wait::Wait),
@@ -200,6 +202,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
     match verb {
         Verb::Run(args) => args.perform(ctx).await,
         Verb::List(args) => args.perform(ctx).await,
+        Verb::Top(args) => args.perform(ctx).await,
         Verb::Poll(args) => args.perform(ctx).await,
         Verb::Log(args) => args.perform(ctx).await,
         Verb::Wait(args) => args.perform(ctx).await,

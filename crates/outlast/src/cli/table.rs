@@ -49,7 +49,7 @@ pub(crate) fn lay_out<const N: usize>(heads: [&str; N], rows: &[[Cell; N]], out:
 }
 
 /// The text in at most `room` columns, with a mark where it was cut.
-fn cut(text: &str, room: usize) -> String {
+pub(crate) fn cut(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
     }

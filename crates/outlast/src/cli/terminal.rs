@@ -1,8 +1,12 @@
 //! The terminal of a person: raw while they are attached, and as it was afterwards whatever happens.
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::Write as _;
 use std::sync::Arc;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
 /// Ctrl-\, which leaves.
@@ -26,6 +30,11 @@ impl Raw {
         tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         Ok(Self { was })
     }
+
+    /// How the terminal was, for somebody who may have to bring it back without this.
+    pub(crate) fn was(&self) -> Termios {
+        self.was.clone()
+    }
 }
 
 impl Drop for Raw {
@@ -40,6 +49,32 @@ pub(crate) fn size() -> Option<(u16, u16)> {
     tcgetwinsize(std::io::stdout()).ok().map(|w| (w.ws_row, w.ws_col)).filter(|(rows, cols)| *rows > 0 && *cols > 0)
 }
 
+/// The signals that end us, each of which must leave the terminal as it was.
+pub(crate) struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Ends {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one. May be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.hangup.recv() => SignalKind::hangup(),
+        }
+    }
+}
+
 /// What standard input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keyboard {
@@ -49,23 +84,27 @@ pub(crate) enum Keyboard {
     Watching,
     /// Lines, or a file.
     Lines,
+    /// A terminal in raw mode, whose keys are for us.
+    Own,
 }
 
 /// What is typed, and the wish to leave.
 pub(crate) struct Keys {
     pub(crate) typed: mpsc::Receiver<Vec<u8>>,
     pub(crate) leave: Arc<Notify>,
+    /// For as long as this is held, standard input is read; afterwards the keys are somebody else's.
+    pub(crate) held: OwnedFd,
 }
 
 /// Reads standard input in a thread of its own, since nothing else can be waited for together with it without changing it for others.
-/// The thread ends with the program.
-pub(crate) fn keys(keyboard: Keyboard) -> Keys {
+pub(crate) fn keys(keyboard: Keyboard) -> std::io::Result<Keys> {
     let (tell, typed) = mpsc::channel(QUEUE);
     let leave = Arc::new(Notify::new());
     let left = leave.clone();
+    let (let_go, held) = pipe_with(PipeFlags::CLOEXEC)?;
     std::thread::spawn(move || {
         let mut buffer = [0; 4096];
-        loop {
+        while is_readable(&let_go) {
             match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
                 Ok(0) => return,
                 Ok(n) if !pass_on(keyboard, &buffer[..n], &tell, &left) => return,
@@ -74,13 +113,27 @@ pub(crate) fn keys(keyboard: Keyboard) -> Keys {
             }
         }
     });
-    Keys { typed, leave }
+    Ok(Keys { typed, leave, held })
+}
+
+/// Waits until standard input has something, or its end. `false`: nobody wants it any more.
+fn is_readable(let_go: &OwnedFd) -> bool {
+    let stdin = rustix::stdio::stdin();
+    loop {
+        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::from_borrowed_fd(let_go.as_fd(), PollFlags::IN)];
+        match poll(&mut both, None) {
+            Ok(_) => return both[1].revents().is_empty(),
+            Err(rustix::io::Errno::INTR) => {}
+            // What cannot be waited for is read, and that says what is wrong.
+            Err(_) => return true,
+        }
+    }
 }
 
 /// Gives bytes on; whether to read more.
 fn pass_on(keyboard: Keyboard, bytes: &[u8], tell: &mpsc::Sender<Vec<u8>>, leave: &Notify) -> bool {
     match keyboard {
-        Keyboard::Lines => tell.blocking_send(bytes.to_vec()).is_ok(),
+        Keyboard::Lines | Keyboard::Own => tell.blocking_send(bytes.to_vec()).is_ok(),
         Keyboard::Watching => {
             if bytes.iter().any(|b| matches!(*b, LEAVE | CTRL_C)) {
                 leave.notify_one();

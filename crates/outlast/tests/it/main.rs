@@ -4,6 +4,7 @@ mod gate;
 mod sinks;
 mod sleeper;
 mod support;
+mod tmux;
 mod told;
 
 mod active;
@@ -34,6 +35,7 @@ mod retain;
 mod rm;
 mod run;
 mod tool;
+mod top;
 mod until;
 mod view;
 mod wait;

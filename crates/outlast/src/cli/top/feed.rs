@@ -1,0 +1,281 @@
+//! What comes from outside: lists, output, and what became of what was asked for. One task for each, and one queue of news.
+
+use super::lines::{Piece, Words};
+use super::reading::{Part, Reader, Way};
+use crate::os::{Sampler, Usage};
+use outlast_client::{At, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Scope, Status};
+use outlast_text::Redactor;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+/// How much news may wait to be looked at; whoever has more waits.
+const QUEUE: usize = 64;
+/// An engine that says nothing for so long is not there, as far as a person can tell.
+const SILENCE: Duration = Duration::from_secs(2);
+/// How long a reader that failed waits before it tries again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Something to know.
+pub(super) enum News {
+    /// What there is, what the trees of those that run use, by pid, and when that was so.
+    Listed { processes: Vec<ProcessInfo>, usage: HashMap<u32, Usage>, at: Instant },
+    /// Why there is no list.
+    Trouble(String),
+    /// Output as it comes; `fresh` if it is not the continuation of what came before.
+    Output { of: u64, piece: Piece, fresh: bool },
+    /// A part that was asked for.
+    Part { of: u64, part: Part, piece: Piece },
+    /// How far a search has come.
+    Searched { of: u64, at: u64 },
+    /// The end of a search.
+    Found { of: u64, at: Option<u64> },
+    /// What could not be read.
+    Unread { of: u64, why: String },
+    /// What became of a stop.
+    Stopped { id: ProcessId, how: Result<Killed, String> },
+    /// What became of a line that was typed, or of the end of input.
+    Typed(Result<&'static str, String>),
+}
+
+/// Whom to tell, and about which of the things that were asked for.
+#[derive(Clone)]
+pub(super) struct Tell {
+    of: u64,
+    to: mpsc::Sender<News>,
+}
+
+impl Tell {
+    /// Output as it comes. Whether somebody listens.
+    pub(super) async fn output(&self, piece: Piece, fresh: bool) -> bool {
+        self.news(News::Output { of: self.of, piece, fresh }).await
+    }
+
+    /// How far a search is. Not worth waiting for: the next word about it comes soon.
+    pub(super) fn searched(&self, at: u64) {
+        let _next_time = self.to.try_send(News::Searched { of: self.of, at });
+    }
+
+    async fn news(&self, news: News) -> bool {
+        self.to.send(news).await.is_ok()
+    }
+}
+
+/// Which processes are asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) scope: Scope,
+    pub(super) all: bool,
+}
+
+/// The tasks.
+pub(super) struct Feed {
+    client: Client,
+    redact: Arc<Redactor>,
+    to: mpsc::Sender<News>,
+    from: mpsc::Receiver<News>,
+    wanted: watch::Sender<Wanted>,
+    reader: Option<Arc<Reader>>,
+    listing: JoinSet<()>,
+    reading: JoinSet<()>,
+    searching: JoinSet<()>,
+    asking: JoinSet<()>,
+}
+
+impl Feed {
+    /// Lists from now on, every so often.
+    pub(super) fn new(client: &Client, redact: Arc<Redactor>, wanted: Wanted, every: Duration) -> Self {
+        // Without a conversation: whoever looks on speaks for nobody, and what is seen here counts for nobody as seen.
+        let client = client.with_owner(Owner::default());
+        let (to, from) = mpsc::channel(QUEUE);
+        let (wanted, asked) = watch::channel(wanted);
+        let mut listing = JoinSet::new();
+        listing.spawn(list(client.clone(), asked, every, to.clone()));
+        let (reading, searching, asking) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        Self { client, redact, to, from, wanted, reader: None, listing, reading, searching, asking }
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The next news. May be dropped while it waits.
+    pub(super) async fn next(&mut self) -> News {
+        loop {
+            let done = tokio::select! {
+                Some(news) = self.from.recv() => return news,
+                Some(done) = self.listing.join_next() => done,
+                Some(done) = self.reading.join_next() => done,
+                Some(done) = self.searching.join_next() => done,
+                Some(done) = self.asking.join_next() => done,
+            };
+            // A panic there is a panic here; one that was called off has nothing to say.
+            if let Err(e) = done
+                && let Ok(panic) = e.try_into_panic()
+            {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+
+    /// Asks for others from now on, at once.
+    pub(super) fn list(&self, wanted: Wanted) {
+        self.wanted.send_replace(wanted);
+    }
+
+    /// Asks again at once.
+    pub(super) fn look_again(&self) {
+        self.wanted.send_modify(|_| ());
+    }
+
+    /// Follows the end of a log, instead of whatever was read before.
+    pub(super) fn follow(&mut self, id: ProcessId, of: u64) {
+        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+        self.reading = JoinSet::new();
+        self.reading.spawn(async move {
+            while let Err(e) = reader.follow(&tell).await {
+                let is_heard = tell.news(News::Unread { of, why: said(&e) }).await;
+                if !is_heard || matches!(e, ClientError::Refused(_)) {
+                    return;
+                }
+                // What is wrong may be over soon, and nothing tells when.
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+    }
+
+    /// Reads a part of a log, instead of whatever was read before.
+    pub(super) fn read(&mut self, id: ProcessId, part: Part, of: u64) {
+        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+        self.reading = JoinSet::new();
+        self.reading.spawn(async move {
+            let news = match reader.part(part).await {
+                Ok(piece) => News::Part { of, part, piece },
+                Err(e) => News::Unread { of, why: said(&e) },
+            };
+            tell.news(news).await;
+        });
+    }
+
+    /// Looks for something, instead of what was looked for before.
+    pub(super) fn search(&mut self, id: ProcessId, words: Words, way: Way, of: u64) {
+        let (reader, tell) = (self.reader(id), Tell { of, to: self.to.clone() });
+        self.stop_searching();
+        self.searching.spawn(async move {
+            let news = match reader.search(&words, way, &tell).await {
+                Ok(at) => News::Found { of, at },
+                Err(e) => News::Unread { of, why: said(&e) },
+            };
+            tell.news(news).await;
+        });
+    }
+
+    pub(super) fn stop_searching(&mut self) {
+        self.searching = JoinSet::new();
+    }
+
+    /// Follows no more.
+    pub(super) fn pause(&mut self) {
+        self.reading = JoinSet::new();
+    }
+
+    /// Reads nothing any more.
+    pub(super) fn let_go(&mut self) {
+        self.stop_searching();
+        self.pause();
+        self.reader = None;
+    }
+
+    /// Stops a process.
+    pub(super) fn stop(&mut self, id: ProcessId, kill: Kill) {
+        let (client, to) = (self.client.clone(), self.to.clone());
+        self.asking.spawn(async move {
+            let how = client.kill(&id.to_string(), kill).await.map_err(|e| said(&e));
+            // Nobody listens any more where the person has left, and the process is stopped all the same.
+            let _left = to.send(News::Stopped { id, how }).await;
+        });
+    }
+
+    /// Types a line into a process.
+    pub(super) fn submit(&mut self, id: ProcessId, line: String) {
+        let (client, to) = (self.client.clone(), self.to.clone());
+        self.asking.spawn(async move {
+            let typed = client.submit(&id.to_string(), line.as_bytes(), At::End).await;
+            let _left = to.send(News::Typed(typed.map(|_| "the line was sent").map_err(|e| said(&e)))).await;
+        });
+    }
+
+    /// Ends the input of a process.
+    pub(super) fn close(&mut self, id: ProcessId) {
+        let (client, to) = (self.client.clone(), self.to.clone());
+        self.asking.spawn(async move {
+            let closed = client.close(&id.to_string()).await;
+            let _left = to.send(News::Typed(closed.map(|_| "its input was ended").map_err(|e| said(&e)))).await;
+        });
+    }
+
+    fn reader(&mut self, id: ProcessId) -> Arc<Reader> {
+        let id = id.to_string();
+        match &self.reader {
+            Some(reader) if reader.id == id => reader.clone(),
+            _ => {
+                let reader = Arc::new(Reader::new(self.client.clone(), id, self.redact.clone()));
+                self.reader = Some(reader.clone());
+                reader
+            }
+        }
+    }
+}
+
+fn said(error: &ClientError) -> String {
+    match error.hint() {
+        "" => error.to_string(),
+        hint => format!("{error}; {hint}"),
+    }
+}
+
+/// Lists again and again: one request at a time, and one look at `/proc` for all that run.
+async fn list(client: Client, mut wanted: watch::Receiver<Wanted>, every: Duration, to: mpsc::Sender<News>) {
+    let mut sampler = Sampler::default();
+    loop {
+        let now = wanted.borrow_and_update().clone();
+        let news = match answer(&client, &now, &to).await {
+            Ok(processes) => {
+                let roots: Vec<u32> = processes.iter().filter(|p| p.status == Status::Running).filter_map(|p| p.pid).collect();
+                let look = move || {
+                    let usage = sampler.sample(&roots);
+                    (sampler, usage)
+                };
+                match tokio::task::spawn_blocking(look).await {
+                    Ok((again, usage)) => {
+                        sampler = again;
+                        News::Listed { processes, usage, at: Instant::now() }
+                    }
+                    Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+                }
+            }
+            Err(e) => News::Trouble(e.to_string()),
+        };
+        if to.send(news).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            // Ages and usage change by themselves, and nothing tells of that.
+            () = tokio::time::sleep(every) => {}
+            changed = wanted.changed() => if changed.is_err() { return },
+        }
+    }
+}
+
+async fn answer(client: &Client, wanted: &Wanted, to: &mpsc::Sender<News>) -> Result<Vec<ProcessInfo>, ClientError> {
+    let listing = client.list(&wanted.scope, wanted.all);
+    tokio::pin!(listing);
+    if let Ok(answer) = tokio::time::timeout(SILENCE, &mut listing).await {
+        return answer;
+    }
+    // Nobody listens any more; then there is nobody to tell.
+    let _left = to.send(News::Trouble("the engine does not answer".into())).await;
+    listing.await
+}

@@ -1,0 +1,169 @@
+//! What a terminal in raw mode sends, as keys.
+
+/// One key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Ctrl(char),
+    Enter,
+    Tab,
+    Backspace,
+    Escape,
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+}
+
+/// Takes bytes as they come, and holds back what may be the beginning of a longer key.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    held: Vec<u8>,
+}
+
+/// A sequence that is longer than this is none.
+const LONGEST: usize = 32;
+
+impl Parser {
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
+        self.held.extend_from_slice(bytes);
+        let mut keys = Vec::new();
+        loop {
+            match first(&self.held) {
+                Some((used, key)) => {
+                    self.held.drain(..used);
+                    keys.extend(key);
+                }
+                None if self.held.len() > LONGEST => self.held.clear(),
+                None => return keys,
+            }
+        }
+    }
+
+    /// Whether something is held back.
+    pub(super) fn waits(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// What is held back, now that nothing has followed it: a lone escape is the key of that name.
+    pub(super) fn finish(&mut self) -> Option<Key> {
+        let held = std::mem::take(&mut self.held);
+        (held.first() == Some(&0x1b)).then_some(Key::Escape)
+    }
+}
+
+/// The first key, if it is one we know, and how many bytes it takes. Nothing if more has to come.
+fn first(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+    match *bytes.first()? {
+        0x1b => escape(bytes),
+        b'\r' | b'\n' => Some((1, Some(Key::Enter))),
+        b'\t' => Some((1, Some(Key::Tab))),
+        0x7f | 0x08 => Some((1, Some(Key::Backspace))),
+        byte @ 1..=26 => Some((1, Some(Key::Ctrl(char::from(byte - 1 + b'a'))))),
+        byte @ 0x1c..=0x1f => Some((1, Some(Key::Ctrl(char::from(byte + b'@'))))),
+        0 => Some((1, None)),
+        _ => character(bytes),
+    }
+}
+
+fn escape(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+    match bytes.get(1)? {
+        b'[' => {
+            let end = bytes[2..].iter().position(|b| (0x40..=0x7e).contains(b))? + 2;
+            Some((end + 1, control(&bytes[2..end], bytes[end])))
+        }
+        b'O' => Some((3, control(b"", *bytes.get(2)?))),
+        // The key itself, and another right behind it.
+        _ => Some((1, Some(Key::Escape))),
+    }
+}
+
+fn control(parameters: &[u8], last: u8) -> Option<Key> {
+    let number = parameters.split(|b| *b == b';').next().unwrap_or_default();
+    Some(match (last, number) {
+        (b'A', _) => Key::Up,
+        (b'B', _) => Key::Down,
+        (b'C', _) => Key::Right,
+        (b'D', _) => Key::Left,
+        (b'H', _) | (b'~', b"1" | b"7") => Key::Home,
+        (b'F', _) | (b'~', b"4" | b"8") => Key::End,
+        (b'~', b"5") => Key::PageUp,
+        (b'~', b"6") => Key::PageDown,
+        (b'M', _) => Key::Enter,
+        _ => return None,
+    })
+}
+
+fn character(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
+    let longest = &bytes[..bytes.len().min(4)];
+    let text = match std::str::from_utf8(longest) {
+        Ok(text) => text,
+        Err(e) if e.valid_up_to() > 0 => std::str::from_utf8(&longest[..e.valid_up_to()]).ok()?,
+        // No character begins so.
+        Err(e) if e.error_len().is_some() => return Some((1, None)),
+        Err(_) => return None,
+    };
+    let c = text.chars().next()?;
+    Some((c.len_utf8(), Some(Key::Char(c))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(bytes: &[u8]) -> Vec<Key> {
+        Parser::default().push(bytes)
+    }
+
+    #[test]
+    fn keys_are_known_in_each_form_terminals_send() {
+        for (bytes, want) in [
+            (&b"a"[..], Key::Char('a')),
+            ("é".as_bytes(), Key::Char('é')),
+            (b"\r", Key::Enter),
+            (b"\n", Key::Enter),
+            (b"\x7f", Key::Backspace),
+            (b"\x04", Key::Ctrl('d')),
+            (b"\x1c", Key::Ctrl('\\')),
+            (b"\x1b[A", Key::Up),
+            (b"\x1bOB", Key::Down),
+            (b"\x1b[1;5C", Key::Right),
+            (b"\x1b[5~", Key::PageUp),
+            (b"\x1b[6~", Key::PageDown),
+            (b"\x1b[H", Key::Home),
+            (b"\x1bOF", Key::End),
+            (b"\x1b[1~", Key::Home),
+            (b"\x1b[4~", Key::End),
+        ] {
+            assert_eq!(keys(bytes), [want], "{bytes:?}");
+        }
+        assert_eq!(keys(b"\x1b[99~\xff\x00q"), [Key::Char('q')], "what is not known is left out");
+    }
+
+    #[test]
+    fn a_key_in_pieces_is_one_key() {
+        let mut parser = Parser::default();
+        assert_eq!(parser.push(b"\x1b["), []);
+        assert!(parser.waits());
+        assert_eq!(parser.push(b"5"), []);
+        assert_eq!(parser.push(b"~\xc3"), [Key::PageUp]);
+        assert_eq!(parser.push(b"\xa9"), [Key::Char('é')]);
+        assert!(!parser.waits());
+    }
+
+    #[test]
+    fn an_escape_that_nothing_follows_is_the_key() {
+        let mut parser = Parser::default();
+        assert_eq!(parser.push(b"\x1b"), []);
+        assert_eq!(parser.finish(), Some(Key::Escape));
+        assert_eq!(parser.finish(), None);
+        assert_eq!(parser.push(b"\x1bq"), [Key::Escape, Key::Char('q')]);
+        assert_eq!(parser.push(b"\x1b\x1b"), [Key::Escape]);
+        assert_eq!(parser.finish(), Some(Key::Escape));
+        assert_eq!(parser.push(format!("\x1b[{}q", "1".repeat(LONGEST)).as_bytes()), [], "no key is so long");
+    }
+}

@@ -1,0 +1,214 @@
+//! Bytes of a log as lines that a reader sees, each with its place in the log.
+
+use outlast_text::{Options, Redactor, render};
+use std::borrow::Cow;
+use std::sync::Arc;
+use unicode_width::UnicodeWidthChar as _;
+
+/// A line, or a part of a very long one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    /// The byte at which it begins. No two lines of a log have the same.
+    pub(super) at: u64,
+    pub(super) text: String,
+    /// It stands for bytes that are missing.
+    pub(super) missing: bool,
+}
+
+/// Touching lines: those of the bytes from `from` up to `to`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Piece {
+    pub(super) from: u64,
+    pub(super) to: u64,
+    pub(super) lines: Vec<Line>,
+    /// Nothing comes behind it yet.
+    pub(super) is_last: bool,
+}
+
+/// What decides how output is shown.
+#[derive(Debug)]
+pub(super) struct Look {
+    /// The whole command, which decides how much is masked.
+    pub(super) command: String,
+    pub(super) redact: Arc<Redactor>,
+}
+
+/// A longer line is shown in parts.
+const LONGEST: usize = 8 << 10;
+
+impl Look {
+    /// The lines of bytes that begin at `at`, at the beginning of a line.
+    pub(super) fn lines(&self, at: u64, bytes: &[u8]) -> Vec<Line> {
+        let mut starts = vec![0];
+        starts.extend(bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i + 1));
+        starts.retain(|s| *s < bytes.len());
+        let text = self.show(bytes);
+        let shown: Vec<&str> = text.strip_suffix('\n').unwrap_or(&text).split('\n').collect();
+        let mut lines = Vec::new();
+        if shown.len() == starts.len() {
+            starts.iter().zip(shown).for_each(|(start, text)| put(at + *start as u64, text, &mut lines));
+        } else {
+            // A mask has joined lines, or a sequence went over a line's end: blocks that belong together are shown by themselves.
+            for (start, end) in blocks(bytes, &starts) {
+                let text = self.show(&bytes[start..end]);
+                put(at + start as u64, &text.trim_end_matches('\n').replace('\n', " "), &mut lines);
+            }
+        }
+        lines
+    }
+
+    fn show(&self, bytes: &[u8]) -> String {
+        let options = Options { ends_mid_stream: bytes.last() != Some(&b'\n'), ..Options::new(&self.redact) };
+        render(bytes, &self.command, &options).text
+    }
+}
+
+/// Puts a line, in parts if it is long. A part's place is where it lies in the text, which is near where it lies in the log.
+fn put(at: u64, text: &str, lines: &mut Vec<Line>) {
+    let text = &*without_tabs(text);
+    let mut begin = 0;
+    while text.len() - begin > LONGEST {
+        let end = (0..=begin + LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
+        lines.push(Line { at: at + begin as u64, text: text[begin..end].to_owned(), missing: false });
+        begin = end;
+    }
+    lines.push(Line { at: at + begin as u64, text: text[begin..].to_owned(), missing: false });
+}
+
+/// The text with blanks up to the next eighth column in the place of each tab.
+fn without_tabs(text: &str) -> Cow<'_, str> {
+    if !text.contains('\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    let mut column = 0;
+    for c in text.chars() {
+        let width = if c == '\t' { 8 - column % 8 } else { c.width().unwrap_or(0) };
+        column += width;
+        if c == '\t' { out.extend(std::iter::repeat_n(' ', width)) } else { out.push(c) }
+    }
+    Cow::Owned(out)
+}
+
+/// Lines as ranges, those of a private key as one.
+fn blocks(bytes: &[u8], starts: &[usize]) -> Vec<(usize, usize)> {
+    let has = |range: &(usize, usize), mark: &[u8]| bytes[range.0..range.1].windows(mark.len()).any(|w| w == mark);
+    let mut blocks: Vec<(usize, usize)> = Vec::new();
+    let mut key = None;
+    for (i, start) in starts.iter().enumerate() {
+        let line = (*start, starts.get(i + 1).copied().unwrap_or(bytes.len()));
+        if key.is_none() && has(&line, b"-----BEGIN ") {
+            key = Some(*start);
+        }
+        match key {
+            Some(begin) if has(&line, b"-----END ") => {
+                blocks.push((begin, line.1));
+                key = None;
+            }
+            Some(_) => {}
+            // Its beginning is not here: whatever lies before may belong to it.
+            None if has(&line, b"-----END ") => blocks = vec![(0, line.1)],
+            None => blocks.push(line),
+        }
+    }
+    blocks.extend(key.map(|begin| (begin, bytes.len())));
+    blocks
+}
+
+/// A line that says what is missing.
+pub(super) fn missing(from: u64, to: u64, why: &str) -> Line {
+    Line { at: from, text: crate::cli::follow::gap(from, to, why), missing: true }
+}
+
+/// What is looked for. Capital letters count only if there is one in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Words(String);
+
+impl Words {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Where it is in the text, as ranges of bytes.
+    pub(super) fn in_text(&self, text: &str) -> Vec<(usize, usize)> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let lower;
+        let exact = self.0.chars().any(char::is_uppercase);
+        let searched = if exact {
+            text
+        } else {
+            lower = text.to_lowercase();
+            // Letters that change their length when they change their case would move the places.
+            if lower.len() == text.len() { &lower } else { text }
+        };
+        searched.match_indices(&self.0).map(|(at, found)| (at, at + found.len())).collect()
+    }
+
+    pub(super) fn are_in(&self, text: &str) -> bool {
+        !self.in_text(text).is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look() -> Look {
+        Look { command: "make".into(), redact: Arc::new(Redactor::new(true)) }
+    }
+
+    fn shown(at: u64, bytes: &[u8]) -> Vec<(u64, String)> {
+        look().lines(at, bytes).into_iter().map(|l| (l.at, l.text)).collect()
+    }
+
+    #[test]
+    fn lines_have_their_places_and_no_escapes() {
+        let got = shown(100, b"one\n\x1b[31mtwo\x1b[0m\n\n10%\r20%\rdone\nopen");
+        let want = [(100, "one"), (104, "two"), (117, ""), (118, "done"), (131, "open")];
+        assert_eq!(got, want.map(|(at, text)| (at, text.to_owned())));
+        assert_eq!(shown(0, b"a\tb\n\tc"), [(0, "a       b".into()), (4, "        c".into())]);
+        assert_eq!(shown(0, b""), []);
+        assert_eq!(shown(5, b"\n"), [(5, String::new())]);
+    }
+
+    #[test]
+    fn a_private_key_is_one_line_and_those_behind_it_keep_their_places() {
+        let log = b"before\n-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0c2VjcmV0c2VjcmV0\n-----END RSA PRIVATE KEY-----\nafter\n";
+        let got = shown(0, log);
+        assert!(got.iter().all(|(_, text)| !text.contains("c2Vj")), "{got:?}");
+        assert_eq!(got.first().unwrap(), &(0, "before".into()));
+        assert_eq!(got.last().unwrap(), &(log.len() as u64 - 6, "after".into()));
+    }
+
+    #[test]
+    fn the_rest_of_a_key_is_not_shown_by_its_lines() {
+        let log = b"c2VjcmV0c2VjcmV0c2VjcmV0\nc2VjcmV0c2VjcmV0c2VjcmV0\n-----END RSA PRIVATE KEY-----\nafter\n";
+        let got = shown(0, log);
+        assert!(got.iter().all(|(_, text)| !text.contains("c2Vj")), "{got:?}");
+        assert_eq!(got.last().unwrap().1, "after");
+    }
+
+    #[test]
+    fn a_very_long_line_comes_in_parts() {
+        let long = format!("{}\nnext\n", "é".repeat(10_000));
+        let got = shown(10, long.as_bytes());
+        assert_eq!(got.len(), 4);
+        assert_eq!(got.iter().map(|(_, t)| t.len()).sum::<usize>(), 20_004);
+        assert!(got.windows(2).all(|w| w[0].0 < w[1].0));
+        assert_eq!(got[3], (20_011, "next".into()));
+    }
+
+    #[test]
+    fn capitals_count_only_where_there_are_some() {
+        assert!(Words::new("error").are_in("an ERROR"));
+        assert!(!Words::new("Error").are_in("an ERROR"));
+        assert_eq!(Words::new("a").in_text("aba"), [(0, 1), (2, 3)]);
+        assert!(!Words::new("").are_in("anything"));
+    }
+}

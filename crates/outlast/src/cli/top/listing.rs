@@ -1,0 +1,254 @@
+//! The list: which processes are shown, in which order, and which one is chosen.
+
+use super::keys::Key;
+use super::row::Row;
+use crate::os::Usage;
+use outlast_client::{ProcessId, ProcessInfo};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::time::Instant;
+use unicode_width::UnicodeWidthStr as _;
+
+/// What the rows are ordered by. Those that run always come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The newest first.
+    Age,
+    /// What uses most.
+    Cpu,
+    Memory,
+    /// What prints most.
+    Rate,
+    Process,
+    Owner,
+}
+
+impl Order {
+    const ALL: [Self; 6] = [Self::Age, Self::Cpu, Self::Memory, Self::Rate, Self::Process, Self::Owner];
+
+    fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|o| *o == self).unwrap_or(0);
+        Self::ALL[(at + 1) % Self::ALL.len()]
+    }
+
+    /// As the head of the list names it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Age => "age",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::Rate => "output",
+            Self::Process => "process",
+            Self::Owner => "owner",
+        }
+    }
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        let used = |row: &Row, what: fn(&Usage) -> f64| row.usage.as_ref().map_or(-1.0, what);
+        match self {
+            Self::Age => b.info.started_at.cmp(&a.info.started_at),
+            Self::Cpu => used(b, |u| u.cpu.unwrap_or(0.0)).total_cmp(&used(a, |u| u.cpu.unwrap_or(0.0))),
+            Self::Memory => used(b, |u| u.memory as f64).total_cmp(&used(a, |u| u.memory as f64)),
+            Self::Rate => b.rate.unwrap_or(0.0).total_cmp(&a.rate.unwrap_or(0.0)),
+            Self::Process => a.title().to_lowercase().cmp(&b.title().to_lowercase()),
+            Self::Owner => a.owner().cmp(&b.owner()),
+        }
+    }
+}
+
+/// The list.
+#[derive(Debug)]
+pub(super) struct Listing {
+    rows: Vec<Row>,
+    /// Those that are shown, in order.
+    shown: Vec<usize>,
+    chosen: Option<ProcessId>,
+    /// Finished ones too.
+    pub(super) all: bool,
+    /// The first row on the screen.
+    top: usize,
+    pub(super) order: Order,
+    pub(super) reversed: bool,
+    /// What has to be in a row's names.
+    pub(super) filter: String,
+    /// Keys go into the filter.
+    pub(super) is_typing: bool,
+    /// Only those of this conversation.
+    pub(super) session: Option<String>,
+    /// How many rows the screen has for it.
+    height: usize,
+    before: HashMap<ProcessId, (u64, Instant)>,
+    /// Whether anything was listed yet.
+    pub(super) is_known: bool,
+}
+
+impl Listing {
+    pub(super) fn new(all: bool) -> Self {
+        Self {
+            rows: Vec::new(),
+            shown: Vec::new(),
+            chosen: None,
+            all,
+            top: 0,
+            order: Order::Age,
+            reversed: false,
+            filter: String::new(),
+            is_typing: false,
+            session: None,
+            height: 1,
+            before: HashMap::new(),
+            is_known: false,
+        }
+    }
+
+    /// Takes a new list. What was chosen stays chosen; where it is gone, its place is.
+    pub(super) fn update(&mut self, processes: Vec<ProcessInfo>, usage: &HashMap<u32, Usage>, at: Instant) {
+        self.is_known = true;
+        let place = self.place().unwrap_or(0);
+        let before = std::mem::take(&mut self.before);
+        self.rows = processes
+            .into_iter()
+            .map(|info| {
+                let rate = before.get(&info.session_id).and_then(|(bytes, then)| {
+                    let passed = at.saturating_duration_since(*then).as_secs_f64();
+                    (passed > 0.0).then(|| info.output_bytes.saturating_sub(*bytes) as f64 / passed)
+                });
+                self.before.insert(info.session_id, (info.output_bytes, at));
+                let usage = info.pid.and_then(|pid| usage.get(&pid)).copied();
+                Row { info, rate, usage }
+            })
+            .collect();
+        self.arrange(place);
+    }
+
+    /// How many rows it has on the screen.
+    pub(super) fn resize(&mut self, height: usize) {
+        self.height = height.max(1);
+        self.keep_in_sight();
+    }
+
+    pub(super) fn find(&self, id: ProcessId) -> Option<&Row> {
+        self.rows.iter().find(|r| r.id() == id)
+    }
+
+    pub(super) fn chosen(&self) -> Option<&Row> {
+        self.find(self.chosen?)
+    }
+
+    /// How many of them run, and how many are shown.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.rows.iter().filter(|r| r.is_running()).count(), self.shown.len())
+    }
+
+    /// Whether one of those that are shown belongs to a conversation or a task.
+    pub(super) fn is_owned(&self) -> bool {
+        self.shown.iter().any(|i| !self.rows[*i].owner().is_empty())
+    }
+
+    /// How many columns the longest title on the screen takes.
+    pub(super) fn longest_title(&self) -> usize {
+        self.visible().map(|(row, _)| row.title().width()).max().unwrap_or(0)
+    }
+
+    /// The rows on the screen, and whether each is the chosen one.
+    pub(super) fn visible(&self) -> impl Iterator<Item = (&Row, bool)> {
+        let rows = self.shown.iter().skip(self.top).take(self.height).map(|i| &self.rows[*i]);
+        rows.map(|row| (row, Some(row.id()) == self.chosen))
+    }
+
+    /// Whether a key was one of the list's own.
+    pub(super) fn key(&mut self, key: Key) -> bool {
+        if self.is_typing {
+            self.type_filter(key);
+            return true;
+        }
+        let place = self.place().unwrap_or(0);
+        let page = self.height.saturating_sub(1).max(1) as isize;
+        match key {
+            Key::Up => self.step(-1),
+            Key::Down => self.step(1),
+            Key::PageUp => self.step(-page),
+            Key::PageDown => self.step(page),
+            Key::Home => self.step(isize::MIN / 2),
+            Key::End => self.step(isize::MAX / 2),
+            Key::Char('a') => self.all = !self.all,
+            Key::Char('/') => self.is_typing = true,
+            Key::Char('o') => self.order_by(self.order.next()),
+            Key::Char('O') => self.reversed = !self.reversed,
+            Key::Char('P') => self.order_by(Order::Cpu),
+            Key::Char('M') => self.order_by(Order::Memory),
+            Key::Char('T') => self.order_by(Order::Age),
+            Key::Char('s') => {
+                let own = self.chosen().and_then(|r| r.info.session_key.clone());
+                self.session = if self.session.is_some() { None } else { own };
+            }
+            Key::Escape if !self.filter.is_empty() => self.filter.clear(),
+            Key::Escape if self.session.is_some() => self.session = None,
+            _ => return false,
+        }
+        self.arrange(place);
+        true
+    }
+
+    fn type_filter(&mut self, key: Key) {
+        let place = self.place().unwrap_or(0);
+        match key {
+            Key::Char(c) => self.filter.push(c),
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Ctrl('u') => self.filter.clear(),
+            Key::Enter => self.is_typing = false,
+            Key::Escape => {
+                self.is_typing = false;
+                self.filter.clear();
+            }
+            Key::Up => self.step(-1),
+            Key::Down => self.step(1),
+            _ => {}
+        }
+        self.arrange(place);
+    }
+
+    fn order_by(&mut self, order: Order) {
+        (self.order, self.reversed) = (order, false);
+    }
+
+    fn place(&self) -> Option<usize> {
+        self.shown.iter().position(|i| Some(self.rows[*i].id()) == self.chosen)
+    }
+
+    fn step(&mut self, by: isize) {
+        let Some(last) = self.shown.len().checked_sub(1) else { return };
+        let at = self.place().unwrap_or(0).saturating_add_signed(by).min(last);
+        self.chosen = Some(self.rows[self.shown[at]].id());
+        self.keep_in_sight();
+    }
+
+    /// Finds and orders those that are shown. If the chosen one is not among them, the one at `place` is chosen.
+    fn arrange(&mut self, place: usize) {
+        let text = self.filter.to_lowercase();
+        let is_shown = |row: &Row| {
+            let is_wanted = self.all || row.is_running();
+            is_wanted && (self.session.is_none() || row.info.session_key == self.session) && (text.is_empty() || row.has(&text))
+        };
+        let mut shown: Vec<usize> = (0..self.rows.len()).filter(|i| is_shown(&self.rows[*i])).collect();
+        let rows = &self.rows;
+        shown.sort_by(|a, b| {
+            let (a, b) = (&rows[*a], &rows[*b]);
+            let by = self.order.compare(a, b);
+            let by = if self.reversed { by.reverse() } else { by };
+            b.is_running().cmp(&a.is_running()).then(by).then_with(|| a.id().cmp(&b.id()))
+        });
+        self.shown = shown;
+        if self.place().is_none() {
+            let at = place.min(self.shown.len().saturating_sub(1));
+            self.chosen = self.shown.get(at).map(|i| self.rows[*i].id());
+        }
+        self.keep_in_sight();
+    }
+
+    fn keep_in_sight(&mut self) {
+        let at = self.place().unwrap_or(0);
+        let last_top = self.shown.len().saturating_sub(self.height);
+        self.top = self.top.min(last_top).min(at).max((at + 1).saturating_sub(self.height));
+    }
+}

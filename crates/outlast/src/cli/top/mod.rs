@@ -1,0 +1,188 @@
+//! `outlast top`
+//!
+//! [`app`] is what is shown, changed by keys and news alone; [`view`] draws it; [`feed`] brings the news and does what is wished for.
+
+mod app;
+mod detail;
+mod feed;
+mod keys;
+mod lines;
+mod listing;
+mod reading;
+mod row;
+mod screen;
+mod tail;
+mod view;
+mod window;
+
+use super::terminal::{self, Ends, Keyboard, Keys};
+use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
+use app::{App, Wish};
+use clap::Args;
+use feed::{Feed, Wanted};
+use keys::Parser;
+use outlast_client::{Kill, ProcessId};
+use outlast_text::Redactor;
+use screen::Screen;
+use std::io::IsTerminal as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use view::Paint;
+
+/// Watch processes on a full screen
+///
+/// Lists processes with what they use and print. Enter opens one: its log can be followed, searched and paged through, its terminal typed into.
+/// Looking on never counts as having seen an end: agents still get their notices. ? shows the keys.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    /// Finished ones too
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    scope: ScopeArgs,
+    /// Seconds between two looks
+    #[arg(long, value_name = "S", value_parser = every, default_value = "1")]
+    every: Duration,
+}
+
+/// Looking more often than this costs more than it shows.
+const OFTENEST: Duration = Duration::from_millis(100);
+/// How long the rest of a key's bytes may take.
+const REST_OF_KEY: Duration = Duration::from_millis(50);
+
+fn every(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        time if time < OFTENEST => Err(format!("{text} s is too often: give at least {} s", OFTENEST.as_secs_f64())),
+        time => Ok(time),
+    }
+}
+
+impl Top {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        is_possible(ctx)?;
+        let client = ctx.client().await?;
+        let wanted = Wanted { scope: self.scope.or(&ctx.owner()), all: self.all };
+        let feed = Feed::new(&client, Arc::new(Redactor::new(ctx.settings.redact)), wanted.clone(), self.every);
+        let kill = Kill { grace_ms: kill::configured(ctx).map(millis), no_escalate: false };
+        Session { ctx, feed, app: App::new(wanted), kill }.run().await
+    }
+}
+
+fn is_possible(ctx: &Context) -> Result<(), Failure> {
+    if ctx.out.json {
+        return Err(Failure::refused(
+            "`outlast top` draws a screen and has no answer in JSON",
+            "`outlast list --json` answers the same as data",
+        ));
+    }
+    if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+        return Err(Failure::refused(
+            "`outlast top` needs a terminal, and standard input or output is none",
+            "`outlast list` prints the same once",
+        ));
+    }
+    if ctx.world.var("TERM").is_none_or(|term| term == "dumb") {
+        return Err(Failure::refused(
+            "`outlast top` cannot draw on this terminal: TERM is not set, or dumb",
+            "set TERM to what your terminal is, or call `outlast list`",
+        ));
+    }
+    Ok(())
+}
+
+/// Why the loop stops.
+enum Stop {
+    /// With this exit code.
+    Leave(i32),
+    /// To give the terminal to a process for a while.
+    HandOver(ProcessId),
+}
+
+/// A person at a terminal.
+struct Session<'a> {
+    ctx: &'a Context,
+    feed: Feed,
+    app: App,
+    kill: Kill,
+}
+
+impl Session<'_> {
+    async fn run(mut self) -> Result<i32, Failure> {
+        loop {
+            let id = match self.on_screen().await? {
+                Stop::Leave(code) => return Ok(code),
+                Stop::HandOver(id) => id,
+            };
+            let Some(row) = self.app.list.find(id) else { continue };
+            let info = row.info.clone();
+            match attach::hand_over(self.ctx, self.feed.client(), &info).await {
+                Ok(None) => {}
+                Ok(Some(signal)) => return Ok(128 + signal),
+                Err(failure) => self.app.message = Some((failure.error().to_owned(), super::out::Tone::Bad)),
+            }
+            self.feed.look_again();
+        }
+    }
+
+    /// Shows everything until the terminal is to be given back.
+    async fn on_screen(&mut self) -> Result<Stop, Failure> {
+        let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
+        let mut screen = Screen::enter()?;
+        let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own)?;
+        let mut parser = Parser::default();
+        let paint = if self.ctx.world.plain() { Paint::Plain } else { Paint::Colours };
+        loop {
+            screen.terminal.autoresize()?;
+            let size = screen.terminal.size()?;
+            self.app.resize(size.width, size.height);
+            screen.terminal.draw(|frame| view::draw(frame, &self.app, paint))?;
+            let (mut wishes, mut keys) = (Vec::new(), Vec::new());
+            tokio::select! {
+                end = ends.next() => return Ok(Stop::Leave(128 + end.as_raw_value())),
+                _ = resized.recv() => {}
+                news = self.feed.next() => wishes = self.app.news(news),
+                bytes = typed.recv() => match bytes {
+                    Some(bytes) => keys = parser.push(&bytes),
+                    // Nobody can type any more: the terminal is gone.
+                    None => return Ok(Stop::Leave(128 + SignalKind::hangup().as_raw_value())),
+                },
+                // An escape that is a key and one that begins a sequence are the same byte: only time tells them apart.
+                () = tokio::time::sleep(REST_OF_KEY), if parser.waits() => keys.extend(parser.finish()),
+            }
+            let mut keys = keys.into_iter();
+            loop {
+                // Keys behind one that gives the terminal away were not meant for us.
+                if let Some(stop) = wishes.drain(..).filter_map(|wish| self.grant(wish)).next() {
+                    return Ok(stop);
+                }
+                match keys.next() {
+                    Some(key) => wishes = self.app.key(key),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn grant(&mut self, wish: Wish) -> Option<Stop> {
+        match wish {
+            Wish::Leave => return Some(Stop::Leave(0)),
+            Wish::Attach(id) => return Some(Stop::HandOver(id)),
+            Wish::List(wanted) => self.feed.list(wanted),
+            Wish::LookAgain => self.feed.look_again(),
+            Wish::Follow(id, of) => self.feed.follow(id, of),
+            Wish::Pause => self.feed.pause(),
+            Wish::Read(id, part, of) => self.feed.read(id, part, of),
+            Wish::Search(id, words, way, of) => self.feed.search(id, words, way, of),
+            Wish::StopSearching => self.feed.stop_searching(),
+            Wish::LetGo => self.feed.let_go(),
+            Wish::Stop(id) => self.feed.stop(id, self.kill),
+            Wish::Submit(id, line) => self.feed.submit(id, line),
+            Wish::EndInput(id) => self.feed.close(id),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

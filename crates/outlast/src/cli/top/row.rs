@@ -1,0 +1,107 @@
+//! One process as a row: what the engine says of it, and what changes between two looks.
+
+use crate::cli::ending;
+use crate::cli::out::{Tone, tame};
+use crate::os::Usage;
+use outlast_client::{ProcessId, ProcessInfo, Status};
+
+/// A process.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) info: ProcessInfo,
+    /// Bytes of output a second; known from the second look on.
+    pub(super) rate: Option<f64>,
+    /// What its tree uses, where that can be seen.
+    pub(super) usage: Option<Usage>,
+}
+
+impl Row {
+    pub(super) fn id(&self) -> ProcessId {
+        self.info.session_id
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.info.status == Status::Running
+    }
+
+    /// The digits of its id.
+    pub(super) fn digits(&self) -> String {
+        let id = self.id().to_string();
+        id.strip_prefix("proc_").unwrap_or(&id).to_owned()
+    }
+
+    /// Its name, or its command if it has none.
+    pub(super) fn title(&self) -> String {
+        tame(self.info.name.as_deref().unwrap_or(&self.info.command))
+    }
+
+    /// Where it stands.
+    pub(super) fn standing(&self) -> (String, Tone) {
+        ending::standing(&self.info)
+    }
+
+    /// Whose it is: its conversation, else its task.
+    pub(super) fn owner(&self) -> String {
+        tame(self.info.session_key.as_deref().or(self.info.task_id.as_deref()).unwrap_or_default())
+    }
+
+    /// The last line of its output that says something.
+    pub(super) fn last_line(&self) -> String {
+        let preview = self.info.output_preview.as_deref().unwrap_or_default();
+        tame(preview.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().trim())
+    }
+
+    /// Whether the text is in anything that names it. `text` is in small letters.
+    pub(super) fn has(&self, text: &str) -> bool {
+        let info = &self.info;
+        let words = [info.name.as_deref(), Some(&*info.command), info.session_key.as_deref(), info.task_id.as_deref()];
+        info.session_id.to_string().contains(text) || words.into_iter().flatten().any(|w| w.to_lowercase().contains(text))
+    }
+}
+
+/// A time in at most four columns: `45s`, `12m`, `3h`, `9d`.
+pub(super) fn short_age(seconds: u64) -> String {
+    match seconds {
+        0..100 => format!("{seconds}s"),
+        100..6_000 => format!("{}m", seconds / 60),
+        6_000..360_000 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// A number of bytes in at most five columns: `640`, `9.5K`, `120M`, `1.2G`.
+pub(super) fn short_size(bytes: f64) -> String {
+    const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+    let mut n = bytes;
+    let mut unit = 0;
+    while n >= 999.5 && unit + 1 < UNITS.len() {
+        n /= 1024.0;
+        unit += 1;
+    }
+    if unit > 0 && n < 9.95 { format!("{n:.1}{}", UNITS[unit]) } else { format!("{n:.0}{}", UNITS[unit]) }
+}
+
+/// A share of one core in at most five columns.
+pub(super) fn short_percent(percent: f64) -> String {
+    if percent < 99.95 { format!("{percent:.1}") } else { format!("{percent:.0}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_fit_their_columns() {
+        for (seconds, want) in [(0, "0s"), (99, "99s"), (100, "1m"), (5_999, "99m"), (6_000, "1h"), (359_999, "99h"), (360_000, "4d")] {
+            assert_eq!(short_age(seconds), want);
+        }
+        let sizes =
+            [(0.0, "0"), (999.0, "999"), (1000.0, "1.0K"), (10_240.0, "10K"), (1_048_576.0, "1.0M"), (1.2e9, "1.1G"), (9e15, "8185T")];
+        for (bytes, want) in sizes {
+            assert_eq!(short_size(bytes), want);
+        }
+        for (percent, want) in [(0.0, "0.0"), (99.94, "99.9"), (99.96, "100"), (1600.0, "1600")] {
+            assert_eq!(short_percent(percent), want);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+use super::app::{App, Over, Wish};
+use super::detail::{Entry, Place};
+use super::feed::{News, Wanted};
+use super::keys::Key;
+use super::lines::{Line, Piece, Words};
+use super::reading::{Part, Way};
+use super::view::{self, Paint};
+use crate::os::Usage;
+use outlast_client::{Fate, Killed, ProcessId, ProcessInfo, Reason, Scope, Status};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use unicode_width::UnicodeWidthStr as _;
+
+fn process(n: u64, command: &str) -> ProcessInfo {
+    serde_json::from_value(serde_json::json!({
+        "session_id": format!("proc_{n:012x}"), "command": command, "status": "running", "phase": "running", "pid": 1000 + n % 1000,
+        "cwd": "/src/app", "started_at": "2023-11-14T22:13:20.000000Z", "uptime_seconds": 200, "output_bytes": 1536,
+    }))
+    .unwrap()
+}
+
+fn some() -> Vec<ProcessInfo> {
+    let failed = Fate { exit_code: Some(Some(101)), completion_reason: Some(Reason::Exited), ..Fate::default() };
+    vec![
+        ProcessInfo {
+            name: Some("dev-server".into()),
+            session_key: Some("chat:42".into()),
+            output_preview: Some("GET /items 200\n\nGET /items/7 404 in 3 ms\n".into()),
+            pty: true,
+            takes_input: true,
+            ..process(0xab12_0000_0001, "npm run dev -- --port 3000")
+        },
+        ProcessInfo {
+            session_key: Some("chat:42".into()),
+            uptime_seconds: 45,
+            takes_input: true,
+            output_preview: Some("   Compiling serde v1.0.229".into()),
+            ..process(0xab12_0000_0002, "cargo test --workspace --all-features")
+        },
+        ProcessInfo {
+            task_id: Some("日本語の仕事".into()),
+            uptime_seconds: 400_000,
+            output_preview: Some("done \x1b[31mred\x1b[0m".into()),
+            ..process(0xcd34_0000_0003, "printf '\x1b[31mred'\nsecond")
+        },
+        ProcessInfo { status: Status::Exited, phase: "exited".into(), fate: failed, ..process(0xef56_0000_0004, "make release") },
+    ]
+}
+
+fn listed(processes: Vec<ProcessInfo>, at: Instant) -> News {
+    let usage = processes.iter().filter(|p| p.status == Status::Running).filter_map(|p| p.pid).map(|pid| {
+        let cpu = Some(f64::from(pid % 7) * 16.6);
+        (pid, Usage { cpu, memory: u64::from(pid) << 16, processes: 3 })
+    });
+    News::Listed { usage: usage.collect(), processes, at }
+}
+
+fn app(processes: Vec<ProcessInfo>) -> App {
+    let mut app = App::new(Wanted { scope: Scope::default(), all: true });
+    app.resize(80, 24);
+    assert_eq!(app.news(listed(processes, Instant::now())), []);
+    app
+}
+
+fn keys(app: &mut App, keys: &str) -> Vec<Wish> {
+    keys.chars().flat_map(|c| app.key(Key::Char(c))).collect()
+}
+
+fn chosen(app: &App) -> ProcessId {
+    app.list.chosen().unwrap().id()
+}
+
+fn screen(app: &mut App, cols: u16, rows: u16) -> String {
+    app.resize(cols, rows);
+    let mut terminal = Terminal::new(TestBackend::new(cols, rows)).unwrap();
+    terminal.draw(|frame| view::draw(frame, app, Paint::Plain)).unwrap();
+    let buffer = terminal.backend().buffer();
+    let row = |y| {
+        let (mut text, mut x) = (String::new(), 0);
+        while x < cols {
+            let symbol = buffer[(x, y)].symbol();
+            text += symbol;
+            // What lies under a wide character is not seen.
+            x += symbol.width().max(1) as u16;
+        }
+        text.trim_end().to_owned() + "\n"
+    };
+    (0..rows).map(row).collect()
+}
+
+fn piece(from: u64, texts: impl IntoIterator<Item = String>) -> Piece {
+    let (mut at, mut lines) = (from, Vec::new());
+    for text in texts {
+        let next = at + text.len() as u64 + 1;
+        lines.push(Line { at, text, missing: false });
+        at = next;
+    }
+    Piece { from, to: at, lines, is_last: true }
+}
+
+/// Opens the chosen one, with a log of so many lines at its end.
+fn open(app: &mut App, lines: u64) -> ProcessId {
+    let id = chosen(app);
+    let wishes = app.key(Key::Enter);
+    let [Wish::Follow(of_id, of)] = wishes[..] else { panic!("{wishes:?}") };
+    assert_eq!(of_id, id);
+    let piece = piece(0, (0..lines).map(|i| format!("line {i:04}")));
+    app.detail.as_mut().unwrap().row.info.output_bytes = piece.to;
+    assert_eq!(app.news(News::Output { of, piece, fresh: true }), []);
+    id
+}
+
+#[test]
+fn a_list_on_a_small_screen() {
+    let mut app = app(some());
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+}
+
+#[test]
+fn a_list_on_a_wide_screen() {
+    let mut app = app(some());
+    let later = Instant::now() + Duration::from_secs(2);
+    let more = some().into_iter().map(|p| ProcessInfo { output_bytes: 4096, ..p }).collect();
+    app.news(listed(more, later));
+    insta::assert_snapshot!(screen(&mut app, 160, 12));
+}
+
+#[test]
+fn every_size_can_be_drawn() {
+    let mut app = app(some());
+    for state in 0..4 {
+        for (cols, rows) in [(1, 1), (19, 5), (20, 6), (40, 10), (48, 12), (60, 20), (71, 24), (100, 30), (300, 100)] {
+            screen(&mut app, cols, rows);
+        }
+        match state {
+            0 => drop(app.key(Key::Char('?'))),
+            1 => drop((app.key(Key::Escape), app.key(Key::Char('k')))),
+            2 => {
+                app.key(Key::Escape);
+                open(&mut app, 50);
+                keys(&mut app, "/words");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_thousand_processes_are_one_screen_of_rows() {
+    let many = |from: u64| (from..from + 1000).map(|n| ProcessInfo { uptime_seconds: n, ..process(n, &format!("sleep {n}")) }).collect();
+    let mut app = app(many(1));
+    app.key(Key::End);
+    let last = chosen(&app);
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains("1000 running, 1000 shown") && text.lines().count() == 24, "{text}");
+    assert_eq!(app.list.visible().count(), 20);
+    // Others come and go; what was chosen stays chosen, and in sight.
+    app.news(listed(many(500), Instant::now()));
+    assert_eq!(chosen(&app), last);
+    assert!(app.list.visible().any(|(row, is_chosen)| is_chosen && row.id() == last));
+    // When it goes itself, its place is kept.
+    app.news(listed(many(5000), Instant::now()));
+    assert!(app.list.visible().any(|(_, is_chosen)| is_chosen));
+    let began = Instant::now();
+    for _ in 0..20 {
+        app.news(listed(many(1), Instant::now()));
+        app.key(Key::PageDown);
+        screen(&mut app, 80, 24);
+    }
+    // Far more than it takes, also where nothing is optimized: a refresh must not be felt.
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[test]
+fn filters_narrow_the_list_and_escape_widens_it() {
+    let mut app = app(some());
+    keys(&mut app, "/CARGO");
+    assert_eq!(app.list.visible().count(), 1);
+    assert!(screen(&mut app, 80, 24).contains("filter: CARGO"));
+    app.key(Key::Enter);
+    assert!(screen(&mut app, 80, 24).contains("filter \"CARGO\""));
+    app.key(Key::Escape);
+    assert_eq!(app.list.visible().count(), 4);
+    for (text, want) in [("cd34", 1), ("chat:42", 2), ("dev-s", 1), ("nothing", 0)] {
+        keys(&mut app, &format!("/{text}"));
+        assert_eq!(app.list.visible().count(), want, "{text}");
+        app.key(Key::Escape);
+    }
+    keys(&mut app, "/dev-s");
+    app.key(Key::Enter);
+    keys(&mut app, "s");
+    app.key(Key::Escape);
+    assert_eq!(app.list.visible().count(), 2, "only its session");
+    assert!(screen(&mut app, 80, 24).contains("only chat:42"));
+    app.key(Key::Escape);
+    assert_eq!(app.list.visible().count(), 4);
+    assert_eq!(app.key(Key::Escape), [Wish::Leave]);
+}
+
+#[test]
+fn finished_ones_are_asked_for_when_they_are_wanted() {
+    let mut app = app(some());
+    let wanted = |all| Wish::List(Wanted { scope: Scope::default(), all });
+    assert_eq!(keys(&mut app, "a"), [wanted(false)]);
+    assert_eq!(app.list.visible().count(), 3);
+    assert_eq!(keys(&mut app, "a"), [wanted(true)]);
+    keys(&mut app, "a");
+    // One that is open and ends is asked for, so that its end can be shown.
+    let id = open(&mut app, 3);
+    let others = some().into_iter().filter(|p| p.session_id != id && p.status == Status::Running).collect();
+    assert_eq!(app.news(listed(others, Instant::now())), [wanted(true)]);
+    let ended: Vec<_> = some()
+        .into_iter()
+        .map(|p| if p.session_id == id { ProcessInfo { status: Status::Exited, phase: "lost".into(), ..p } } else { p })
+        .collect();
+    assert_eq!(app.news(listed(ended, Instant::now())), []);
+    assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with("lost"));
+    assert_eq!(app.key(Key::Escape), [Wish::LetGo, wanted(false)]);
+}
+
+#[test]
+fn rows_are_ordered_and_those_that_run_come_first() {
+    let mut app = app(some());
+    let order = |app: &App| app.list.visible().map(|(row, _)| row.digits()[..4].to_owned()).collect::<Vec<_>>();
+    keys(&mut app, "M");
+    assert_eq!(order(&app), ["cd34", "ab12", "ab12", "ef56"]);
+    keys(&mut app, "O");
+    assert_eq!(order(&app), ["ab12", "ab12", "cd34", "ef56"]);
+    keys(&mut app, "oo");
+    assert!(screen(&mut app, 80, 24).contains("▼PROCESS"));
+}
+
+#[test]
+fn a_stop_is_asked_for_and_can_be_refused() {
+    let mut app = app(some());
+    let id = chosen(&app);
+    assert_eq!(keys(&mut app, "k"), []);
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+    assert_eq!(app.key(Key::Enter), [], "only a clear yes stops");
+    assert!(matches!(&app.over, Some(Over::Confirm(of, _)) if *of == id));
+    assert_eq!(app.key(Key::Escape), []);
+    assert!(screen(&mut app, 80, 24).contains("nothing was stopped"));
+    assert_eq!(keys(&mut app, "ky"), [Wish::Stop(id)]);
+    let fate = Fate { signal: Some("SIGTERM".into()), exit_code: Some(Some(-15)), ..Fate::default() };
+    let killed = Killed { status: "killed".into(), session_id: id, fate, output: None, seen_dead: Some(3) };
+    app.news(News::Stopped { id, how: Ok(killed) });
+    assert!(screen(&mut app, 80, 24).contains("was stopped by SIGTERM, 3 processes in all"));
+    app.news(News::Stopped { id, how: Err("no".into()) });
+    assert!(screen(&mut app, 80, 24).contains(": no"));
+    // What is over is not stopped.
+    app.key(Key::End);
+    keys(&mut app, "k");
+    assert_eq!(app.over, None);
+    assert!(screen(&mut app, 80, 24).contains("exited with code 101"));
+}
+
+#[test]
+fn a_process_that_is_open() {
+    let mut app = app(some());
+    open(&mut app, 100);
+    insta::assert_snapshot!(screen(&mut app, 80, 24));
+}
+
+#[test]
+fn a_log_is_paged_back_and_followed_again() {
+    let mut app = app(some());
+    let id = open(&mut app, 100);
+    assert_eq!(app.key(Key::PageUp), [Wish::Pause]);
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains("line 0063\n") && text.contains("line 0081\n") && !text.contains("line 0099"), "{text}");
+    // What comes meanwhile moves nothing.
+    app.news(News::Output { of: 1, piece: piece(1000, ["late".into()]), fresh: false });
+    assert!(!screen(&mut app, 80, 24).contains("late"));
+    let wishes = app.key(Key::PageDown);
+    assert!(matches!(wishes[..], [Wish::Follow(of, _)] if of == id), "{wishes:?}");
+    let wishes = app.key(Key::Home);
+    let [Wish::Read(_, Part::First, of)] = wishes[..] else { panic!("{wishes:?}") };
+    app.news(News::Part { of, part: Part::First, piece: piece(0, (0..100).map(|i| format!("line {i:04}"))) });
+    assert!(screen(&mut app, 80, 24).contains("line 0000\nline 0001\n"));
+    let wishes = keys(&mut app, "f");
+    assert!(matches!(wishes[..], [Wish::Follow(..)]) && app.detail.as_ref().unwrap().place == Place::Following);
+}
+
+#[test]
+fn what_lies_before_and_behind_is_read_when_it_is_needed_and_not_for_ever() {
+    let mut app = app(some());
+    app.key(Key::Enter);
+    let detail = app.detail.as_mut().unwrap();
+    detail.row.info.output_bytes = 100_000;
+    let of = detail.asked();
+    app.news(News::Output { of, piece: piece(50_000, (0..30).map(|i| format!("here {i:04}"))), fresh: true });
+    let wishes = app.key(Key::PageUp);
+    let [Wish::Pause, Wish::Read(_, Part::Before(50_000), of)] = wishes[..] else { panic!("{wishes:?}") };
+    // One at a time.
+    assert_eq!(app.key(Key::PageUp), []);
+    let before = piece(49_000, (0..100).map(|i| format!("old {i:05}")));
+    assert_eq!(before.to, 50_000);
+    let wishes = app.news(News::Part { of, part: Part::Before(50_000), piece: before });
+    let [Wish::Read(_, Part::Behind(from), of)] = wishes[..] else { panic!("{wishes:?}") };
+    assert_eq!(from, 50_290, "the last line may have been unfinished");
+    // Nothing is there: it is not asked for again until the log is longer.
+    let nothing = Piece { from, to: 50_300, lines: vec![Line { at: from, text: "here 0029".into(), missing: false }], is_last: true };
+    assert_eq!(app.news(News::Part { of, part: Part::Behind(from), piece: nothing }), []);
+    assert_eq!(app.key(Key::Up), []);
+    assert!(screen(&mut app, 80, 24).contains("old 00099\nhere 0000\n"));
+}
+
+#[test]
+fn a_search_goes_to_what_it_finds_and_can_be_called_off() {
+    let mut app = app(some());
+    let id = open(&mut app, 100);
+    keys(&mut app, "/0042");
+    let wishes = app.key(Key::Enter);
+    let Wish::Search(_, words, Way::Nearest(at), of) = &wishes[0] else { panic!("{wishes:?}") };
+    assert_eq!((words, *at), (&Words::new("0042"), 810));
+    app.news(News::Searched { of: *of, at: 4096 });
+    assert!(screen(&mut app, 80, 24).contains("looking for \"0042\" at 4 KiB, Esc stops"));
+    assert_eq!(app.news(News::Found { of: *of, at: Some(420) }), [Wish::Pause]);
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains("line 0042") && text.contains("\"0042\"  n down  N up"), "{text}");
+    let wishes = keys(&mut app, "N");
+    let [Wish::Search(_, _, Way::Up(420), of)] = wishes[..] else { panic!("{wishes:?}") };
+    app.news(News::Found { of, at: None });
+    assert!(screen(&mut app, 80, 24).contains("no further \"0042\" that way"));
+    // One that is far away is read around.
+    let wishes = keys(&mut app, "n");
+    let [Wish::Search(_, _, Way::Down(420), of)] = wishes[..] else { panic!("{wishes:?}") };
+    let wishes = app.news(News::Found { of, at: Some(700_000) });
+    assert!(matches!(wishes[..], [Wish::Read(of, Part::Around(700_000), _)] if of == id), "{wishes:?}");
+    keys(&mut app, "n");
+    assert_eq!(app.key(Key::Escape), [Wish::StopSearching]);
+    assert!(app.detail.as_ref().unwrap().search.is_none());
+    // What it finds now comes too late.
+    app.news(News::Found { of: app.detail.as_ref().unwrap().asked(), at: Some(1) });
+    assert_eq!(app.key(Key::Escape), [Wish::LetGo]);
+}
+
+#[test]
+fn who_can_be_typed_to_is() {
+    let mut app = app(some());
+    let find = |app: &mut App, text: &str| {
+        keys(app, &format!("/{text}"));
+        app.key(Key::Enter);
+        app.key(Key::Enter);
+    };
+    find(&mut app, "dev-server");
+    let id = app.detail.as_ref().unwrap().id();
+    assert_eq!(keys(&mut app, "i"), [Wish::Attach(id)]);
+    keys(&mut app, "q");
+    app.key(Key::Escape);
+    find(&mut app, "cargo");
+    let id = app.detail.as_ref().unwrap().id();
+    assert_eq!(keys(&mut app, "iyes"), []);
+    assert!(screen(&mut app, 80, 24).ends_with("type a line, Esc leaves, Ctrl-D ends its input> yes\n"));
+    assert_eq!(app.key(Key::Enter), [Wish::Submit(id, "yes".into())]);
+    assert_eq!(app.key(Key::Ctrl('d')), [Wish::EndInput(id)]);
+    assert_eq!(app.detail.as_ref().unwrap().entry, Entry::None);
+    keys(&mut app, "q");
+    app.key(Key::Escape);
+    find(&mut app, "printf");
+    assert_eq!(keys(&mut app, "i"), []);
+    assert!(screen(&mut app, 80, 24).contains("it takes no input"));
+}
+
+#[test]
+fn trouble_with_the_engine_is_told_until_it_is_over() {
+    let mut app = app(some());
+    app.news(News::Trouble("the engine does not answer".into()));
+    assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with("reconnecting: the engine does not answer"));
+    assert_eq!(app.list.visible().count(), 4, "what was there stays");
+    app.news(News::Listed { processes: some(), usage: HashMap::new(), at: Instant::now() });
+    assert!(!screen(&mut app, 80, 24).contains("reconnecting"));
+}
+
+#[test]
+fn help_names_the_keys() {
+    let mut app = app(some());
+    keys(&mut app, "?");
+    insta::assert_snapshot!("help_list", screen(&mut app, 80, 24));
+    app.key(Key::Escape);
+    open(&mut app, 3);
+    keys(&mut app, "?");
+    insta::assert_snapshot!("help_detail", screen(&mut app, 80, 24));
+    assert_eq!(keys(&mut app, "q"), [], "any key closes it, and does nothing else");
+    assert!(app.over.is_none() && app.detail.is_some());
+}

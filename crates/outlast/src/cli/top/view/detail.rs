@@ -1,0 +1,112 @@
+//! One process: facts above, its log below.
+
+use super::{Paint, last_row, put, put_right, trouble};
+use crate::cli::out::{Tone, tame};
+use crate::cli::times;
+use crate::cli::top::app::{AROUND_LOG, App};
+use crate::cli::top::detail::{Detail, Entry, Place, Searched};
+use crate::cli::top::row::{short_percent, short_size};
+use ratatui::buffer::Buffer;
+use ratatui::style::Style;
+
+/// Draws it. Where the cursor is, if something is typed.
+pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) -> Option<u16> {
+    let width = usize::from(buffer.area.width);
+    draw_head(buffer, app, detail, paint);
+    put(buffer, 0, 1, width, &tame(&detail.row.info.command), Style::new());
+    put(buffer, 0, 2, width, &facts(detail), paint.tone(Tone::Quiet));
+    draw_rule(buffer, detail, paint);
+    draw_log(buffer, detail, paint);
+    let typed = match &detail.entry {
+        Entry::None => None,
+        Entry::Words(text) => Some(("search: ", text.as_str())),
+        Entry::Line(text) => Some(("type a line, Esc leaves, Ctrl-D ends its input> ", text.as_str())),
+    };
+    let keys = if detail.row.info.takes_input {
+        "↑↓ PgUp PgDn page  / search  n N next  f follow  i type  k stop  ? help  q back"
+    } else {
+        "↑↓ PgUp PgDn page  / search  n N next  f follow  k stop  ? help  q back"
+    };
+    last_row(buffer, app, typed, keys, paint)
+}
+
+fn draw_head(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) {
+    let (standing, tone) = match detail.is_gone {
+        true => ("no longer kept".into(), Tone::Bad),
+        false => detail.row.standing(),
+    };
+    let (right, style) = match trouble(app) {
+        Some(trouble) => (trouble, paint.tone(Tone::Bad)),
+        None => (standing, paint.tone(tone)),
+    };
+    let used = put_right(buffer, 0, &right, style);
+    let room = usize::from(buffer.area.width).saturating_sub(used + 1);
+    let name = detail.row.info.name.as_deref().map(|n| format!("  {}", tame(n))).unwrap_or_default();
+    put(buffer, 0, 0, room, &format!("{}{name}", detail.row.id()), paint.head());
+}
+
+/// What is known of it, what matters most first.
+fn facts(detail: &Detail) -> String {
+    let (row, info) = (&detail.row, &detail.row.info);
+    let mut facts = Vec::new();
+    if let Some(pid) = info.pid.filter(|_| row.is_running()) {
+        facts.push(format!("pid {pid}"));
+    }
+    facts.push(times::age(info.uptime_seconds));
+    if let Some(usage) = &row.usage {
+        let cpu = usage.cpu.map(|cpu| format!("cpu {}%  ", short_percent(cpu))).unwrap_or_default();
+        facts.push(format!("{cpu}mem {}", short_size(usage.memory as f64)));
+        facts.push(format!("{} {}", usage.processes, if usage.processes == 1 { "process" } else { "processes" }));
+    }
+    facts.push(format!("output {}", times::size(info.output_bytes)));
+    let rate = row.rate.filter(|rate| *rate >= 1.0 && row.is_running());
+    facts.extend(rate.map(|rate| format!("{}/s", short_size(rate))));
+    facts.extend(info.session_key.as_ref().map(|s| format!("session {}", tame(s))));
+    facts.extend(info.task_id.as_ref().map(|t| format!("task {}", tame(t))));
+    facts.push(tame(&info.cwd));
+    facts.extend(info.warnings.iter().map(|w| tame(w)));
+    facts.join("  ")
+}
+
+/// The line above the log: where in it the screen is, and how a search goes.
+fn draw_rule(buffer: &mut Buffer, detail: &Detail, paint: Paint) {
+    let width = usize::from(buffer.area.width);
+    put(buffer, 0, 3, width, &"─".repeat(width), paint.tone(Tone::Quiet));
+    let place = match detail.place {
+        Place::Following if detail.row.is_running() => " following ".to_owned(),
+        Place::Following => " end ".to_owned(),
+        Place::At(_) => format!(" {}% of {} ", detail.percent(), times::size(detail.row.info.output_bytes)),
+    };
+    put_right(buffer, 3, &place, paint.head());
+    if let Some(search) = &detail.search {
+        let words = tame(search.words.text());
+        let (text, tone) = match search.state {
+            Searched::Looking(at) => (format!(" looking for {words:?} at {}, Esc stops ", times::size(at)), Tone::Busy),
+            Searched::Found => (format!(" {words:?}  n down  N up "), Tone::Good),
+            Searched::Nowhere if search.last.is_some() => (format!(" no further {words:?} that way "), Tone::Bad),
+            Searched::Nowhere => (format!(" {words:?} is nowhere in the log "), Tone::Bad),
+        };
+        put(buffer, 2, 3, width.saturating_sub(place.len() + 3), &text, paint.tone(tone));
+    }
+}
+
+fn draw_log(buffer: &mut Buffer, detail: &Detail, paint: Paint) {
+    let width = usize::from(buffer.area.width);
+    let rows = usize::from(buffer.area.height).saturating_sub(AROUND_LOG);
+    let first = AROUND_LOG as u16 - 1;
+    if detail.window.is_empty() {
+        put(buffer, 0, first, width, "no output yet", paint.tone(Tone::Quiet));
+    }
+    for (i, (line, text)) in detail.window.rows(detail.top(), width, rows).into_iter().enumerate() {
+        let y = first + i as u16;
+        let style = if line.missing { paint.tone(Tone::Busy) } else { Style::new() };
+        let text = tame(text);
+        put(buffer, 0, y, width, &text, style);
+        if let Some(search) = &detail.search {
+            use unicode_width::UnicodeWidthStr as _;
+            for (from, to) in search.words.in_text(&text) {
+                put(buffer, text[..from].width() as u16, y, text[from..to].width(), &text[from..to], paint.found());
+            }
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! `top`: a person watches processes on a full screen, in a real terminal.
+
+use crate::gate::{Gate, until_printed};
+use crate::support::*;
+use crate::tmux::Tmux;
+use crate::told::{about, drained, ended, states};
+
+/// The size that every terminal has at least.
+const SMALL: (u16, u16) = (80, 24);
+
+#[test]
+fn a_process_is_found_opened_and_followed_on_a_small_screen() {
+    let p = product();
+    let (gate, other) = (Gate::new(&p, "gate"), Gate::new(&p, "other"));
+    let line = format!("echo first; {}; echo second; {0}", gate.wait());
+    let id = p.run_with(&["--name", "server", "--session", "chat"], &line);
+    p.run_with(&["--name", "other"], &other.wait());
+    until_printed(&p, &id, "first");
+    let Some(tmux) = Tmux::calls("a_process_is_found_opened_and_followed_on_a_small_screen", &p, SMALL, &["top"]) else { return };
+    let list = tmux.shows("both", |s| s.contains("server") && s.contains("other"));
+    assert!(list.contains("2 running") && list.contains("first") && list.contains("chat"), "{list}");
+    assert_eq!(list.lines().count(), 24);
+    tmux.types("/chat");
+    tmux.shows("one", |s| s.contains("server") && !s.contains("other"));
+    tmux.presses(&["Enter", "Enter"]);
+    let open = tmux.shows("its log", |s| s.contains(&id) && s.contains("following") && s.contains("\nfirst\n"));
+    assert!(open.contains("session chat"), "{open}");
+    gate.open();
+    tmux.sees("\nsecond\n");
+    // One that ends while it is open shows how, also where finished ones are not listed.
+    gate.open();
+    tmux.shows("its end", |s| s.contains("exited 0") && s.contains("\nsecond\n"));
+    tmux.resizes(120, 40);
+    tmux.shows("the larger screen", |s| s.lines().count() == 40 && s.contains("q back"));
+    tmux.types("q");
+    tmux.sees("nothing has that");
+    tmux.presses(&["Escape"]);
+    tmux.shows("the other one alone", |s| s.contains("other") && s.contains("1 running") && !s.contains("server"));
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_log_is_paged_through_and_searched() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("seq 1 200000; {}; echo more; {0}", gate.wait()));
+    until_printed(&p, &id, "\n200000\n");
+    let Some(tmux) = Tmux::calls("a_log_is_paged_through_and_searched", &p, SMALL, &["top"]) else { return };
+    tmux.sees("200000");
+    tmux.presses(&["Enter"]);
+    tmux.shows("the end", |s| s.contains("following") && s.contains("\n200000\n"));
+    tmux.presses(&["PPage"]);
+    tmux.shows("the page before", |s| s.contains("\n199964\n") && s.contains("\n199981\n") && s.contains("99% of"));
+    gate.open();
+    until_printed(&p, &id, "more");
+    tmux.presses(&["Home"]);
+    tmux.shows("the beginning", |s| s.contains("\n1\n2\n3\n") && s.contains("0% of"));
+    tmux.presses(&["NPage"]);
+    tmux.sees("\n19\n20\n");
+    tmux.types("/77777");
+    tmux.presses(&["Enter"]);
+    tmux.shows("it", |s| s.contains("\n77777\n77778\n") && s.contains("\"77777\"  n down  N up"));
+    tmux.types("n");
+    tmux.sees("\n177777\n177778\n");
+    tmux.types("n");
+    tmux.sees("no further \"77777\" that way");
+    tmux.types("N");
+    tmux.sees("\n77776\n77777\n");
+    // What lies around it was read with it, and more as it is needed.
+    for _ in 0..3 {
+        tmux.presses(&["PPage", "PPage", "PPage", "PPage"]);
+    }
+    tmux.shows("216 rows above", |s| s.contains("\n77555\n77556\n"));
+    tmux.types("/nowhere to be found");
+    tmux.presses(&["Enter"]);
+    tmux.sees("\"nowhere to be found\" is nowhere in the log");
+    tmux.presses(&["End"]);
+    tmux.shows("the end", |s| s.contains("following") && s.contains("\nmore\n"));
+    tmux.presses(&["C-c"]);
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn what_a_log_no_longer_has_is_told_and_passed_over() {
+    let p = product();
+    p.configure("[log]\ntail_bytes = \"4MiB\"\n");
+    // The head is a mebibyte and a segment has four: of some eighteen, the middle goes.
+    let id = p.run("seq -f '%017.0f' 1 1000000; read -r _ </dev/zero");
+    eventually("all of it", || (p.json(["poll", &id])["output_bytes"] == json!(18_000_000)).then_some(()));
+    let Some(tmux) = Tmux::calls("what_a_log_no_longer_has_is_told_and_passed_over", &p, SMALL, &["top", "--all"]) else { return };
+    tmux.sees("00000000");
+    tmux.presses(&["Enter"]);
+    tmux.sees("\n00000000001000000\n");
+    tmux.types("/00000000000000077");
+    tmux.presses(&["Enter"]);
+    tmux.sees("\n00000000000000077\n00000000000000078\n");
+    tmux.types("/are missing");
+    tmux.presses(&["Enter"]);
+    let gap = tmux.sees("are missing: retention]");
+    assert!(gap.contains("[bytes 1048576 to "), "{gap}");
+    // From below, the gap is passed in one step.
+    tmux.types("N");
+    tmux.sees("no further \"are missing\" that way");
+    tmux.presses(&["C-c"]);
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_terminal_is_typed_into_and_left_again() {
+    let p = product();
+    let line = "stty -echo; echo ready; while read -r line; do echo \"got $line\"; test \"$line\" = over && exit 3; done";
+    let id = p.run_with(&["--pty"], line);
+    until_printed(&p, &id, "ready");
+    let Some(tmux) = Tmux::calls("a_terminal_is_typed_into_and_left_again", &p, SMALL, &["top"]) else { return };
+    tmux.sees("ready");
+    tmux.presses(&["Enter"]);
+    tmux.sees("following");
+    tmux.types("i");
+    tmux.shows("its terminal", |s| s.contains("Ctrl-\\ leaves") && s.contains("ready"));
+    tmux.types("hello");
+    tmux.presses(&["Enter"]);
+    tmux.sees("got hello");
+    tmux.presses(&["C-\\"]);
+    tmux.shows("its log again", |s| s.contains("following") && s.contains("got hello"));
+    assert_eq!(p.json(["poll", &id])["status"], "running");
+    // One that ends gives the terminal back, and the next key is for whoever has it.
+    tmux.types("i");
+    tmux.sees("Ctrl-\\ leaves");
+    tmux.types("over");
+    tmux.presses(&["Enter"]);
+    tmux.shows("its end", |s| s.contains("exited 3") && s.contains("got over"));
+    tmux.types("i");
+    tmux.sees("it is over and takes no input");
+    tmux.types("q");
+    tmux.sees("nothing runs");
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_pipe_is_given_lines_and_its_end() {
+    let p = product();
+    let id = p.run_with(&["--stdin"], "echo ready; cat; echo over");
+    until_printed(&p, &id, "ready");
+    let Some(tmux) = Tmux::calls("a_pipe_is_given_lines_and_its_end", &p, SMALL, &["top"]) else { return };
+    tmux.sees("ready");
+    tmux.presses(&["Enter"]);
+    tmux.sees("following");
+    tmux.types("ia line, kq/");
+    tmux.sees("> a line, kq/");
+    tmux.presses(&["Enter"]);
+    tmux.shows("what it prints", |s| s.contains("\na line, kq/\n"));
+    tmux.presses(&["C-d"]);
+    tmux.shows("its end", |s| s.contains("\nover\n") && s.contains("exited 0"));
+    assert_eq!(p.wait(&id)["output"], "ready\na line, kq/\nover\n");
+    tmux.types("qq");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_stop_is_confirmed_or_refused() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--name", "precious"], &format!("sleep 1000 & echo up; {}", gate.wait()));
+    until_printed(&p, &id, "up");
+    let Some(tmux) = Tmux::calls("a_stop_is_confirmed_or_refused", &p, SMALL, &["top"]) else { return };
+    tmux.sees("precious");
+    tmux.types("k");
+    let asked = tmux.shows("the question", |s| s.contains(&format!("Stop {id}?")) && s.contains("precious: "));
+    assert!(asked.contains("2 processes"), "{asked}");
+    tmux.presses(&["Escape"]);
+    tmux.sees("nothing was stopped");
+    assert_eq!(p.json(["poll", &id])["phase"], "running");
+    tmux.presses(&["Enter"]);
+    tmux.sees("following");
+    tmux.types("k");
+    tmux.sees(&format!("Stop {id}?"));
+    tmux.types("y");
+    tmux.shows("what became of it", |s| s.contains(&format!("{id} was stopped by SIGTERM")));
+    tmux.shows("its end", |s| s.lines().next().is_some_and(|l| l.ends_with("SIGTERM")));
+    assert_eq!(p.json(["poll", &id])["completion_reason"], "killed");
+    tmux.types("qq");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn whoever_looks_on_silences_nobody() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let theirs = ended(&p, "s", "echo out of theirs");
+    let own = p.run_with(&["--notify"], "echo out of own");
+    eventually("the end of its own", || (states(&p, &own) == ["pending"]).then_some(()));
+    let stopped = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+    let looked_at = [(&theirs, "out of theirs"), (&own, "out of own")];
+    for (args, looked_at) in [(&["top", "--all"][..], &looked_at[..]), (&["top", "--all", "--session", "s"], &looked_at[..1])] {
+        let Some(tmux) = Tmux::calls("whoever_looks_on_silences_nobody", &p, SMALL, args) else { return };
+        tmux.sees(&theirs[5..11]);
+        for (id, text) in looked_at {
+            tmux.types(&format!("/{id}"));
+            tmux.presses(&["Enter", "Enter"]);
+            tmux.shows("its end", |s| s.contains(&format!("\n{text}\n")) && s.contains("exited 0"));
+            tmux.presses(&["Home"]);
+            tmux.sees("100% of");
+            tmux.presses(&["End"]);
+            tmux.sees(" end");
+            tmux.types("/out");
+            tmux.presses(&["Enter"]);
+            tmux.sees("n down");
+            tmux.presses(&["Escape", "Escape", "Escape"]);
+            tmux.sees("OWNER");
+        }
+        tmux.presses(&["C-c"]);
+        assert_eq!(tmux.left(), 0);
+    }
+    let Some(tmux) = Tmux::calls("whoever_looks_on_silences_nobody", &p, SMALL, &["top"]) else { return };
+    tmux.sees(&stopped[5..11]);
+    tmux.types("k");
+    tmux.sees(&format!("Stop {stopped}?"));
+    tmux.types("y");
+    tmux.sees("was stopped by SIGTERM");
+    assert_eq!((states(&p, &theirs), states(&p, &own)), (vec!["pending".to_owned()], vec!["pending".to_owned()]));
+    let told = drained(&p, "s");
+    assert_eq!(about(&told), [&*theirs, &*stopped]);
+    let told = p.json(["events", "drain"]);
+    assert_eq!(told["events"][0]["event"]["session_id"], json!(own), "{told}");
+}
+
+/// Stopped by a signal, until this is dropped.
+struct Held(rustix::process::Pid);
+
+impl Held {
+    fn new(pid: u32) -> Self {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that was killed meanwhile needs no going on.
+        let _gone = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
+    }
+}
+
+#[test]
+fn an_engine_that_hangs_or_dies_is_waited_for() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    p.run_with(&["--name", "before"], &format!("echo shown; {}; echo later; {0}", gate.wait()));
+    let Some(tmux) = Tmux::calls("an_engine_that_hangs_or_dies_is_waited_for", &p, SMALL, &["top", "--every", "0.2"]) else { return };
+    tmux.sees("before");
+    let held = Held::new(p.engine());
+    tmux.shows("that it hangs", |s| s.contains("reconnecting: the engine does not answer") && s.contains("before"));
+    drop(held);
+    tmux.shows("that it is back", |s| !s.contains("reconnecting"));
+    tmux.presses(&["Enter"]);
+    tmux.shows("its log", |s| s.contains("following") && s.contains("\nshown\n"));
+    p.kill_engine();
+    gate.open();
+    tmux.sees("\nlater\n");
+    tmux.types("q");
+    p.run_with(&["--name", "after"], &gate.wait());
+    tmux.sees("after");
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let p = product();
+    for (signal, code) in [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129), (rustix::process::Signal::INT, 130)] {
+        let Some(tmux) = Tmux::calls("a_signal_leaves_the_terminal_as_it_was", &p, SMALL, &["top"]) else { return };
+        tmux.sees("nothing runs");
+        assert_eq!(tmux.asks("#{alternate_on}"), "1");
+        rustix::process::kill_process(rustix::process::Pid::from_raw(tmux.program() as i32).unwrap(), signal).unwrap();
+        assert_eq!(tmux.left(), code);
+    }
+}
+
+#[test]
+fn flags_say_what_is_shown() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    p.run_with(&["--name", "theirs", "--session", "s"], &gate.wait());
+    p.run_with(&["--name", "others", "--task", "t"], &gate.wait());
+    let done = p.run_with(&["--name", "done"], "exit 3");
+    p.wait(&done);
+    let shows = |args: &[&str], want: &[&str], not: &[&str]| {
+        let Some(tmux) = Tmux::calls("flags_say_what_is_shown", &p, SMALL, args) else { return };
+        let screen = tmux.shows("them", |s| want.iter().all(|w| s.contains(w)));
+        assert!(not.iter().all(|n| !screen.contains(n)), "{screen}");
+        tmux.types("q");
+        assert_eq!(tmux.left(), 0);
+    };
+    shows(&["top"], &["theirs", "others"], &["done"]);
+    shows(&["top", "--session", "s"], &["theirs", "session s"], &["others"]);
+    shows(&["top", "--task", "t"], &["others", "task t"], &["theirs"]);
+    shows(&["top", "--all"], &["theirs", "others", "done", "exited 3"], &[]);
+}
+
+#[test]
+fn without_a_screen_it_is_refused_with_what_to_do_instead() {
+    let p = product();
+    let refused = p.call(["top"]);
+    assert_eq!((refused.code, &*refused.text()), (Some(1), ""), "{refused:?}");
+    assert!(refused.err.contains("needs a terminal") && refused.err.contains("`outlast list`"), "{refused:?}");
+    let refused = p.call(["top", "--json"]);
+    let said = refused.json();
+    assert_eq!((refused.code, &said["code"]), (Some(1), &json!("usage")), "{said}");
+    assert!(said["hint"].as_str().unwrap().contains("outlast list --json"), "{said}");
+    let refused = p.call(["top", "--every", "0.01"]);
+    assert!(refused.code == Some(2) && refused.err.contains("at least 0.1 s"), "{refused:?}");
+    // A terminal that cannot be drawn on is none.
+    let call = p.command(["top"]);
+    let args = ["-qec", &format!("{} top", call.get_program().display()), "/dev/null"];
+    let mut script = std::process::Command::new("script");
+    script.args(args).env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("TERM", "dumb");
+    let refused: Answer = script.stdin(std::process::Stdio::null()).output().expect("script runs").into();
+    assert!(refused.code == Some(1) && refused.text().contains("TERM is not set, or dumb"), "{refused:?}");
+}
