@@ -24,6 +24,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
     }
     // What the engine says from here on is for the pump.
     pair.engine = None;
+    outlast_store::points::reach("holder.go");
     spawn::start(pair);
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
     let mut noted = false;

@@ -62,6 +62,7 @@ pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
         if nest.fork()? {
             let ground = Ground::lay()?;
             let Some((id, engine)) = nest.wait_to_be_asked() else { os::exit_now(0) };
+            outlast_store::points::reach("nest.asked");
             let folder = unnamed.with_file_name(id.to_string());
             if let Some(title) = &nest.title {
                 title.set(&id.to_string());

@@ -12,13 +12,18 @@ pub(crate) enum Victim {
     Engine,
     Holder,
     Pump,
+    /// What keepers are forked from.
+    Nest,
     /// The next call of the command line.
     Cli,
 }
 
 /// Places at which a process can be held, and so be killed exactly there.
-pub(crate) const POINTS: [&str; 27] = [
+pub(crate) const POINTS: [&str; 30] = [
+    "nest.asked",
     "pump.prepare",
+    "pump.ready",
+    "holder.go",
     "pump.fork.before",
     "pump.fork.after",
     "pump.started",
@@ -66,7 +71,7 @@ impl Fault {
         if rng.one_in(2) {
             return Self::At(rng.pick::<&str>(&POINTS));
         }
-        let victim = *rng.pick(&[Victim::Engine, Victim::Holder, Victim::Pump, Victim::Cli]);
+        let victim = *rng.pick(&[Victim::Engine, Victim::Holder, Victim::Pump, Victim::Nest, Victim::Cli]);
         // Most of what can go wrong happens in the first milliseconds.
         let span = *rng.pick(&[300, 3_000, 30_000, 200_000]);
         Self::After(victim, rng.below(span))
@@ -81,6 +86,13 @@ pub(crate) fn alive(pid: u32) -> bool {
 /// The engine's pid, if there is one.
 pub(crate) fn engine(product: &Product) -> Option<u32> {
     product.processes().into_iter().find(|(pid, cmd)| cmd.contains("__engine") && alive(*pid)).map(|(pid, _)| pid)
+}
+
+/// The pid of what keepers are forked from, if there is one. Those that wait to be asked for are its children, and one more of the same name.
+pub(crate) fn nest(product: &Product) -> Option<u32> {
+    let engine = engine(product)?;
+    let unnamed = product.processes().into_iter().filter(|(_, cmd)| cmd.contains("keepers-yet-to-be")).map(|(pid, _)| pid);
+    unnamed.into_iter().find(|pid| outlast_store::os::parent_of(*pid) == Some(engine))
 }
 
 /// Waits until both keepers live, so that the next kill is a single fault again. `None` once the process is over, or if that takes too long.

@@ -305,7 +305,7 @@ impl Stage<'_> {
         let Some(meta) = faults::whole(&self.dir, dead) else { return };
         let (pid, point) = match victim {
             Victim::Holder => (meta.holder, "pump.fork.after"),
-            Victim::Pump | Victim::Engine | Victim::Cli => (meta.pump, "holder.fork.after"),
+            Victim::Pump | Victim::Engine | Victim::Nest | Victim::Cli => (meta.pump, "holder.fork.after"),
         };
         if self.product.points().arm(point).is_err() {
             return;
@@ -323,6 +323,7 @@ impl Stage<'_> {
         let both_live = meta.as_ref().is_some_and(|m| alive(m.pump) && (m.holder == 0 || alive(m.holder)));
         let pid = match victim {
             Victim::Engine => faults::engine(self.product),
+            Victim::Nest => faults::nest(self.product),
             Victim::Cli => Some(self.cli.load(SeqCst)).filter(|p| *p != 0),
             Victim::Holder => meta.filter(|m| both_live && !m.has(flag::DONE)).map(|m| m.holder),
             Victim::Pump => meta.filter(|m| both_live && !m.has(flag::DONE)).map(|m| m.pump),
