@@ -12,7 +12,7 @@ use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::NoRunDir;
 use crate::shared::{self, Client, Clients, Closing, Shared};
 use crate::shell::Snapshots;
-use crate::state::{Ask, Counts, Reserved, State, View, Which};
+use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
 use crate::{cgroup, program, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
@@ -233,6 +233,12 @@ impl Engine {
     pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<View>, Error> {
         let owner = owner.clone();
         self.ask(|answer| Ask::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
+    }
+
+    /// The same, as far as a list needs it.
+    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
+        let owner = owner.clone();
+        self.ask(|answer| Ask::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
     }
 
     pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {

@@ -8,6 +8,7 @@ use crate::link::Link;
 use crate::mind::{Look, mind};
 use crate::refuse;
 use crate::retain::{self, Finished};
+use crate::serve::Listed;
 use crate::shared::{Closing, Shared};
 use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::ProcessDir;
@@ -54,6 +55,12 @@ impl View {
     }
 }
 
+/// A process to be listed.
+pub(crate) struct Listing {
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) listed: Arc<Listed>,
+}
+
 /// What became of a reservation.
 pub(crate) enum Reserved {
     /// It is yours: accept it or let it go.
@@ -84,6 +91,7 @@ pub(crate) enum Ask {
     Facts { id: ProcessId, answer: oneshot::Sender<Option<Arc<Facts>>> },
     Resolve { name: String, owner: Owner, answer: oneshot::Sender<Result<View, Error>> },
     All { owner: Owner, which: Which, answer: oneshot::Sender<Vec<View>> },
+    Listing { owner: Owner, which: Which, answer: oneshot::Sender<Vec<Listing>> },
     Reserve { id: ProcessId, hash: String, owner: Owner, answer: oneshot::Sender<Result<Reserved, Error>> },
     Accept { facts: Box<Facts>, keeper: Option<Link>, answer: oneshot::Sender<View> },
     LetGo { id: ProcessId },
@@ -115,6 +123,7 @@ struct Entry {
     /// Told of every change; none once it is over.
     tell: Option<watch::Sender<Arc<Facts>>>,
     input: Arc<tokio::sync::Mutex<()>>,
+    listed: Arc<Listed>,
 }
 
 /// Everything that is known. One task has it.
@@ -204,6 +213,7 @@ impl State {
             Ask::Facts { id, answer } => _ = answer.send(self.entry(id).map(|e| Arc::clone(&e.facts))),
             Ask::Resolve { name, owner, answer } => _ = answer.send(self.resolve(&name, &owner)),
             Ask::All { owner, which, answer } => _ = answer.send(self.all(&owner, which)),
+            Ask::Listing { owner, which, answer } => _ = answer.send(self.listing(&owner, which)),
             Ask::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
             Ask::Accept { facts, keeper, answer } => {
                 let id = facts.id();
@@ -295,6 +305,15 @@ impl State {
         }
     }
 
+    fn listing(&self, owner: &Owner, which: Which) -> Vec<Listing> {
+        let listing = |e: &Entry| Listing { facts: Arc::clone(&e.facts), listed: Arc::clone(&e.listed) };
+        let may = |e: &&Entry| owner.may_touch(&e.facts.kept.spec.owner);
+        match which {
+            Which::All => self.table.keys().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+            Which::Live => self.live.iter().filter_map(|id| self.entry(*id)).filter(may).map(listing).collect(),
+        }
+    }
+
     fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
         if *self.shared.closing.borrow() != Closing::Open {
             return Err(refuse::stopping());
@@ -336,7 +355,7 @@ impl State {
         let (id, is_final, bytes) = (facts.id(), facts.phase.is_final(), facts.bytes);
         let facts = Arc::new(facts);
         let tell = (!is_final).then(|| watch::channel(Arc::clone(&facts)).0);
-        self.table.insert(id, Slot::Known(Entry { facts, tell, input: Arc::default() }));
+        self.table.insert(id, Slot::Known(Entry { facts, tell, input: Arc::default(), listed: Arc::default() }));
         if is_final {
             self.live.remove(&id);
             self.finished_bytes += bytes;

@@ -10,11 +10,13 @@
 
 mod live;
 mod read;
+mod stamp;
 mod v1;
 mod write;
 
 pub use live::{Commit, Live, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
+pub use stamp::Stamp;
 pub use write::Meta;
 
 /// The length of the file.

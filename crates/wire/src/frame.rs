@@ -55,6 +55,16 @@ pub fn json<T: Serialize>(message: &T) -> Vec<u8> {
     finish(out)
 }
 
+/// The frame of an answer to message `of` that is JSON already.
+pub fn answer(of: u64, json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len() + 48);
+    out.extend_from_slice(&[0, 0, 0, 0, JSON]);
+    out.extend_from_slice(format!("{{\"of\":{of},\"answer\":").as_bytes());
+    out.extend_from_slice(json);
+    out.push(b'}');
+    finish(out)
+}
+
 /// The frame that carries `bytes` for message `of`.
 pub fn raw(of: u64, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(13 + bytes.len());

@@ -27,6 +27,7 @@ mod wait;
 mod write;
 
 pub(crate) use kill::stop_with_the_engine;
+pub(crate) use list::Listed;
 pub(crate) use view::Views;
 
 use crate::disk::blocking;
@@ -395,7 +396,10 @@ impl Asked {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
             Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
             Request::Rerun { process, caller, env, want } => out.result(rerun::rerun(self, &process, caller, env, want).await).await,
-            Request::List { scope, all } => out.result(list::list(self, &scope, all).await).await,
+            Request::List { scope, all } => match list::list(self, &scope, all).await {
+                Ok(json) => out.send(frame::answer(out.of, &json)).await,
+                Err(error) => out.error(error).await,
+            },
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit, view } => {
