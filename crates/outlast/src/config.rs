@@ -74,6 +74,14 @@ pub(crate) struct Shown {
     pub(crate) from: Origin,
 }
 
+/// Where colours are welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Never,
+    OnTerminals,
+    Always,
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -130,9 +138,21 @@ impl World {
         Owner { session: text("OUTLAST_SESSION"), task: text("OUTLAST_TASK"), generation: text("OUTLAST_GENERATION") }
     }
 
-    /// Whether colours are unwelcome.
-    pub(crate) fn plain(&self) -> bool {
-        self.var("NO_COLOR").is_some() || self.var("TERM").is_none_or(|t| t == "dumb")
+    /// Where colours are welcome: `NO_COLOR` forbids them, `CLICOLOR_FORCE` asks for them whatever reads the output, `CLICOLOR=0` and a terminal that knows none
+    /// are content without.
+    pub(crate) fn colours(&self) -> Colours {
+        let forced = self.var("CLICOLOR_FORCE").is_some_and(|v| v != "0");
+        match (self.var("NO_COLOR").is_some(), forced) {
+            (true, _) => Colours::Never,
+            (false, true) => Colours::Always,
+            (false, false) if self.is_dumb() || self.var("CLICOLOR").is_some_and(|v| v == "0") => Colours::Never,
+            (false, false) => Colours::OnTerminals,
+        }
+    }
+
+    /// Whether the terminal, if there is one, cannot rewrite a line.
+    pub(crate) fn is_dumb(&self) -> bool {
+        self.var("TERM").is_none_or(|t| t == "dumb")
     }
 
     /// `outlast-keeper` beside this executable, if it is there.

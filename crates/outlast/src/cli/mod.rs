@@ -190,7 +190,7 @@ impl Context {
 /// Does what was asked, and returns the exit code.
 pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
-    let out = Out::new(json, world.plain());
+    let out = Out::new(json, world.colours());
     let ctx = Context { world, settings, out };
     match perform(cli.verb, &ctx).await {
         Ok(code) => code,

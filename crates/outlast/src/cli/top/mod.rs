@@ -17,6 +17,7 @@ mod window;
 
 use super::terminal::{self, Ends, Keyboard, Keys};
 use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
+use crate::config::Colours;
 use app::{App, Wish};
 use clap::Args;
 use feed::{Feed, Wanted};
@@ -131,7 +132,7 @@ impl Session<'_> {
         let mut screen = Screen::enter()?;
         let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own)?;
         let mut parser = Parser::default();
-        let paint = if self.ctx.world.plain() { Paint::Plain } else { Paint::Colours };
+        let paint = if self.ctx.world.colours() == Colours::Never { Paint::Plain } else { Paint::Colours };
         loop {
             screen.terminal.autoresize()?;
             let size = screen.terminal.size()?;
