@@ -54,7 +54,9 @@ mod tests {
     #[test]
     fn slips_are_counted() {
         let count = |a: &str, b: &str| slips(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
-        for (a, b, want) in [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("abc", "acb", 1), ("abc", "abxc", 1), ("kitten", "sitting", 3)] {
+        for (a, b, want) in
+            [("", "", 0), ("abc", "abc", 0), ("abc", "", 3), ("abc", "acb", 1), ("abc", "abxc", 1), ("kitten", "sitting", 3)]
+        {
             assert_eq!(count(a, b), want, "{a} {b}");
             assert_eq!(count(b, a), want, "{b} {a}");
         }

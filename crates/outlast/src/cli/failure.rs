@@ -92,7 +92,8 @@ impl Failure {
         self.exit
     }
 
-    fn to_json(&self) -> Value {
+    /// For an answer in JSON.
+    pub(crate) fn to_json(&self) -> Value {
         let mut all = json!({"status": self.status, "error": self.error, "code": self.code, "hint": self.hint});
         if let Some(code) = self.exit_code {
             all["exit_code"] = json!(code);
