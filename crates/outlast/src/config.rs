@@ -170,7 +170,7 @@ impl World {
 
     /// Reads the configuration.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let file = self.xdg("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("outlast/config.toml"));
+        let file = self.config_home().map(|dir| dir.join("outlast/config.toml"));
         let file = file.unwrap_or_else(|| "/etc/outlast/config.toml".into());
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => Ok(text),
@@ -186,6 +186,11 @@ impl World {
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
         settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
         Ok(settings)
+    }
+
+    /// Where the user's programs have their configuration.
+    pub(crate) fn config_home(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CONFIG_HOME", ".config")
     }
 
     fn xdg(&self, name: &str, fallback: &str) -> Option<PathBuf> {

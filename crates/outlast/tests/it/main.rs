@@ -1,6 +1,7 @@
 //! The whole product: the real `outlast`, a home of its own for each test.
 
 mod gate;
+mod person;
 mod sinks;
 mod sleeper;
 mod support;
@@ -16,6 +17,8 @@ mod bad_times;
 mod completion;
 mod consume;
 mod crash;
+mod doctor;
+mod engine;
 mod env;
 mod events;
 mod input;
