@@ -2,8 +2,10 @@
 //!
 //! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
 
+mod detach;
 mod sinks;
 
+pub(crate) use detach::DetachKey;
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
@@ -56,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) watch: Rules,
     /// How long a notice is kept once it is settled.
     pub(crate) keep_notices: Duration,
+    /// What leaves an `attach`.
+    pub(crate) detach_key: DetachKey,
     /// The sinks that push.
     pub(crate) sinks: Sinks,
     /// The file as it was read.
@@ -254,6 +258,7 @@ const KEYS: &[&str] = &[
     "watch.window_seconds",
     "watch.rest_seconds",
     "retention.notice_days",
+    "attach.detach_key",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
@@ -280,6 +285,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     let watch = rules(&mut r);
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
+    let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
     Settings {
         home,
         file,
@@ -297,6 +303,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         cgroup,
         watch,
         keep_notices: seconds(keep_notices * 86_400.0),
+        detach_key,
         sinks: Sinks::default(),
         tables: r.table,
         shown: r.shown,
@@ -401,6 +408,11 @@ impl Reader<'_> {
             _ => None,
         };
         self.value(key, env, default, parse, |b| toml::Value::Boolean(*b))
+    }
+
+    fn key(&mut self, key: &'static str, env: &[&'static str]) -> DetachKey {
+        let parse = |v: &toml::Value| v.as_str().and_then(|text| text.parse().ok());
+        self.value(key, env, DetachKey::default(), parse, |key| toml::Value::String(key.to_string()))
     }
 
     fn bytes(&mut self, key: &'static str, default: u64) -> u64 {

@@ -1,5 +1,7 @@
 //! `attach`: a person at a terminal looks at a process and types into it.
 
+mod tmux;
+
 use crate::gate::{Gate, until_printed};
 use crate::person::Person;
 use crate::support::*;
