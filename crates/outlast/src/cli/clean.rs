@@ -1,5 +1,6 @@
 //! `outlast clean`
 
+use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, times};
 use clap::Args;
 
@@ -13,7 +14,9 @@ pub(crate) struct Clean {
 impl Clean {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let scope = self.scope.or(&ctx.owner());
-        let cleaned = ctx.client().await?.clean(&scope).await?;
+        let client = ctx.client().await?;
+        let about = About::Words("forgetting what is finished");
+        let cleaned = progress::during(ctx, about, "the rest is still being forgotten", client.clean(&scope)).await??;
         if ctx.out.json {
             ctx.out.object(&cleaned)?;
         } else {

@@ -2,6 +2,7 @@
 
 pub(super) mod install;
 
+use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect, Start};
@@ -96,7 +97,8 @@ async fn start(ctx: &Context) -> Result<i32, Failure> {
 
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {
     let pid = client.engine_status().await?.pid;
-    let done = client.engine_stop().await?;
+    let about = About::Words("the engine is ending");
+    let done = progress::during(ctx, about, "the engine is still ending", client.engine_stop()).await??;
     if ctx.out.json {
         ctx.out.object(&json!({"status": "stopped", "pid": pid, "count": done.count}))?;
     } else {

@@ -1,5 +1,6 @@
 //! `outlast kill`
 
+use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, ending, millis, seconds};
 use crate::config::Origin;
 use clap::Args;
@@ -56,8 +57,15 @@ fn scope(args: ScopeArgs, owner: &Owner) -> Scope {
     }
 }
 
+/// What is waited for while it is stopped.
+fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About<'a> {
+    About::Stop { what, grace: kill.grace_ms.map_or(ctx.settings.grace, Duration::from_millis) }
+}
+
 async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32, Failure> {
-    let killed = ctx.client().await?.kill(id, kill).await?;
+    let client = ctx.client().await?;
+    let left = format!("{id} is still being stopped; see with: outlast poll {id}");
+    let killed = progress::during(ctx, about(ctx, id, &kill), &left, client.kill(id, kill.clone())).await??;
     if ctx.out.json {
         ctx.out.object(&killed)?;
         return Ok(0);
@@ -77,7 +85,9 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
 }
 
 async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<i32, Failure> {
-    let killed = ctx.client().await?.kill_all(&scope, kill).await?;
+    let client = ctx.client().await?;
+    let left = "they are still being stopped; see with: outlast list";
+    let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill.clone())).await??;
     let code = i32::from(!killed.failed.is_empty());
     if ctx.out.json {
         ctx.out.object(&killed)?;

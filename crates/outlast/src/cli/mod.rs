@@ -22,6 +22,7 @@ mod man;
 mod out;
 mod owner;
 mod poll;
+mod progress;
 mod rerun;
 mod rm;
 mod route;
@@ -177,7 +178,8 @@ impl Context {
     }
 
     async fn connect(&self, start: Start) -> Result<Client, Failure> {
-        Ok(Client::connect(&Connect { home: self.settings.home.clone(), start, owner: self.owner() }).await?)
+        let to = Connect { home: self.settings.home.clone(), start, owner: self.owner() };
+        Ok(progress::beside(self, progress::About::Words("starting the engine"), Client::connect(&to)).await?)
     }
 
     /// The surroundings that a command inherits.

@@ -31,6 +31,7 @@ mod matched;
 mod output;
 mod points;
 mod poll;
+mod progress;
 mod pty;
 mod recover;
 mod rerun;
