@@ -9,7 +9,7 @@ pub(crate) use detach::DetachKey;
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
-use outlast_core::{Owner, Rules, limits};
+use outlast_core::{Owner, Rules, limits, nearest};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -345,8 +345,16 @@ fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
     });
     // Those that say more than one thing each are looked at where they are read.
     keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook"].contains(&k.as_str()))
-        .map(|k| format!("{} has the unknown key {k}, which does nothing", file.display()))
+        .map(|k| format!("{} has the unknown key {k}, which does nothing{}", file.display(), meant(&k, KEYS.iter().copied())))
         .collect()
+}
+
+/// `; did you mean retention.days?`, if it may be a slip for one of these.
+fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(key, known).first() {
+        Some(near) => format!("; did you mean {near}?"),
+        None => String::new(),
+    }
 }
 
 /// Seconds that were checked to be finite and not negative; more than fits is as long as can be.

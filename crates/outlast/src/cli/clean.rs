@@ -1,5 +1,6 @@
 //! `outlast clean`
 
+use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, times};
 use clap::Args;
@@ -21,6 +22,11 @@ impl Clean {
             ctx.out.object(&cleaned)?;
         } else {
             ctx.out.line(&format!("{} removed, {} freed", cleaned.removed, times::size(cleaned.freed_bytes)))?;
+            if cleaned.removed == 0
+                && let Some(meant) = meant(&client, scope.session.as_deref()).await
+            {
+                ctx.out.remark(&meant);
+            }
         }
         Ok(0)
     }

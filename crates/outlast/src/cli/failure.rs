@@ -67,7 +67,8 @@ impl Failure {
             error.extend(lines.next().map(|what| format!(" {what}")));
         }
         let rest: Vec<_> = lines.filter(|l| !l.starts_with("For more information")).collect();
-        Self { exit: 2, ..Self::new(code::USAGE, error, rest.join("; ")) }
+        let hint = if rest.is_empty() { "--help says what can be given".into() } else { rest.join("; ") };
+        Self { exit: 2, ..Self::new(code::USAGE, error, hint) }
     }
 
     /// Whoever read our output has gone.
@@ -83,6 +84,17 @@ impl Failure {
     /// The same, with another exit code.
     pub(crate) fn exit(self, exit: i32) -> Self {
         Self { exit: if self.silent || self.left { self.exit } else { exit }, ..self }
+    }
+
+    /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
+    pub(crate) fn within(self, session: Option<&str>) -> Self {
+        match session {
+            Some(session) if self.code == code::NOT_FOUND || self.code == code::BAD_ID => {
+                let hint = format!("{}; OUTLAST_SESSION is {session} here, so that only its processes are looked at", self.hint);
+                Self { hint, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// What was wrong.

@@ -1,5 +1,6 @@
 //! `outlast kill`
 
+use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, ending, millis, seconds};
 use crate::config::Origin;
@@ -94,6 +95,11 @@ async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<
         return Ok(code);
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
+    if killed.killed == 0
+        && let Some(meant) = meant(&client, scope.session.as_deref()).await
+    {
+        ctx.out.remark(&meant);
+    }
     for failed in &killed.failed {
         ctx.out.remark(&format!("outlast: {failed}"));
     }

@@ -1,10 +1,12 @@
 //! `outlast list`
 
 use super::out::Tone;
+use super::owner::meant;
 use super::table::{Cell, Column, lay_out};
 use super::{Context, Failure, ScopeArgs, ending, times};
 use clap::Args;
 use outlast_client::{ProcessInfo, Time};
+use serde_json::json;
 
 /// List processes
 #[derive(Debug, Args)]
@@ -20,12 +22,20 @@ pub(crate) struct List {
 impl List {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let scope = self.scope.or(&ctx.owner());
-        let processes = ctx.client().await?.list(&scope, self.all).await?;
+        let client = ctx.client().await?;
+        let processes = client.list(&scope, self.all).await?;
+        let meant = if processes.is_empty() { meant(&client, scope.session.as_deref()).await } else { None };
         if ctx.out.json {
-            ctx.out.object(&outlast_client::List { processes })?;
+            let mut answer = serde_json::to_value(outlast_client::List { processes }).unwrap_or_default();
+            if let Some(hint) = meant {
+                super::run::merge(&mut answer, json!({"hint": hint}));
+            }
+            ctx.out.object(&answer)?;
             return Ok(0);
         }
-        if processes.is_empty() {
+        if let Some(meant) = meant {
+            ctx.out.remark(&meant);
+        } else if processes.is_empty() {
             ctx.out.tip(if self.all { "no processes" } else { "nothing runs; --all shows finished processes" });
         }
         for line in lines(&processes, times::now(), &ctx.out) {

@@ -196,7 +196,7 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let ctx = Context { world, settings, out };
     match perform(cli.verb, &ctx).await {
         Ok(code) => code,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.within(ctx.owner().session.as_deref()).tell(json),
     }
 }
 
