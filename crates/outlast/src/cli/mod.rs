@@ -5,6 +5,7 @@ mod adopt;
 mod attach;
 mod clean;
 mod close;
+mod completions;
 mod config;
 mod doctor;
 mod ending;
@@ -95,6 +96,9 @@ enum Verb {
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
+    Completions(completions::Completions),
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::Complete),
     #[command(name = "__engine", hide = true)]
     AsEngine(AsEngine),
     #[command(name = "__keeper", hide = true)]
@@ -127,7 +131,7 @@ pub(crate) enum Asked {
     Verb(Box<Cli>),
     Engine(AsEngine),
     Keeper(AsKeeper),
-    /// Nothing that can be done; it was answered, and this is the exit code.
+    /// Nothing more: it was answered, and this is the exit code.
     Answered(i32),
 }
 
@@ -141,6 +145,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
+        // It asks an engine by itself, within the time that somebody has who is typing.
+        Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
         Ok(cli) => Asked::Verb(Box::new(cli)),
         Err(e) if e.use_stderr() => {
             if json {
@@ -228,8 +234,9 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
+        Verb::Completions(args) => args.perform(),
         // `parse` has sorted them out.
-        Verb::AsEngine(_) | Verb::AsKeeper(_) => unreachable!("not a verb for people"),
+        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) => unreachable!("not a verb for people"),
     }
 }
 

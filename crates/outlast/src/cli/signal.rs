@@ -63,6 +63,11 @@ const NAMES: &[(&str, i32)] = &[
     ("SYS", libc::SIGSYS),
 ];
 
+/// The names there are.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 /// The number of a signal by its name or number.
 fn number(text: &str) -> Result<i32, String> {
     let bad = || {

@@ -15,6 +15,7 @@ mod attach;
 mod bad_input;
 mod bad_times;
 mod completion;
+mod completions;
 mod consume;
 mod crash;
 mod doctor;
