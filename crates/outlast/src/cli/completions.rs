@@ -28,7 +28,7 @@ enum Shell {
     Fish,
     Elvish,
     #[value(name = "powershell")]
-    PowerShell,
+    Power,
 }
 
 impl Completions {
@@ -43,7 +43,7 @@ impl Completions {
             Shell::Zsh => include_bytes!("completions/outlast.zsh").to_vec(),
             Shell::Fish => include_bytes!("completions/outlast.fish").to_vec(),
             Shell::Elvish => written(clap_complete::Shell::Elvish),
-            Shell::PowerShell => written(clap_complete::Shell::PowerShell),
+            Shell::Power => written(clap_complete::Shell::PowerShell),
         };
         std::io::stdout().write_all(&script)?;
         Ok(0)

@@ -66,7 +66,7 @@ fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About
 async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let left = format!("{id} is still being stopped; see with: outlast poll {id}");
-    let killed = progress::during(ctx, about(ctx, id, &kill), &left, client.kill(id, kill.clone())).await??;
+    let killed = progress::during(ctx, about(ctx, id, &kill), &left, client.kill(id, kill)).await??;
     if ctx.out.json {
         ctx.out.object(&killed)?;
         return Ok(0);
@@ -88,7 +88,7 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
 async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let left = "they are still being stopped; see with: outlast list";
-    let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill.clone())).await??;
+    let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill)).await??;
     let code = i32::from(!killed.failed.is_empty());
     if ctx.out.json {
         ctx.out.object(&killed)?;

@@ -139,7 +139,7 @@ impl Watched {
 
 fn last_of(text: &str) -> Option<String> {
     let lines = text.lines().flat_map(|line| line.split('\r'));
-    lines.map(|line| tame(line).trim().to_owned()).filter(|line| !line.is_empty()).last()
+    lines.map(|line| tame(line).trim().to_owned()).rfind(|line| !line.is_empty())
 }
 
 /// The one line, wiped when it is dropped.

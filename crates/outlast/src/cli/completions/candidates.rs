@@ -91,7 +91,7 @@ fn keys(typed: &OsStr, key: impl Fn(ProcessInfo) -> Option<String>) -> Vec<Compl
 
 fn signals(typed: &OsStr) -> Vec<CompletionCandidate> {
     let upper = typed.to_string_lossy().to_ascii_uppercase();
-    let sig = if upper.starts_with('S') && "SIG".starts_with(&upper[..upper.len().min(3)]) && upper.len() >= 3 { "SIG" } else { "" };
+    let sig = if upper.starts_with("SIG") { "SIG" } else { "" };
     beginning(OsStr::new(&upper), signal::names().map(|name| format!("{sig}{name}")))
 }
 

@@ -74,7 +74,7 @@ pub(crate) fn older_keepers(home: &Path, current: &Path) -> Vec<String> {
     let folder = |pid: u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let names = words.split(|b| *b == 0).filter_map(|word| Path::new(std::str::from_utf8(word).ok()?).file_name()?.to_str());
-        names.filter(|name| name.starts_with("proc_")).map(str::to_owned).last()
+        names.filter(|name| name.starts_with("proc_")).map(str::to_owned).next_back()
     };
     // There are two for each process.
     older.filter_map(folder).collect::<BTreeSet<_>>().into_iter().collect()
