@@ -26,6 +26,9 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
         .collect();
     near.sort();
     near.dedup();
+    // Beside one that is near, what is much farther is no help.
+    let best = near.first().map_or(0, |(slips, _)| *slips);
+    near.retain(|(slips, _)| *slips <= best + 1);
     near.into_iter().map(|(_, name)| name).take(3).collect()
 }
 

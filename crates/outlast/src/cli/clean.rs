@@ -14,6 +14,7 @@ pub(crate) struct Clean {
 
 impl Clean {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
         let about = About::Words("forgetting what is finished");
@@ -23,7 +24,7 @@ impl Clean {
         } else {
             ctx.out.line(&format!("{} removed, {} freed", cleaned.removed, times::size(cleaned.freed_bytes)))?;
             if cleaned.removed == 0
-                && let Some(meant) = meant(&client, scope.session.as_deref()).await
+                && let Some(meant) = meant(&client, named.as_deref()).await
             {
                 ctx.out.remark(&meant);
             }

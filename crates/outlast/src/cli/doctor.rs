@@ -142,7 +142,7 @@ fn examine(ctx: &Context, found: &Result<Found, Failure>) -> Vec<Check> {
 }
 
 /// The columns before what is said.
-const INDENT: usize = 22;
+const INDENT: usize = 21;
 
 fn say(ctx: &Context, check: &Check) -> Result<(), Failure> {
     let (word, tone) = match check.state {

@@ -37,7 +37,10 @@ impl Kill {
         let kill = outlast_client::Kill { grace_ms: self.grace.or(configured(ctx)).map(millis), no_escalate: self.no_escalate };
         match self.id {
             Some(id) => one(ctx, &id, kill).await,
-            None => all(ctx, scope(self.scope, &ctx.owner()), kill).await,
+            None => {
+                let named = self.scope.session.clone();
+                all(ctx, scope(self.scope, &ctx.owner()), kill, named).await
+            }
         }
     }
 }
@@ -85,7 +88,7 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
     Ok(0)
 }
 
-async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<i32, Failure> {
+async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let left = "they are still being stopped; see with: outlast list";
     let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill)).await??;
@@ -96,7 +99,7 @@ async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
     if killed.killed == 0
-        && let Some(meant) = meant(&client, scope.session.as_deref()).await
+        && let Some(meant) = meant(&client, named.as_deref()).await
     {
         ctx.out.remark(&meant);
     }

@@ -21,10 +21,11 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
         let processes = client.list(&scope, self.all).await?;
-        let meant = if processes.is_empty() { meant(&client, scope.session.as_deref()).await } else { None };
+        let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
             let mut answer = serde_json::to_value(outlast_client::List { processes }).unwrap_or_default();
             if let Some(hint) = meant {

@@ -26,7 +26,7 @@ impl Whose {
     }
 }
 
-/// What to say to somebody for whose session nothing was found: which they may have meant. Nothing, if there are processes of it.
+/// What to say to somebody who named a session for which nothing was found: which they may have meant. Nothing, if there are processes of it.
 pub(crate) async fn meant(client: &Client, session: Option<&str>) -> Option<String> {
     let session = session?;
     // Where that cannot be looked up, what was found is all there is to say.

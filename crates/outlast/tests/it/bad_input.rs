@@ -302,6 +302,8 @@ fn whoever_slips_is_told_what_they_may_have_meant() {
     assert!(why.contains("OUTLAST_SESSION is chat:7") && !why.contains("did you mean") && !why.contains("chat:42"), "{other}");
     assert_eq!(p.json(["list", "--session", "chat:24"])["hint"], "no process is of the session chat:24; did you mean chat:42?");
     assert!(p.json(["list", "--session", "chat:42"]).get("hint").is_none());
+    let own = Answer::from(p.command(["list", "--json"]).env("OUTLAST_SESSION", "chat:24").output().unwrap()).json();
+    assert!(own.get("hint").is_none(), "a conversation that has started nothing is none that was misspelt: {own}");
     for args in [&["kill", "--all", "--session", "chat:43"][..], &["clean", "--session", "chat:43"], &["interrupt", "--session", "chat:43"]]
     {
         assert!(p.call(args).err.contains("did you mean chat:42?"), "{args:?}");
