@@ -84,15 +84,20 @@ impl Chunks {
         }
     }
 
+    /// Waits until the engine knows of this reader: an attached terminal is asked from now on, and a view can be closed.
+    pub async fn ready(&mut self) -> Result<(), ClientError> {
+        while self.end.is_none() && self.stream.is_none() {
+            if let Err(e) = self.open().await {
+                self.again(e).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The next piece, or nothing at the end. May be dropped while it waits, and called again.
     pub async fn next(&mut self) -> Result<Option<Chunk>, ClientError> {
         while self.end.is_none() {
-            if self.stream.is_none()
-                && let Err(e) = self.open().await
-            {
-                self.again(e).await?;
-                continue;
-            }
+            self.ready().await?;
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
                 Item::Event(Event::At { byte }) => self.from = From::Byte(byte),

@@ -408,7 +408,7 @@ impl Engine {
         let task = tokio::spawn(async move {
             let id = facts.id();
             if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
-                return Err(refuse::not_found(&id.to_string()));
+                return Err(refuse::not_found(&id.to_string(), &[]));
             }
             let removed = engine.remove(id).await;
             if removed.is_err() {

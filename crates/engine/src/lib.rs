@@ -20,6 +20,7 @@ mod link;
 mod listen;
 mod log_file;
 mod mind;
+mod near;
 mod nest;
 mod orphan;
 mod os;

@@ -1,6 +1,7 @@
 //! Errors as callers see them: what was wrong with which value, a stable name, and what to do.
 
 use crate::index::IndexError;
+use crate::near::Near;
 use outlast_core::{BadId, ProcessId, Refusal};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, ErrorKind};
@@ -31,11 +32,13 @@ pub(crate) fn stopping() -> Error {
     unavailable("the engine is stopping", "ask again: a new one is started on demand; processes go on")
 }
 
-/// No such process.
-pub(crate) fn not_found(given: &str) -> Error {
+/// No such process, and which may be meant.
+pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
     let shown: String = given.chars().take(80).collect();
     let what = format!("No process with ID {shown}");
-    Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, "`outlast list --all` shows those there are") }
+    let meant: Vec<String> = near.iter().map(ToString::to_string).collect();
+    let meant = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
+    Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` shows those there are")) }
 }
 
 /// No conversation that the caller may touch.
@@ -46,9 +49,9 @@ pub(crate) fn no_session(given: &str) -> Error {
 }
 
 /// Not even a name.
-pub(crate) fn bad_id(bad: &BadId) -> Error {
+pub(crate) fn bad_id(bad: &BadId, near: &[Near]) -> Error {
     // To the contract, what names no process is a process that is not there.
-    Error { status: "not_found".into(), code: code::BAD_ID.into(), ..not_found(&bad.given) }
+    Error { status: "not_found".into(), code: code::BAD_ID.into(), ..not_found(&bad.given, near) }
 }
 
 /// A prefix of several.

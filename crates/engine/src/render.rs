@@ -194,7 +194,8 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     });
     let gaps = match detail {
         Detail::Whole => log.missing().unwrap_or_default(),
-        Detail::Entry => Vec::new(),
+        // What was dropped is in what was read anyway; what retention took would have to be looked up.
+        Detail::Entry => log.gaps.iter().map(|g| gap(g.from, g.to, g.why)).collect(),
     };
     let Facts { kept, phase, .. } = facts;
     if meta.is_some_and(|m| m.has(flag::NO_PTY)) {

@@ -6,6 +6,7 @@ use crate::facts::{Facts, Seen};
 use crate::index::Writer;
 use crate::link::Link;
 use crate::mind::{Look, mind};
+use crate::near::{self, Near};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::serve::Listed;
@@ -279,7 +280,7 @@ impl State {
     }
 
     fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
-        let wanted: IdRef = name.parse().map_err(|bad| refuse::bad_id(&bad))?;
+        let wanted: IdRef = name.parse().map_err(|bad| refuse::bad_id(&bad, &self.near(name, owner)))?;
         let may = |e: &Entry| owner.may_touch(&e.facts.kept.spec.owner);
         let found = match wanted {
             IdRef::Exact(id) => self.entry(id).filter(|e| may(e)).map(|_| id),
@@ -294,7 +295,14 @@ impl State {
                 }
             }
         };
-        found.and_then(|id| self.view(id)).ok_or_else(|| refuse::not_found(name))
+        found.and_then(|id| self.view(id)).ok_or_else(|| refuse::not_found(name, &self.near(name, owner)))
+    }
+
+    /// Which of those that the owner may touch could be meant.
+    fn near(&self, name: &str, owner: &Owner) -> Vec<Near> {
+        let known = self.table.keys().filter_map(|id| self.entry(*id)).filter(|e| owner.may_touch(&e.facts.kept.spec.owner));
+        let known: Vec<_> = known.map(|e| (e.facts.id(), e.facts.kept.spec.name.as_deref().unwrap_or_default())).collect();
+        near::near(name, &known)
     }
 
     fn all(&self, owner: &Owner, which: Which) -> Vec<View> {
@@ -320,7 +328,7 @@ impl State {
         }
         match self.table.get(&id) {
             Some(Slot::Known(entry)) if entry.facts.kept.hash == hash && entry.facts.kept.spec.owner == owner => {
-                return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string()));
+                return self.view(id).map(Reserved::Same).ok_or_else(|| refuse::not_found(&id.to_string(), &[]));
             }
             Some(Slot::Reserved { hash: same, owner: for_whom, pending, .. }) if *same == hash && *for_whom == owner => {
                 return Ok(Reserved::Pending(pending.clone()));

@@ -2,12 +2,14 @@
 //!
 //! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
 
+mod detach;
 mod sinks;
 
+pub(crate) use detach::DetachKey;
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
-use outlast_core::{Owner, Rules, limits};
+use outlast_core::{Owner, Rules, limits, nearest};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -56,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) watch: Rules,
     /// How long a notice is kept once it is settled.
     pub(crate) keep_notices: Duration,
+    /// What leaves an `attach`.
+    pub(crate) detach_key: DetachKey,
     /// The sinks that push.
     pub(crate) sinks: Sinks,
     /// The file as it was read.
@@ -72,6 +76,14 @@ pub(crate) struct Shown {
     pub(crate) key: &'static str,
     pub(crate) value: toml::Value,
     pub(crate) from: Origin,
+}
+
+/// Where colours are welcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Colours {
+    Never,
+    OnTerminals,
+    Always,
 }
 
 /// Where a value came from.
@@ -130,9 +142,21 @@ impl World {
         Owner { session: text("OUTLAST_SESSION"), task: text("OUTLAST_TASK"), generation: text("OUTLAST_GENERATION") }
     }
 
-    /// Whether colours are unwelcome.
-    pub(crate) fn plain(&self) -> bool {
-        self.var("NO_COLOR").is_some() || self.var("TERM").is_none_or(|t| t == "dumb")
+    /// Where colours are welcome: `NO_COLOR` forbids them, `CLICOLOR_FORCE` asks for them whatever reads the output, `CLICOLOR=0` and a terminal that knows none
+    /// are content without.
+    pub(crate) fn colours(&self) -> Colours {
+        let forced = self.var("CLICOLOR_FORCE").is_some_and(|v| v != "0");
+        match (self.var("NO_COLOR").is_some(), forced) {
+            (true, _) => Colours::Never,
+            (false, true) => Colours::Always,
+            (false, false) if self.is_dumb() || self.var("CLICOLOR").is_some_and(|v| v == "0") => Colours::Never,
+            (false, false) => Colours::OnTerminals,
+        }
+    }
+
+    /// Whether the terminal, if there is one, cannot rewrite a line.
+    pub(crate) fn is_dumb(&self) -> bool {
+        self.var("TERM").is_none_or(|t| t == "dumb")
     }
 
     /// `outlast-keeper` beside this executable, if it is there.
@@ -150,7 +174,7 @@ impl World {
 
     /// Reads the configuration.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let file = self.xdg("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("outlast/config.toml"));
+        let file = self.config_home().map(|dir| dir.join("outlast/config.toml"));
         let file = file.unwrap_or_else(|| "/etc/outlast/config.toml".into());
         let text = match std::fs::read_to_string(&file) {
             Ok(text) => Ok(text),
@@ -166,6 +190,11 @@ impl World {
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
         settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
         Ok(settings)
+    }
+
+    /// Where the user's programs have their configuration.
+    pub(crate) fn config_home(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CONFIG_HOME", ".config")
     }
 
     fn xdg(&self, name: &str, fallback: &str) -> Option<PathBuf> {
@@ -229,6 +258,7 @@ const KEYS: &[&str] = &[
     "watch.window_seconds",
     "watch.rest_seconds",
     "retention.notice_days",
+    "attach.detach_key",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
@@ -255,6 +285,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     let watch = rules(&mut r);
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
+    let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
     Settings {
         home,
         file,
@@ -272,6 +303,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         cgroup,
         watch,
         keep_notices: seconds(keep_notices * 86_400.0),
+        detach_key,
         sinks: Sinks::default(),
         tables: r.table,
         shown: r.shown,
@@ -313,8 +345,16 @@ fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
     });
     // Those that say more than one thing each are looked at where they are read.
     keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook"].contains(&k.as_str()))
-        .map(|k| format!("{} has the unknown key {k}, which does nothing", file.display()))
+        .map(|k| format!("{} has the unknown key {k}, which does nothing{}", file.display(), meant(&k, KEYS.iter().copied())))
         .collect()
+}
+
+/// `; did you mean retention.days?`, if it may be a slip for one of these.
+fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(key, known).first() {
+        Some(near) => format!("; did you mean {near}?"),
+        None => String::new(),
+    }
 }
 
 /// Seconds that were checked to be finite and not negative; more than fits is as long as can be.
@@ -376,6 +416,11 @@ impl Reader<'_> {
             _ => None,
         };
         self.value(key, env, default, parse, |b| toml::Value::Boolean(*b))
+    }
+
+    fn key(&mut self, key: &'static str, env: &[&'static str]) -> DetachKey {
+        let parse = |v: &toml::Value| v.as_str().and_then(|text| text.parse().ok());
+        self.value(key, env, DetachKey::default(), parse, |key| toml::Value::String(key.to_string()))
     }
 
     fn bytes(&mut self, key: &'static str, default: u64) -> u64 {

@@ -5,4 +5,5 @@ pub mod leftovers;
 pub mod machine;
 pub mod points;
 pub mod product;
+pub mod reboot;
 pub mod trees;

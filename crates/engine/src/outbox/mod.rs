@@ -328,6 +328,12 @@ impl Outbox {
         self.index.work_later(move |db| table::consume_key(db, &key, now)).await;
     }
 
+    /// The sinks whose last tries failed: how many notices wait, and why.
+    pub(crate) async fn failing(&self) -> Result<Vec<(String, u64, String)>, IndexError> {
+        let judge = Arc::clone(&self.judge);
+        self.index.work(move |db| table::failing(db, &judge.sinks)).await
+    }
+
     /// How many pushes are owed.
     pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
         let judge = Arc::clone(&self.judge);

@@ -8,7 +8,7 @@ mod seen;
 mod verdict;
 
 pub(crate) use claim::{Claim, Taker, claim, lives, next_lapse};
-pub(crate) use delivery::{Owed, Pushed, dead, next_due, owed, pushed, revive, take};
+pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
 pub(crate) use schema::CREATE;
 pub(crate) use seen::{ANSWERING, SOON};

@@ -86,7 +86,11 @@ async fn known(asked: &Asked, of: Incarnation) -> Result<Option<View>, Error> {
 
 async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
     if let Some(view) = known(asked, found.of).await? {
-        return if asked.owner.may_touch(&view.facts.kept.spec.owner) { Ok(view) } else { Err(refuse::not_found(&view.id().to_string())) };
+        return if asked.owner.may_touch(&view.facts.kept.spec.owner) {
+            Ok(view)
+        } else {
+            Err(refuse::not_found(&view.id().to_string(), &[]))
+        };
     }
     if let Some(why) = part_of(asked, found.of).await? {
         return Err(refuse::refusal(code::NOT_THAT_PROCESS, why, "`outlast list --all` shows what is looked after"));

@@ -1,12 +1,17 @@
 //! `engine status`.
 
 use super::Asked;
+use crate::refuse;
 use crate::shell::{self, Shell, SnapshotState};
 use outlast_wire::v1::{EngineStatus, Error};
 
 pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
     let counts = asked.engine.counts().await?;
+    let failing = shared.outbox.failing().await.map_err(|e| refuse::index(&e))?;
+    let late = failing
+        .into_iter()
+        .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
     Ok(EngineStatus {
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -15,7 +20,7 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
         running: counts.running,
         known: counts.known,
         recovered: shared.recovered,
-        degraded: shared.degraded.clone(),
+        degraded: shared.degraded.iter().cloned().chain(late).collect(),
         keeper: shared.keeper().path.display().to_string(),
         shell: login(asked),
     })

@@ -1,6 +1,6 @@
 //! `outlast adopt`
 
-use super::{Context, Failure, input, list};
+use super::{Context, Failure, input, list, times};
 use clap::Args;
 use outlast_client::AdoptFrom;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +25,7 @@ impl Adopt {
             ctx.out.object(&adopted)?;
             return Ok(code);
         }
-        for line in list::lines(&adopted.adopted, &ctx.out) {
+        for line in list::lines(&adopted.adopted, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
         }
         for skipped in &adopted.skipped {

@@ -1,24 +1,32 @@
 //! `outlast attach`
 
-use super::follow::{Next, Screen};
-use super::terminal::{self, Ends, Keyboard, Keys, Modes, Raw};
+mod screen;
+
+use super::follow::Screen;
+use super::terminal::{self, Ends, Keyboard, Leaving};
 use super::{Context, Failure, ending};
+use crate::config::DetachKey;
 use clap::Args;
-use outlast_client::{At, Chunk, Chunks, Client, ClientError, From, Page, ProcessInfo, Status, code};
+use outlast_client::{At, Chunks, Client, ClientError, From, Page, ProcessInfo, Status, code};
 use serde_json::json;
 use std::io::{IsTerminal, Write as _};
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
 
-/// How much output from before is shown on a terminal.
-const BEFORE_BYTES: u64 = 8 << 10;
+/// Whoever has not typed for this long may have been overtaken by another, whose terminal has another size.
+const SIZE_OF_THE_LAST: Duration = Duration::from_secs(1);
 /// How many lines from before are shown of a process without one.
 const BEFORE_LINES: u64 = 20;
 
 /// Look at a process and type into it
 ///
-/// Ctrl-\ leaves; the process goes on. A process with a terminal gets every key and the size of this one. A process with a pipe for input gets
-/// lines, Ctrl-D ends its input, and Ctrl-C leaves. With --read-only nothing is sent, and Ctrl-C leaves too.
+/// Ctrl-\, or another key if --detach-key or attach.detach_key in the configuration says so, leaves; the process goes on. A process with a terminal gets every
+/// other key and the size of this one; a program that has the whole screen draws it anew. A process with a pipe for input gets lines, Ctrl-D ends its input, and
+/// Ctrl-C leaves. With --read-only nothing is sent, and Ctrl-C leaves too.
+///
+/// Several may look at the same time, and all may type. The process has the size of the terminal that came, was resized or typed last; who only looks changes nothing.
+/// Whatever ends it, the terminal is left as it was found.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// The process: its id, or at least four of its digits
@@ -26,6 +34,9 @@ pub(crate) struct Attach {
     /// Only look
     #[arg(long)]
     read_only: bool,
+    /// What leaves: ctrl-], ^], several as in ctrl-p,ctrl-q, or none [default: ctrl-\]
+    #[arg(long, value_name = "KEY")]
+    detach_key: Option<DetachKey>,
 }
 
 /// Why it is over.
@@ -50,7 +61,8 @@ impl Attach {
             return Err(Failure::over(how, hint, info.fate.exit_code.flatten()));
         }
         let left = if info.pty && std::io::stdin().is_terminal() && !ctx.out.json {
-            on_terminal(ctx, &client, &info, self.read_only).await?
+            let key = self.detach_key.as_ref().unwrap_or(&ctx.settings.detach_key);
+            screen::on_terminal(ctx, &client, &info, self.read_only, key).await?
         } else {
             by_lines(ctx, &client, &info, self.read_only).await?
         };
@@ -87,48 +99,10 @@ fn told(signal: SignalKind) -> Left {
 
 /// Gives the terminal to a process until the person leaves it or it ends. The signal that ended us, if one did.
 pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<Option<i32>, Failure> {
-    Ok(match on_terminal(ctx, client, info, false).await? {
+    Ok(match screen::on_terminal(ctx, client, info, false, &ctx.settings.detach_key).await? {
         Left::Signalled(number) => Some(number),
         Left::Ended | Left::Detached | Left::Closed => None,
     })
-}
-
-/// Every key goes to the process, and every byte to the screen.
-async fn on_terminal(ctx: &Context, client: &Client, info: &ProcessInfo, read_only: bool) -> Result<Left, Failure> {
-    let id = info.session_id.to_string();
-    let mut ends = Ends::new()?;
-    let mut resized = signal(SignalKind::window_change())?;
-    ctx.out.remark(&format!("attached to {id}; Ctrl-\\ leaves{}", if read_only { ", as does Ctrl-C" } else { "" }));
-    let raw = Raw::enter()?;
-    let mut modes = Modes::default();
-    let Keys { typed, leave, held } = terminal::keys(if read_only { Keyboard::Watching } else { Keyboard::Raw })?;
-    let typing = type_in(client.clone(), info, typed);
-    tokio::pin!(typing);
-    let mut chunks = client.attach(&id, From::Last(BEFORE_BYTES), read_only);
-    let mut screen = Screen::new(ctx, true, "");
-    if !read_only {
-        resize(client, &id).await?;
-    }
-    let left = loop {
-        let next = tokio::select! {
-            signal = ends.next() => break Ok(told(signal)),
-            () = leave.notified() => break Ok(Left::Detached),
-            _ = resized.recv(), if !read_only => { resize(client, &id).await?; continue }
-            failed = &mut typing => break Err(failed),
-            next = screen.next(&mut chunks) => next?,
-        };
-        if let Next::Chunk(Chunk::Bytes { bytes, .. }) = &next {
-            modes.see(bytes);
-        }
-        if !screen.show(ctx, next).await? {
-            break Ok(over(&chunks));
-        }
-    };
-    drop(held);
-    // First the screen, then the mode, whichever way it ended. A terminal that is gone has no screen to restore.
-    let _ = std::io::stdout().write_all(modes.undo().as_bytes()).and_then(|()| std::io::stdout().flush());
-    drop(raw);
-    left
 }
 
 /// Lines go to the process if it takes any, and output is shown as readers see it.
@@ -144,7 +118,7 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
         if !input {
             return std::future::pending().await;
         }
-        match terminal::keys(Keyboard::Lines) {
+        match terminal::keys(Keyboard::Lines, Leaving::never()) {
             Ok(keys) => type_in(client.clone(), info, keys.typed).await,
             Err(e) => e.into(),
         }
@@ -171,13 +145,6 @@ fn over(chunks: &Chunks) -> Left {
     if chunks.view_closed() { Left::Closed } else { Left::Ended }
 }
 
-async fn resize(client: &Client, id: &str) -> Result<(), Failure> {
-    if let Some((rows, cols)) = terminal::size() {
-        client.resize(id, rows, cols).await?;
-    }
-    Ok(())
-}
-
 /// Writes what is typed into the process. Returns only when that has failed.
 ///
 /// Input goes behind whatever is there, since an agent may be typing too. When an engine dies under a write, the length of the input tells
@@ -185,7 +152,13 @@ async fn resize(client: &Client, id: &str) -> Result<(), Failure> {
 async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<Vec<u8>>) -> Failure {
     let id = info.session_id.to_string();
     let mut length = info.input_bytes;
+    let mut sized = Instant::now();
     while let Some(bytes) = typed.recv().await {
+        if info.pty && sized.elapsed() > SIZE_OF_THE_LAST {
+            sized = Instant::now();
+            // It may be over by now, which is seen where its output is; a write that fails says why.
+            let _over = screen::resize(&client, &id).await;
+        }
         loop {
             match client.write(&id, &bytes, At::End).await {
                 Ok(written) => length = written.next_offset,

@@ -1,11 +1,14 @@
 //! `outlast engine`
 
+pub(super) mod install;
+
+use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect, Start};
 use serde_json::json;
 
-/// Look at the engine, or end it
+/// Look at the engine, start or end it, or have it started with the machine
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     #[command(subcommand)]
@@ -20,8 +23,11 @@ enum What {
         #[arg(long)]
         no_start: bool,
     },
+    /// Start the engine, if none runs
+    Start,
     /// End the engine; processes go on unless they were started with --on-stop kill
     Stop,
+    Install(install::Install),
 }
 
 impl Engine {
@@ -32,6 +38,8 @@ impl Engine {
                 Some(client) => status(ctx, client).await,
                 None => none(ctx),
             },
+            What::Start => start(ctx).await,
+            What::Install(install) => install.perform(ctx).await,
             What::Stop => match running(ctx).await? {
                 Some(client) => stop(ctx, client).await,
                 None => none(ctx),
@@ -76,9 +84,21 @@ async fn status(ctx: &Context, client: Client) -> Result<i32, Failure> {
     Ok(0)
 }
 
+async fn start(ctx: &Context) -> Result<i32, Failure> {
+    let was = running(ctx).await?.is_some();
+    let pid = ctx.client().await?.engine_status().await?.pid;
+    if ctx.out.json {
+        ctx.out.object(&json!({"status": if was { "running" } else { "started" }, "pid": pid, "home": ctx.settings.home}))?;
+    } else {
+        ctx.out.tip(&format!("the engine {} (pid {pid})", if was { "runs already" } else { "has started" }));
+    }
+    Ok(0)
+}
+
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {
     let pid = client.engine_status().await?.pid;
-    let done = client.engine_stop().await?;
+    let about = About::Words("the engine is ending");
+    let done = progress::during(ctx, about, "the engine is still ending", client.engine_stop()).await??;
     if ctx.out.json {
         ctx.out.object(&json!({"status": "stopped", "pid": pid, "count": done.count}))?;
     } else {

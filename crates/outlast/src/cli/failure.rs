@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 /// The exit code of an error of ours where it must not be taken for the command's own.
 pub(crate) const OURS: i32 = 125;
 
+/// The exit code of what Ctrl-C ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
 /// Why, and with which exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -18,6 +21,8 @@ pub(crate) struct Failure {
     exit: i32,
     /// Nobody reads any more, so nothing is said.
     silent: bool,
+    /// Somebody left on purpose, which is no failure of ours.
+    left: bool,
 }
 
 impl Failure {
@@ -39,7 +44,16 @@ impl Failure {
 
     /// Something of this code.
     pub(crate) fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { error: error.into(), code: code.into(), hint: hint.into(), status: "error".into(), exit_code: None, exit: 1, silent: false }
+        Self {
+            error: error.into(),
+            code: code.into(),
+            hint: hint.into(),
+            status: "error".into(),
+            exit_code: None,
+            exit: 1,
+            silent: false,
+            left: false,
+        }
     }
 
     /// The words on the command line make no sense.
@@ -53,7 +67,8 @@ impl Failure {
             error.extend(lines.next().map(|what| format!(" {what}")));
         }
         let rest: Vec<_> = lines.filter(|l| !l.starts_with("For more information")).collect();
-        Self { exit: 2, ..Self::new(code::USAGE, error, rest.join("; ")) }
+        let hint = if rest.is_empty() { "--help says what can be given".into() } else { rest.join("; ") };
+        Self { exit: 2, ..Self::new(code::USAGE, error, hint) }
     }
 
     /// Whoever read our output has gone.
@@ -61,9 +76,25 @@ impl Failure {
         Self { silent: true, exit: 0, ..Self::new(code::FAULT, "", "") }
     }
 
+    /// Whoever waited was interrupted, and what they waited for goes on.
+    pub(crate) fn left(what: &str) -> Self {
+        Self { left: true, exit: INTERRUPTED, ..Self::new(code::UNAVAILABLE, what, "") }
+    }
+
     /// The same, with another exit code.
     pub(crate) fn exit(self, exit: i32) -> Self {
-        Self { exit: if self.silent { self.exit } else { exit }, ..self }
+        Self { exit: if self.silent || self.left { self.exit } else { exit }, ..self }
+    }
+
+    /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
+    pub(crate) fn within(self, session: Option<&str>) -> Self {
+        match session {
+            Some(session) if self.code == code::NOT_FOUND || self.code == code::BAD_ID => {
+                let hint = format!("{}; OUTLAST_SESSION is {session} here, so that only its processes are looked at", self.hint);
+                Self { hint, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// What was wrong.
@@ -87,12 +118,14 @@ impl Failure {
             let _ = writeln!(std::io::stdout(), "{}", self.to_json());
         } else {
             let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
-            let _ = writeln!(std::io::stderr(), "outlast: {}{hint}", self.error);
+            let name = if self.left { "" } else { "outlast: " };
+            let _ = writeln!(std::io::stderr(), "{name}{}{hint}", self.error);
         }
         self.exit
     }
 
-    fn to_json(&self) -> Value {
+    /// For an answer in JSON.
+    pub(crate) fn to_json(&self) -> Value {
         let mut all = json!({"status": self.status, "error": self.error, "code": self.code, "hint": self.hint});
         if let Some(code) = self.exit_code {
             all["exit_code"] = json!(code);

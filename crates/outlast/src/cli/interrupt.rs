@@ -1,5 +1,6 @@
 //! `outlast interrupt`
 
+use super::owner::meant;
 use super::{Context, Failure};
 use clap::Args;
 
@@ -13,11 +14,17 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let done = ctx.client().await?.interrupt(&self.session).await?;
+        let client = ctx.client().await?;
+        let done = client.interrupt(&self.session).await?;
         if ctx.out.json {
-            ctx.out.object(&done)?
+            ctx.out.object(&done)?;
         } else {
-            ctx.out.tip(&format!("{} waits were let go", done.count.unwrap_or(0)))
+            ctx.out.tip(&format!("{} waits were let go", done.count.unwrap_or(0)));
+            if done.count.unwrap_or(0) == 0
+                && let Some(meant) = meant(&client, Some(&self.session)).await
+            {
+                ctx.out.remark(&meant);
+            }
         }
         Ok(0)
     }

@@ -1,5 +1,7 @@
 //! `outlast kill`
 
+use super::owner::meant;
+use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, ending, millis, seconds};
 use crate::config::Origin;
 use clap::Args;
@@ -35,7 +37,10 @@ impl Kill {
         let kill = outlast_client::Kill { grace_ms: self.grace.or(configured(ctx)).map(millis), no_escalate: self.no_escalate };
         match self.id {
             Some(id) => one(ctx, &id, kill).await,
-            None => all(ctx, scope(self.scope, &ctx.owner()), kill).await,
+            None => {
+                let named = self.scope.session.clone();
+                all(ctx, scope(self.scope, &ctx.owner()), kill, named).await
+            }
         }
     }
 }
@@ -56,8 +61,15 @@ fn scope(args: ScopeArgs, owner: &Owner) -> Scope {
     }
 }
 
+/// What is waited for while it is stopped.
+fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About<'a> {
+    About::Stop { what, grace: kill.grace_ms.map_or(ctx.settings.grace, Duration::from_millis) }
+}
+
 async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32, Failure> {
-    let killed = ctx.client().await?.kill(id, kill).await?;
+    let client = ctx.client().await?;
+    let left = format!("{id} is still being stopped; see with: outlast poll {id}");
+    let killed = progress::during(ctx, about(ctx, id, &kill), &left, client.kill(id, kill)).await??;
     if ctx.out.json {
         ctx.out.object(&killed)?;
         return Ok(0);
@@ -76,14 +88,21 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
     Ok(0)
 }
 
-async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill) -> Result<i32, Failure> {
-    let killed = ctx.client().await?.kill_all(&scope, kill).await?;
+async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
+    let client = ctx.client().await?;
+    let left = "they are still being stopped; see with: outlast list";
+    let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill)).await??;
     let code = i32::from(!killed.failed.is_empty());
     if ctx.out.json {
         ctx.out.object(&killed)?;
         return Ok(code);
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
+    if killed.killed == 0
+        && let Some(meant) = meant(&client, named.as_deref()).await
+    {
+        ctx.out.remark(&meant);
+    }
     for failed in &killed.failed {
         ctx.out.remark(&format!("outlast: {failed}"));
     }

@@ -1,5 +1,8 @@
 //! `outlast log`
 
+mod lines;
+mod several;
+
 use super::follow::{Follow, Screen, Stopped, gap};
 use super::{Context, Failure};
 use clap::Args;
@@ -9,10 +12,15 @@ use outlast_client::{Client, Event, From, LogPage, Page};
 ///
 /// Without an offset the last lines are shown, with --offset 0 the first. Lines count from 0. Escape sequences are removed and secrets masked;
 /// --raw gives the bytes as they were written.
+///
+/// Several processes are shown line by line, each line with the name of its process before it. With --follow they are shown as they come, also over a restart of
+/// the engine, until each has ended; with --json as well, each line is an object of its own: {"event": "line", "session_id", "name", "text", "next_byte"}, and
+/// there are events "gap", "end", "error" and, after Ctrl-C, "left".
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// The process: its id, or at least four of its digits
-    id: String,
+    /// The process: its id, or at least four of its digits; may be several
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// The first line to show
     #[arg(long, value_name = "L", conflicts_with = "from_byte")]
     offset: Option<u64>,
@@ -28,11 +36,17 @@ pub(crate) struct Log {
     /// The first byte to show, instead of a line
     #[arg(long, value_name = "B")]
     from_byte: Option<u64>,
+    /// Put the name of the process before each line, also of one alone
+    #[arg(long)]
+    prefix: bool,
 }
 
 impl Log {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
+        if self.prefix || self.ids.len() > 1 {
+            return several::perform(self, ctx, &client).await;
+        }
         match (self.follow, self.raw && !ctx.out.json) {
             (true, _) => self.follow(ctx, &client).await,
             (false, true) => self.bytes(ctx, &client).await,
@@ -40,12 +54,17 @@ impl Log {
         }
     }
 
+    /// The one that is asked for.
+    fn id(&self) -> &str {
+        self.ids.first().map_or("", String::as_str)
+    }
+
     fn wanted(&self) -> Page {
         Page { offset: self.offset, limit: self.limit, from_byte: self.from_byte }
     }
 
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let page = client.log(&self.id, self.wanted()).await?;
+        let page = client.log(self.id(), self.wanted()).await?;
         if ctx.out.json {
             ctx.out.object(&page)?;
             return Ok(0);
@@ -60,12 +79,12 @@ impl Log {
         let (from, end) = match (self.offset, self.limit, self.from_byte) {
             (None, None, from) => (from.unwrap_or(0), None),
             (_, limit, _) => {
-                let page = client.log(&self.id, self.wanted()).await?;
+                let page = client.log(self.id(), self.wanted()).await?;
                 (page.from_byte, limit.map(|_| page.next_byte))
             }
         };
         let mut screen = Screen::new(ctx, true, "");
-        let mut chunks = client.read(&self.id, From::Byte(from));
+        let mut chunks = client.read(self.id(), From::Byte(from));
         while let Some(chunk) = chunks.next().await? {
             match chunk {
                 outlast_client::Chunk::Gap { from, to, why } => ctx.out.remark(&gap(from, to, &why)),
@@ -83,7 +102,7 @@ impl Log {
 
     async fn follow(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         // The page says where its first line begins, and which command it is, which decides what is masked.
-        let page = client.log(&self.id, self.wanted()).await?;
+        let page = client.log(self.id(), self.wanted()).await?;
         let from = match (self.raw, self.offset, self.limit, self.from_byte) {
             (_, _, _, Some(byte)) => byte,
             (true, None, None, None) => 0,

@@ -5,6 +5,7 @@ mod adopt;
 mod attach;
 mod clean;
 mod close;
+mod completions;
 mod config;
 mod doctor;
 mod ending;
@@ -22,6 +23,7 @@ mod man;
 mod out;
 mod owner;
 mod poll;
+mod progress;
 mod rerun;
 mod rm;
 mod route;
@@ -94,6 +96,9 @@ enum Verb {
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
+    Completions(completions::Completions),
+    #[command(name = "__complete", hide = true)]
+    Complete(completions::Complete),
     #[command(name = "__engine", hide = true)]
     AsEngine(AsEngine),
     #[command(name = "__keeper", hide = true)]
@@ -126,7 +131,7 @@ pub(crate) enum Asked {
     Verb(Box<Cli>),
     Engine(AsEngine),
     Keeper(AsKeeper),
-    /// Nothing that can be done; it was answered, and this is the exit code.
+    /// Nothing more: it was answered, and this is the exit code.
     Answered(i32),
 }
 
@@ -140,6 +145,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
+        // It asks an engine by itself, within the time that somebody has who is typing.
+        Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
         Ok(cli) => Asked::Verb(Box::new(cli)),
         Err(e) if e.use_stderr() => {
             if json {
@@ -177,7 +184,8 @@ impl Context {
     }
 
     async fn connect(&self, start: Start) -> Result<Client, Failure> {
-        Ok(Client::connect(&Connect { home: self.settings.home.clone(), start, owner: self.owner() }).await?)
+        let to = Connect { home: self.settings.home.clone(), start, owner: self.owner() };
+        Ok(progress::beside(self, progress::About::Words("starting the engine"), Client::connect(&to)).await?)
     }
 
     /// The surroundings that a command inherits.
@@ -190,11 +198,11 @@ impl Context {
 /// Does what was asked, and returns the exit code.
 pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
-    let out = Out::new(json, world.plain());
+    let out = Out::new(json, world.colours());
     let ctx = Context { world, settings, out };
     match perform(cli.verb, &ctx).await {
         Ok(code) => code,
-        Err(failure) => failure.tell(json),
+        Err(failure) => failure.within(ctx.owner().session.as_deref()).tell(json),
     }
 }
 
@@ -226,8 +234,9 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
+        Verb::Completions(args) => args.perform(),
         // `parse` has sorted them out.
-        Verb::AsEngine(_) | Verb::AsKeeper(_) => unreachable!("not a verb for people"),
+        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) => unreachable!("not a verb for people"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Saying things: answers on standard output, remarks on standard error.
 
 use super::Failure;
+use crate::config::Colours;
 use serde::Serialize;
 use std::io::{IsTerminal, Write as _};
 
@@ -9,6 +10,8 @@ use std::io::{IsTerminal, Write as _};
 pub(crate) struct Out {
     pub(crate) json: bool,
     colour: bool,
+    /// Whether remarks may be in colour.
+    remark_colour: bool,
     /// The columns of the terminal, if output goes to one.
     pub(crate) width: Option<usize>,
 }
@@ -21,16 +24,46 @@ pub(crate) enum Tone {
     Busy,
     Quiet,
     Plain,
+    /// One of several that are told apart by nothing else.
+    Of(usize),
+}
+
+/// Colours that can be told apart on light and on dark ground.
+const APART: [&str; 6] = ["36", "35", "34", "33", "32", "31"];
+
+impl Tone {
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Good => Some("32"),
+            Self::Bad => Some("31"),
+            Self::Busy => Some("33"),
+            Self::Quiet => Some("2"),
+            Self::Plain => None,
+            Self::Of(n) => Some(APART[n % APART.len()]),
+        }
+    }
 }
 
 impl Out {
-    /// Speaks JSON if asked; otherwise to a person, in colours where they are welcome and a terminal shows them.
-    pub(crate) fn new(json: bool, plain: bool) -> Self {
+    /// Speaks JSON if asked; otherwise to a person, in colours where they are welcome.
+    pub(crate) fn new(json: bool, colours: Colours) -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
         let width =
             if terminal { rustix::termios::tcgetwinsize(&stdout).ok().map(|w| usize::from(w.ws_col)).filter(|w| *w > 0) } else { None };
-        Self { json, colour: terminal && !plain && !json, width }
+        let welcome = |terminal: bool| match colours {
+            _ if json => false,
+            Colours::Never => false,
+            Colours::OnTerminals => terminal,
+            Colours::Always => true,
+        };
+        Self { json, colour: welcome(terminal), remark_colour: welcome(std::io::stderr().is_terminal()), width }
+    }
+
+    /// Speaks plainly, in so many columns.
+    #[cfg(test)]
+    pub(crate) fn plain(width: Option<usize>) -> Self {
+        Self { json: false, colour: false, remark_colour: false, width }
     }
 
     /// The answer, as one line of JSON.
@@ -68,26 +101,52 @@ impl Out {
         }
     }
 
-    /// The text in the colour of its tone.
+    /// The text of an answer in the colour of its tone.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
-        let code = match tone {
-            Tone::Good => "32",
-            Tone::Bad => "31",
-            Tone::Busy => "33",
-            Tone::Quiet => "2",
-            Tone::Plain => return text.to_owned(),
-        };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        paint(self.colour, tone, text)
+    }
+
+    /// The text of a remark in the colour of its tone.
+    pub(crate) fn paint_remark(&self, tone: Tone, text: &str) -> String {
+        paint(self.remark_colour, tone, text)
     }
 }
 
-/// Text from outside on one line of a terminal: no control character gets through.
+fn paint(colour: bool, tone: Tone, text: &str) -> String {
+    match tone.code().filter(|_| colour && !text.is_empty()) {
+        Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+        None => text.to_owned(),
+    }
+}
+
+/// Text from outside on one line of a terminal: nothing that moves the cursor or turns the direction of writing gets through.
 pub(crate) fn tame(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\r' | '\t' => ' ',
             c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => char::REPLACEMENT_CHARACTER,
             c => c,
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_disturbs_a_terminal_is_taken_out() {
+        assert_eq!(tame("a\tb\r\nc\x1b[2J\u{202e}d"), "a b  c\u{fffd}[2J\u{fffd}d");
+        assert_eq!(tame("日本 é 🦀"), "日本 é 🦀");
+    }
+
+    #[test]
+    fn colours_are_for_those_who_see_them() {
+        let mut out = Out::plain(None);
+        assert_eq!(out.paint(Tone::Bad, "x"), "x");
+        out.colour = true;
+        assert_eq!((out.paint(Tone::Bad, "x"), out.paint_remark(Tone::Bad, "x")), ("\x1b[31mx\x1b[0m".into(), "x".into()));
+        assert_eq!(out.paint(Tone::Of(APART.len()), "x"), out.paint(Tone::Of(0), "x"));
+    }
 }

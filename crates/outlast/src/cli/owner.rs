@@ -1,7 +1,9 @@
 //! For whom a call is made.
 
 use clap::Args;
-use outlast_client::Owner;
+use outlast_client::{Client, Owner, Scope};
+use outlast_core::nearest;
+use std::collections::BTreeSet;
 
 /// For whom.
 #[derive(Debug, Args)]
@@ -22,4 +24,18 @@ impl Whose {
     pub(crate) fn or(self, here: Owner) -> Owner {
         Owner { session: self.session.or(here.session), task: self.task.or(here.task), generation: self.generation.or(here.generation) }
     }
+}
+
+/// What to say to somebody who named a session for which nothing was found: which they may have meant. Nothing, if there are processes of it.
+pub(crate) async fn meant(client: &Client, session: Option<&str>) -> Option<String> {
+    let session = session?;
+    // Where that cannot be looked up, what was found is all there is to say.
+    let all = client.list(&Scope::default(), true).await.ok()?;
+    let known: BTreeSet<&str> = all.iter().filter_map(|p| p.session_key.as_deref()).collect();
+    if known.contains(session) {
+        return None;
+    }
+    let near = nearest(session, known);
+    let meant = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+    Some(format!("no process is of the session {session}{meant}"))
 }

@@ -1,9 +1,9 @@
 //! `outlast poll`
 
-use super::out::tame;
+use super::out::{Tone, tame};
 use super::{Context, Failure, ending, times};
 use clap::Args;
-use outlast_client::{Event, ProcessInfo};
+use outlast_client::{Event, ProcessInfo, Time};
 
 /// Show how a process is, and the end of its output
 #[derive(Debug, Args)]
@@ -19,10 +19,13 @@ impl Poll {
             ctx.out.object(&info)?;
             return Ok(0);
         }
-        let fields = fields(&info);
+        let fields = fields(&info, times::now());
+        let tone = ending::standing(&info).1;
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in &fields {
-            ctx.out.line(&format!("{name:width$}  {}", tame(value)))?;
+            let tone = if *name == "state" { tone } else { Tone::Plain };
+            let name = ctx.out.paint(Tone::Quiet, &format!("{name:width$}"));
+            ctx.out.line(&format!("{name}  {}", ctx.out.paint(tone, &tame(value))))?;
         }
         if let Some(preview) = info.output_preview.filter(|p| !p.is_empty()) {
             ctx.out.line("")?;
@@ -32,7 +35,7 @@ impl Poll {
     }
 }
 
-pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
+pub(super) fn fields(p: &ProcessInfo, now: Time) -> Vec<(&'static str, String)> {
     let mut all = vec![("id", p.session_id.to_string())];
     let mut put = |name, value: Option<String>| all.extend(value.map(|v| (name, v)));
     put("name", p.name.clone());
@@ -40,8 +43,8 @@ pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
     put("directory", Some(p.cwd.clone()));
     put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) } else { p.phase.clone() }));
     put("pid", p.pid.map(|pid| pid.to_string()));
-    put("started", Some(p.started_at.to_string()));
-    put("ended", p.fate.ended_at.map(|t| t.to_string()));
+    put("started", Some(when(p.started_at, now)));
+    put("ended", p.fate.ended_at.map(|t| when(t, now)));
     put("time", Some(times::age(p.uptime_seconds)));
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
@@ -59,6 +62,11 @@ pub(super) fn fields(p: &ProcessInfo) -> Vec<(&'static str, String)> {
     p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
     put("note", p.note.clone());
     all
+}
+
+/// `2026-01-31T08:00:00Z, 3m 20s ago`.
+fn when(time: Time, now: Time) -> String {
+    times::ago(time, now).map_or_else(|| time.to_string(), |ago| format!("{time}, {ago}"))
 }
 
 fn watched_for(p: &ProcessInfo) -> String {

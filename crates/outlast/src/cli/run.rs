@@ -177,7 +177,7 @@ pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Fai
 
 async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
-    let waited = client.wait(&id, None).await?;
+    let waited = super::wait::for_it(ctx, client, &id, None).await?;
     if ctx.out.json {
         // The start's own fields, such as the pid, and on top of them how it ended.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::{Context, Failure};
 use clap::Args;
+use outlast_core::nearest;
 
 /// Send a signal to the command itself
 #[derive(Debug, Args)]
@@ -62,9 +63,19 @@ const NAMES: &[(&str, i32)] = &[
     ("SYS", libc::SIGSYS),
 ];
 
+/// The names there are.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NAMES.iter().map(|(name, _)| *name)
+}
+
 /// The number of a signal by its name or number.
 fn number(text: &str) -> Result<i32, String> {
-    let bad = || format!("{text:?} is no signal: use a name such as TERM, SIGUSR1 or RTMIN+1, or a number from 1 to {}", libc::SIGRTMAX());
+    let bad = || {
+        let upper = text.to_ascii_uppercase();
+        let meant = nearest(upper.strip_prefix("SIG").unwrap_or(&upper), NAMES.iter().map(|(name, _)| *name));
+        let meant = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
+        format!("{text:?} is no signal; {meant}use a name such as TERM, SIGUSR1 or RTMIN+1, or a number from 1 to {}", libc::SIGRTMAX())
+    };
     if let Ok(n) = text.parse::<i32>() {
         return if (1..=libc::SIGRTMAX()).contains(&n) { Ok(n) } else { Err(bad()) };
     }
@@ -97,6 +108,7 @@ mod tests {
         }
         assert_eq!(number("RTMIN+2"), Ok(libc::SIGRTMIN() + 2));
         assert_eq!(number("RTMAX-1"), Ok(63));
+        assert!(number("SIGTREM").unwrap_err().contains("did you mean TERM?"), "{:?}", number("SIGTREM"));
         for bad in ["", "0", "-1", "65", "TERMINATE", "SIG", "RTMIN2", "RTMAX+1", "RTMIN-1"] {
             assert!(number(bad).is_err(), "{bad}");
         }

@@ -21,31 +21,81 @@ impl Cell {
     }
 }
 
-const GAP: usize = 2;
-/// A last column is not cut shorter than this, however narrow the terminal.
-const LEAST: usize = 12;
+/// A column, and how it gives way where the terminal is narrow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    head: &'static str,
+    /// It may be cut to this width.
+    least: Option<usize>,
+    /// It may be left out; the smallest goes first.
+    goes: Option<u8>,
+}
 
-/// The lines of a table. The last column gives way if the terminal is narrow; columns that are empty all the way down are left out.
-pub(crate) fn lay_out<const N: usize>(heads: [&str; N], rows: &[[Cell; N]], out: &Out) -> Vec<String> {
+impl Column {
+    /// One that stays as it is.
+    pub(crate) const fn new(head: &'static str) -> Self {
+        Self { head, least: None, goes: None }
+    }
+
+    /// The same, which may be cut to a width.
+    pub(crate) const fn cut(self, least: usize) -> Self {
+        Self { least: Some(least), ..self }
+    }
+
+    /// The same, which may be left out; the smallest goes first.
+    pub(crate) const fn goes(self, turn: u8) -> Self {
+        Self { goes: Some(turn), ..self }
+    }
+}
+
+const GAP: usize = 2;
+
+/// The lines of a table that is no wider than the terminal. Columns that are empty all the way down are left out.
+pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], out: &Out) -> Vec<String> {
     let used: Vec<usize> = (0..N).filter(|c| rows.iter().any(|r| !r[*c].text.is_empty())).collect();
-    let widths: Vec<usize> = (0..N).map(|c| rows.iter().map(|r| r[c].text.width()).chain([heads[c].width()]).max().unwrap_or(0)).collect();
-    let Some((&last, fixed)) = used.split_last() else { return Vec::new() };
-    let before: usize = fixed.iter().map(|c| widths[*c] + GAP).sum();
-    let room = out.width.map(|w| w.saturating_sub(before).max(LEAST));
+    let natural = |c: usize| rows.iter().map(|r| r[c].text.width()).chain([columns[c].head.width()]).max().unwrap_or(0);
+    let mut fit: Vec<(usize, usize)> = used.into_iter().map(|c| (c, natural(c))).collect();
+    if let Some(width) = out.width {
+        narrow(&columns, &mut fit, width);
+    }
+    let Some((&(last, room), before)) = fit.split_last() else { return Vec::new() };
     let line = |cells: &dyn Fn(usize) -> (String, Tone)| {
         let mut line = String::new();
-        for &c in fixed {
+        for &(c, width) in before {
             let (text, tone) = cells(c);
+            let text = cut(&text, width);
             line += &out.paint(tone, &text);
-            line += &" ".repeat(widths[c] + GAP - text.width());
+            line += &" ".repeat(width + GAP - text.width());
         }
         let (text, tone) = cells(last);
-        line += &out.paint(tone, &room.map_or(text.clone(), |room| cut(&text, room)));
+        line += &out.paint(tone, &cut(&text, room));
         line.trim_end().to_owned()
     };
-    let head = line(&|c| (heads[c].to_owned(), Tone::Quiet));
+    let head = line(&|c| (columns[c].head.to_owned(), Tone::Quiet));
     let body = rows.iter().map(|r| line(&|c| (r[c].text.clone(), r[c].tone)));
     std::iter::once(head).chain(body).collect()
+}
+
+/// Makes the columns fit: the widest that may be cut are, then some are left out, and at last every one is cut.
+fn narrow(columns: &[Column], fit: &mut Vec<(usize, usize)>, room: usize) {
+    let least = |c: usize, width: usize| columns[c].least.map_or(width, |least| least.min(width));
+    let all = |widths: &mut dyn Iterator<Item = usize>| widths.map(|w| w + GAP).sum::<usize>().saturating_sub(GAP);
+    while all(&mut fit.iter().map(|(c, w)| least(*c, *w))) > room {
+        let Some(goes) = (0..fit.len()).filter(|i| columns[fit[*i].0].goes.is_some()).min_by_key(|i| columns[fit[*i].0].goes) else {
+            break;
+        };
+        fit.remove(goes);
+    }
+    while all(&mut fit.iter().map(|(_, w)| *w)) > room {
+        let wide = (0..fit.len()).filter(|i| fit[*i].1 > least(fit[*i].0, fit[*i].1)).max_by_key(|i| fit[*i].1);
+        // Not even the least has room: the last that can give something gives it.
+        match wide.or_else(|| (0..fit.len()).rev().find(|i| fit[*i].1 > 1)) {
+            Some(i) => fit[i].1 -= 1,
+            // A terminal of a few columns shows what it can.
+            None if fit.len() > 1 => _ = fit.pop(),
+            None => return,
+        }
+    }
 }
 
 /// The text in at most `room` columns, with a mark where it was cut.
@@ -57,10 +107,69 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     let mut short = String::new();
     for c in text.chars() {
         used += c.width().unwrap_or(0);
-        if used > room - 1 {
+        if used > room.saturating_sub(1) {
             break;
         }
         short.push(c);
     }
-    short + "…"
+    if room == 0 { String::new() } else { short + "…" }
+}
+
+/// The text in lines of at most `room` columns, broken between words where that can be.
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.width() + 1 + word.width() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: [Column; 4] =
+        [Column::new("ID"), Column::new("STATE").cut(6), Column::new("PID").goes(1), Column::new("COMMAND").cut(12).goes(9)];
+
+    fn lines(width: usize) -> Vec<String> {
+        let row = |id: &str, state: &str, pid: &str, command: &str| [id, state, pid, command].map(Cell::new);
+        let rows = [
+            row("proc_0123456789ab", "running", "123456", "日本語 サーバ --with many --flags and more"),
+            row("proc_0123456789ac", "exited, code unknown", "", "true"),
+        ];
+        lay_out(COLUMNS, &rows, &Out::plain(Some(width)))
+    }
+
+    #[test]
+    fn a_table_is_never_wider_than_the_terminal() {
+        for width in 1..200 {
+            for line in lines(width) {
+                assert!(line.width() <= width, "{width}: {line:?}");
+            }
+        }
+        assert!(lines(120)[1].ends_with("more"), "{:#?}", lines(120));
+        assert!(lines(60)[0].contains("PID") && !lines(40)[0].contains("PID"), "{:#?}", lines(40));
+        assert!(lines(40)[1].contains("proc_0123456789ab"), "{:#?}", lines(40));
+    }
+
+    #[test]
+    fn a_cut_counts_columns_and_not_letters() {
+        assert_eq!((cut("日本語", 6), cut("日本語", 5), cut("日本語", 4)), ("日本語".into(), "日本…".into(), "日…".into()));
+        assert_eq!((cut("abc", 0), cut("abc", 1), cut("abc", 3)), (String::new(), "…".into(), "abc".into()));
+    }
+
+    #[test]
+    fn long_texts_are_broken_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("a-word-that-is-longer than that", 8), ["a-word-that-is-longer", "than", "that"]);
+        assert_eq!(wrap("", 8), [""]);
+    }
 }

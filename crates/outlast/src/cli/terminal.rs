@@ -1,5 +1,13 @@
 //! The terminal of a person: raw while they are attached, and as it was afterwards whatever happens.
 
+mod leave;
+mod modes;
+mod replay;
+
+pub(crate) use leave::Leaving;
+pub(crate) use modes::Modes;
+pub(crate) use replay::without_questions;
+
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -9,8 +17,6 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
-/// Ctrl-\, which leaves.
-const LEAVE: u8 = 0x1c;
 /// Ctrl-C, which leaves where nothing is typed into the process.
 const CTRL_C: u8 = 0x03;
 /// How many reads of the keyboard may wait for the process to take them.
@@ -97,7 +103,7 @@ pub(crate) struct Keys {
 }
 
 /// Reads standard input in a thread of its own, since nothing else can be waited for together with it without changing it for others.
-pub(crate) fn keys(keyboard: Keyboard) -> std::io::Result<Keys> {
+pub(crate) fn keys(keyboard: Keyboard, mut leaving: Leaving) -> std::io::Result<Keys> {
     let (tell, typed) = mpsc::channel(QUEUE);
     let leave = Arc::new(Notify::new());
     let left = leave.clone();
@@ -107,7 +113,7 @@ pub(crate) fn keys(keyboard: Keyboard) -> std::io::Result<Keys> {
         while is_readable(&let_go) {
             match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
                 Ok(0) => return,
-                Ok(n) if !pass_on(keyboard, &buffer[..n], &tell, &left) => return,
+                Ok(n) if !pass_on(keyboard, &mut leaving, &buffer[..n], &tell, &left) => return,
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return,
             }
@@ -131,62 +137,26 @@ fn is_readable(let_go: &OwnedFd) -> bool {
 }
 
 /// Gives bytes on; whether to read more.
-fn pass_on(keyboard: Keyboard, bytes: &[u8], tell: &mpsc::Sender<Vec<u8>>, leave: &Notify) -> bool {
+fn pass_on(keyboard: Keyboard, leaving: &mut Leaving, bytes: &[u8], tell: &mpsc::Sender<Vec<u8>>, leave: &Notify) -> bool {
     match keyboard {
         Keyboard::Lines | Keyboard::Own => tell.blocking_send(bytes.to_vec()).is_ok(),
         Keyboard::Watching => {
-            if bytes.iter().any(|b| matches!(*b, LEAVE | CTRL_C)) {
+            if leaving.see(bytes).1 || bytes.contains(&CTRL_C) {
                 leave.notify_one();
             }
             true
         }
         Keyboard::Raw => {
-            let end = bytes.iter().position(|b| *b == LEAVE);
-            let typed = &bytes[..end.unwrap_or(bytes.len())];
-            if !typed.is_empty() && tell.try_send(typed.to_vec()).is_err() {
+            let (typed, left) = leaving.see(bytes);
+            if !typed.is_empty() && tell.try_send(typed).is_err() {
                 // The process reads nothing: the key is lost, and the person hears it. A silent terminal is no reason to stop.
                 let _ = std::io::stderr().write_all(b"\x07");
             }
-            if end.is_some() {
+            if left {
                 leave.notify_one();
             }
-            end.is_none()
+            !left
         }
-    }
-}
-
-/// Watches for what a program does to the terminal, so that it can be undone when the person leaves in the middle.
-#[derive(Debug, Default)]
-pub(crate) struct Modes {
-    tail: Vec<u8>,
-    alternate: bool,
-}
-
-const SWITCHES: [(&[u8], bool); 6] = [
-    (b"\x1b[?1049h", true),
-    (b"\x1b[?1049l", false),
-    (b"\x1b[?1047h", true),
-    (b"\x1b[?1047l", false),
-    (b"\x1b[?47h", true),
-    (b"\x1b[?47l", false),
-];
-const LONGEST: usize = 8;
-
-impl Modes {
-    /// Looks at output that is shown.
-    pub(crate) fn see(&mut self, bytes: &[u8]) {
-        let all = [&self.tail, bytes].concat();
-        let last = SWITCHES.iter().filter_map(|(s, on)| all.windows(s.len()).rposition(|w| w == *s).map(|at| (at, *on))).max();
-        if let Some((_, on)) = last {
-            self.alternate = on;
-        }
-        self.tail = all[all.len().saturating_sub(LONGEST - 1)..].to_vec();
-    }
-
-    /// What brings the terminal back: own screen, cursor, colours, keys, and no reports of mouse or paste.
-    pub(crate) fn undo(&self) -> String {
-        let screen = if self.alternate { "\x1b[?1049l" } else { "" };
-        format!("{screen}\x1b[?25h\x1b[?1l\x1b>\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[0m")
     }
 }
 
@@ -195,28 +165,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_screen_left_in_the_middle_is_brought_back() {
-        let mut modes = Modes::default();
-        modes.see(b"plain\x1b[31m");
-        assert!(!modes.undo().contains("1049l"));
-        for piece in [&b"x\x1b[?1"[..], b"049", b"hy"] {
-            modes.see(piece);
-        }
-        assert!(modes.undo().starts_with("\x1b[?1049l"));
-        modes.see(b"\x1b[?1049l\x1b[?1049h\x1b[?1049l");
-        assert!(!modes.undo().contains("1049l"));
-    }
-
-    #[test]
-    fn the_leaving_key_is_not_typed() {
+    fn who_only_looks_types_nothing_and_leaves_with_either_key() {
         let (tell, mut typed) = mpsc::channel(4);
         let leave = Notify::new();
-        assert!(pass_on(Keyboard::Raw, b"ls\x03", &tell, &leave));
-        assert!(!pass_on(Keyboard::Raw, b"a\x1cb", &tell, &leave));
-        assert_eq!(typed.try_recv().unwrap(), b"ls\x03");
-        assert_eq!(typed.try_recv().unwrap(), b"a");
-        assert!(typed.try_recv().is_err());
-        assert!(pass_on(Keyboard::Watching, b"typed", &tell, &leave));
+        let mut leaving = Leaving::new(&"ctrl-]".parse().unwrap());
+        assert!(pass_on(Keyboard::Raw, &mut leaving, b"ls\x1c", &tell, &leave));
+        assert!(!pass_on(Keyboard::Raw, &mut leaving, b"a\x1db", &tell, &leave));
+        assert_eq!((typed.try_recv().unwrap(), typed.try_recv().unwrap()), (b"ls\x1c".to_vec(), b"a".to_vec()));
+        assert!(pass_on(Keyboard::Watching, &mut leaving, b"typed\x03", &tell, &leave));
         assert!(typed.try_recv().is_err());
     }
 }

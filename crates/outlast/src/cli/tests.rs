@@ -1,12 +1,11 @@
 use super::out::Out;
 use super::*;
 use clap::CommandFactory as _;
-use outlast_client::{Fate, ProcessInfo, Reason, Status, Waited};
+use outlast_client::{Fate, ProcessInfo, Reason, Status, Time, Waited};
 
-fn out(width: Option<usize>) -> Out {
-    let mut out = Out::new(false, true);
-    out.width = width;
-    out
+/// 200 s after what `process` started.
+fn now() -> Time {
+    "2023-11-14T22:16:40Z".parse().unwrap()
 }
 
 fn process(digit: u8, command: &str) -> ProcessInfo {
@@ -18,6 +17,7 @@ fn process(digit: u8, command: &str) -> ProcessInfo {
 }
 
 fn ended(fate: Fate) -> ProcessInfo {
+    let fate = Fate { ended_at: Some("2023-11-14T22:14:30Z".parse().unwrap()), ..fate };
     ProcessInfo { status: Status::Exited, phase: "exited".into(), fate, ..process(9, "sleep 1") }
 }
 
@@ -56,19 +56,23 @@ fn the_command_line_is_sound() {
 
 #[test]
 fn a_list_lines_up() {
-    insta::assert_snapshot!(list::lines(&some(), &out(None)).join("\n"));
+    insta::assert_snapshot!(list::lines(&some(), now(), &Out::plain(None)).join("\n"));
 }
 
 #[test]
 fn a_list_fits_the_terminal() {
-    let lines = list::lines(&some(), &out(Some(80)));
-    assert!(lines.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= 80));
-    insta::assert_snapshot!(lines.join("\n"));
+    let mut all = Vec::new();
+    for width in [40, 80, 200] {
+        let lines = list::lines(&some(), now(), &Out::plain(Some(width)));
+        assert!(lines.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= width), "{lines:#?}");
+        all.push(format!("{width} columns\n\n{}", lines.join("\n")));
+    }
+    insta::assert_snapshot!(all.join("\n\n"));
 }
 
 #[test]
 fn no_list_no_head() {
-    assert!(list::lines(&[], &out(None)).is_empty());
+    assert!(list::lines(&[], now(), &Out::plain(None)).is_empty());
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn a_poll_in_words() {
         },
         ..some().remove(1)
     };
-    let lines: Vec<_> = poll::fields(&p).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
+    let lines: Vec<_> = poll::fields(&p, now()).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
@@ -120,8 +124,8 @@ fn a_wait_that_saw_no_end_says_so() {
 
 #[test]
 fn ages_are_short() {
-    let got = [0, 45, 60, 200, 3599, 3600, 7500, 90_000].map(times::age);
-    assert_eq!(got, ["0s", "45s", "1m 0s", "3m 20s", "59m 59s", "1h 0m", "2h 5m", "25h 0m"]);
+    let got = [0, 45, 60, 200, 3599, 3600, 7500, 90_000, 700_000].map(times::age);
+    assert_eq!(got, ["0s", "45s", "1m 0s", "3m 20s", "59m 59s", "1h 0m", "2h 5m", "1d 1h", "8d 2h"]);
     assert_eq!([0, 1023, 1536, 64 << 20].map(times::size), ["0 B", "1023 B", "1.5 KiB", "64 MiB"]);
 }
 

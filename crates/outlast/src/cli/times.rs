@@ -1,12 +1,20 @@
 //! Times as people say them.
 
-/// `45s`, `3m 20s`, `2h 5m`.
+use outlast_client::Time;
+
+/// `45s`, `3m 20s`, `2h 5m`, `3d 4h`.
 pub(crate) fn age(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
-        _ => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
     }
+}
+
+/// `3m 20s ago`; of a time that has not come, as a clock that was set back makes them, nothing is said.
+pub(crate) fn ago(time: Time, now: Time) -> Option<String> {
+    (time <= now).then(|| format!("{} ago", age(now.seconds_since(time))))
 }
 
 /// `1.5 KiB`, `64 MiB`.
@@ -22,7 +30,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Now.
-pub(crate) fn now() -> outlast_client::Time {
+pub(crate) fn now() -> Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    outlast_client::Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }

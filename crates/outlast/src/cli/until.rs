@@ -2,6 +2,7 @@
 
 use super::ending::TIMED_OUT;
 use super::owner::Whose;
+use super::progress::{self, About};
 use super::{Context, Failure, some_seconds, times};
 use clap::Args;
 use outlast_client::{Barrier, Time};
@@ -60,10 +61,16 @@ impl Until {
             (.., Some(at), None) => outlast_client::Until::Time { at },
             (.., time) => outlast_client::Until::Time { at: from_now(time.unwrap_or_default()) },
         };
+        let about = match &until {
+            outlast_client::Until::Process { process, .. } => About::End { client: &client, id: process, at_most: self.timeout },
+            outlast_client::Until::Pid { .. } => About::Words("waiting for the end of the pid"),
+            outlast_client::Until::Time { at } => About::Until { at: *at },
+        };
+        let left = "the barrier stays, and its owner is told when it opens; `outlast until --list` shows it";
         let barrier = match (self.no_wait, self.timeout) {
             (true, _) => client.set_until(until).await?,
-            (false, None) => client.until(until).await?,
-            (false, Some(at_most)) => client.until_within(until, at_most).await?,
+            (false, None) => progress::during(ctx, about, left, client.until(until.clone())).await??,
+            (false, Some(at_most)) => progress::during(ctx, about, left, client.until_within(until.clone(), at_most)).await??,
         };
         if ctx.out.json {
             ctx.out.object(&barrier)?;

@@ -2,9 +2,10 @@
 
 use super::ending::{self, TIMED_OUT};
 use super::failure::OURS;
+use super::progress::{self, About};
 use super::{Context, Failure, some_seconds};
 use clap::Args;
-use outlast_client::Waited;
+use outlast_client::{Client, Waited};
 use std::time::Duration;
 
 /// Wait for the end of a process
@@ -26,13 +27,19 @@ impl Wait {
     }
 
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
-        let waited = ctx.client().await?.wait(&self.id, self.timeout).await?;
+        let waited = for_it(ctx, &ctx.client().await?, &self.id, self.timeout).await?;
         if ctx.out.json {
             ctx.out.object(&waited)?;
             return Ok(code(&waited));
         }
         tell(ctx, &waited)
     }
+}
+
+/// Waits, and shows a person how long and for what.
+pub(crate) async fn for_it(ctx: &Context, client: &Client, id: &str, at_most: Option<Duration>) -> Result<Waited, Failure> {
+    let left = format!("{id} goes on; wait again with: outlast wait {id}");
+    Ok(progress::during(ctx, About::End { client, id, at_most }, &left, client.wait(id, at_most)).await??)
 }
 
 /// The exit code that stands for how the wait ended.

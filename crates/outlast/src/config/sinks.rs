@@ -96,7 +96,8 @@ pub(crate) fn read(table: &toml::Table, file: &Path, env: &[(OsString, OsString)
         for (n, one) in given.iter().enumerate() {
             let known = |key: &&String| !COMMON.contains(&key.as_str()) && !keys.contains(&key.as_str());
             for key in one.as_table().into_iter().flat_map(toml::Table::keys).filter(known) {
-                warnings.push(format!("{} has the unknown key {key} in [[{section}]], which does nothing", file.display()));
+                let meant = super::meant(key, COMMON.iter().chain(keys).copied());
+                warnings.push(format!("{} has the unknown key {key} in [[{section}]], which does nothing{meant}", file.display()));
             }
             let made = match section {
                 "hook" => hook(one.clone(), env, home),

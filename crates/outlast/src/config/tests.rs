@@ -51,7 +51,7 @@ fn a_bad_value_is_named_with_its_default() {
     assert_eq!(
         s.warnings,
         [
-            "/c/config.toml has the unknown key limits.max_runing, which does nothing",
+            "/c/config.toml has the unknown key limits.max_runing, which does nothing; did you mean limits.max_running?",
             "terminal.timeout = \"long\" (config.toml) makes no sense; using the default 180",
         ]
     );

@@ -1,78 +1,10 @@
 //! `attach`: a person at a terminal looks at a process and types into it.
 
+mod tmux;
+
 use crate::gate::{Gate, until_printed};
+use crate::person::Person;
 use crate::support::*;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::pty::OpenptFlags;
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
-use std::process::{Child, Command, Stdio};
-
-/// A terminal, with somebody at it who has called the program.
-struct Person {
-    screen: OwnedFd,
-    /// Kept to look at the terminal's mode, and so that the screen stays open when the call ends.
-    terminal: OwnedFd,
-    call: Child,
-    seen: String,
-}
-
-impl Person {
-    fn calls(p: &Product, args: &[&str]) -> Self {
-        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let screen = rustix::pty::openpt(flags).unwrap();
-        rustix::pty::grantpt(&screen).unwrap();
-        rustix::pty::unlockpt(&screen).unwrap();
-        let terminal = rustix::pty::ioctl_tiocgptpeer(&screen, flags).unwrap();
-        let call = p.command(args);
-        let end = || Stdio::from(terminal.try_clone().unwrap());
-        let call = Command::new("setsid")
-            .args(["--ctty", "--wait"])
-            .arg(call.get_program())
-            .args(call.get_args())
-            .env_clear()
-            .envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))))
-            .env("TERM", "xterm")
-            .current_dir(p.work())
-            .stdin(end())
-            .stdout(end())
-            .stderr(end())
-            .spawn()
-            .unwrap();
-        let person = Self { screen, terminal, call, seen: String::new() };
-        person.resizes(40, 100);
-        person
-    }
-
-    fn resizes(&self, rows: u16, cols: u16) {
-        tcsetwinsize(&self.screen, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
-    }
-
-    fn types(&self, keys: &str) {
-        assert_eq!(rustix::io::write(&self.screen, keys.as_bytes()).unwrap(), keys.len());
-    }
-
-    /// Looks at the screen until the text is there.
-    fn sees(&mut self, text: &str) {
-        while !self.seen.contains(text) {
-            let mut fds = [PollFd::new(&self.screen, PollFlags::IN)];
-            let patience = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
-            assert!(poll(&mut fds, Some(&patience)).unwrap() > 0, "never seen: {text:?} in {:?}", self.seen);
-            let mut bytes = [0; 4096];
-            let n = rustix::io::read(&self.screen, &mut bytes).unwrap();
-            self.seen += &String::from_utf8_lossy(&bytes[..n]);
-        }
-    }
-
-    fn is_raw(&self) -> bool {
-        !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
-    }
-
-    /// How the call ended.
-    fn ended(&mut self) -> Option<i32> {
-        self.call.wait().unwrap().code()
-    }
-}
 
 #[test]
 fn a_person_sees_what_was_before_types_and_leaves_while_the_process_goes_on() {

@@ -279,3 +279,38 @@ fn one_more_than_may_run_is_refused() {
     p.json(["kill", &first]);
     p.run("exec sleep 1000");
 }
+
+#[test]
+fn whoever_slips_is_told_what_they_may_have_meant() {
+    let p = product();
+    let id = p.run_with(&["--name", "frontend", "--session", "chat:42"], "exec sleep 1000");
+    let hint = |args: &[&str]| p.json(args)["hint"].as_str().unwrap_or_default().to_owned();
+    let named = format!("did you mean {id} (named \"frontend\")?");
+    assert!(hint(&["poll", "frontend"]).starts_with(&named) && hint(&["log", "forntend"]).starts_with(&named));
+    let digits = &id["proc_".len()..];
+    let swapped: String =
+        format!("{}{}", &digits[..10], digits[10..].chars().map(|c| if c == '0' { '1' } else { '0' }).collect::<String>());
+    assert!(hint(&["poll", &format!("proc_{swapped}")]).starts_with(&format!("did you mean {id}?")));
+    assert!(hint(&["poll", &digits[..3]]).starts_with(&format!("did you mean {id}?")), "too few digits");
+    assert!(!hint(&["poll", "nonsense"]).contains("did you mean"));
+    let said = p.call(["kill", "frontend"]);
+    assert!(said.code == Some(1) && said.err.contains(&named), "{said:?}");
+    // Another conversation hears nothing of it, but why.
+    let other = p.command(["poll", "--json", &id]).env("OUTLAST_SESSION", "chat:7").output().unwrap();
+    let other = Answer::from(other).json();
+    let why = other["hint"].as_str().unwrap();
+    assert!(why.contains("OUTLAST_SESSION is chat:7") && !why.contains("did you mean") && !why.contains("chat:42"), "{other}");
+    assert_eq!(p.json(["list", "--session", "chat:24"])["hint"], "no process is of the session chat:24; did you mean chat:42?");
+    assert!(p.json(["list", "--session", "chat:42"]).get("hint").is_none());
+    let own = Answer::from(p.command(["list", "--json"]).env("OUTLAST_SESSION", "chat:24").output().unwrap()).json();
+    assert!(own.get("hint").is_none(), "a conversation that has started nothing is none that was misspelt: {own}");
+    for args in [&["kill", "--all", "--session", "chat:43"][..], &["clean", "--session", "chat:43"], &["interrupt", "--session", "chat:43"]]
+    {
+        assert!(p.call(args).err.contains("did you mean chat:42?"), "{args:?}");
+    }
+    assert!(p.call(["signal", &id, "SIGTREM"]).err.contains("did you mean TERM?"));
+    assert!(p.call(["lsit"]).err.contains("list") && p.call(["run", "--notfy", "--", "x"]).err.contains("--notify"));
+    p.configure("[retention]\nday = 3\n");
+    assert!(p.call(["list"]).err.contains("unknown key retention.day, which does nothing; did you mean retention.days?"));
+    assert_eq!(p.json(["poll", &id])["status"], "running", "nothing was changed by any of it");
+}

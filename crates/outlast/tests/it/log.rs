@@ -1,5 +1,7 @@
 //! `log`: pages by line and by byte, the raw bytes, and following.
 
+mod several;
+
 use crate::gate::{Gate, until_printed};
 use crate::support::*;
 use std::process::Stdio;

@@ -1,6 +1,7 @@
 //! The whole product: the real `outlast`, a home of its own for each test.
 
 mod gate;
+mod person;
 mod sinks;
 mod sleeper;
 mod support;
@@ -14,8 +15,11 @@ mod attach;
 mod bad_input;
 mod bad_times;
 mod completion;
+mod completions;
 mod consume;
 mod crash;
+mod doctor;
+mod engine;
 mod env;
 mod events;
 mod input;
@@ -28,6 +32,7 @@ mod matched;
 mod output;
 mod points;
 mod poll;
+mod progress;
 mod pty;
 mod recover;
 mod rerun;

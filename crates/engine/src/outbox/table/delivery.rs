@@ -107,6 +107,24 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
     Ok(all)
 }
 
+/// Of these sinks, those whose last tries failed: how many notices wait for another, and what went wrong with the newest.
+pub(crate) fn failing(db: &Connection, sinks: &[Push]) -> rusqlite::Result<Vec<(String, u64, String)>> {
+    let mut all = Vec::new();
+    for sink in sinks {
+        let (waiting, reason): (i64, Option<String>) = db
+            .prepare_cached(
+                // Beside MAX, a plain column is that of the row it was found in.
+                "SELECT COUNT(*), MAX(seq), reason FROM delivery INDEXED BY delivery_open
+                 WHERE sink = ?1 AND state IN ('pending', 'leased') AND attempts > 0 AND reason <> ''",
+            )?
+            .query_row(params![sink.name], |r| Ok((r.get(0)?, r.get(2)?)))?;
+        if waiting > 0 {
+            all.push((sink.name.clone(), waiting as u64, reason.unwrap_or_default()));
+        }
+    }
+    Ok(all)
+}
+
 /// What sinks gave up on.
 pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusqlite::Result<Vec<(String, Owed)>> {
     let mut found = db.prepare_cached(

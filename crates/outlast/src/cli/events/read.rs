@@ -1,14 +1,28 @@
 //! Notices looked at: `history`, `dead`.
 
 use super::super::out::{Out, Tone};
-use super::super::table::{Cell, lay_out};
+use super::super::table::{Cell, Column, lay_out};
 use super::super::{Context, Failure, times};
 use clap::Args;
 use outlast_client::{Client, DeadLetter, Time, Told, code};
 use serde_json::json;
 
-/// The columns that a session may take.
-const SESSION: usize = 16;
+const NOTICES: [Column; 6] = [
+    Column::new("SEQ"),
+    Column::new("AGE").goes(3),
+    Column::new("STATE"),
+    Column::new("KIND").cut(12).goes(2),
+    Column::new("SESSION").cut(16).goes(1),
+    Column::new("WHAT").cut(20),
+];
+const LETTERS: [Column; 6] = [
+    Column::new("SEQ"),
+    Column::new("SINK").cut(12),
+    Column::new("KIND").cut(12).goes(2),
+    Column::new("TRIES").goes(1),
+    Column::new("SINCE").goes(3),
+    Column::new("WHY").cut(20),
+];
 
 /// List notices, settled ones too
 ///
@@ -81,12 +95,12 @@ fn lines(found: &[Told], now: Time, out: &Out) -> Vec<String> {
                     _ => Tone::Quiet,
                 }),
                 Cell::new(event.kind()),
-                Cell::new(&event.session_key.chars().take(SESSION).collect::<String>()),
+                Cell::new(&event.session_key),
                 Cell::new(&about(told)),
             ]
         })
         .collect();
-    lay_out(["SEQ", "AGE", "STATE", "KIND", "SESSION", "WHAT"], &rows, out)
+    lay_out(NOTICES, &rows, out)
 }
 
 /// What it says, on one line.
@@ -125,7 +139,7 @@ impl Dead {
             ]
         };
         let rows: Vec<_> = letters.iter().map(row).collect();
-        let lines = lay_out(["SEQ", "SINK", "KIND", "TRIES", "SINCE", "WHY"], &rows, &ctx.out);
+        let lines = lay_out(LETTERS, &rows, &ctx.out);
         lines.iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
@@ -175,11 +189,10 @@ mod tests {
             ),
         ];
         let now: Time = "2023-11-14T22:16:40Z".parse().unwrap();
-        let mut out = Out::new(false, true);
-        out.width = None;
-        insta::assert_snapshot!(lines(&all, now, &out).join("\n"));
-        out.width = Some(80);
-        let narrow = lines(&all, now, &out);
-        assert!(narrow.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= 80), "{narrow:#?}");
+        insta::assert_snapshot!(lines(&all, now, &Out::plain(None)).join("\n"));
+        for width in [40, 80, 200] {
+            let narrow = lines(&all, now, &Out::plain(Some(width)));
+            assert!(narrow.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= width), "{narrow:#?}");
+        }
     }
 }

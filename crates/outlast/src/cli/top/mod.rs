@@ -15,8 +15,9 @@ mod tail;
 mod view;
 mod window;
 
-use super::terminal::{self, Ends, Keyboard, Keys};
+use super::terminal::{self, Ends, Keyboard, Keys, Leaving};
 use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
+use crate::config::Colours;
 use app::{App, Wish};
 use clap::Args;
 use feed::{Feed, Wanted};
@@ -129,9 +130,9 @@ impl Session<'_> {
     async fn on_screen(&mut self) -> Result<Stop, Failure> {
         let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
         let mut screen = Screen::enter()?;
-        let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own)?;
+        let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own, Leaving::never())?;
         let mut parser = Parser::default();
-        let paint = if self.ctx.world.plain() { Paint::Plain } else { Paint::Colours };
+        let paint = if self.ctx.world.colours() == Colours::Never { Paint::Plain } else { Paint::Colours };
         loop {
             screen.terminal.autoresize()?;
             let size = screen.terminal.size()?;

@@ -23,7 +23,7 @@ impl Paint {
     fn tone(self, tone: Tone) -> Style {
         let style = Style::new();
         match (self, tone) {
-            (_, Tone::Plain) | (Self::Plain, Tone::Good) => style,
+            (_, Tone::Plain | Tone::Of(_)) | (Self::Plain, Tone::Good) => style,
             (_, Tone::Quiet) => style.add_modifier(Modifier::DIM),
             (Self::Plain, Tone::Bad | Tone::Busy) => style.add_modifier(Modifier::BOLD),
             (Self::Colours, Tone::Good) => style.fg(Color::Green),

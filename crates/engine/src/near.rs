@@ -1,0 +1,76 @@
+//! Which process somebody may have meant who named none.
+
+use outlast_core::{ProcessId, nearest};
+
+/// How many are named.
+const MOST: usize = 3;
+/// A name is shown no longer than this.
+const NAME: usize = 40;
+
+/// One that may be meant, and its name if that is why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Near {
+    pub(crate) id: ProcessId,
+    pub(crate) name: Option<String>,
+}
+
+impl std::fmt::Display for Near {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{} (named {:?})", self.id, name.chars().take(NAME).collect::<String>()),
+            None => write!(f, "{}", self.id),
+        }
+    }
+}
+
+/// Those of `known` (id and name, which may be empty) that `given` may be a slip for: of the same name, with nearly the same digits, or of nearly the same name.
+pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
+    let named = |name: &str| {
+        known.iter().filter(|(_, n)| *n == name).map(|(id, n)| Near { id: *id, name: Some((*n).to_owned()) }).collect::<Vec<_>>()
+    };
+    let mut found = if given.is_empty() { Vec::new() } else { named(given) };
+    if found.is_empty() {
+        found = digits(given, known);
+    }
+    if found.is_empty() {
+        let names = nearest(given, known.iter().map(|(_, name)| *name).filter(|name| !name.is_empty()));
+        found = names.into_iter().flat_map(named).collect();
+    }
+    found.truncate(MOST);
+    found
+}
+
+/// Those whose first digits are nearly the given ones, or begin with too few of them.
+fn digits(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
+    let given = given.strip_prefix("proc_").unwrap_or(given).to_ascii_lowercase();
+    let hex: Vec<(ProcessId, String)> = known.iter().map(|(id, _)| (*id, id.to_string().trim_start_matches("proc_").to_owned())).collect();
+    let one = |id: &ProcessId| Near { id: *id, name: None };
+    let begin: Vec<Near> = hex.iter().filter(|(_, hex)| !given.is_empty() && hex.starts_with(&given)).map(|(id, _)| one(id)).collect();
+    if !begin.is_empty() || given.len() < 4 {
+        return begin;
+    }
+    let heads: Vec<&str> = hex.iter().filter_map(|(_, hex)| hex.get(..given.len().min(hex.len()))).collect();
+    let near = nearest(&given, heads);
+    hex.iter().filter(|(_, hex)| near.iter().any(|head| hex.starts_with(head))).map(|(id, _)| one(id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_slips_are_understood() {
+        let ids: Vec<ProcessId> =
+            ["proc_0123456789ab", "proc_fedcba987654", "proc_0fffffffffff"].iter().map(|s| s.parse().unwrap()).collect();
+        let known = [(ids[0], "web"), (ids[1], "frontend"), (ids[2], "")];
+        let found = |given: &str| near(given, &known).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found("web"), ["proc_0123456789ab (named \"web\")"]);
+        assert_eq!(found("forntend"), ["proc_fedcba987654 (named \"frontend\")"]);
+        assert_eq!(found("proc_0123456798ab"), ["proc_0123456789ab"]);
+        assert_eq!(found("fedbca98"), ["proc_fedcba987654"]);
+        assert_eq!(found("0"), ["proc_0123456789ab", "proc_0fffffffffff"]);
+        for nothing in ["", "nonsense", "proc_777777777777", "proc_"] {
+            assert!(found(nothing).is_empty(), "{nothing}");
+        }
+    }
+}

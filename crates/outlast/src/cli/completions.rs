@@ -1,0 +1,80 @@
+//! `outlast completions`, and the hidden verb that the scripts ask.
+
+mod candidates;
+
+use super::{Cli, Failure};
+use clap::{Args, CommandFactory as _, ValueEnum};
+use std::ffi::OsString;
+use std::io::Write as _;
+
+/// Print a script that has a shell complete the words of this program
+///
+/// In bash, zsh and fish the ids of processes, sessions, tasks and signals are completed as well; a name is completed to the id of its process.
+///
+/// bash: put `source <(outlast completions bash)` into ~/.bashrc.
+/// zsh: write it to a file `_outlast` in a directory of $fpath.
+/// fish: write it to ~/.config/fish/completions/outlast.fish.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Completions {
+    /// Which shell
+    shell: Shell,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+    Elvish,
+    #[value(name = "powershell")]
+    Power,
+}
+
+impl Completions {
+    pub(crate) fn perform(self) -> Result<i32, Failure> {
+        let written = |shell| {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "outlast", &mut script);
+            script
+        };
+        let script = match self.shell {
+            Shell::Bash => include_bytes!("completions/outlast.bash").to_vec(),
+            Shell::Zsh => include_bytes!("completions/outlast.zsh").to_vec(),
+            Shell::Fish => include_bytes!("completions/outlast.fish").to_vec(),
+            Shell::Elvish => written(clap_complete::Shell::Elvish),
+            Shell::Power => written(clap_complete::Shell::PowerShell),
+        };
+        std::io::stdout().write_all(&script)?;
+        Ok(0)
+    }
+}
+
+/// Complete a word.
+#[derive(Debug, Args)]
+pub(crate) struct Complete {
+    /// Which of the words
+    #[arg(long)]
+    index: usize,
+    /// All of them, the program first
+    #[arg(last = true)]
+    words: Vec<OsString>,
+}
+
+impl Complete {
+    /// Prints what may stand there, one on each line, with a tab and what it means. Whatever goes wrong, nothing is said: somebody is typing.
+    pub(crate) fn perform(self) -> i32 {
+        let mut command = candidates::add(Cli::command());
+        let here = std::env::current_dir().ok();
+        let found = clap_complete::engine::complete(&mut command, self.words, self.index, here.as_deref()).unwrap_or_default();
+        let mut out = String::new();
+        for one in found {
+            let help = one.get_help().map(ToString::to_string).unwrap_or_default();
+            let help = help.lines().next().unwrap_or_default().replace('\t', " ");
+            out += &format!("{}\t{help}\n", one.get_value().to_string_lossy());
+        }
+        // A shell that no longer listens misses nothing.
+        let _gone = std::io::stdout().write_all(out.as_bytes());
+        0
+    }
+}

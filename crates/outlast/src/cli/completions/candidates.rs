@@ -1,0 +1,158 @@
+//! What only this home knows: processes, sessions, tasks, sinks.
+
+use super::super::out::tame;
+use super::super::{ending, signal};
+use crate::config::World;
+use clap::{Arg, Command, ValueHint};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use outlast_client::{Client, Connect, ProcessInfo, Scope, Start, Status};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::time::Duration;
+
+/// Somebody is typing: what takes longer is left out.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How much of a command is shown beside an id.
+const SHOWN: usize = 60;
+
+/// Which processes a verb is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Running,
+    Finished,
+    All,
+}
+
+/// The command line with what may stand for ids, keys and names in it.
+pub(super) fn add(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let verbs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let command = command.mut_args(|arg| of(&name, arg));
+    verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, add))
+}
+
+fn of(verb: &str, arg: Arg) -> Arg {
+    let which = match verb {
+        "kill" | "signal" | "write" | "submit" | "close" | "attach" => Which::Running,
+        "rm" | "rerun" => Which::Finished,
+        _ => Which::All,
+    };
+    match (verb, arg.get_id().as_str()) {
+        // The id that a process is to have, and the ids of notices, are nobody's to know.
+        ("run" | "post" | "replay" | "ack" | "release" | "drop", "id" | "ids") => arg,
+        (_, "id" | "ids" | "process" | "waiting") => arg.add(ArgValueCompleter::new(move |typed: &OsStr| processes(typed, which))),
+        (_, "session") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.session_key))),
+        (_, "task") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.task_id))),
+        (_, "signal") => arg.add(ArgValueCompleter::new(signals)),
+        ("replay", "sink") => arg.add(ArgValueCompleter::new(sinks)),
+        ("run", "cwd") => arg.value_hint(ValueHint::DirPath),
+        ("run" | "rerun", "env_file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
+        _ => arg,
+    }
+}
+
+/// The ids that begin so, or if there are none those of processes whose name does.
+fn processes(typed: &OsStr, which: Which) -> Vec<CompletionCandidate> {
+    let Some(typed) = typed.to_str() else { return Vec::new() };
+    let mut all = known();
+    all.retain(|p| match which {
+        Which::Running => p.status == Status::Running,
+        Which::Finished => p.status == Status::Exited,
+        Which::All => true,
+    });
+    meant(typed, &all).into_iter().map(|p| CompletionCandidate::new(written(typed, p)).help(Some(about(p).into()))).collect()
+}
+
+fn meant<'a>(typed: &str, all: &'a [ProcessInfo]) -> Vec<&'a ProcessInfo> {
+    let by_id: Vec<_> = all.iter().filter(|p| written(typed, p).starts_with(typed)).collect();
+    if !by_id.is_empty() {
+        return by_id;
+    }
+    all.iter().filter(|p| p.name.as_deref().is_some_and(|name| name.starts_with(typed))).collect()
+}
+
+/// The id as it was begun: with `proc_` or without.
+fn written(typed: &str, p: &ProcessInfo) -> String {
+    let id = p.session_id.to_string();
+    let digits = id.trim_start_matches("proc_");
+    if !typed.is_empty() && digits.starts_with(typed) { digits.to_owned() } else { id }
+}
+
+fn about(p: &ProcessInfo) -> String {
+    let command: String = tame(&p.command).chars().take(SHOWN).collect();
+    let name = p.name.as_deref().map(|name| format!("{}, ", tame(name))).unwrap_or_default();
+    format!("{name}{}: {command}", ending::standing(p).0)
+}
+
+fn keys(typed: &OsStr, key: impl Fn(ProcessInfo) -> Option<String>) -> Vec<CompletionCandidate> {
+    let all: BTreeSet<String> = known().into_iter().filter_map(key).collect();
+    beginning(typed, all)
+}
+
+fn signals(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let upper = typed.to_string_lossy().to_ascii_uppercase();
+    let sig = if upper.starts_with("SIG") { "SIG" } else { "" };
+    beginning(OsStr::new(&upper), signal::names().map(|name| format!("{sig}{name}")))
+}
+
+fn sinks(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Ok(settings) = World::here().settings() else { return Vec::new() };
+    beginning(typed, settings.sinks.pushes.into_iter().map(|push| push.name))
+}
+
+fn beginning(typed: &OsStr, all: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
+    let Some(typed) = typed.to_str() else { return Vec::new() };
+    all.into_iter().filter(|text| text.starts_with(typed)).map(CompletionCandidate::new).collect()
+}
+
+/// Everything that may be touched from here. Where nothing was ever started nothing is known, and no engine is started to find out.
+fn known() -> Vec<ProcessInfo> {
+    let world = World::here();
+    let Ok(settings) = world.settings() else { return Vec::new() };
+    if !settings.home.join("index.db").exists() {
+        return Vec::new();
+    }
+    let to = Connect { home: settings.home, start: Start::OnDemand { program: world.program.clone() }, owner: world.owner() };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
+    let asked = runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, async { Client::connect(&to).await?.list(&Scope::default(), true).await }).await
+    });
+    runtime.shutdown_background();
+    // Who is typing hears of an engine that does not answer when they ask it for something.
+    asked.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(id: &str, name: &str) -> ProcessInfo {
+        serde_json::from_value(serde_json::json!({
+            "session_id": id, "name": name, "command": "make\ttest", "status": "running", "phase": "running", "pid": 1, "cwd": "/",
+            "started_at": "2026-01-01T00:00:00Z", "uptime_seconds": 1, "output_bytes": 0,
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn ids_are_completed_as_they_were_begun_and_names_to_ids() {
+        let all = [process("proc_0123456789ab", "web"), process("proc_01fedcba9876", "worker"), process("proc_fedcba987654", "0db")];
+        let found = |typed: &str| meant(typed, &all).iter().map(|p| written(typed, p)).collect::<Vec<_>>();
+        assert_eq!(found("proc_01"), ["proc_0123456789ab", "proc_01fedcba9876"]);
+        assert_eq!(found("012"), ["0123456789ab"]);
+        assert_eq!(found("we"), ["proc_0123456789ab"]);
+        assert_eq!(found("0d"), ["proc_fedcba987654"]);
+        assert_eq!(found("").len(), 3);
+        assert!(found("zz").is_empty());
+        assert_eq!(about(&all[0]), "web, running: make test");
+    }
+
+    #[test]
+    fn signals_are_completed_with_their_first_letters_or_without() {
+        let found =
+            |typed: &str| signals(OsStr::new(typed)).iter().map(|c| c.get_value().to_string_lossy().into_owned()).collect::<Vec<_>>();
+        assert_eq!(found("te"), ["TERM"]);
+        assert_eq!(found("SIGUS"), ["SIGUSR1", "SIGUSR2"]);
+        assert_eq!(found("st"), ["STKFLT", "STOP"]);
+    }
+}

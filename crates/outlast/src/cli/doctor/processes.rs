@@ -1,0 +1,93 @@
+//! The processes: those that are kept less well than promised.
+
+use super::Check;
+use super::engine::named;
+use outlast_client::{Event, ProcessInfo, Time};
+use std::collections::BTreeMap;
+
+pub(super) fn checks(all: &[ProcessInfo], now: Time) -> Vec<Check> {
+    let ids = |which: &dyn Fn(&ProcessInfo) -> bool| -> Vec<String> {
+        all.iter().filter(|p| which(p)).map(|p| p.session_id.to_string()).collect()
+    };
+    let mut found = Vec::new();
+    let mut put = |ids: Vec<String>, say: &dyn Fn(&str) -> Check| {
+        if !ids.is_empty() {
+            found.push(say(&named(&ids)));
+        }
+    };
+    put(ids(&|p| p.protection.as_deref() == Some("output-only")), &|ids| {
+        Check::degraded("protection", &["P3", "P5"], format!("a keeper was lost of {ids}"))
+            .means("should its other keeper be killed too, nobody will know the exit code; output stays complete")
+            .hint("nothing is to be done: it ends with the process, and Linux 6.15 or newer does not have it")
+    });
+    put(ids(&|p| p.phase == "orphaned"), &|ids| {
+        Check::degraded("orphans", &["P2", "P3"], format!("both keepers were killed of {ids}"))
+            .means("it lives, nobody reads its output any more, and its exit code will not be known")
+            .hint("`outlast kill` still stops it, `outlast rerun` starts it anew")
+    });
+    put(ids(&|p| p.phase == "unreachable"), &|ids| {
+        Check::degraded("keepers", &[], format!("no keeper answers of {ids}"))
+            .means("it goes on and is recorded, but takes no input, signal or stop for now")
+            .hint("ask again; a keeper that hangs is replaced within 20 s of the next output. engine.log says more")
+    });
+    put(ids(&|p| p.gaps.iter().any(|gap| matches!(gap, Event::Gap { why, .. } if why != "retention"))), &|ids| {
+        Check::degraded("gaps", &["P2"], format!("output was dropped of {ids}"))
+            .means("the disk was full, or the machine went down before it was written; `outlast poll` names the bytes")
+            .hint("make room for the home, then `outlast rm` those whose output nobody needs")
+    });
+    put(ids(&|p| p.started_at > now || p.fate.ended_at.is_some_and(|t| t > now)), &|ids| {
+        Check::degraded("clock", &["P3"], format!("by this clock {ids} began or ended in the future"))
+            .means("the clock was set back: times on records are as the clock was then, running times are right")
+            .hint("nothing, if the clock is right now")
+    });
+    let mut warnings: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    // What the machine could not give to any is told once, by the engine.
+    for p in all.iter().filter(|p| p.fate.completion_reason.is_none()) {
+        for warning in p.warnings.iter().filter(|w| !w.contains("cgroup") && !w.contains("it runs in")) {
+            warnings.entry(warning).or_default().push(p.session_id.to_string());
+        }
+    }
+    found.extend(warnings.into_iter().map(|(warning, ids)| {
+        Check::degraded("process", &[], format!("{}: {warning}", named(&ids)))
+            .hint("`outlast poll` shows all about it; `outlast rerun` starts it anew")
+    }));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn process(more: serde_json::Value) -> ProcessInfo {
+        let mut all = json!({
+            "session_id": "proc_000000000001", "command": "x", "status": "running", "phase": "running", "pid": 1, "cwd": "/",
+            "started_at": "2026-01-01T00:00:00Z", "uptime_seconds": 1, "output_bytes": 0,
+        });
+        super::super::super::run::merge(&mut all, more);
+        serde_json::from_value(all).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_less_well_is_named() {
+        let now: Time = "2026-01-01T01:00:00Z".parse().unwrap();
+        let gap = |why: &str| json!({"gaps": [{"event": "gap", "from": 1, "to": 2, "why": why}]});
+        for (more, want) in [
+            (json!({}), None),
+            (json!({"protection": "full"}), None),
+            (json!({"protection": "output-only"}), Some("protection")),
+            (json!({"phase": "orphaned"}), Some("orphans")),
+            (json!({"phase": "unreachable"}), Some("keepers")),
+            (gap("retention"), None),
+            (gap("disk_full"), Some("gaps")),
+            (gap("lost"), Some("gaps")),
+            (json!({"started_at": "2026-01-01T02:00:00Z"}), Some("clock")),
+            (json!({"warnings": ["a terminal was asked for and could not be had"]}), Some("process")),
+            (json!({"warnings": ["no cgroup v2 hierarchy was found"]}), None),
+        ] {
+            let checks = checks(&[process(more.clone())], now);
+            assert_eq!(checks.first().map(|c| c.name), want, "{more}");
+            assert!(checks.iter().all(|c| c.what.contains("proc_000000000001") && !c.hint.is_empty()), "{checks:?}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Several logs at once: whole lines, each with the name of its process before it.
+
+use super::super::follow::{Render, gap};
+use super::super::out::{Tone, tame};
+use super::super::table::cut;
+use super::super::{Context, Failure, ending, run};
+use super::Log;
+use super::lines::{Line, Lines};
+use outlast_client::{Chunk, Client, ClientError, From, LogPage, Page, ProcessInfo};
+use outlast_text::Redactor;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use unicode_width::UnicodeWidthStr as _;
+
+/// How many pieces of output may wait to be shown, of all processes together.
+const QUEUE: usize = 16;
+/// The columns that a name may take.
+const NAME: usize = 24;
+
+/// One of the processes, and how far its lines came.
+struct Source {
+    id: String,
+    name: Option<String>,
+    /// Its name on the screen, as wide as that of the others.
+    label: String,
+    tone: Tone,
+    lines: Lines,
+    open: bool,
+}
+
+/// What came of one of them.
+enum Came {
+    Chunk(Chunk),
+    End,
+    Failed(ClientError),
+}
+
+/// Shows what there is, and with `--follow` what comes, until every one has ended.
+pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<i32, Failure> {
+    if log.raw || log.from_byte.is_some() {
+        let flag = if log.raw { "--raw" } else { "--from-byte" };
+        return Err(Failure::refused(format!("{flag} is about the bytes of one process"), "name one process, without --prefix"));
+    }
+    let mut pages: Vec<LogPage> = Vec::new();
+    let mut polled: Vec<ProcessInfo> = Vec::new();
+    let page = Page { offset: log.offset, limit: log.limit, from_byte: None };
+    for id in &log.ids {
+        // All are looked up before anything is shown: a name that is wrong is told at once.
+        let page = client.log(id, page).await?;
+        if !pages.iter().any(|p| p.session_id == page.session_id) {
+            polled.push(client.poll(&page.session_id.to_string()).await?);
+            pages.push(page);
+        }
+    }
+    let sources = sources(ctx, &pages, &polled);
+    if log.follow { follow(ctx, client, sources).await } else { show(ctx, &sources, &pages) }
+}
+
+fn sources(ctx: &Context, pages: &[LogPage], polled: &[ProcessInfo]) -> Vec<Source> {
+    let named = |name: &Option<String>| polled.iter().filter(|p| p.name == *name).count() == 1;
+    let label = |p: &ProcessInfo| match &p.name {
+        Some(name) if named(&p.name) => cut(&tame(name), NAME),
+        _ => p.session_id.to_string(),
+    };
+    let width = polled.iter().map(|p| label(p).width()).max().unwrap_or(0);
+    let source = |(n, (page, p)): (usize, (&LogPage, &ProcessInfo))| {
+        let label = label(p);
+        let pad = " ".repeat(width - label.width());
+        Source {
+            id: p.session_id.to_string(),
+            name: p.name.clone(),
+            label: format!("{label}{pad} |"),
+            tone: Tone::Of(n),
+            lines: Lines::new(Render::new(&page.command, Redactor::new(ctx.settings.redact)), page.from_byte),
+            open: true,
+        }
+    };
+    pages.iter().zip(polled).enumerate().map(source).collect()
+}
+
+/// What there is.
+fn show(ctx: &Context, sources: &[Source], pages: &[LogPage]) -> Result<i32, Failure> {
+    if ctx.out.json {
+        ctx.out.object(&json!({"logs": pages}))?;
+        return Ok(0);
+    }
+    for (source, page) in sources.iter().zip(pages) {
+        let label = ctx.out.paint(source.tone, &source.label);
+        page.output.lines().try_for_each(|line| ctx.out.line(format!("{label} {line}").trim_end()))?;
+        super::remarks(ctx, page);
+    }
+    Ok(0)
+}
+
+async fn follow(ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Result<i32, Failure> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let (tell, mut heard) = mpsc::channel(QUEUE);
+    // Those that are left when we leave end with this.
+    let mut readers = JoinSet::new();
+    for (n, source) in sources.iter().enumerate() {
+        readers.spawn(read(client.clone(), source.id.clone(), source.lines.next_byte, n, tell.clone()));
+    }
+    drop(tell);
+    let mut code = 0;
+    loop {
+        let came = tokio::select! {
+            _ = interrupts.recv() => return leave(ctx, &sources),
+            came = heard.recv() => came,
+        };
+        let Some((n, came)) = came else { return Ok(code) };
+        let failed = matches!(came, Came::Failed(_));
+        let done = async {
+            let text = sources[n].take(ctx, client, came).await;
+            let mut out = tokio::io::stdout();
+            out.write_all(text.as_bytes()).await?;
+            out.flush().await
+        };
+        // Whoever reads our output may be slow, and must not keep us from leaving.
+        tokio::select! {
+            _ = interrupts.recv() => return leave(ctx, &sources),
+            done = done => done?,
+        }
+        if failed {
+            code = 1;
+        }
+    }
+}
+
+/// Reads one of them. Goes on over the death of an engine, as every reader does.
+async fn read(client: Client, id: String, from: u64, n: usize, tell: mpsc::Sender<(usize, Came)>) {
+    let mut chunks = client.follow(&id, From::Byte(from));
+    loop {
+        let (came, over) = match chunks.next().await {
+            Ok(Some(chunk)) => (Came::Chunk(chunk), false),
+            Ok(None) => (Came::End, true),
+            Err(e) => (Came::Failed(e), true),
+        };
+        // Nobody listens any more once the person has left.
+        if tell.send((n, came)).await.is_err() || over {
+            return;
+        }
+    }
+}
+
+fn leave(ctx: &Context, sources: &[Source]) -> Result<i32, Failure> {
+    let open: Vec<&Source> = sources.iter().filter(|s| s.open).collect();
+    if ctx.out.json {
+        open.iter().try_for_each(|s| ctx.out.object(&s.event("left", json!({}))))?;
+        return Ok(0);
+    }
+    let ids: Vec<&str> = open.iter().map(|s| s.id.as_str()).collect();
+    ctx.out.remark(&format!("\nthey go on; come back with: outlast log {} --follow", ids.join(" ")));
+    Ok(0)
+}
+
+impl Source {
+    /// What is shown of what came. Ends and gaps are remarks, or events like any other.
+    async fn take(&mut self, ctx: &Context, client: &Client, came: Came) -> String {
+        match came {
+            Came::Chunk(Chunk::Bytes { at, bytes }) => {
+                let lines = self.lines.push(at, &bytes);
+                self.show(ctx, &lines)
+            }
+            Came::Chunk(Chunk::Gap { from, to, why }) => {
+                let rest = self.lines.finish(to);
+                let shown = self.show(ctx, &rest);
+                let told = self.tell(ctx, &gap(from, to, &why), "gap", json!({"from": from, "to": to, "why": why}));
+                shown + &told
+            }
+            Came::End => {
+                self.open = false;
+                let rest = self.lines.finish(self.lines.seen);
+                let shown = self.show(ctx, &rest);
+                let told = match client.poll(&self.id).await {
+                    Ok(now) => {
+                        let how = match now.fate.completion_reason {
+                            Some(_) => ending::sentence(&now.fate),
+                            None => "goes on, and nobody reads its output".into(),
+                        };
+                        self.tell(ctx, &how, "end", json!({"process": now}))
+                    }
+                    Err(e) => self.fail(ctx, e),
+                };
+                shown + &told
+            }
+            Came::Failed(e) => {
+                self.open = false;
+                self.fail(ctx, e)
+            }
+        }
+    }
+
+    fn fail(&self, ctx: &Context, error: ClientError) -> String {
+        let failure = Failure::from(error);
+        self.tell(ctx, &format!("outlast: {}", failure.error()), "error", failure.to_json())
+    }
+
+    fn show(&self, ctx: &Context, lines: &[Line]) -> String {
+        if ctx.out.json {
+            let event = |line: &Line| json!({"text": line.text, "next_byte": line.next_byte});
+            return lines.iter().map(|line| format!("{}\n", self.event("line", event(line)))).collect();
+        }
+        let label = ctx.out.paint(self.tone, &self.label);
+        lines.iter().map(|line| format!("{}\n", format!("{label} {}", line.text).trim_end())).collect()
+    }
+
+    /// Says something about it: to a person beside the output, to a program within it.
+    fn tell(&self, ctx: &Context, text: &str, event: &str, fields: Value) -> String {
+        if ctx.out.json {
+            return format!("{}\n", self.event(event, fields));
+        }
+        ctx.out.remark(&format!("{} {text}", ctx.out.paint_remark(self.tone, &self.label)));
+        String::new()
+    }
+
+    fn event(&self, event: &str, fields: Value) -> Value {
+        let mut all = json!({"event": event, "session_id": self.id, "name": self.name, "next_byte": self.lines.next_byte});
+        run::merge(&mut all, fields);
+        all
+    }
+}

@@ -1,0 +1,227 @@
+//! What a program does to a terminal, so that it can be done again for who comes and undone for who leaves in the middle.
+
+use std::collections::BTreeSet;
+
+/// Private modes that are off on a terminal nobody touched, and how they concern whoever looks: keys, mouse, focus, paste.
+const OFF: [u16; 11] = [1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 2004];
+/// Those that are on: lines wrap, the cursor is seen.
+const ON: [u16; 2] = [7, 25];
+/// The ways to the other screen.
+const SCREENS: [u16; 3] = [47, 1047, 1049];
+/// A sequence longer than this is none of ours.
+const LONGEST: usize = 64;
+
+/// How a terminal was left by what was shown on it.
+#[derive(Debug, Default)]
+pub(crate) struct Modes {
+    /// The beginning of a sequence whose end has not come.
+    held: Vec<u8>,
+    /// Those of [`OFF`] that are on, and of [`ON`] that are off.
+    changed: BTreeSet<u16>,
+    /// Which way the other screen was entered.
+    screen: Option<u16>,
+    keypad: bool,
+    /// Only some of its lines scroll.
+    region: bool,
+    /// The cursor has another shape.
+    shape: bool,
+    /// How often keys were asked for in another form.
+    keys: usize,
+}
+
+impl Modes {
+    /// Looks at output that is shown. Where in it the other screen was entered last, if it was and was not left since.
+    pub(crate) fn see(&mut self, bytes: &[u8]) -> Option<usize> {
+        let before = self.held.len();
+        let all = [std::mem::take(&mut self.held).as_slice(), bytes].concat();
+        let mut entered = None;
+        let mut from = 0;
+        while let Some(at) = all[from..].iter().position(|b| *b == 0x1b).map(|at| from + at) {
+            from = at + 1;
+            match sequence(&all[at..]) {
+                Sequence::Whole { length, what } => {
+                    from = at + length;
+                    match self.apply(&what) {
+                        Some(true) => entered = Some(at.saturating_sub(before)),
+                        Some(false) => entered = None,
+                        None => {}
+                    }
+                }
+                Sequence::Unfinished => {
+                    self.held = all[at..].to_vec();
+                    break;
+                }
+                Sequence::Other => {}
+            }
+        }
+        entered
+    }
+
+    /// Whether a program has the whole screen.
+    pub(crate) fn is_full_screen(&self) -> bool {
+        self.screen.is_some()
+    }
+
+    /// What takes the other screen, if the program has it.
+    pub(crate) fn enter(&self) -> String {
+        self.screen.map(|screen| format!("\x1b[?{screen}h\x1b[H\x1b[2J")).unwrap_or_default()
+    }
+
+    /// What sets cursor, keys and mouse of a fresh terminal as the program left its own.
+    pub(crate) fn redo(&self) -> String {
+        let mut out = String::new();
+        for mode in &self.changed {
+            out += &format!("\x1b[?{mode}{}", if ON.contains(mode) { 'l' } else { 'h' });
+        }
+        out + if self.keypad { "\x1b=" } else { "" }
+    }
+
+    /// What brings the terminal back: own screen, cursor, colours, keys, and no reports of mouse, focus or paste.
+    pub(crate) fn undo(&self) -> String {
+        let mut out = String::new();
+        if self.keys > 0 {
+            out += &format!("\x1b[<{}u", self.keys);
+        }
+        if self.region {
+            // It puts the cursor somewhere else.
+            out += "\x1b7\x1b[r\x1b8";
+        }
+        if let Some(screen) = self.screen {
+            out += &format!("\x1b[?{screen}l");
+        }
+        if self.shape {
+            out += "\x1b[0 q";
+        }
+        // What came before we looked may have changed any of them.
+        OFF.iter().for_each(|mode| out += &format!("\x1b[?{mode}l"));
+        ON.iter().for_each(|mode| out += &format!("\x1b[?{mode}h"));
+        out + "\x1b>\x1b(B\x1b[0m"
+    }
+
+    /// Whether the other screen was entered or left, if either.
+    fn apply(&mut self, what: &What<'_>) -> Option<bool> {
+        match what {
+            What::Control { parameters, last } => match (*parameters, *last) {
+                ([b'?', modes @ ..], b'h' | b'l') => {
+                    let numbers = modes.split(|b| *b == b';').filter_map(|m| std::str::from_utf8(m).ok()?.parse().ok());
+                    return numbers.filter_map(|mode| self.set(mode, *last == b'h')).last();
+                }
+                ([], b'r') => self.region = false,
+                ([b'0'..=b'9', ..], b'r') => self.region = true,
+                (p, b'q') if p.ends_with(b" ") => self.shape = !matches!(p, b" " | b"0 "),
+                ([b'>', ..], b'u') => self.keys += 1,
+                ([b'<', n @ ..], b'u') => {
+                    let n = std::str::from_utf8(n).ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+                    self.keys = self.keys.saturating_sub(n);
+                }
+                // A soft reset.
+                (b"!", b'p') => *self = Self { screen: self.screen, ..Self::default() },
+                _ => {}
+            },
+            What::Keypad(on) => self.keypad = *on,
+            What::Reset => {
+                let was = self.screen.is_some();
+                *self = Self::default();
+                return was.then_some(false);
+            }
+        }
+        None
+    }
+
+    fn set(&mut self, mode: u16, on: bool) -> Option<bool> {
+        if SCREENS.contains(&mode) {
+            self.screen = on.then_some(mode);
+            return Some(on);
+        }
+        if OFF.contains(&mode) && on || ON.contains(&mode) && !on {
+            self.changed.insert(mode);
+        } else {
+            self.changed.remove(&mode);
+        }
+        None
+    }
+}
+
+enum What<'a> {
+    /// `ESC [`, parameters and one last byte.
+    Control {
+        parameters: &'a [u8],
+        last: u8,
+    },
+    Keypad(bool),
+    Reset,
+}
+
+enum Sequence<'a> {
+    Whole { length: usize, what: What<'a> },
+    Unfinished,
+    Other,
+}
+
+/// What begins with the escape at the start of `bytes`.
+fn sequence(bytes: &[u8]) -> Sequence<'_> {
+    match bytes.get(1) {
+        None => Sequence::Unfinished,
+        Some(b'=') => Sequence::Whole { length: 2, what: What::Keypad(true) },
+        Some(b'>') => Sequence::Whole { length: 2, what: What::Keypad(false) },
+        Some(b'c') => Sequence::Whole { length: 2, what: What::Reset },
+        Some(b'[') => match bytes[2..].iter().position(|b| !(0x20..=0x3f).contains(b)) {
+            Some(end) if (0x40..=0x7e).contains(&bytes[2 + end]) && end <= LONGEST => {
+                Sequence::Whole { length: end + 3, what: What::Control { parameters: &bytes[2..2 + end], last: bytes[2 + end] } }
+            }
+            None if bytes.len() <= LONGEST => Sequence::Unfinished,
+            Some(_) | None => Sequence::Other,
+        },
+        Some(_) => Sequence::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_screen_left_in_the_middle_is_brought_back() {
+        let mut modes = Modes::default();
+        modes.see(b"plain\x1b[31m");
+        assert!(!modes.undo().contains("1049l") && modes.redo().is_empty());
+        for piece in [&b"x\x1b[?1"[..], b"049", b"hy"] {
+            modes.see(piece);
+        }
+        assert!(modes.undo().contains("\x1b[?1049l") && modes.enter().starts_with("\x1b[?1049h"));
+        modes.see(b"\x1b[?1049l\x1b[?1049h\x1b[?1049l");
+        assert!(!modes.undo().contains("1049l"));
+    }
+
+    #[test]
+    fn what_a_program_set_is_set_for_who_comes_and_taken_back_for_who_leaves() {
+        let mut modes = Modes::default();
+        modes.see(b"\x1b[?1;25l\x1b[?1002;1006h\x1b=\x1b[2;10r\x1b[4 q\x1b[>1u\x1b[?2004h\x1b[?2004l");
+        assert_eq!(modes.redo(), "\x1b[?25l\x1b[?1002h\x1b[?1006h\x1b=");
+        let undo = modes.undo();
+        for want in ["\x1b[<1u", "\x1b[r", "\x1b[0 q", "\x1b[?1002l", "\x1b[?25h", "\x1b[0m"] {
+            assert!(undo.contains(want), "{want:?} in {undo:?}");
+        }
+        modes.see(b"\x1bc");
+        assert!(modes.redo().is_empty() && !modes.undo().contains("\x1b[r"));
+    }
+
+    #[test]
+    fn where_the_screen_was_entered_is_told() {
+        let mut modes = Modes::default();
+        assert_eq!(modes.see(b"ab\x1b[?1049hcd"), Some(2));
+        assert_eq!(modes.see(b"ab\x1b[?1049l\x1b[?47hcd"), Some(10));
+        assert_eq!(modes.see(b"more"), None);
+        assert!(modes.is_full_screen());
+        assert_eq!(modes.see(b"\x1b[?47h\x1b[?47l"), None);
+    }
+
+    #[test]
+    fn nonsense_is_not_held_for_ever() {
+        let mut modes = Modes::default();
+        modes.see(&[b"\x1b[".to_vec(), vec![b'1'; 4000]].concat());
+        assert!(modes.held.is_empty());
+        modes.see(b"\x1b[99999;?x\x1b\x1b[?1049h");
+        assert!(modes.is_full_screen());
+    }
+}

@@ -1,0 +1,100 @@
+//! Linux: file systems by their numbers, `/proc`, and systemd.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// How long a file system keeps what was written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// As long as the disk lasts.
+    Disk,
+    /// Until the machine is restarted.
+    Memory,
+    /// As long as the other side of a network keeps its word.
+    Network,
+}
+
+/// Those that are told apart from a disk, by the kernel's number and by name.
+const KINDS: [(i64, &str, Lasting); 12] = [
+    (0x0102_1994, "tmpfs", Lasting::Memory),
+    (0x8584_58f6, "ramfs", Lasting::Memory),
+    (0x6969, "NFS", Lasting::Network),
+    (0x517b, "SMB", Lasting::Network),
+    (0xff53_4d42, "CIFS", Lasting::Network),
+    (0xfe53_4d42, "SMB2", Lasting::Network),
+    (0x0102_1997, "9p", Lasting::Network),
+    (0x00c3_6400, "Ceph", Lasting::Network),
+    (0x0bd0_0bd0, "Lustre", Lasting::Network),
+    (0x5346_414f, "AFS", Lasting::Network),
+    (0x7375_7245, "Coda", Lasting::Network),
+    (0x4750_4653, "GPFS", Lasting::Network),
+];
+
+/// What a directory lies on, if that is known, and how long it lasts there.
+pub(crate) fn file_system(dir: &Path) -> Option<(&'static str, Lasting)> {
+    let found = rustix::fs::statfs(dir).ok()?;
+    // The type's width and sign differ between machines; every number fits into 32 bits.
+    #[allow(clippy::unnecessary_cast)]
+    let number = found.f_type as i64 & 0xffff_ffff;
+    let kind = KINDS.iter().find(|(magic, ..)| *magic == number);
+    Some(kind.map_or(("a disk", Lasting::Disk), |(_, name, lasting)| (*name, *lasting)))
+}
+
+/// The kernel's release.
+pub(crate) fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// Where a process is in the unified hierarchy of cgroups.
+pub(crate) fn cgroup_of(pid: u32) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("0::")).map(str::to_owned)
+}
+
+/// Whether systemd looks after this machine.
+pub(crate) fn systemd_runs() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// Whether what a user runs goes on when they log out.
+pub(crate) fn lingers(user: &str) -> bool {
+    !user.is_empty() && !user.contains('/') && Path::new("/var/lib/systemd/linger").join(user).exists()
+}
+
+/// The processes of a home whose keepers are copies of another program than `current`.
+pub(crate) fn older_keepers(home: &Path, current: &Path) -> Vec<String> {
+    let bin = home.join("bin");
+    let pids = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    let older = pids.filter_map(|pid| {
+        // What is not ours, or over by now, is not to be read.
+        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        let exe = exe.to_str().map(|path| path.strip_suffix(" (deleted)").unwrap_or(path))?;
+        (Path::new(exe).parent() == Some(&bin) && Path::new(exe) != current).then_some(pid)
+    });
+    let folder = |pid: u32| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let names = words.split(|b| *b == 0).filter_map(|word| Path::new(std::str::from_utf8(word).ok()?).file_name()?.to_str());
+        names.filter(|name| name.starts_with("proc_")).map(str::to_owned).next_back()
+    };
+    // There are two for each process.
+    older.filter_map(folder).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_from_disks() {
+        assert_eq!(file_system(Path::new("/dev/shm")), Some(("tmpfs", Lasting::Memory)));
+        assert_eq!(file_system(Path::new("/nowhere at all")), None);
+    }
+
+    #[test]
+    fn this_process_is_somewhere() {
+        assert!(cgroup_of(u32::MAX).is_none());
+        assert!(!kernel().is_empty());
+        assert!(!lingers("") && !lingers("../../etc"));
+        assert!(older_keepers(Path::new("/nowhere"), Path::new("/nowhere/bin/x")).is_empty());
+    }
+}
