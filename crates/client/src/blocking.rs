@@ -2,14 +2,10 @@
 //!
 //! ```no_run
 //! use outlast_client::blocking::Client;
-//! use outlast_client::{Connect, Owner, Scope, Start};
+//! use outlast_client::{Connect, Scope};
 //!
 //! # fn main() -> Result<(), outlast_client::ClientError> {
-//! let client = Client::connect(&Connect {
-//!     home: "/home/me/.local/state/outlast".into(),
-//!     start: Start::OnDemand { program: "/usr/bin/outlast".into() },
-//!     owner: Owner::default(),
-//! })?;
+//! let client = Client::connect(&Connect::to("/home/me/.local/state/outlast").starting("outlast"))?;
 //! for process in client.list(&Scope::default(), true)? {
 //!     println!("{} {}", process.session_id, process.command);
 //! }

@@ -53,6 +53,7 @@ enum Way {
 
 /// What to run.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Run {
     /// The command and how to run it. If its owner is empty, the client's is taken.
     pub spec: Spec,
@@ -91,7 +92,7 @@ pub enum At {
 /// ```
 pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
     let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
-    Caller { env, cwd: cwd.into(), umask: None }
+    Caller::new(env, cwd)
 }
 
 impl Client {
@@ -275,7 +276,9 @@ impl Client {
                 *byte += taken as u64;
             }
             if done == bytes.len() {
-                return Ok(Written { bytes_written: Some(done as u64), ..written });
+                let mut all = written;
+                all.bytes_written = Some(done as u64);
+                return Ok(all);
             }
             if taken == 0 {
                 return Err(after_some(

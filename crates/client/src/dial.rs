@@ -10,7 +10,13 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
 /// Which engine to speak to, and for whom.
+///
+/// ```
+/// # use outlast_client::{Connect, Owner};
+/// let to = Connect::to("/home/me/.local/state/outlast").starting("outlast").speaking_for(Owner::session("chat:42"));
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Connect {
     /// The home: the directory that holds everything of one engine.
     pub home: PathBuf,
@@ -22,6 +28,7 @@ pub struct Connect {
 
 /// What to do when no engine runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// Start one.
     OnDemand {
@@ -33,6 +40,23 @@ pub enum Start {
 }
 
 impl Connect {
+    /// To the engine of a home if one runs there, for a person.
+    pub fn to(home: impl Into<PathBuf>) -> Self {
+        Self { home: home.into(), start: Start::Never, owner: Owner::default() }
+    }
+
+    /// The same; where no engine runs one is started with this program, an `outlast`. A name without a slash is looked for in `PATH`.
+    #[must_use]
+    pub fn starting(self, program: impl Into<PathBuf>) -> Self {
+        Self { start: Start::OnDemand { program: program.into() }, ..self }
+    }
+
+    /// The same, for somebody: a conversation.
+    #[must_use]
+    pub fn speaking_for(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
     /// A connection that has said hello, from an engine that is started if it must be and may.
     pub(crate) async fn link(&self) -> Result<Link, ClientError> {
         if let Some(link) = greet(&self.home).await? {

@@ -4,14 +4,10 @@
 //! what can be asked twice without harm is asked again over a new connection, so a caller sees at most a delay.
 //!
 //! ```no_run
-//! use outlast_client::{Client, Connect, Owner, Run, Spec, Start, caller};
+//! use outlast_client::{Client, Connect, Run, Spec, caller};
 //!
 //! # async fn example() -> Result<(), outlast_client::ClientError> {
-//! let client = Client::connect(&Connect {
-//!     home: "/home/me/.local/state/outlast".into(),
-//!     start: Start::OnDemand { program: "/usr/bin/outlast".into() },
-//!     owner: Owner::default(),
-//! })
+//! let client = Client::connect(&Connect::to("/home/me/.local/state/outlast").starting("outlast"))
 //! .await?;
 //! let here = caller(std::env::vars_os(), &std::env::current_dir().unwrap());
 //! let tests = client.run(Run::new(Spec::shell("make test"), here)).await?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 /// Everything an engine needs to know.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The state directory.
     pub home: PathBuf,
@@ -90,6 +91,7 @@ impl Config {
 
 /// The keeper's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeeperProgram {
     /// `outlast-keeper`, started as `outlast-keeper DIR`.
     Binary(PathBuf),
@@ -108,6 +110,7 @@ impl KeeperProgram {
 
 /// The user whose login files and shell count.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UserInfo {
     /// The login name.
     pub name: String,
@@ -115,6 +118,13 @@ pub struct UserInfo {
     pub home: PathBuf,
     /// The login shell.
     pub shell: PathBuf,
+}
+
+impl UserInfo {
+    /// A user with a home directory and a login shell.
+    pub fn new(name: impl Into<String>, home: impl Into<PathBuf>, shell: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), home: home.into(), shell: shell.into() }
+    }
 }
 
 /// Where the time comes from, so that a test can say what time it is.

@@ -30,6 +30,7 @@ const ASKS: usize = 1_024;
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Another one serves the home. Nothing is wrong.
     #[error("another engine serves {home}")]

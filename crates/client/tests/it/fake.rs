@@ -1,6 +1,6 @@
 //! An engine that is played by the test.
 
-use outlast_client::{Client, Connect, Owner, Start};
+use outlast_client::{Client, Connect};
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::{self, Event, Message, Reply, Request};
 use serde_json::{Value, json};
@@ -60,8 +60,7 @@ impl Fake {
     }
 
     pub(crate) async fn refuse(&mut self, of: u64, code: &str, kind: v1::ErrorKind) {
-        let error = v1::Error { error: "no".into(), code: code.into(), hint: "h".into(), kind, status: "error".into(), exit_code: None };
-        self.raw(&frame::json(&Reply::<Value>::error(of, error))).await;
+        self.raw(&frame::json(&Reply::<Value>::error(of, v1::Error::new(kind, code, "no", "h")))).await;
     }
 
     pub(crate) async fn hello(&mut self) {
@@ -94,7 +93,7 @@ impl Home {
     }
 
     pub(crate) fn connect(&self) -> Connect {
-        Connect { home: self.dir.path().into(), start: Start::Never, owner: Owner::default() }
+        Connect::to(self.dir.path())
     }
 
     pub(crate) async fn accept(&self) -> Fake {

@@ -1,5 +1,5 @@
 use crate::fake::Fake;
-use outlast_client::{Client, ClientError, Connect, Owner, Start, code};
+use outlast_client::{Client, ClientError, Connect, code};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
@@ -22,7 +22,7 @@ async fn an_engine_is_started_where_none_runs() {
         r#"test "$1 $2 $4 $5" = "__engine --home --ready-fd 1" || exit 9; ln -s {0} "$3/run"; echo started >> {0}/starts; echo ready"#,
         dir.path().display()
     );
-    let to = Connect { home: home.clone(), start: Start::OnDemand { program: program(dir.path(), &script) }, owner: Owner::default() };
+    let to = Connect::to(&home).starting(program(dir.path(), &script));
     let accept = async {
         let mut fakes = Vec::new();
         for _ in 0..3 {
@@ -48,7 +48,7 @@ async fn an_engine_that_no_longer_listens_is_let_to_end() {
     let last = std::fs::File::create(home.join("lock")).unwrap();
     flock(&last, FlockOperation::LockExclusive).unwrap();
     let script = format!(r#"flock -n "$3/lock" true || exit 9; ln -s {} "$3/run"; echo ready"#, dir.path().display());
-    let to = Connect { home: home.clone(), start: Start::OnDemand { program: program(dir.path(), &script) }, owner: Owner::default() };
+    let to = Connect::to(&home).starting(program(dir.path(), &script));
     let ending = async {
         // The client has come as far as the lock for starters; the last engine still holds the home.
         let starters = loop {
@@ -82,7 +82,7 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
         ("kill -9 $$", "signal: 9"),
     ] {
         let program = program(dir.path(), script);
-        let to = Connect { home: home.clone(), start: Start::OnDemand { program }, owner: Owner::default() };
+        let to = Connect::to(&home).starting(program);
         let failed = Client::connect(&to).await.map(|_| ()).unwrap_err();
         assert!(matches!(failed, ClientError::Start { .. }), "{failed:?}");
         assert!(failed.to_string().contains(want), "{failed}");
@@ -94,7 +94,7 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
 async fn a_program_that_is_not_there_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("nowhere");
-    let to = Connect { home: dir.path().join("home"), start: Start::OnDemand { program }, owner: Owner::default() };
+    let to = Connect::to(dir.path().join("home")).starting(program);
     let failed = Client::connect(&to).await.map(|_| ()).unwrap_err();
     assert!(failed.to_string().contains("nowhere"), "{failed}");
     assert_eq!(failed.code(), code::CANNOT_START);

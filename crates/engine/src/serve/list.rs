@@ -22,7 +22,9 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List
             };
             let facts = if view.facts.phase.is_final() { (*view.facts).clone() } else { view.facts.with(&seen) };
             let by_session = scope.by_session_only(&facts.kept.spec.owner);
-            Process { session_scoped: by_session, ..process(&shared, &view.dir, &facts, &seen, Detail::Entry) }
+            let mut entry = process(&shared, &view.dir, &facts, &seen, Detail::Entry);
+            entry.session_scoped = by_session;
+            entry
         };
         // Two cores for a long list, one thread for a short one.
         let (first, second) = views.split_at(if views.len() < 64 { views.len() } else { views.len() / 2 });
@@ -44,5 +46,5 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<List
     processes.sort_by(|a, b| {
         (a.status != Status::Running, a.started_at, a.session_id).cmp(&(b.status != Status::Running, b.started_at, b.session_id))
     });
-    Ok(List { processes })
+    Ok(List::new(processes))
 }

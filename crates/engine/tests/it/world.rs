@@ -68,7 +68,7 @@ impl World {
 pub(crate) fn config(tmp: &tempfile::TempDir) -> Config {
     let home = tmp.path().join("user");
     std::fs::create_dir_all(&home).unwrap();
-    let user = UserInfo { name: "test".into(), home, shell: "/bin/bash".into() };
+    let user = UserInfo::new("test", home, "/bin/bash");
     let mut config = Config::new(tmp.path().join("home"), "/bin/false", KeeperProgram::Binary(keeper()), user);
     config.run_candidates = vec![tmp.path().to_owned()];
     config.detach = false;

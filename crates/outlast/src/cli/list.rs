@@ -21,7 +21,7 @@ impl List {
         let scope = self.scope.or(&ctx.owner());
         let processes = ctx.client().await?.list(&scope, self.all).await?;
         if ctx.out.json {
-            ctx.out.object(&outlast_client::List { processes })?;
+            ctx.out.object(&outlast_client::List::new(processes))?;
             return Ok(0);
         }
         if processes.is_empty() {

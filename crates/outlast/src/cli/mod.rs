@@ -175,13 +175,16 @@ impl Context {
     }
 
     async fn connect(&self, start: Start) -> Result<Client, Failure> {
-        Ok(Client::connect(&Connect { home: self.settings.home.clone(), start, owner: self.owner() }).await?)
+        let mut to = Connect::to(&self.settings.home).speaking_for(self.owner());
+        to.start = start;
+        Ok(Client::connect(&to).await?)
     }
 
     /// The surroundings that a command inherits.
     fn caller(&self) -> outlast_client::Caller {
-        let here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
-        outlast_client::Caller { umask: self.world.umask, ..here }
+        let mut here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
+        here.umask = self.world.umask;
+        here
     }
 }
 
