@@ -52,27 +52,50 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
     beside(&engine);
-    let mut door = Door::open(&engine.run_dir())?;
+    let door = Door::open(&engine.run_dir())?;
     ready();
-    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
         tokio::select! {
             biased;
-            () = &mut stopping => break,
-            () = door.lost() => door = open_again(&engine, door).await,
-            accepted = door.listener.accept() => match accepted {
-                Ok((stream, _)) => greet(&engine, stream),
-                Err(error) => hold_off(&error).await,
-            },
+            () = &mut attended => break,
             _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
             _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }
     // From here on nobody finds us; who is connected is served until everything is written.
-    door.close();
     engine.stopped().await;
     Ok(())
+}
+
+impl Engine {
+    /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
+    ///
+    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Without this, whoever asks for the home from outside is told that
+    /// an engine holds it and does not listen.
+    pub async fn listen(&self) -> Result<(), ServeError> {
+        let (engine, door) = (self.clone(), Door::open(&self.run_dir())?);
+        tokio::spawn(async move { attend(&engine, door).await });
+        Ok(())
+    }
+}
+
+/// Lets clients in until the engine begins to end, and closes the door then.
+async fn attend(engine: &Engine, mut door: Door) {
+    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            () = door.lost() => door = open_again(engine, door).await,
+            accepted = door.listener.accept() => match accepted {
+                Ok((stream, _)) => greet(engine, stream),
+                Err(error) => hold_off(&error).await,
+            },
+        }
+    }
+    door.close();
 }
 
 /// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.

@@ -213,7 +213,7 @@ fn prepare_now(shared: &Shared, request: Request) -> Result<Prepared, Error> {
         keep,
         home: shared.home.root.as_path().into(),
         run_dir: shared.run_dir().as_path().into(),
-        engine: Some(config.program.as_path().into()),
+        engine: config.program.as_deref().map(Into::into),
         cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
         oom_score_adj: OOM_SCORE_ADJ,
         grace: config.grace,
