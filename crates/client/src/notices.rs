@@ -77,9 +77,14 @@ impl Take {
 impl Client {
     /// The next notices of the owner's conversation. Settle each with [`Client::settle`] once its owner was told.
     ///
-    /// ```no_run
-    /// # use outlast_client::{Client, ClientError, Take, Verdict};
-    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// ```
+    /// # use outlast_client::{Client, Connect, Take, Verdict};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let fields = serde_json::json!({"type": "greeting", "message": "hello"});
+    /// # client.post(None, fields.as_object().cloned().unwrap_or_default(), Default::default()).await?;
     /// let given = client.take(&Take::default().wait()).await?;
     /// for told in given.notices {
     ///     println!("{}", told.text);

@@ -1,8 +1,9 @@
-//! The client against an engine that is played by the test.
+//! The client against an engine that is played by the test; the examples against a real one.
 
 mod again;
 mod answers;
 mod blocking;
+mod examples;
 mod fake;
 mod follow;
 mod start;
