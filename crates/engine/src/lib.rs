@@ -77,6 +77,7 @@ mod run_dir;
 mod serve;
 mod settle;
 mod shared;
+#[doc(hidden)]
 pub mod shell;
 mod state;
 
