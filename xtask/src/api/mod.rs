@@ -1,5 +1,6 @@
-//! `cargo xtask api`: what embedders can see, against what is on record in `docs/api.txt`. What is gone or different is a break, and needs a new version;
-//! what is new has to be recorded, so that a review sees it.
+//! `cargo xtask api`: what embedders can see, against what is on record in `docs/api.txt`. Every difference has to be recorded, so that a review sees it. What is
+//! gone or different is a break, and can be recorded only under a version that may break; or for as long as the version is not released, which is when
+//! `CHANGELOG.md` has it.
 //!
 //! rustdoc tells what there is. Its JSON follows no re-exports into other crates, which is most of the client; here they are followed into our own.
 
@@ -21,7 +22,7 @@ const ROOTS: [&str; 3] = ["outlast_client", "outlast_engine", "outlast_tools"];
 const IMPL: &str = "impl ";
 const AND: &str = " + ";
 
-/// Checks, or with `--record` writes down, unless that would be a break of the version that is on record.
+/// Checks, or with `--record` writes down, unless that would be a break of a release.
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let root = root()?;
     let path = root.join("docs/api.txt");
@@ -39,8 +40,8 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     for what in &added {
         eprintln!("api: new: {what}");
     }
-    let compatible = are_compatible(&then.version, &now.version);
-    if !broken.is_empty() && compatible {
+    let changes = std::fs::read_to_string(root.join("CHANGELOG.md")).context("cannot read CHANGELOG.md")?;
+    if !broken.is_empty() && is_released(&changes, &then.version) && are_compatible(&then.version, &now.version) {
         bail!(
             "{} things that users of {} rely on are gone or different: keep them, or raise the version to one that may break{}",
             broken.len(),
@@ -146,6 +147,10 @@ fn is_part(what: &str) -> bool {
     what.starts_with("field ") || what.starts_with("variant") || what.starts_with("required ")
 }
 
+fn is_released(changes: &str, version: &str) -> bool {
+    changes.lines().any(|line| line.strip_prefix("## [").and_then(|rest| rest.split(']').next()) == Some(version))
+}
+
 /// Whether what worked with one version has to work with the other.
 fn are_compatible(one: &str, other: &str) -> bool {
     let part = |version: &str| {
@@ -206,6 +211,12 @@ mod tests {
         {
             assert_eq!(are_compatible(one, other), want, "{one} {other}");
         }
+    }
+
+    #[test]
+    fn a_version_is_released_when_the_changelog_has_it() {
+        let changes = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-12-01\n\n- 0.2.0 will be better\n";
+        assert!(is_released(changes, "0.1.0") && !is_released(changes, "0.2.0") && !is_released(changes, "0.1"));
     }
 
     #[test]
