@@ -8,6 +8,7 @@ use crate::shared::Closing;
 use outlast_core::Owner;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,6 +53,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
     beside(&engine);
+    engine.shared().listening.store(true, Relaxed);
     let door = Door::open(&engine.run_dir())?;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
@@ -72,10 +74,14 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 impl Engine {
     /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Without this, whoever asks for the home from outside is told that
+    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, whoever asks for the home from outside is told that
     /// an engine holds it and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
-        let (engine, door) = (self.clone(), Door::open(&self.run_dir())?);
+        if self.shared().listening.swap(true, Relaxed) {
+            return Ok(());
+        }
+        let door = Door::open(&self.run_dir()).inspect_err(|_| self.shared().listening.store(false, Relaxed))?;
+        let engine = self.clone();
         tokio::spawn(async move { attend(&engine, door).await });
         Ok(())
     }

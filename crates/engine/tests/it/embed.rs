@@ -100,6 +100,7 @@ async fn a_home_has_one_engine_and_a_second_one_is_told_so() {
     let to = Connect::to(engine.home());
     assert!(Client::connect(&to).await.map(|_| ()).unwrap_err().is_not_running());
     engine.listen().await.unwrap();
+    engine.listen().await.unwrap();
     let other = Client::connect(&to).await.unwrap();
     assert_eq!(other.list(&Scope::default(), false).await.unwrap()[0].session_id, process.id());
     tokio::task::block_in_place(|| home.let_go());
