@@ -3,7 +3,7 @@
 use crate::Flags;
 use crate::bench_recovery::{ratio, release};
 use anyhow::{Context, Result, ensure};
-use outlast_client::{Body, Client, Connect, Owner, Route, Run, Spec, Start, Take, Tell, Time, Verdict, caller};
+use outlast_client::{Body, Client, Connect, Owner, Route, Run, Spec, Take, Tell, Time, Verdict, caller};
 use outlast_store::os::now;
 use outlast_testkit::product::Product;
 use serde_json::{Map, Value};
@@ -32,7 +32,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let product = Product::new(&program);
     // Started here, so that it has the product's environment.
     product.json(["engine", "status"]);
-    let to = Connect { home: product.home().root, start: Start::Never, owner: Owner::default() };
+    let to = Connect::to(product.home().root);
     let sync = sync_time(&product.work())?;
     // One thread, as in the program that people call.
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -119,7 +119,7 @@ async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Res
     let since = |from: Time, to: Time| Duration::from_micros(to.micros().saturating_sub(from.micros()).max(0) as u64);
     for _ in 0..ends {
         let mut spec = Spec::argv([std::ffi::OsString::from("/bin/cat"), fifo.clone().into()]);
-        spec.tell = Tell { completion: true, ..Tell::default() };
+        spec.tell = Tell::end();
         let process = client.run(Run::new(spec, caller(std::iter::empty(), work))).await?;
         // Opening waits for the reader, which is the command.
         let end = {
@@ -181,7 +181,7 @@ async fn rate(client: &Client) -> Result<f64> {
     }
     let mut settled = 0;
     while settled < ALL {
-        let take = Take { limit: 500, wait: Some(Duration::from_secs(10)), ..Take::default() };
+        let take = Take::default().limit(500).wait_at_most(Duration::from_secs(10));
         let given = client.take(&take).await?;
         ensure!(!given.notices.is_empty(), "only {settled} of {ALL} came");
         let ids: Vec<&str> = given.notices.iter().map(|t| t.event.event_id.as_str()).collect();
@@ -215,7 +215,7 @@ async fn next_behind(client: &Client, old: usize) -> Result<(Spread, Spread)> {
         done??;
     }
     loop {
-        let given = client.take(&Take { limit: 1_000, ..Take::default() }).await?;
+        let given = client.take(&Take::default().limit(1_000)).await?;
         if given.notices.is_empty() {
             break;
         }

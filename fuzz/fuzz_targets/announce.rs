@@ -10,19 +10,20 @@ fuzz_target!(|input: (u8, bool, &str, &str, &str)| {
     let (kind, repeat, one, two, three) = input;
     let text = |s: &str| s.to_owned();
     let body = match kind % 6 {
-        0 => Body::Completion(Box::new(Completion {
-            command: text(one),
-            exit_code: None,
-            signal: Some(text(two)),
-            completion_reason: Reason::Killed,
-            termination_source: text(two),
-            output: text(three),
-            output_cut: Some(1),
-            started_at: None,
-            ended_at: None,
-            handoff_note: Some(text(two)),
-        })),
-        1 => Body::WatchMatch(WatchMatch { command: text(one), pattern: text(two), output: text(three), suppressed: u64::from(kind) }),
+        0 => {
+            let mut end = Completion::new(one, None, Reason::Killed);
+            end.signal = Some(text(two));
+            end.termination_source = text(two);
+            end.output = text(three);
+            end.output_cut = Some(1);
+            end.handoff_note = Some(text(two));
+            Body::Completion(Box::new(end))
+        }
+        1 => {
+            let mut seen = WatchMatch::new(one, two, three);
+            seen.suppressed = u64::from(kind);
+            Body::WatchMatch(seen)
+        }
         2 => Body::WatchDisabled { command: text(one), message: text(two), suppressed: 0 },
         3 => Body::Until { barrier: text(one), why: text(two), message: text(three) },
         _ => Body::Posted(fields(kind, one, two, three)),

@@ -9,7 +9,10 @@ fuzz_target!(|input: (&str, &str, bool)| {
     let (command, text, script) = input;
     misuse(command);
     let caller = outlast_client::caller([("HOME".into(), "/home".into())], std::path::Path::new("/"));
-    let host = Host { policy: if script { Policy::CodeExecution } else { Policy::Agent }, ..Host::new(caller) };
+    let mut host = Host::new(caller);
+    if script {
+        host.policy = Policy::CodeExecution;
+    }
     let given: Value = serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     let fields = [
         "background",

@@ -1,5 +1,5 @@
-//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, and that every test the
-//! README names exists.
+//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, that every test the
+//! README names exists, and that what embedders use builds alone.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -50,13 +50,14 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(duplicates(&policy, &packages));
     wrong.extend(arrows(&packages));
     wrong.extend(named_tests(&root)?);
+    wrong.extend(crate::features::check(&root)?);
     for what in &wrong {
         eprintln!("check: {what}");
     }
     if !wrong.is_empty() {
         bail!("{} things are not as they should be", wrong.len());
     }
-    println!("check: {} packages, licences, sources, versions, arrows and named tests are in order", packages.len());
+    println!("check: {} packages, licences, sources, versions, arrows, named tests and features are in order", packages.len());
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Checks, campaigns and benchmarks of this workspace.
 
+mod api;
 #[path = "../../benches/notices.rs"]
 mod bench_notices;
 #[path = "../../benches/recovery.rs"]
@@ -11,6 +12,7 @@ mod bench_tokens;
 mod campaign;
 mod check;
 mod dist;
+mod features;
 mod puppet;
 mod rng;
 mod sink;
@@ -18,7 +20,8 @@ mod sink;
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
-usage: cargo xtask check
+usage: cargo xtask api [--record]
+       cargo xtask check
        cargo xtask dist [--to DIR]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
@@ -31,6 +34,9 @@ usage: cargo xtask check
        cargo xtask bench tokens";
 
 fn main() -> Result<()> {
+    if let Some(failed) = api::stand_in() {
+        return Err(failed.into());
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
@@ -42,6 +48,7 @@ fn main() -> Result<()> {
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
+        ["api", ..] => api::run(&Flags(&args[1..])),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         // Half of what is measured runs in here.
@@ -66,6 +73,10 @@ fn in_release(args: &[String]) -> Result<()> {
 pub(crate) struct Flags<'a>(&'a [String]);
 
 impl Flags<'_> {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|a| a == name)
+    }
+
     pub(crate) fn get<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>> {
         let Some(at) = self.0.iter().position(|a| a == name) else { return Ok(None) };
         match self.0.get(at + 1).map(|v| v.parse()) {

@@ -1,18 +1,19 @@
 //! The same, for programs without an async runtime.
 //!
-//! ```no_run
+//! ```
 //! use outlast_client::blocking::Client;
-//! use outlast_client::{Connect, Owner, Scope, Start};
+//! use outlast_client::{Chunk, Connect, From, Run, Scope, Spec, caller};
 //!
-//! # fn main() -> Result<(), outlast_client::ClientError> {
-//! let client = Client::connect(&Connect {
-//!     home: "/home/me/.local/state/outlast".into(),
-//!     start: Start::OnDemand { program: "/usr/bin/outlast".into() },
-//!     owner: Owner::default(),
-//! })?;
-//! for process in client.list(&Scope::default(), true)? {
-//!     println!("{} {}", process.session_id, process.command);
-//! }
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let (home, program) = (product.home().root, product.program());
+//! let client = Client::connect(&Connect::to(home).starting(program))?;
+//! let here = caller(std::env::vars_os(), &std::env::current_dir()?);
+//! let id = client.run(Run::new(Spec::shell("echo hello"), here))?.to_string();
+//! let output: Vec<Chunk> = client.follow(&id, From::Byte(0)).collect::<Result<_, _>>()?;
+//! assert_eq!(output, [Chunk::Bytes { at: 0, bytes: b"hello\n".to_vec() }]);
+//! assert_eq!(client.wait(&id, None)?.fate.exit_code, Some(Some(0)));
+//! assert_eq!(client.list(&Scope::default(), true)?.len(), 1);
 //! # Ok(())
 //! # }
 //! ```

@@ -53,6 +53,7 @@ enum Way {
 
 /// What to run.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Run {
     /// The command and how to run it. If its owner is empty, the client's is taken.
     pub spec: Spec,
@@ -91,7 +92,7 @@ pub enum At {
 /// ```
 pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
     let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
-    Caller { env, cwd: cwd.into(), umask: None }
+    Caller::new(env, cwd)
 }
 
 impl Client {
@@ -134,14 +135,17 @@ impl Client {
 
     /// Starts a command, and returns once it runs or has failed to. Repeated after a crash of the engine, it still starts once.
     ///
-    /// ```no_run
-    /// # use outlast_client::{Client, ClientError, Run, Spec, caller};
-    /// # async fn example(client: Client) -> Result<(), ClientError> {
-    /// let here = caller(std::env::vars_os(), std::path::Path::new("/src"));
-    /// let mut spec = Spec::argv(["cargo", "test"]);
-    /// spec.name = Some("tests".into());
+    /// ```
+    /// # use outlast_client::{Client, Connect, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let dir = product.work();
+    /// let here = caller(std::env::vars_os(), &dir);
+    /// let spec = Spec::argv(["sh", "-c", "echo $GREETING"]).named("greeter").with_env("GREETING", "hello");
     /// let process = client.run(Run::new(spec, here)).await?;
-    /// println!("{}", process.id());
+    /// assert_eq!(process.poll().await?.name.as_deref(), Some("greeter"));
     /// # Ok(())
     /// # }
     /// ```
@@ -187,16 +191,22 @@ impl Client {
 
     /// The output there is and all that comes, as bytes, until it is closed. The command may run on.
     ///
-    /// ```no_run
-    /// # use outlast_client::{Chunk, Client, ClientError, From};
-    /// # async fn example(client: Client) -> Result<(), ClientError> {
-    /// let mut chunks = client.follow("proc_ab12000000ff", From::Byte(0));
+    /// ```
+    /// # use outlast_client::{Chunk, Client, Connect, From, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let here = caller(std::env::vars_os(), &product.work());
+    /// # let id = client.run(Run::new(Spec::shell("echo one; echo two"), here)).await?.id().to_string();
+    /// let mut chunks = client.follow(&id, From::Last(4));
     /// while let Some(chunk) = chunks.next().await? {
     ///     match chunk {
     ///         Chunk::Bytes { bytes, .. } => print!("{}", String::from_utf8_lossy(&bytes)),
     ///         Chunk::Gap { from, to, why } => println!("[bytes {from} to {to} are gone: {why}]"),
     ///     }
     /// }
+    /// assert!(chunks.closed() && chunks.next_byte() == Some(8));
     /// # Ok(())
     /// # }
     /// ```
@@ -275,7 +285,9 @@ impl Client {
                 *byte += taken as u64;
             }
             if done == bytes.len() {
-                return Ok(Written { bytes_written: Some(done as u64), ..written });
+                let mut all = written;
+                all.bytes_written = Some(done as u64);
+                return Ok(all);
             }
             if taken == 0 {
                 return Err(after_some(
@@ -331,11 +343,15 @@ impl Client {
 
     /// Whether something is active.
     ///
-    /// ```no_run
-    /// # use outlast_client::{Activity, Client, ClientError};
-    /// # async fn example(client: Client) -> Result<(), ClientError> {
+    /// ```
+    /// # use outlast_client::{Activity, Client, Connect};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
     /// let day = std::time::Duration::from_secs(86_400);
     /// let busy = client.active(Activity::Session { session: "chat:42".into(), max_age_ms: Some(day.as_millis() as u64) }).await?;
+    /// assert!(!busy);
     /// # Ok(())
     /// # }
     /// ```

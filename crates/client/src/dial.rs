@@ -2,15 +2,21 @@
 
 use crate::ClientError;
 use crate::link::{CallError, Cut, Link};
-use crate::start;
 use outlast_core::Owner;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
 /// Which engine to speak to, and for whom.
+///
+/// ```
+/// # use outlast_client::{Connect, Owner};
+/// let to = Connect::to("/home/me/.local/state/outlast").starting("outlast").speaking_for(Owner::session("chat:42"));
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Connect {
     /// The home: the directory that holds everything of one engine.
     pub home: PathBuf,
@@ -22,8 +28,10 @@ pub struct Connect {
 
 /// What to do when no engine runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Start {
     /// Start one.
+    #[cfg(feature = "start")]
     OnDemand {
         /// The `outlast` program.
         program: PathBuf,
@@ -33,13 +41,46 @@ pub enum Start {
 }
 
 impl Connect {
+    /// To the engine of a home if one runs there, for a person.
+    pub fn to(home: impl Into<PathBuf>) -> Self {
+        Self { home: home.into(), start: Start::Never, owner: Owner::default() }
+    }
+
+    /// To the home that `outlast` uses, for the conversation that it would speak for: by `OUTLAST_HOME`, else `XDG_STATE_HOME`, else `HOME`; and by
+    /// `OUTLAST_SESSION`, `OUTLAST_TASK` and `OUTLAST_GENERATION`. Nothing if none of the first three is there.
+    pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Option<Self> {
+        let env: Vec<_> = env.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let var = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value);
+        // The specification has relative paths ignored.
+        let state = var("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
+        let state = state.or_else(|| var("HOME").map(|home| Path::new(home).join(".local/state")));
+        let home = var("OUTLAST_HOME").map(PathBuf::from).or_else(|| state.map(|state| state.join("outlast")))?;
+        let text = |name: &str| var(name).map(|value| value.to_string_lossy().into_owned());
+        let owner = Owner { session: text("OUTLAST_SESSION"), task: text("OUTLAST_TASK"), generation: text("OUTLAST_GENERATION") };
+        Some(Self::to(home).speaking_for(owner))
+    }
+
+    /// The same; where no engine runs one is started with this program, an `outlast`. A name without a slash is looked for in `PATH`.
+    #[cfg(feature = "start")]
+    #[must_use]
+    pub fn starting(self, program: impl Into<PathBuf>) -> Self {
+        Self { start: Start::OnDemand { program: program.into() }, ..self }
+    }
+
+    /// The same, for somebody: a conversation.
+    #[must_use]
+    pub fn speaking_for(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
     /// A connection that has said hello, from an engine that is started if it must be and may.
     pub(crate) async fn link(&self) -> Result<Link, ClientError> {
         if let Some(link) = greet(&self.home).await? {
             return Ok(link);
         }
         match &self.start {
-            Start::OnDemand { program } => start::engine(&self.home, program).await,
+            #[cfg(feature = "start")]
+            Start::OnDemand { program } => crate::start::engine(&self.home, program).await,
             Start::Never => Err(ClientError::Connect {
                 path: self.home.clone(),
                 error: io::Error::new(io::ErrorKind::NotFound, "no engine runs in this home"),
@@ -138,6 +179,19 @@ fn trust(path: &Path, peer: u32, us: u32) -> Result<(), ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_home_of_the_command_line_is_found() {
+        let found =
+            |env: &[(&str, &str)]| Connect::of_env(env.iter().map(|(n, v)| (n.into(), v.into()))).map(|to| (to.home, to.owner.session));
+        let home = |path: &str| Some((PathBuf::from(path), None));
+        assert_eq!(found(&[("HOME", "/h")]), home("/h/.local/state/outlast"));
+        assert_eq!(found(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]), home("/s/outlast"));
+        assert_eq!(found(&[("HOME", "/h"), ("XDG_STATE_HOME", "s")]), home("/h/.local/state/outlast"));
+        assert_eq!(found(&[("OUTLAST_HOME", "/o"), ("HOME", "/h"), ("OUTLAST_SESSION", "")]), home("/o"));
+        assert_eq!(found(&[("OUTLAST_HOME", "/o"), ("OUTLAST_SESSION", "s")]), Some(("/o".into(), Some("s".into()))));
+        assert_eq!(found(&[("HOME", "")]), None);
+    }
 
     #[test]
     fn a_strangers_engine_is_refused() {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// Why something asked through a client was not done.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ClientError {
     /// The engine said no, and why.
     #[error("{0}")]
@@ -90,12 +91,5 @@ impl ClientError {
 
 /// A refusal that the client itself makes, in the engine's words.
 pub(crate) fn refusal(code: &str, error: String, hint: &str) -> ClientError {
-    ClientError::Refused(v1::Error {
-        error,
-        code: code.to_owned(),
-        hint: hint.to_owned(),
-        kind: v1::ErrorKind::Refusal,
-        status: "error".to_owned(),
-        exit_code: None,
-    })
+    ClientError::Refused(v1::Error::new(v1::ErrorKind::Refusal, code, error, hint))
 }

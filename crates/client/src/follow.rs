@@ -6,7 +6,7 @@ use crate::{Client, ClientError};
 use outlast_wire::v1::{Event, From, ReadEnd, Request};
 use std::sync::Arc;
 
-/// A piece of output.
+/// A piece of output. There is no third kind, and whoever reads output has to think of both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// Bytes as the command wrote them.
@@ -101,7 +101,6 @@ impl Chunks {
             let Some(stream) = &mut self.stream else { continue };
             match stream.next().await {
                 Item::Event(Event::At { byte }) => self.from = From::Byte(byte),
-                Item::Event(Event::Waiting | Event::Notice { .. }) => {}
                 Item::Event(Event::ViewClosed) => {
                     self.view = View::Closed;
                     self.end = Some(ReadEnd::default());
@@ -110,6 +109,8 @@ impl Chunks {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));
                 }
+                // What a newer engine says on the way, and the end does not depend on.
+                Item::Event(_) => {}
                 Item::Raw(bytes) => {
                     let From::Byte(at) = self.from else {
                         return Err(ClientError::protocol("bytes came before their offset"));

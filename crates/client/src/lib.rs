@@ -1,27 +1,194 @@
-//! The library that others embed: everything a face of Outlast can ask of an engine.
+//! Background processes for agents that outlast whoever started them: everything that can be asked of an engine.
 //!
-//! A [`Client`] speaks to the engine of one home. The engine is started when it is needed, and may die at any time:
-//! what can be asked twice without harm is asked again over a new connection, so a caller sees at most a delay.
+//! A [`Client`] speaks to the engine of one home, the directory in which everything about its processes lies. The engine is started when it is needed, and may die
+//! at any time: what can be asked twice without harm is asked again over a new connection, so a caller sees at most a delay. Processes do not notice either.
 //!
-//! ```no_run
-//! use outlast_client::{Client, Connect, Owner, Run, Spec, Start, caller};
+//! # Connecting, running, waiting
 //!
-//! # async fn example() -> Result<(), outlast_client::ClientError> {
-//! let client = Client::connect(&Connect {
-//!     home: "/home/me/.local/state/outlast".into(),
-//!     start: Start::OnDemand { program: "/usr/bin/outlast".into() },
-//!     owner: Owner::default(),
-//! })
-//! .await?;
-//! let here = caller(std::env::vars_os(), &std::env::current_dir().unwrap());
-//! let tests = client.run(Run::new(Spec::shell("make test"), here)).await?;
-//! let end = tests.wait(None).await?;
-//! println!("{} ended with {:?}", tests.id(), end.fate.exit_code);
+//! ```
+//! use outlast_client::{Client, Connect, Run, Spec, caller};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let (home, program) = (product.home().root, product.program());
+//! let client = Client::connect(&Connect::to(home).starting(program)).await?;
+//! let here = caller(std::env::vars_os(), &std::env::current_dir()?);
+//! let process = client.run(Run::new(Spec::shell("echo hello; exit 3"), here)).await?;
+//! let end = process.wait(None).await?;
+//! assert_eq!((end.output.as_str(), end.fate.exit_code), ("hello\n", Some(Some(3))));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Programs without an async runtime use [`blocking`], which has the same methods.
+//! `program` is the `outlast` executable. [`Connect::of_env`] finds the same home as the command line does. The environment, directory and umask of a command are
+//! those of the [`Caller`], never the engine's. A [`Spec`] is a shell line or a program with its arguments, and says how to run it. [`Client::run`] returns once the
+//! command runs; that it exits with 3 is no error but an ending.
+//!
+//! # Following output
+//!
+//! Output is bytes, from an offset on. A reader may stop and go on at [`Chunks::next_byte`], today or next week; what is gone is told as a gap, never passed over.
+//!
+//! ```
+//! use outlast_client::{Chunk, From};
+//! # use outlast_client::{Client, Connect, Run, Spec, caller};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//! # let here = caller(std::env::vars_os(), &product.work());
+//!
+//! let process = client.run(Run::new(Spec::shell("seq 3"), here)).await?;
+//! let mut chunks = process.follow(From::Byte(0));
+//! let mut seen = Vec::new();
+//! while let Some(chunk) = chunks.next().await? {
+//!     match chunk {
+//!         Chunk::Bytes { bytes, .. } => seen.extend(bytes),
+//!         Chunk::Gap { from, to, why } => eprintln!("[bytes {from} to {to} are gone: {why}]"),
+//!     }
+//! }
+//! assert_eq!(seen, b"1\n2\n3\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! For people and models there is [`Client::log`] instead: pages of lines, without escape sequences and with secrets masked.
+//!
+//! # Writing input
+//!
+//! ```
+//! use outlast_client::At;
+//! # use outlast_client::{Client, Connect, Run, Spec, caller};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//! # let here = caller(std::env::vars_os(), &product.work());
+//!
+//! let cat = client.run(Run::new(Spec::argv(["cat"]).with_input(), here)).await?;
+//! let first = cat.submit(b"one", At::Byte(0)).await?;
+//! // With an offset a write may be repeated, for instance after an error: what is there already is not written again.
+//! cat.submit(b"one", At::Byte(0)).await?;
+//! cat.submit(b"two", At::Byte(first.next_offset.unwrap_or(0))).await?;
+//! cat.close().await?;
+//! assert_eq!(cat.wait(None).await?.output, "one\ntwo\n");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Stopping
+//!
+//! A stop reaches the whole tree, and its answer says what was seen to die.
+//!
+//! ```
+//! use outlast_client::Kill;
+//! use std::time::Duration;
+//! # use outlast_client::{Client, Connect, Run, Spec, caller};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//! # let here = caller(std::env::vars_os(), &product.work());
+//!
+//! let process = client.run(Run::new(Spec::shell("sleep 1000 & sleep 1000"), here)).await?;
+//! let killed = process.kill(Kill::within(Duration::from_secs(5))).await?;
+//! assert_eq!((killed.status.as_str(), killed.fate.signal.as_deref()), ("killed", Some("SIGTERM")));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Being told
+//!
+//! Whoever starts a command and goes on, or goes to sleep, can have its end told, and lines that match. A notice belongs to a conversation
+//! ([`Owner::session`]), is lent to whoever takes it, and is over when it is settled: told once, whatever crashed in between.
+//!
+//! ```
+//! use outlast_client::{Owner, Take, Tell, Verdict};
+//! # use outlast_client::{Client, Connect, Run, Spec, caller};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//! # let here = caller(std::env::vars_os(), &product.work());
+//!
+//! let agent = client.with_owner(Owner::session("chat:42"));
+//! let tests = Spec::shell("echo ERROR: it broke; exit 1").telling(Tell::end().line("ERROR"));
+//! agent.run(Run::new(tests, here)).await?;
+//!
+//! let mut kinds = Vec::new();
+//! while kinds.len() < 2 {
+//!     for told in agent.take(&Take::default().wait()).await?.notices {
+//!         println!("{}", told.text);
+//!         // Now that its owner knows. Without this it is offered again when the lease is over, marked as a repeat.
+//!         agent.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await?;
+//!         kinds.push(told.event.kind().to_owned());
+//!     }
+//! }
+//! assert_eq!(kinds, ["watch_match", "completion"]);
+//! assert!(agent.take(&Take::default()).await?.notices.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A barrier waits for a process, a pid or a time. Should the waiter die, it stays, and that it opened is told as a notice.
+//!
+//! ```
+//! use outlast_client::Until;
+//! # use outlast_client::{Client, Connect, Run, Spec, caller};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//! # let here = caller(std::env::vars_os(), &product.work());
+//!
+//! let process = client.run(Run::new(Spec::argv(["true"]), here)).await?;
+//! let opened = client.until(Until::Process { process: process.id().to_string(), or_match: false }).await?;
+//! assert_eq!(opened.why.as_deref(), Some("exited"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Errors
+//!
+//! [`ClientError`] has a stable [`code`](ClientError::code), a sentence, and a [`hint`](ClientError::hint) on what to do. A *refusal* wants another question,
+//! *unavailable* the same one later.
+//!
+//! ```
+//! use outlast_client::code;
+//! # use outlast_client::{Client, Connect};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let client = Client::connect(&Connect::to(product.home().root)).await?;
+//!
+//! let refused = client.poll("proc_000000000000").await.unwrap_err();
+//! assert_eq!(refused.code(), code::NOT_FOUND);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Without async, and without a second program
+//!
+//! Programs without an async runtime use [`blocking`], which has the same methods. Programs that want no engine beside them embed one, with the crate
+//! `outlast-engine`: `Client::over(engine.connect())`.
+//!
+//! # Features
+//!
+//! - `start` (default): to start an engine where none runs, with `Connect::starting`. Without it, `default-features = false`, a client needs neither child
+//!   processes nor signals, and speaks to an engine that runs or to one in the same program.
+//!
+//! There is no feature for [`blocking`]: it needs nothing that the rest does not.
+//!
+//! # What may change
+//!
+//! Answers, notices, settings and errors grow: their types are not exhaustive. Read their fields, match with a last arm for what you do not know, and make those that
+//! you pass in with their constructors and methods, or by changing fields. [`Chunk`], [`Status`] and [`ErrorKind`] are complete, and so are the small
+//! values [`Owner`], [`Route`], [`Scope`] and [`EnvVar`]. What is listed here is compared with what it was on each change; nothing goes without a new version.
+//!
+//! # How the examples are run
+//!
+//! `cargo test --workspace` builds `outlast` first, and each example that is not marked otherwise then runs against a real engine in a home of its own, which fails if
+//! anything is left behind. Alone, `cargo build -p outlast && cargo test -p outlast-client --doc` does the same.
 
 #![forbid(unsafe_code)]
 
@@ -33,6 +200,7 @@ mod follow;
 mod link;
 mod notices;
 mod process;
+#[cfg(feature = "start")]
 mod start;
 
 pub use client::{At, Client, Run, caller};

@@ -12,8 +12,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -352,6 +354,23 @@ async fn deliver(splitter: &mut Splitter, shared: &Shared) -> Result<(), Cut> {
     Ok(())
 }
 
+/// What is to be sent.
+enum Next {
+    Message(Vec<u8>),
+    Cancellation(u64),
+}
+
+/// The queue first, so that no cancellation overtakes its request. Nothing once nobody can ask any more.
+fn next(cx: &mut Context<'_>, queue: &mut mpsc::Receiver<Vec<u8>>, cancelled: &mut mpsc::UnboundedReceiver<u64>) -> Poll<Option<Next>> {
+    if let Poll::Ready(message) = queue.poll_recv(cx) {
+        return Poll::Ready(message.map(Next::Message));
+    }
+    match cancelled.poll_recv(cx) {
+        Poll::Ready(Some(of)) => Poll::Ready(Some(Next::Cancellation(of))),
+        Poll::Ready(None) | Poll::Pending => Poll::Pending,
+    }
+}
+
 async fn send(
     mut write: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Vec<u8>>,
@@ -359,14 +378,10 @@ async fn send(
     shared: Arc<Shared>,
 ) {
     loop {
-        // The queue first, so that no cancellation overtakes its request.
-        let bytes = tokio::select! {
-            biased;
-            message = queue.recv() => match message {
-                Some(bytes) => bytes,
-                None => break,
-            },
-            Some(of) = cancelled.recv() => shared.cancellation(of),
+        let bytes = match poll_fn(|cx| next(cx, &mut queue, &mut cancelled)).await {
+            Some(Next::Message(bytes)) => bytes,
+            Some(Next::Cancellation(of)) => shared.cancellation(of),
+            None => break,
         };
         if let Err(e) = write.write_all(&bytes).await {
             shared.end(Cut::Gone(format!("the connection broke: {e}")));

@@ -17,7 +17,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How notices are taken.
+///
+/// ```
+/// # use outlast_client::Take;
+/// # use std::time::Duration;
+/// let take = Take::default().limit(10).lease(Duration::from_secs(120)).wait_at_most(Duration::from_secs(30));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Take {
     /// By whom.
     pub by: Taker,
@@ -35,13 +42,50 @@ impl Default for Take {
     }
 }
 
+impl Take {
+    /// The same, for a terminal: what a poll showed is not told.
+    #[must_use]
+    pub fn at_a_terminal(self) -> Self {
+        Self { by: Taker::Terminal, ..self }
+    }
+
+    /// The same, at most so many.
+    #[must_use]
+    pub fn limit(self, limit: u32) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// The same, given to nobody else for this long.
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The same, and waits for one for as long as it takes.
+    #[must_use]
+    pub fn wait(self) -> Self {
+        Self { wait: None, ..self }
+    }
+
+    /// The same, and waits for one at most this long.
+    #[must_use]
+    pub fn wait_at_most(self, time: Duration) -> Self {
+        Self { wait: Some(time), ..self }
+    }
+}
+
 impl Client {
     /// The next notices of the owner's conversation. Settle each with [`Client::settle`] once its owner was told.
     ///
-    /// ```no_run
-    /// # use outlast_client::{Client, ClientError, Take, Verdict};
-    /// # async fn example(client: Client) -> Result<(), ClientError> {
-    /// let given = client.take(&Take { wait: None, ..Take::default() }).await?;
+    /// ```
+    /// # use outlast_client::{Client, Connect, Take, Verdict};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let fields = serde_json::json!({"type": "greeting", "message": "hello"});
+    /// # client.post(None, fields.as_object().cloned().unwrap_or_default(), Default::default()).await?;
+    /// let given = client.take(&Take::default().wait()).await?;
     /// for told in given.notices {
     ///     println!("{}", told.text);
     ///     client.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await?;
@@ -160,7 +204,11 @@ impl Client {
             // It opened in the last moment. Answered with that, its owner is not told as well.
             Some(found) if found.status == "open" => self.ask("wait at the barrier", wait(), Repeat::Safe).await,
             Some(found) => Ok(found),
-            None => Ok(Barrier { status: "cleared".into(), ..set }),
+            None => {
+                let mut cleared = set;
+                cleared.status = "cleared".into();
+                Ok(cleared)
+            }
         }
     }
 
@@ -185,6 +233,7 @@ impl Client {
 
 /// What a sink owes now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Owed {
     /// In order.
     pub deliveries: Vec<Delivery>,
@@ -194,6 +243,7 @@ pub struct Owed {
 
 /// Something a sink owes that cannot be read. Settle it with [`Client::give_up`], or it is given again when its lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unread {
     /// Its place among all notices.
     pub seq: u64,

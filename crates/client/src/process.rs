@@ -7,16 +7,16 @@ use std::time::Duration;
 
 /// A handle on one process. It holds the name, not the process: dropping it changes nothing.
 ///
-/// ```no_run
-/// # use outlast_client::{At, Client, ClientError, Kill, Run, Spec, caller};
-/// # async fn example(client: Client) -> Result<(), ClientError> {
-/// # let here = caller([], std::path::Path::new("/"));
-/// let mut spec = Spec::shell("bc -q");
-/// spec.stdin = true;
-/// let bc = client.run(Run::new(spec, here)).await?;
-/// bc.submit(b"6 * 7", At::End).await?;
-/// bc.close().await?;
-/// assert_eq!(bc.wait(None).await?.output, "42");
+/// ```
+/// # use outlast_client::{At, Client, Connect, Run, Spec, caller};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let product = outlast_testkit::product::Product::running();
+/// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+/// # let here = caller(std::env::vars_os(), &product.work());
+/// let sum = client.run(Run::new(Spec::shell("read a b; echo $((a * b))").with_input(), here)).await?;
+/// sum.submit(b"6 7", At::End).await?;
+/// assert_eq!(sum.wait(None).await?.output, "42\n");
 /// # Ok(())
 /// # }
 /// ```

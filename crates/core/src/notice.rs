@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 /// One notice: what happened, for whom, and where they are. Its JSON is the contract's event, flat, with our fields beside the contract's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Notice {
     /// Where in a chat its owner is. Before the body, which takes whatever is left when it is read.
     #[serde(flatten)]
@@ -40,6 +41,7 @@ pub struct Notice {
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Body {
     /// A process is over.
     Completion(Box<Completion>),
@@ -82,6 +84,7 @@ pub enum Body {
 
 /// How a process ended, for its owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Completion {
     /// Its command, secrets masked.
     pub command: String,
@@ -114,6 +117,7 @@ pub struct Completion {
 
 /// Lines that held a pattern, for their owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct WatchMatch {
     /// The process's command, secrets masked.
     pub command: String,
@@ -124,6 +128,31 @@ pub struct WatchMatch {
     /// How many matches before them were held back.
     #[serde(default)]
     pub suppressed: u64,
+}
+
+impl Completion {
+    /// The end of a command of which nothing else is known.
+    pub fn new(command: impl Into<String>, exit_code: Option<i32>, reason: Reason) -> Self {
+        Self {
+            command: command.into(),
+            exit_code,
+            signal: None,
+            completion_reason: reason,
+            termination_source: String::new(),
+            output: String::new(),
+            output_cut: None,
+            started_at: None,
+            ended_at: None,
+            handoff_note: None,
+        }
+    }
+}
+
+impl WatchMatch {
+    /// Lines of a command's output that held a pattern, the first ones of all.
+    pub fn new(command: impl Into<String>, pattern: impl Into<String>, output: impl Into<String>) -> Self {
+        Self { command: command.into(), pattern: pattern.into(), output: output.into(), suppressed: 0 }
+    }
 }
 
 impl Notice {

@@ -18,6 +18,11 @@ pub struct Owner {
 }
 
 impl Owner {
+    /// A conversation.
+    pub fn session(key: impl Into<String>) -> Self {
+        Self { session: Some(key.into()), ..Self::default() }
+    }
+
     /// Whether a request by this owner may touch a process of `other`. Without a session it is a person of the same user, who may touch everything.
     pub fn may_touch(&self, other: &Self) -> bool {
         self.session.is_none() || self.session == other.session
@@ -68,6 +73,16 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// The processes of a conversation.
+    pub fn session(key: impl Into<String>) -> Self {
+        Self { session: Some(key.into()), ..Self::default() }
+    }
+
+    /// The processes of a task.
+    pub fn task(task: impl Into<String>) -> Self {
+        Self { task: Some(task.into()), ..Self::default() }
+    }
+
     /// Whether a process of `owner` belongs. An empty scope is everything.
     pub fn takes(&self, owner: &Owner) -> bool {
         match (&self.task, &self.session) {

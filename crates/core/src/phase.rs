@@ -172,6 +172,7 @@ pub enum Status {
 /// The contract's `completion_reason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Reason {
     /// Of its own.
     Exited,

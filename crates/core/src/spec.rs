@@ -57,7 +57,14 @@ pub enum OnStop {
 }
 
 /// What to run, how, and for whom.
+///
+/// ```
+/// # use outlast_core::{Spec, Tell};
+/// let spec = Spec::argv(["cargo", "test"]).named("tests").in_dir("/src").telling(Tell::end());
+/// assert_eq!((spec.command.shown().as_str(), spec.name.as_deref()), ("cargo test", Some("tests")));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Spec {
     /// The command.
     pub command: Command,
@@ -91,8 +98,15 @@ pub struct Spec {
 }
 
 /// What the owner of a process is to be told. On record before the command may run.
+///
+/// ```
+/// # use outlast_core::Tell;
+/// let tell = Tell::end().line("ERROR").line("panicked at");
+/// assert!(tell.completion && tell.watch.len() == 2);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Tell {
     /// Its end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -119,6 +133,24 @@ impl Tell {
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
+
+    /// The end.
+    pub fn end() -> Self {
+        Self { completion: true, ..Self::default() }
+    }
+
+    /// Lines that contain `text` too.
+    #[must_use]
+    pub fn line(mut self, text: impl Into<String>) -> Self {
+        self.watch.push(text.into());
+        self
+    }
+
+    /// The same, for an owner who is there in a chat.
+    #[must_use]
+    pub fn to(self, route: Route) -> Self {
+        Self { route, ..self }
+    }
 }
 
 impl Spec {
@@ -132,7 +164,8 @@ impl Spec {
         Self::of(Command::Argv(args.into_iter().map(Into::into).collect()))
     }
 
-    fn of(command: Command) -> Self {
+    /// A spec for a command, everything else at its default.
+    pub fn of(command: Command) -> Self {
         Self {
             command,
             cwd: None,
@@ -144,6 +177,92 @@ impl Spec {
             timeout: None,
             on_stop: OnStop::Keep,
             tell: Tell::default(),
+        }
+    }
+
+    /// The same, under a name for people.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// The same, in this directory.
+    #[must_use]
+    pub fn in_dir(self, dir: impl Into<OsText>) -> Self {
+        Self { cwd: Some(dir.into()), ..self }
+    }
+
+    /// The same, with this variable over everything inherited.
+    #[must_use]
+    pub fn with_env(mut self, name: impl Into<OsText>, value: impl Into<OsText>) -> Self {
+        self.env.push(EnvVar { name: name.into(), value: value.into() });
+        self
+    }
+
+    /// The same, on a terminal.
+    #[must_use]
+    pub fn on_terminal(self) -> Self {
+        Self { pty: true, ..self }
+    }
+
+    /// The same, with a pipe for its input.
+    #[must_use]
+    pub fn with_input(self) -> Self {
+        Self { stdin: true, ..self }
+    }
+
+    /// The same, for somebody else than whoever asks.
+    #[must_use]
+    pub fn owned_by(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// The same, for at most this long.
+    #[must_use]
+    pub fn at_most(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// The same, stopped when the engine is.
+    #[must_use]
+    pub fn ending_with_the_engine(self) -> Self {
+        Self { on_stop: OnStop::Kill, ..self }
+    }
+
+    /// The same, and its owner is told this of it.
+    #[must_use]
+    pub fn telling(self, tell: Tell) -> Self {
+        Self { tell, ..self }
+    }
+
+    /// One with every field set, for tests of formats: a field that one of them forgets is missed there.
+    #[doc(hidden)]
+    pub fn with_everything() -> Self {
+        Self {
+            command: Command::Argv(vec!["echo".into(), vec![0xff, b'\n', 1].into(), "".into()]),
+            cwd: Some(vec![b'/', 0x80].into()),
+            env: vec![EnvVar { name: "TOKEN".into(), value: "…".into() }],
+            pty: true,
+            stdin: true,
+            name: Some("né\0".into()),
+            owner: Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) },
+            timeout: Some(Duration::from_millis(1)),
+            on_stop: OnStop::Kill,
+            tell: Tell {
+                completion: true,
+                unless_waited_for: true,
+                awaited: true,
+                watch: vec!["ERROR".into()],
+                chars: Some(9),
+                route: Route {
+                    platform: Some("p".into()),
+                    chat_id: Some("c".into()),
+                    user_id: Some("i".into()),
+                    user_name: Some("u".into()),
+                    thread_id: Some("t".into()),
+                    message_id: Some("m".into()),
+                },
+            },
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, S
         return Err(format!("pid {} is another process by now", entry.pid));
     }
     let cwd = entry.cwd.map_or_else(|| cwd_of(entry.pid), Into::into);
-    let spec = Spec { owner: entry.owner, ..Spec::shell(entry.command) };
+    let spec = Spec::shell(entry.command).owned_by(entry.owner);
     Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now) })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
         b"" => vec![outlast_store::os::command_name(pid).unwrap_or_else(|| "unknown".into()).into()],
         line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
     };
-    Ok(Found { of, id: None, spec: Spec { owner, ..Spec::argv(args) }, cwd: cwd_of(pid), started_at: started(&of, now).unwrap_or(now) })
+    Ok(Found { of, id: None, spec: Spec::argv(args).owned_by(owner), cwd: cwd_of(pid), started_at: started(&of, now).unwrap_or(now) })
 }
 
 fn cwd_of(pid: u32) -> OsText {

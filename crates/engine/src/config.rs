@@ -8,11 +8,13 @@ use std::time::Duration;
 
 /// Everything an engine needs to know.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Config {
     /// The state directory.
     pub home: PathBuf,
-    /// The `outlast` executable: what a keeper with news starts.
-    pub program: PathBuf,
+    /// The `outlast` executable: what a keeper with news starts, so that hooks and webhooks are called and notices made while no engine runs. Without one,
+    /// news waits in the folder of its process for the next engine.
+    pub program: Option<PathBuf>,
     /// What is started as keeper.
     pub keeper: KeeperProgram,
     /// Whether secrets are masked in what readers see.
@@ -58,11 +60,17 @@ pub struct Config {
 }
 
 impl Config {
+    /// An engine inside of another program: it stays in that program's session and cgroup, lives until it is stopped, and no keeper starts another in its
+    /// absence. To be changed field by field.
+    pub fn embedded(home: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
+        Self { program: None, detach: false, idle_exit: Duration::ZERO, ..Self::new(home, PathBuf::new(), keeper, user) }
+    }
+
     /// The defaults of the contract for a home, to be changed field by field.
     pub fn new(home: impl Into<PathBuf>, program: impl Into<PathBuf>, keeper: KeeperProgram, user: UserInfo) -> Self {
         Self {
             home: home.into(),
-            program: program.into(),
+            program: Some(program.into()),
             keeper,
             redact: true,
             grace: limits::DEFAULT_GRACE,
@@ -90,14 +98,21 @@ impl Config {
 
 /// The keeper's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum KeeperProgram {
     /// `outlast-keeper`, started as `outlast-keeper DIR`.
     Binary(PathBuf),
-    /// `outlast` itself, started as `outlast __keeper DIR`.
+    /// `outlast` itself, or any other program that is a keeper when it is started as `outlast __keeper DIR`.
     SelfAsKeeper(PathBuf),
 }
 
 impl KeeperProgram {
+    /// The program that asks, so that whoever embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
+    pub fn this_program() -> Self {
+        // What runs, also if its file was replaced or removed since.
+        Self::SelfAsKeeper("/proc/self/exe".into())
+    }
+
     /// The file.
     pub fn path(&self) -> &std::path::Path {
         match self {
@@ -108,6 +123,7 @@ impl KeeperProgram {
 
 /// The user whose login files and shell count.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UserInfo {
     /// The login name.
     pub name: String,
@@ -115,6 +131,27 @@ pub struct UserInfo {
     pub home: PathBuf,
     /// The login shell.
     pub shell: PathBuf,
+}
+
+impl UserInfo {
+    /// A user with a home directory and a login shell.
+    pub fn new(name: impl Into<String>, home: impl Into<PathBuf>, shell: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), home: home.into(), shell: shell.into() }
+    }
+
+    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is nobody, `/` and `/bin/sh`.
+    pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut user = Self::new("", "/", "/bin/sh");
+        for (name, value) in env.into_iter().filter(|(_, value)| !value.is_empty()) {
+            match name.to_str() {
+                Some("USER") => user.name = value.to_string_lossy().into_owned(),
+                Some("HOME") => user.home = value.into(),
+                Some("SHELL") => user.shell = value.into(),
+                _ => {}
+            }
+        }
+        user
+    }
 }
 
 /// Where the time comes from, so that a test can say what time it is.

@@ -23,6 +23,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
@@ -31,6 +32,7 @@ const ASKS: usize = 1_024;
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ServeError {
     /// Another one serves the home. Nothing is wrong.
     #[error("another engine serves {home}")]
@@ -78,9 +80,10 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Takes the home, finds out how its processes are, and begins to look after them. Returns once every answer about them would be true.
+    /// Takes the home, finds out how its processes are, and begins to look after them. Returns once every answer about them would be true. That another engine has
+    /// the home is [`ServeError::Taken`], and nothing was touched.
     ///
-    /// Must be called inside a tokio runtime.
+    /// Must be called inside a tokio runtime, and lives in it.
     pub async fn start(mut config: Config) -> Result<Self, ServeError> {
         let home = Home::new(&config.home);
         home.create()?;
@@ -146,6 +149,7 @@ impl Engine {
             degraded,
             nofile,
             closing,
+            listening: AtomicBool::new(false),
             lock: Mutex::new(Some(lock)),
         });
         let (asks, asked) = mpsc::channel(ASKS);

@@ -6,8 +6,10 @@ use crate::program;
 use crate::shared::Shared;
 use outlast_core::ProcessId;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -100,10 +102,19 @@ fn spawn_now(shared: &Shared, folder: &Path, stdin: OwnedFd) -> io::Result<tokio
     let program::Copy { path, first_argument } = shared.keeper();
     let mut command = tokio::process::Command::new(path);
     // Nothing runs between fork and exec, so that the child is made without copying our memory map.
-    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(Stdio::null()).stderr(Stdio::inherit());
+    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(Stdio::null()).stderr(complaints(shared));
     command.current_dir("/").envs(shared.config.keeper_env.iter().map(|(name, value)| (name, value)));
     if let Some(points) = &shared.config.test_points {
         command.env("OUTLAST_TEST_POINTS", points);
     }
     command.spawn()
+}
+
+/// Where a keeper complains. Standard error is the log of an engine that is a program; whoever embeds one has another use for theirs, and may wait for its end.
+fn complaints(shared: &Shared) -> Stdio {
+    if shared.config.detach {
+        return Stdio::inherit();
+    }
+    let log = OpenOptions::new().create(true).append(true).mode(0o600).open(shared.home.engine_log());
+    log.map_or_else(|_| Stdio::null(), Stdio::from)
 }

@@ -4,7 +4,51 @@
 //! there is news. What was asked for is on disk in the index before it may run; what happened is in the folder of the process before anybody is told. So an
 //! engine can be killed at any instant, and the next one finds everything.
 //!
-//! [`serve()`] runs an engine as a program. To embed one, start it with [`Engine::start`] and make clients over [`Engine::connect`].
+//! [`serve()`] runs an engine as a program, which is what `outlast` does.
+//!
+//! # Embedding
+//!
+//! [`Engine::start`] runs an engine inside of another program, and a client is made over [`Engine::connect`], with no socket between them. Commands outlast that
+//! program all the same, because they are looked after by keepers: whoever opens the home next, this program or `outlast`, finds them, their output and how they
+//! ended.
+//!
+//! ```
+//! use outlast_client::{Client, Run, Spec, caller};
+//! use outlast_engine::{Config, Engine, KeeperProgram, UserInfo};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let (home, program) = (dir.path().join("home"), outlast_testkit::built::program("outlast-keeper"));
+//! let config = Config::embedded(home, KeeperProgram::Binary(program), UserInfo::new("me", "/nonexistent", "/bin/sh"));
+//! let engine = Engine::start(config.clone()).await?;
+//! let client = Client::over(engine.connect()).await?;
+//! let here = caller(std::env::vars_os(), dir.path());
+//! let id = client.run(Run::new(Spec::shell("echo begun; read line; echo $line").with_input(), here)).await?.id();
+//! engine.stop().await;
+//!
+//! // Nobody is there, and the command goes on. The next engine finds it.
+//! let engine = Engine::start(config).await?;
+//! let process = Client::over(engine.connect()).await?.process(id);
+//! process.submit(b"and ended", outlast_client::At::End).await?;
+//! assert_eq!(process.wait(None).await?.output, "begun\nand ended\n");
+//! engine.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! - **The home** is a directory of the user's own, 0700. Use one of your own, or that of `outlast` to share its processes.
+//! - **The keeper** is a program ([`KeeperProgram`]): `outlast-keeper` where it is installed, which is the smallest; or the embedding program itself
+//!   ([`KeeperProgram::this_program`]), if its `main` begins as in the example `embed`. It is copied into the home, so that an upgrade changes nothing for what runs.
+//! - **The user** is whose login files and shell count; [`UserInfo::of_env`] takes them from the environment.
+//! - **The runtime** is any of tokio's, with I/O and time. Handles are cheap copies; dropping them ends nothing. [`Engine::stop`] ends the engine and waits until
+//!   everything is written. If the runtime or the whole program goes without that, it was a crash, and the next engine recovers from it as from any other.
+//! - **One engine for each home.** Where another one has it already, [`Engine::start`] says [`ServeError::Taken`] and nothing was touched. It does not quietly
+//!   become a client of that one, whose settings and life are not this program's. Whoever wants just that asks for it: `Client::connect(&Connect::to(home))`.
+//! - **Others are let in** by [`Engine::listen`]: `outlast list` and every other client then work on the home.
+//! - **While no engine runs** nothing is told. With [`Config::program`] set to an `outlast`, keepers that have news start one; without it, news waits in the folders
+//!   for the next engine.
+//! - **Sessions and cgroups are left alone.** A service manager that kills a whole cgroup kills commands with it: use `KillMode=process`.
 
 mod adopt;
 mod barrier;
@@ -35,6 +79,7 @@ mod run_dir;
 mod serve;
 mod settle;
 mod shared;
+#[doc(hidden)]
 pub mod shell;
 mod state;
 

@@ -8,6 +8,7 @@ use crate::shared::Closing;
 use outlast_core::Owner;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -52,27 +53,55 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
     beside(&engine);
-    let mut door = Door::open(&engine.run_dir())?;
+    engine.shared().listening.store(true, Relaxed);
+    let door = Door::open(&engine.run_dir())?;
     ready();
-    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
         tokio::select! {
             biased;
-            () = &mut stopping => break,
-            () = door.lost() => door = open_again(&engine, door).await,
-            accepted = door.listener.accept() => match accepted {
-                Ok((stream, _)) => greet(&engine, stream),
-                Err(error) => hold_off(&error).await,
-            },
+            () = &mut attended => break,
             _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
             _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }
     // From here on nobody finds us; who is connected is served until everything is written.
-    door.close();
     engine.stopped().await;
     Ok(())
+}
+
+impl Engine {
+    /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
+    ///
+    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, whoever asks for the home from outside is told that
+    /// an engine holds it and does not listen.
+    pub async fn listen(&self) -> Result<(), ServeError> {
+        if self.shared().listening.swap(true, Relaxed) {
+            return Ok(());
+        }
+        let door = Door::open(&self.run_dir()).inspect_err(|_| self.shared().listening.store(false, Relaxed))?;
+        let engine = self.clone();
+        tokio::spawn(async move { attend(&engine, door).await });
+        Ok(())
+    }
+}
+
+/// Lets clients in until the engine begins to end, and closes the door then.
+async fn attend(engine: &Engine, mut door: Door) {
+    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stopping => break,
+            () = door.lost() => door = open_again(engine, door).await,
+            accepted = door.listener.accept() => match accepted {
+                Ok((stream, _)) => greet(engine, stream),
+                Err(error) => hold_off(&error).await,
+            },
+        }
+    }
+    door.close();
 }
 
 /// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.

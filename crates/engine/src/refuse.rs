@@ -7,24 +7,29 @@ use outlast_wire::code;
 use outlast_wire::v1::{Error, ErrorKind};
 use std::io;
 
-fn error(kind: ErrorKind, code: &str, error: impl Into<String>, hint: impl Into<String>) -> Error {
-    Error { error: error.into(), code: code.into(), hint: hint.into(), kind, status: "error".into(), exit_code: None }
-}
-
 /// The caller asks differently.
 pub(crate) fn refusal(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
-    error(ErrorKind::Refusal, code, what, hint)
+    Error::new(ErrorKind::Refusal, code, what, hint)
+}
+
+/// The caller is newer than we are.
+pub(crate) fn unknown(what: &str, asked: &impl std::fmt::Debug) -> Error {
+    refusal(
+        code::BAD_REQUEST,
+        format!("this engine does not know {what} like {asked:?}"),
+        "end it with `outlast engine stop`: the next one is as new as its caller",
+    )
 }
 
 /// The caller asks again.
 pub(crate) fn unavailable(what: impl Into<String>, hint: impl Into<String>) -> Error {
-    error(ErrorKind::Unavailable, code::UNAVAILABLE, what, hint)
+    Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, what, hint)
 }
 
 /// Ours, or the machine's. The whole of it goes to the log.
 pub(crate) fn fault(what: impl std::fmt::Display) -> Error {
     tracing::error!(%what, "fault");
-    error(ErrorKind::Fault, code::FAULT, what.to_string(), "look into engine.log in the state directory")
+    Error::new(ErrorKind::Fault, code::FAULT, what.to_string(), "look into engine.log in the state directory")
 }
 
 /// The engine is about to end.
@@ -38,20 +43,20 @@ pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
     let what = format!("No process with ID {shown}");
     let meant: Vec<String> = near.iter().map(ToString::to_string).collect();
     let meant = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
-    Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` shows those there are")) }
+    refusal(code::NOT_FOUND, what, format!("{meant}`outlast list --all` shows those there are")).with_status("not_found")
 }
 
 /// No conversation that the caller may touch.
 pub(crate) fn no_session(given: &str) -> Error {
     let shown: String = given.chars().take(80).collect();
     let what = format!("No waits of a session {shown}");
-    Error { status: "not_found".into(), ..refusal(code::NOT_FOUND, what, "a session may interrupt its own waits, and nobody else's") }
+    refusal(code::NOT_FOUND, what, "a session may interrupt its own waits, and nobody else's").with_status("not_found")
 }
 
 /// Not even a name.
 pub(crate) fn bad_id(bad: &BadId, near: &[Near]) -> Error {
     // To the contract, what names no process is a process that is not there.
-    Error { status: "not_found".into(), code: code::BAD_ID.into(), ..not_found(&bad.given, near) }
+    not_found(&bad.given, near).with_code(code::BAD_ID)
 }
 
 /// A prefix of several.
@@ -65,11 +70,10 @@ pub(crate) fn ambiguous(given: &str, candidates: &[ProcessId]) -> Error {
 pub(crate) fn rule(refusal_of_core: &Refusal) -> Error {
     let text = refusal_of_core.to_string();
     match refusal_of_core {
-        Refusal::AlreadyExited { exit_code } => Error {
-            status: "already_exited".into(),
-            exit_code: Some(*exit_code),
-            ..refusal(code::ALREADY_EXITED, text, "`outlast log` shows its output")
-        },
+        Refusal::AlreadyExited { exit_code } => {
+            let error = refusal(code::ALREADY_EXITED, text, "`outlast log` shows its output");
+            error.with_status("already_exited").with_exit_code(*exit_code)
+        }
         Refusal::NoInput => refusal(code::NO_INPUT, text, "start it with --stdin or --pty to be able to write to it"),
         Refusal::StillRunning => refusal(code::STILL_RUNNING, text, "`outlast kill` stops it"),
         Refusal::StillStarting => unavailable(text, "ask again in a moment"),

@@ -140,21 +140,21 @@ pub(crate) fn fate(facts: &Facts) -> Fate {
         Some(Outcome::NeverStarted(failure)) => Some(failure),
         _ => None,
     };
-    Fate {
-        exit_code: Some(outcome.and_then(Outcome::exit_code)),
-        signal: match outcome {
-            Some(Outcome::Signal { number, .. }) => Some(signal_name(*number)),
-            _ => None,
-        },
-        completion_reason: facts.phase.reason(),
-        termination_source: Some(facts.phase.source().to_owned()),
-        ended_at: facts.ended_at(),
-        start_error: never.map(|f| match f.errno {
-            0 => f.what.clone(),
-            errno => format!("{}: {}", f.what, io::Error::from_raw_os_error(errno)),
-        }),
-        start_code: never.map(outlast_core::StartFailure::shell_code),
-    }
+    let mut fate = Fate::default();
+    fate.exit_code = Some(outcome.and_then(Outcome::exit_code));
+    fate.signal = match outcome {
+        Some(Outcome::Signal { number, .. }) => Some(signal_name(*number)),
+        _ => None,
+    };
+    fate.completion_reason = facts.phase.reason();
+    fate.termination_source = Some(facts.phase.source().to_owned());
+    fate.ended_at = facts.ended_at();
+    fate.start_error = never.map(|f| match f.errno {
+        0 => f.what.clone(),
+        errno => format!("{}: {}", f.what, io::Error::from_raw_os_error(errno)),
+    });
+    fate.start_code = never.map(outlast_core::StartFailure::shell_code);
+    fate
 }
 
 fn signal_name(number: i32) -> String {
@@ -211,37 +211,29 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     };
     let kept_alive = phase.is_kept_alive();
     let input_open = meta.is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
-    Process {
-        session_id: kept.id,
-        command,
-        name: kept.spec.name.clone(),
-        status: phase.status(),
-        phase: word(facts).into(),
-        pid: pid(phase, meta),
-        cwd: kept.cwd.to_lossy().into_owned(),
-        started_at: facts.since(),
-        uptime_seconds: facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since()),
-        output_preview: Some(shown.text),
-        output_cut: shown.cut,
-        output_bytes: log.end,
-        fate: fate(facts),
-        task_id: kept.spec.owner.task.clone(),
-        session_key: kept.spec.owner.session.clone(),
-        session_scoped: false,
-        detached: facts.detached,
-        pty: kept.spec.pty && !meta.is_some_and(|m| m.has(flag::NO_PTY)),
-        takes_input: kept_alive && kept.spec.takes_input() && input_open,
-        input_bytes: meta.filter(|_| kept.spec.takes_input()).map(|m| m.input),
-        protection: kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into()),
-        left_running: left_running(phase),
-        notify_on_complete: kept.spec.tell.completion,
-        watch_patterns: kept.spec.tell.watch.clone(),
-        watch_hit: None,
-        watch_disabled: false,
-        gaps,
-        warnings,
-        note: facts.detached.then(|| "Process recovered after restart -- output history unavailable".into()),
-    }
+    let mut info = Process::new(kept.id, command, phase.status(), word(facts), facts.since());
+    info.name.clone_from(&kept.spec.name);
+    info.pid = pid(phase, meta);
+    info.cwd = kept.cwd.to_lossy().into_owned();
+    info.uptime_seconds = facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since());
+    info.output_preview = Some(shown.text);
+    info.output_cut = shown.cut;
+    info.output_bytes = log.end;
+    info.fate = fate(facts);
+    info.task_id.clone_from(&kept.spec.owner.task);
+    info.session_key.clone_from(&kept.spec.owner.session);
+    info.detached = facts.detached;
+    info.pty = kept.spec.pty && !meta.is_some_and(|m| m.has(flag::NO_PTY));
+    info.takes_input = kept_alive && kept.spec.takes_input() && input_open;
+    info.input_bytes = meta.filter(|_| kept.spec.takes_input()).map(|m| m.input);
+    info.protection = kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into());
+    info.left_running = left_running(phase);
+    info.notify_on_complete = kept.spec.tell.completion;
+    info.watch_patterns.clone_from(&kept.spec.tell.watch);
+    info.gaps = gaps;
+    info.warnings = warnings;
+    info.note = facts.detached.then(|| "Process recovered after restart -- output history unavailable".into());
+    info
 }
 
 /// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died.
@@ -307,22 +299,19 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let shown = outlast_text::count_lines(&output);
     let gone = log.reader.extents(log.end, &log.gaps)?.iter().find(|e| e.missing == Some(GapWhy::Retention)).map(|e| e.to);
     let lines_gone = gone.map(|to| lines.line_of_offset(&log.reader, to, log.written())).transpose()?;
-    Ok(LogPage {
-        session_id: facts.id(),
-        command,
-        status: facts.phase.status(),
-        output: output.strip_suffix('\n').unwrap_or(&output).to_owned(),
-        total_lines: total.value,
-        showing: format!("{shown} lines"),
-        first_line: begin.line,
-        lines_gone: lines_gone.map(|told| told.value),
-        from_byte: begin.byte,
-        next_byte: next,
-        at_end: next >= log.end,
-        output_cut: cut.map(|c| c.removed_chars as u64),
-        gaps: text.gaps,
-        approximate: !(begin.exact && total.exact),
-    })
+    let mut made = LogPage::new(facts.id(), command, facts.phase.status());
+    made.output = output.strip_suffix('\n').unwrap_or(&output).to_owned();
+    made.total_lines = total.value;
+    made.showing = format!("{shown} lines");
+    made.first_line = begin.line;
+    made.lines_gone = lines_gone.map(|told| told.value);
+    made.from_byte = begin.byte;
+    made.next_byte = next;
+    made.at_end = next >= log.end;
+    made.output_cut = cut.map(|c| c.removed_chars as u64);
+    made.gaps = text.gaps;
+    made.approximate = !(begin.exact && total.exact);
+    Ok(made)
 }
 
 /// Where a page begins.

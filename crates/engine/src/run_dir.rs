@@ -19,6 +19,7 @@ const LONGEST_NAME: usize = "proc_000000000000".len();
 /// Why there is no place for sockets.
 #[derive(Debug, thiserror::Error)]
 #[error("no directory for sockets could be made: {}; name one with a short path that is yours alone", .tried.join("; "))]
+#[non_exhaustive]
 pub struct NoRunDir {
     /// What was tried, and what was wrong with each.
     pub tried: Vec<String>,

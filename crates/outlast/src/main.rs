@@ -94,36 +94,28 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
 }
 
 fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
-    use outlast_engine::{Clock, Config, KeeperProgram, UserInfo};
-    Config {
-        home: settings.home.clone(),
-        program: world.program.clone(),
-        keeper: world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary),
-        redact: settings.redact,
-        grace: settings.grace,
-        max_running: settings.max_running,
-        keep_for: settings.keep_for,
-        keep_bytes: settings.keep_bytes,
-        wait_limit: settings.wait_limit,
-        max_age: settings.max_age,
-        log_tail_bytes: settings.log_tail_bytes,
-        idle_exit: settings.idle_exit,
-        snapshot_limit: settings.snapshot_limit,
-        watch: settings.watch.clone(),
-        keep_notices: settings.keep_notices,
-        sinks: settings.sinks.pushes.clone(),
-        user: UserInfo {
-            name: world.user.name.clone(),
-            home: world.user.home.clone().unwrap_or_else(|| "/".into()),
-            shell: world.user.shell.clone(),
-        },
-        run_candidates: world.socket_places(),
-        detach: true,
-        cgroup: settings.cgroup,
-        clock: Clock::system(),
-        keeper_env: world.settings_env(&settings.sinks),
-        test_points: world.var("OUTLAST_TEST_POINTS").map(Into::into),
-    }
+    use outlast_engine::{Config, KeeperProgram, UserInfo};
+    let keeper = world.keeper().map_or_else(|| KeeperProgram::SelfAsKeeper(world.program.clone()), KeeperProgram::Binary);
+    let user = UserInfo::new(&world.user.name, world.user.home.clone().unwrap_or_else(|| "/".into()), &world.user.shell);
+    let mut config = Config::new(&settings.home, &world.program, keeper, user);
+    config.redact = settings.redact;
+    config.grace = settings.grace;
+    config.max_running = settings.max_running;
+    config.keep_for = settings.keep_for;
+    config.keep_bytes = settings.keep_bytes;
+    config.wait_limit = settings.wait_limit;
+    config.max_age = settings.max_age;
+    config.log_tail_bytes = settings.log_tail_bytes;
+    config.idle_exit = settings.idle_exit;
+    config.snapshot_limit = settings.snapshot_limit;
+    config.watch = settings.watch.clone();
+    config.keep_notices = settings.keep_notices;
+    config.sinks = settings.sinks.pushes.clone();
+    config.run_candidates = world.socket_places();
+    config.cgroup = settings.cgroup;
+    config.keeper_env = world.settings_env(&settings.sinks);
+    config.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
+    config
 }
 
 /// The descriptor that our starter passed by its number, for us alone and for nobody we start.

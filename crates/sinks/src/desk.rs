@@ -121,9 +121,7 @@ where
             ClientError::Refused(e) if e.code == code::STOPPING => DeskError::Stopping,
             _ if (self.ended)() => DeskError::Stopping,
             ClientError::Protocol { .. } => DeskError::Unreadable(error.to_string()),
-            ClientError::Refused(_) | ClientError::Unavailable { .. } | ClientError::Connect { .. } | ClientError::Start { .. } => {
-                DeskError::Failed(error.to_string())
-            }
+            _ => DeskError::Failed(error.to_string()),
         }
     }
 }

@@ -117,6 +117,7 @@ impl Home {
 
 /// Why a directory cannot be a home.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HomeError {
     /// Somebody else's.
     #[error("{path} belongs to user {owner}, and you are user {you}: choose a state directory of your own")]

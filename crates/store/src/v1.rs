@@ -404,7 +404,7 @@ impl From<EnvVar> for core::EnvVar {
 
 impl From<&core::Tell> for Tell {
     fn from(tell: &core::Tell) -> Self {
-        let core::Tell { completion, unless_waited_for, awaited, watch, chars, route } = tell.clone();
+        let core::Tell { completion, unless_waited_for, awaited, watch, chars, route, .. } = tell.clone();
         let core::Route { platform, chat_id, user_id, user_name, thread_id, message_id } = route;
         Self { completion, unless_waited_for, awaited, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id }
     }
@@ -413,21 +413,21 @@ impl From<Tell> for core::Tell {
     fn from(tell: Tell) -> Self {
         let Tell { completion, unless_waited_for, awaited, watch, chars, platform, chat_id, user_id, user_name, thread_id, message_id } =
             tell;
-        Self {
-            completion,
-            unless_waited_for,
-            awaited,
-            watch,
-            chars,
-            route: core::Route { platform, chat_id, user_id, user_name, thread_id, message_id },
-        }
+        let mut tell = Self::default();
+        tell.completion = completion;
+        tell.unless_waited_for = unless_waited_for;
+        tell.awaited = awaited;
+        tell.watch = watch;
+        tell.chars = chars;
+        tell.route = core::Route { platform, chat_id, user_id, user_name, thread_id, message_id };
+        tell
     }
 }
 
 impl From<&core::Spec> for Spec {
     fn from(spec: &core::Spec) -> Self {
-        // Taken apart by name, so that a new field cannot be forgotten here.
-        let core::Spec { command, cwd, env, pty, stdin, name, owner, timeout, on_stop, tell } = spec;
+        // A new field that is forgotten here is missed by the test that writes `Spec::with_everything`.
+        let core::Spec { command, cwd, env, pty, stdin, name, owner, timeout, on_stop, tell, .. } = spec;
         Self {
             command: match command {
                 core::Command::Shell(line) => Command::Shell(line.clone()),
@@ -450,23 +450,23 @@ impl From<&core::Spec> for Spec {
 }
 impl From<Spec> for core::Spec {
     fn from(spec: Spec) -> Self {
-        Self {
-            command: match spec.command {
-                Command::Shell(line) => core::Command::Shell(line),
-                Command::Argv(args) => core::Command::Argv(args),
-            },
-            cwd: spec.cwd,
-            env: spec.env.into_iter().map(Into::into).collect(),
-            pty: spec.pty,
-            stdin: spec.stdin,
-            name: spec.name,
-            owner: spec.owner.into(),
-            timeout: spec.timeout_us.map(Duration::from_micros),
-            on_stop: match spec.on_stop {
-                OnStop::Keep => core::OnStop::Keep,
-                OnStop::Kill => core::OnStop::Kill,
-            },
-            tell: spec.tell.into(),
-        }
+        let Spec { command, cwd, env, pty, stdin, name, owner, timeout_us, on_stop, tell } = spec;
+        let mut spec = Self::of(match command {
+            Command::Shell(line) => core::Command::Shell(line),
+            Command::Argv(args) => core::Command::Argv(args),
+        });
+        spec.cwd = cwd;
+        spec.env = env.into_iter().map(Into::into).collect();
+        spec.pty = pty;
+        spec.stdin = stdin;
+        spec.name = name;
+        spec.owner = owner.into();
+        spec.timeout = timeout_us.map(Duration::from_micros);
+        spec.on_stop = match on_stop {
+            OnStop::Keep => core::OnStop::Keep,
+            OnStop::Kill => core::OnStop::Kill,
+        };
+        spec.tell = tell.into();
+        spec
     }
 }

@@ -1,8 +1,6 @@
 //! Folders that earlier versions wrote must stay readable.
 
-use outlast_core::{
-    Cause, Command, Ending, EnvVar, GapWhy, Incarnation, OnStop, Outcome, OutputEnd, Owner, ProcessId, Record, Spec, Stop, StopWay, Time,
-};
+use outlast_core::{Cause, Ending, EnvVar, GapWhy, Incarnation, Outcome, OutputEnd, Owner, ProcessId, Record, Spec, Stop, StopWay, Time};
 use outlast_store::dir::Home;
 use outlast_store::journal::{Journal, read_from};
 use outlast_store::lines::{LastLines, LineAt, LineIndex, LineMap, LineTotal, Told, Written};
@@ -43,21 +41,16 @@ fn records() -> Vec<Record> {
     ]
 }
 
+fn spec() -> Spec {
+    let owner = Owner { session: Some("agent:main".into()), task: Some("build".into()), generation: Some("g1".into()) };
+    let spec = Spec::shell("make all && curl -H …").in_dir("/work").with_env("TOKEN", "…").on_terminal().named("build").owned_by(owner);
+    spec.at_most(Duration::from_millis(1_500)).ending_with_the_engine()
+}
+
 fn kept() -> Kept {
     Kept {
         id: ID,
-        spec: Spec {
-            command: Command::Shell("make all && curl -H …".into()),
-            cwd: Some("/work".into()),
-            env: vec![EnvVar { name: "TOKEN".into(), value: "…".into() }],
-            pty: true,
-            stdin: false,
-            name: Some("build".into()),
-            owner: Owner { session: Some("agent:main".into()), task: Some("build".into()), generation: Some("g1".into()) },
-            timeout: Some(Duration::from_millis(1_500)),
-            on_stop: OnStop::Kill,
-            tell: outlast_core::Tell::default(),
-        },
+        spec: spec(),
         hash: "0123456789abcdef".repeat(4),
         accepted_at: at(0),
         cwd: "/work".into(),

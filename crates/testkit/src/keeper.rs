@@ -92,7 +92,7 @@ impl Nursery {
         dir.create()?;
         let kept = Kept {
             id,
-            spec: Spec { tell: Tell { watch: watch.to_vec(), ..Tell::default() }, ..Spec::shell("test") },
+            spec: Spec::shell("test").telling(watch.iter().fold(Tell::default(), |tell, line| tell.line(line))),
             hash: String::new(),
             accepted_at: Time::from_micros(0),
             cwd: launch.cwd.clone(),

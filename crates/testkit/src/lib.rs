@@ -1,5 +1,6 @@
 //! Tests only: throwaway homes with the real product, keepers without an engine, test points.
 
+pub mod built;
 pub mod keeper;
 pub mod leftovers;
 pub mod machine;

@@ -31,6 +31,13 @@ impl Product {
         Self::in_dir(program, &std::env::temp_dir())
     }
 
+    /// A fresh home with an engine in it, for documentation examples: started here, so that nothing of the user's settings and login files counts.
+    pub fn running() -> Self {
+        let product = Self::new(crate::built::program("outlast"));
+        product.engine();
+        product
+    }
+
     /// A fresh home below `parent`.
     pub fn in_dir(program: impl Into<PathBuf>, parent: &Path) -> Self {
         let tmp = tempfile::Builder::new().prefix("ol-").tempdir_in(parent).expect("a temp directory");
@@ -46,6 +53,11 @@ impl Product {
     pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
         self
+    }
+
+    /// The `outlast` that is tested.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The state directory.

@@ -51,6 +51,8 @@ pub fn announce(notice: &Notice) -> String {
         }
         Body::Posted(fields) if notice.kind() == "async_delegation" => delegation::text(notice, fields),
         Body::Posted(fields) => posted(notice, fields),
+        // Of a newer kind than this reader: that it happened is told, in no words of ours.
+        _ => told(notice, "", "Something happened."),
     }
 }
 
@@ -76,7 +78,8 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
         Reason::Lost => "marked lost because the process backend disappeared".to_owned(),
         Reason::FailedStart => "failed to start".to_owned(),
         Reason::Exited if end.exit_code == Some(0) => "completed normally".to_owned(),
-        Reason::Exited => "exited".to_owned(),
+        // Of its own with another code, or for a reason that is newer than this reader.
+        _ => "exited".to_owned(),
     };
     let code = end.exit_code.map_or_else(|| "?".to_owned(), |code| code.to_string());
     let signal = match (end.exit_code, &end.signal) {

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Why a command is refused in the foreground.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Misuse {
     /// It leaves our sight: `nohup`, `disown`, `setsid`.
     Detaches(String),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Policy {
     /// An agent.
     #[default]
@@ -16,6 +17,7 @@ pub enum Policy {
 
 /// What becomes of a foreground command that is not done in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum AtLimit {
     /// It goes on in the background, and its end is told.
     #[default]
@@ -26,6 +28,7 @@ pub enum AtLimit {
 
 /// The surroundings of the tools. Nothing below reads an environment or a configuration.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Host {
     /// Environment, directory and umask that commands inherit.
     pub caller: Caller,

@@ -4,15 +4,22 @@
 //! host can do, shows the model their [`schemas`](Tools::schemas), and passes each call's arguments to [`Tools::call`]. The answer is always an object, whatever the
 //! model sent: what is wrong with a call is an answer to it.
 //!
-//! ```no_run
-//! # use outlast_client::{Client, caller};
-//! # use outlast_tools::{Host, Tools};
-//! # use serde_json::json;
-//! # async fn example(client: Client) {
-//! let here = caller(std::env::vars_os(), std::path::Path::new("/src"));
+//! ```
+//! use outlast_client::{Client, Connect, Owner, caller};
+//! use outlast_tools::{Host, Tools};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let product = outlast_testkit::product::Product::running();
+//! # let (home, program) = (product.home().root, product.program());
+//! let client = Client::connect(&Connect::to(home).starting(program).speaking_for(Owner::session("chat:42"))).await?;
+//! let here = caller(std::env::vars_os(), &std::env::current_dir()?);
 //! let tools = Tools::new(client, Host::new(here));
-//! let answer = tools.call("terminal", &json!({"command": "make test", "background": true, "notify_on_complete": true})).await;
-//! println!("{}", answer["session_id"]);
+//! let begun = tools.call("terminal", &json!({"command": "echo done", "background": true, "notify_on_complete": true})).await;
+//! let ended = tools.call("process", &json!({"action": "wait", "session_id": begun["session_id"]})).await;
+//! assert_eq!((&ended["status"], &ended["exit_code"]), (&json!("exited"), &json!(0)));
+//! # Ok(())
 //! # }
 //! ```
 //!

@@ -24,11 +24,11 @@ impl Output {
         if let Some(tokens) = tokens {
             return Self::brief(client, id, tokens).await;
         }
-        let head = client.log(id, Page { offset: Some(0), limit: Some(u64::MAX), from_byte: None }).await?;
+        let head = client.log(id, Page::from_line(0).limit(u64::MAX)).await?;
         if head.at_end && head.output_cut.is_none() {
             return Ok(Self { gaps: head.gaps, over: head.status == Status::Exited, ..Self::of(&head.output, host) });
         }
-        let tail = client.log(id, Page { offset: None, limit: Some(u64::MAX), from_byte: None }).await?;
+        let tail = client.log(id, Page::last(u64::MAX)).await?;
         Ok(Self::around(&head, &tail, host))
     }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 /// Where a command is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Apart from the call.
     Background,
@@ -24,6 +25,7 @@ pub enum Mode {
 
 /// What a call of `terminal` asks for.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Plan {
     /// What to run.
     pub spec: Spec,
@@ -58,7 +60,9 @@ impl Plan {
             Mode::Background => wanted.tell(host, command, &mut notes),
             // On record from the start, so that its end is told even if whoever called is gone by then. The wait of this call consumes it.
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } if host.can_notify => {
-                Tell { completion: true, unless_waited_for: true, route: host.route.clone(), ..Tell::default() }
+                let mut tell = Tell::end().to(host.route.clone());
+                tell.unless_waited_for = true;
+                tell
             }
             Mode::Foreground { .. } => Tell::default(),
         };
@@ -71,7 +75,9 @@ impl Plan {
             Mode::Foreground { limit, at_limit: AtLimit::Kill } => Some(limit),
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } | Mode::Background => None,
         };
-        Ok(Self { spec: Spec { cwd, pty, timeout, tell, ..Spec::shell(command.as_str()) }, mode, notes, tokens })
+        let mut spec = Spec::shell(command.as_str()).telling(tell);
+        (spec.cwd, spec.pty, spec.timeout) = (cwd, pty, timeout);
+        Ok(Self { spec, mode, notes, tokens })
     }
 }
 

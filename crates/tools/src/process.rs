@@ -18,6 +18,7 @@ const BESIDE: usize = 4_000;
 
 /// What a call of `process` asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ask {
     /// What there is.
     List,
@@ -96,7 +97,9 @@ impl Ask {
                     .whole("offset", 0)
                     .map_err(|e| wrong(format!("{e}: the first line to show; leave it out for the end of the log")))?;
                 let limit = args.whole("limit", 1).map_err(wrong)?;
-                Self::Log { id, page: Page { offset, limit, from_byte: None }, tokens: tokens()? }
+                let mut page = Page::default();
+                (page.offset, page.limit) = (offset, limit);
+                Self::Log { id, page, tokens: tokens()? }
             }
             "wait" => Self::Wait { id, seconds: args.whole("timeout", 1).map_err(wrong)?, tokens: tokens()? },
             "kill" => Self::Kill { id, tokens: tokens()? },
@@ -135,8 +138,7 @@ async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientEr
         Ask::Log { id, page, tokens: None } => fields(&log(client, host, &id, page).await?),
         Ask::Log { id, page, tokens: Some(tokens) } => {
             // The lines that matter are looked for in all that there is, unless it is said where.
-            let page = Page { limit: page.limit.or(Some(u64::MAX)), ..page };
-            let page = client.log(&id, page).await?;
+            let page = client.log(&id, page.limit(page.limit.unwrap_or(u64::MAX))).await?;
             let mut all = fields(&page);
             put(&mut all, Output::brief_of(&page, tokens));
             all
@@ -192,7 +194,7 @@ async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPa
         None => whole.output.rsplit('\n').take_while(&mut fits).count(),
     };
     // A line that is too long for any answer is cut when it is answered.
-    client.log(id, Page { limit: Some(lines.max(1) as u64), ..page }).await
+    client.log(id, page.limit(lines.max(1) as u64)).await
 }
 
 async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, tokens: Option<usize>) -> Result<Answer, ClientError> {
@@ -301,7 +303,11 @@ mod tests {
             all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             all
         };
-        let page = |offset, limit| Ok(Ask::Log { id: "proc_ab12".into(), page: Page { offset, limit, from_byte: None }, tokens: None });
+        let page = |offset, limit| {
+            let mut page = Page::default();
+            (page.offset, page.limit) = (offset, limit);
+            Ok(Ask::Log { id: "proc_ab12".into(), page, tokens: None })
+        };
         assert_eq!(Ask::of(&log(json!({}))), page(None, None));
         assert_eq!(Ask::of(&log(json!({"offset": null, "limit": null}))), page(None, None));
         assert_eq!(Ask::of(&log(json!({"offset": "0", "limit": "5"}))), page(Some(0), Some(5)));

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 /// One tool: its name, what it is for, and a JSON schema of its arguments.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Schema {
     /// The name it is called by.
     pub name: &'static str,

@@ -8,11 +8,10 @@ use std::ops::Range;
 impl Output {
     /// The lines of a whole log that matter most, at most so many tokens of them. Of a log too long to be read at once, those of its end.
     pub(crate) async fn brief(client: &Client, id: &str, tokens: usize) -> Result<Self, ClientError> {
-        let everything = Page { offset: Some(0), limit: Some(u64::MAX), from_byte: None };
-        let head = client.log(id, everything).await?;
+        let head = client.log(id, Page::from_line(0).limit(u64::MAX)).await?;
         let page = match head.at_end && head.output_cut.is_none() {
             true => head,
-            false => client.log(id, Page { offset: None, ..everything }).await?,
+            false => client.log(id, Page::last(u64::MAX)).await?,
         };
         Ok(Self::brief_of(&page, tokens))
     }

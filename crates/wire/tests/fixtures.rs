@@ -4,8 +4,8 @@ use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
 use outlast_wire::v1::notice::{History, Push, Replay, Taker, Until, Verdict};
 use outlast_wire::v1::{
-    Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, Fate, From, Hello, Kill, LogPage, Message, OnStop, Page,
-    Process, Reply, Request, Spec, Tell,
+    Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, OnStop, Page, Process,
+    Reply, Request, Spec, Tell,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -20,10 +20,10 @@ fn dir() -> PathBuf {
 
 fn requests() -> Vec<Message> {
     let process = || "proc_0123456789ab".to_owned();
-    let caller = || Caller {
-        env: vec![EnvVar { name: "PATH".into(), value: "/bin".into() }],
-        cwd: OsText::from(vec![0x2f, 0xff]),
-        umask: Some(0o022),
+    let caller = || {
+        let mut caller = Caller::new(vec![EnvVar { name: "PATH".into(), value: "/bin".into() }], OsText::from(vec![0x2f, 0xff]));
+        caller.umask = Some(0o022);
+        caller
     };
     let spec = Spec {
         command: Command::Argv(vec!["echo".into(), "hi".into()]),
@@ -39,7 +39,7 @@ fn requests() -> Vec<Message> {
     let told = spec.clone();
     let tell =
         Tell { completion: true, unless_waited_for: false, awaited: false, watch: vec!["ERROR".into()], chars: Some(9), route: route() };
-    let kill = Kill { grace_ms: Some(500), no_escalate: false };
+    let kill = Kill::within(Duration::from_millis(500));
     let all = vec![
         Request::Hello { version: 1, client: "a client".into() },
         Request::Run { spec: Box::new(spec.clone()), want: Some(ID), caller: caller() },
@@ -47,12 +47,12 @@ fn requests() -> Vec<Message> {
         Request::Rerun { process: process(), caller: caller(), env: Vec::new(), want: None },
         Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
         Request::Poll { process: process() },
-        Request::Log { process: process(), page: Page { offset: Some(0), limit: Some(10), from_byte: None } },
+        Request::Log { process: process(), page: Page::from_line(0).limit(10) },
         Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false, view: false },
         Request::Wait { process: process(), timeout_ms: Some(1) },
         Request::Interrupt { session: "s".into() },
         Request::Kill { process: process(), kill },
-        Request::KillAll { scope: Scope::default(), kill: Kill { grace_ms: None, no_escalate: true } },
+        Request::KillAll { scope: Scope::default(), kill: Kill::politely() },
         Request::Signal { process: process(), number: 15 },
         Request::Write { process: process(), at: Some(3), len: 9 },
         Request::Close { process: process() },
@@ -70,7 +70,7 @@ fn requests() -> Vec<Message> {
         Request::NoticeSettle { ids: vec!["evt_1".into()], lease: Some("l".into()), verdict: Verdict::Dropped { reason: "r".into() } },
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: Some("n".into()), event: fields(), route: route() },
-        Request::NoticeHistory(History { after: Some(1), process: Some(process()), state: Some("pending".into()), ..History::default() }),
+        Request::NoticeHistory(History::default().after(1).about(process()).in_state("pending")),
         Request::NoticeReplay(Replay::From { seq: 1 }),
         Request::NoticeReplay(Replay::Dead { notice: Some("evt_1".into()), sink: Some("ops".into()) }),
         Request::NoticeDead { limit: Some(1) },
@@ -102,69 +102,38 @@ fn fields() -> serde_json::Map<String, Value> {
 }
 
 fn replies() -> Vec<Value> {
-    let fate = Fate {
-        exit_code: Some(None),
-        signal: Some("SIGTERM".into()),
-        completion_reason: Some(Reason::Killed),
-        termination_source: Some("process.kill".into()),
-        ended_at: Some(AT),
-        ..Fate::default()
-    };
-    let process = Process {
-        session_id: ID,
-        command: "echo hi".into(),
-        name: None,
-        status: Status::Exited,
-        phase: "exited".into(),
-        pid: Some(7),
-        cwd: "/".into(),
-        started_at: AT,
-        uptime_seconds: 3,
-        output_preview: Some("hi\n".into()),
-        output_cut: Some(2),
-        output_bytes: 3,
-        fate,
-        task_id: Some("t".into()),
-        session_key: Some("s".into()),
-        session_scoped: true,
-        detached: true,
-        pty: true,
-        takes_input: true,
-        input_bytes: Some(1),
-        protection: Some("full".into()),
-        left_running: Some(1),
-        notify_on_complete: false,
-        watch_patterns: Vec::new(),
-        watch_hit: None,
-        watch_disabled: false,
-        gaps: vec![Event::Gap { from: 1, to: 2, why: "retention".into() }],
-        warnings: vec!["a warning".into()],
-        note: Some("a note".into()),
-    };
-    let page = LogPage {
-        session_id: ID,
-        command: "echo hi".into(),
-        status: Status::Running,
-        output: "hi".into(),
-        total_lines: 1,
-        showing: "1 lines".into(),
-        first_line: 0,
-        lines_gone: Some(4),
-        from_byte: 0,
-        next_byte: 3,
-        at_end: true,
-        output_cut: None,
-        gaps: Vec::new(),
-        approximate: true,
-    };
-    let error = Error {
-        error: "No process with ID x".into(),
-        code: "not_found".into(),
-        hint: "list them".into(),
-        kind: ErrorKind::Refusal,
-        status: "not_found".into(),
-        exit_code: None,
-    };
+    let mut process = Process::new(ID, "echo hi", Status::Exited, "exited", AT);
+    process.pid = Some(7);
+    process.cwd = "/".into();
+    process.uptime_seconds = 3;
+    process.output_preview = Some("hi\n".into());
+    process.output_cut = Some(2);
+    process.output_bytes = 3;
+    process.fate.exit_code = Some(None);
+    process.fate.signal = Some("SIGTERM".into());
+    process.fate.completion_reason = Some(Reason::Killed);
+    process.fate.termination_source = Some("process.kill".into());
+    process.fate.ended_at = Some(AT);
+    process.task_id = Some("t".into());
+    process.session_key = Some("s".into());
+    process.session_scoped = true;
+    process.detached = true;
+    process.pty = true;
+    process.takes_input = true;
+    process.input_bytes = Some(1);
+    process.protection = Some("full".into());
+    process.left_running = Some(1);
+    process.gaps = vec![Event::Gap { from: 1, to: 2, why: "retention".into() }];
+    process.warnings = vec!["a warning".into()];
+    process.note = Some("a note".into());
+    let mut page = LogPage::new(ID, "echo hi", Status::Running);
+    page.output = "hi".into();
+    page.total_lines = 1;
+    page.showing = "1 lines".into();
+    page.lines_gone = Some(4);
+    page.next_byte = 3;
+    page.approximate = true;
+    let error = Error::new(ErrorKind::Refusal, "not_found", "No process with ID x", "list them").with_status("not_found");
     let value = |v: Result<Value, serde_json::Error>| v.expect("it serialises");
     vec![
         value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7, home: None }))),

@@ -14,7 +14,7 @@ fn every_request_about_notices_reads_back_from_its_message() {
         Request::NoticeFollow { after: Some(1) },
         Request::NoticePost { name: name(), event: event.clone(), route: Route::default() },
         Request::NoticePost { name: None, event, route: Route::default() },
-        Request::NoticeHistory(History { after: Some(1), ..History::default() }),
+        Request::NoticeHistory(History::default().after(1)),
         Request::NoticeReplay(Replay::From { seq: 1 }),
         Request::NoticeReplay(Replay::Dead { notice: name(), sink: name() }),
         Request::NoticeDead { limit: Some(1) },

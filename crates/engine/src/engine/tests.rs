@@ -148,7 +148,8 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
     spec.owner.session = Some("s".into());
-    spec.tell = outlast_core::Tell { completion: true, unless_waited_for: true, watch: vec!["ready".into()], ..Default::default() };
+    spec.tell = outlast_core::Tell::end().line("ready");
+    spec.tell.unless_waited_for = true;
     let kept = kept(engine, id, spec);
     let dir = engine.shared.home.process(id);
     dir.create().unwrap();

@@ -166,18 +166,15 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
         (Ok(shown), None) => (shown.text, shown.cut),
         (Err(error), None) => (format!("(its output cannot be read: {error})"), None),
     };
-    Completion {
-        command: facts.kept.spec.command.shown(),
-        exit_code: fate.exit_code.flatten(),
-        signal: fate.signal,
-        completion_reason: fate.completion_reason.unwrap_or(Reason::Lost),
-        termination_source: fate.termination_source.unwrap_or_default(),
-        output,
-        output_cut,
-        started_at: facts.started_at,
-        ended_at: facts.ended_at(),
-        handoff_note: None,
-    }
+    let reason = fate.completion_reason.unwrap_or(Reason::Lost);
+    let mut end = Completion::new(facts.kept.spec.command.shown(), fate.exit_code.flatten(), reason);
+    end.signal = fate.signal;
+    end.termination_source = fate.termination_source.unwrap_or_default();
+    end.output = output;
+    end.output_cut = output_cut;
+    end.started_at = facts.started_at;
+    end.ended_at = facts.ended_at();
+    end
 }
 
 /// What judging goes by.
@@ -297,8 +294,9 @@ impl Judge {
             let (key, body) = match verdict {
                 Verdict::Match { suppressed } => {
                     let output = quoted(&matched);
-                    let pattern = matched.pattern.clone();
-                    (format!("{name}/watch_match/{at}"), Body::WatchMatch(WatchMatch { command, pattern, output, suppressed }))
+                    let mut seen = WatchMatch::new(command, &matched.pattern, output);
+                    seen.suppressed = suppressed;
+                    (format!("{name}/watch_match/{at}"), Body::WatchMatch(seen))
                 }
                 Verdict::Disabled { suppressed, message } => {
                     (format!("{name}/watch_disabled"), Body::WatchDisabled { command, message, suppressed })

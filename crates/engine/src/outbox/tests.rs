@@ -39,23 +39,13 @@ fn draft(key: String, process: Option<ProcessId>, owner: Owner, body: Body) -> D
 }
 
 fn completion(n: u8, owner: Owner) -> Draft {
-    let body = Completion {
-        command: "make".into(),
-        exit_code: Some(0),
-        signal: None,
-        completion_reason: Reason::Exited,
-        termination_source: String::new(),
-        output: "done".into(),
-        output_cut: None,
-        started_at: None,
-        ended_at: None,
-        handoff_note: None,
-    };
+    let mut body = Completion::new("make", Some(0), Reason::Exited);
+    body.output = "done".into();
     draft(format!("{}/completion", id(n)), Some(id(n)), owner, Body::Completion(Box::new(body)))
 }
 
 fn matched(n: u8, at: u64, owner: Owner) -> Draft {
-    let body = WatchMatch { command: "make".into(), pattern: "ERROR".into(), output: "ERROR".into(), suppressed: 0 };
+    let body = WatchMatch::new("make", "ERROR", "ERROR");
     draft(format!("{}/watch_match/{at}", id(n)), Some(id(n)), owner, Body::WatchMatch(body))
 }
 

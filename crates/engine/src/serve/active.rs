@@ -2,6 +2,7 @@
 
 use super::Asked;
 use crate::facts::Facts;
+use crate::refuse;
 use crate::state::Which;
 use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
@@ -24,6 +25,7 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
             Err(error) if error.kind == ErrorKind::Refusal => false,
             Err(error) => return Err(error),
         },
+        other => return Err(refuse::unknown("a question about activity", &other)),
     };
-    Ok(Active { active, running })
+    Ok(Active::new(active, running))
 }

@@ -24,7 +24,7 @@ const DEEPEST: usize = 1_024;
 pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Error> {
     let (bin, now) = (asked.shared().home.bin(), asked.shared().now());
     let by_pid = matches!(from, AdoptFrom::Pid { .. });
-    let mut answer = Adopted { adopted: Vec::new(), skipped: Vec::new() };
+    let mut answer = Adopted::default();
     let found: Vec<Result<Found, String>> = match from {
         AdoptFrom::Pid { pid } => {
             let hint = "`ps` shows which pids there are";
@@ -37,6 +37,7 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
                 adopt::parse(&text).map_err(|why| refuse::refusal(code::BAD_REQUEST, why, "give the text of a processes.json"))?;
             entries.into_iter().map(|e| e.and_then(|e| adopt::from_entry(e, &bin, now))).collect()
         }
+        other => return Err(refuse::unknown("something to adopt", &other)),
     };
     for one in found {
         let taken = match one {

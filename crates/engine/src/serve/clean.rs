@@ -10,7 +10,7 @@ use outlast_wire::v1::{Cleaned, Error};
 pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
     let mut views = asked.engine.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
-    let mut cleaned = Cleaned { removed: 0, freed_bytes: 0 };
+    let mut cleaned = Cleaned::default();
     for mut view in views {
         if !view.facts.phase.is_final() {
             until_closed(asked, &mut view).await?;

@@ -25,7 +25,7 @@ pub(super) async fn close(asked: &Asked, name: &str) -> Result<Written, Error> {
         match link.ask(Ask::CloseInput).await {
             Ok(Say::Ok | Say::Written { .. }) => {
                 let message = if view.facts.kept.spec.pty { "EOF sent" } else { "stdin closed" };
-                return Ok(Written { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) });
+                return Ok(Written::said(message));
             }
             Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),

@@ -37,12 +37,9 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
         if !taken.is_empty() {
             point!("delivery.leased");
-            let delivery = |owed: Owed| Delivery {
-                text: announce(&owed.entry.notice),
-                event: owed.entry.notice,
-                attempts: owed.attempts,
-                first_at: owed.first_at,
-                lease: owed.lease,
+            let delivery = |owed: Owed| {
+                let text = announce(&owed.entry.notice);
+                Delivery::new(owed.entry.notice, text, owed.attempts, owed.first_at, owed.lease)
             };
             return Ok(Deliveries { deliveries: taken.into_iter().map(delivery).collect() });
         }
@@ -57,7 +54,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
 
 /// Under a code of its own: a sink that goes along with the engine has to end, while one that finds a full disk asks again.
 fn stopping() -> Error {
-    Error { code: code::STOPPING.into(), ..refuse::stopping() }
+    refuse::stopping().with_code(code::STOPPING)
 }
 
 fn known(asked: &Asked, sink: &str) -> Result<(), Error> {
@@ -85,5 +82,5 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
     point!("delivery.before_settle");
     let kept = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     point!("delivery.settled");
-    Ok(Done { status: if kept { "ok" } else { "lost" }.into(), count: None })
+    Ok(Done::word(if kept { "ok" } else { "lost" }))
 }

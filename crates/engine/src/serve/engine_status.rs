@@ -12,18 +12,15 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
     let late = failing
         .into_iter()
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
-    Ok(EngineStatus {
-        pid: std::process::id(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        home: shared.home.root.display().to_string(),
-        started_at: shared.started_at,
-        running: counts.running,
-        known: counts.known,
-        recovered: shared.recovered,
-        degraded: shared.degraded.iter().cloned().chain(late).collect(),
-        keeper: shared.keeper().path.display().to_string(),
-        shell: login(asked),
-    })
+    let home = shared.home.root.display().to_string();
+    let mut status = EngineStatus::new(std::process::id(), env!("CARGO_PKG_VERSION"), home, shared.started_at);
+    status.running = counts.running;
+    status.known = counts.known;
+    status.recovered = shared.recovered;
+    status.degraded = shared.degraded.iter().cloned().chain(late).collect();
+    status.keeper = shared.keeper().path.display().to_string();
+    status.shell = login(asked);
+    Ok(status)
 }
 
 fn login(asked: &Asked) -> String {

@@ -49,7 +49,7 @@ pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result
             Err(error) => failed.push(error),
         }
     }
-    Ok(KillAll { killed, failed })
+    Ok(KillAll::new(killed, failed))
 }
 
 /// Stops those that are to end with the engine.
@@ -183,12 +183,9 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
     let shown =
         reading(move || render::preview(&shared, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
     let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
-    let answer = Killed {
-        status: if stop.way == StopWay::TermOnly { "signalled" } else { "killed" }.into(),
-        session_id: view.id(),
-        fate: render::fate(&now.facts),
-        output: Some(shown.text),
-        seen_dead: Some(done.seen_dead),
-    };
+    let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
+    let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));
+    answer.output = Some(shown.text);
+    answer.seen_dead = Some(done.seen_dead);
     Ok(Ended { answer, of, awaiting: None })
 }

@@ -56,8 +56,9 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
             pieces.push((entry.order, from..text.len()));
         }
         let fresh = |l: &Listing| {
-            let by_session = scope.by_session_only(&l.facts.kept.spec.owner);
-            Process { session_scoped: by_session, ..look(&shared, l).1 }
+            let (_, mut shown) = look(&shared, l);
+            shown.session_scoped = scope.by_session_only(&l.facts.kept.spec.owner);
+            shown
         };
         let others: Vec<Process> = others.iter().map(fresh).collect();
         Ok((text, pieces, others))
@@ -109,9 +110,10 @@ impl Listed {
     }
 
     fn remember(&self, shared: &Shared, of: &Listing) {
-        let (meta, shown) = look(shared, of);
+        let (meta, mut shown) = look(shared, of);
         let order = order(&shown);
-        let text = serde_json::to_string(&Process { uptime_seconds: u64::MAX, ..shown }).expect("an answer serialises");
+        shown.uptime_seconds = u64::MAX;
+        let text = serde_json::to_string(&shown).expect("an answer serialises");
         // Inside of a string the quotes would be escaped, so this is the field.
         let age = format!("\"uptime_seconds\":{}", u64::MAX);
         let (before, after) = text.split_once(&age).expect("every answer has an age");

@@ -92,21 +92,19 @@ pub(super) fn word() -> String {
 
 fn answer(given: Vec<Entry>) -> Notices {
     let events: Vec<Notice> = given.iter().map(|e| e.notice.clone()).collect();
-    Notices { text: Some(announce_all(&events)), notices: given.into_iter().map(told).collect() }
+    Notices::new(given.into_iter().map(told).collect(), Some(announce_all(&events)))
 }
 
 fn told(entry: Entry) -> Told {
     let leased = entry.state == "leased";
-    Told {
-        text: announce(&entry.notice),
-        event: entry.notice,
-        reason: entry.reason,
-        attempts: entry.attempts,
-        observed: entry.observed,
-        lease: leased.then_some(entry.lease),
-        lease_until: leased.then(|| Time::from_micros(entry.lease_until)),
-        state: entry.state,
-    }
+    let text = announce(&entry.notice);
+    let mut told = Told::new(entry.notice, text, entry.state);
+    told.reason = entry.reason;
+    told.attempts = entry.attempts;
+    told.observed = entry.observed;
+    told.lease = leased.then_some(entry.lease);
+    told.lease_until = leased.then(|| Time::from_micros(entry.lease_until));
+    told
 }
 
 pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String>, verdict: v1::Verdict) -> Result<Judged, Error> {
@@ -136,9 +134,9 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
             asked.engine.consumed(process).await;
         }
-        notices.push(JudgedOne { event_id: judged.id, status: status.into() });
+        notices.push(JudgedOne::new(judged.id, status));
     }
-    Ok(Judged { notices })
+    Ok(Judged::new(notices))
 }
 
 /// Sends every notice as it is made. Ends with the connection, or with the engine.
@@ -192,7 +190,7 @@ pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, E
         limit,
     };
     let found = asked.shared().outbox.read(filter).await.map_err(|e| refuse::index(&e))?;
-    Ok(Notices { notices: found.into_iter().map(told).collect(), text: None })
+    Ok(Notices::new(found.into_iter().map(told).collect(), None))
 }
 
 pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
@@ -202,19 +200,14 @@ pub(super) async fn replay(asked: &Asked, what: Replay) -> Result<Done, Error> {
         Replay::Dead { notice, sink } => outbox.revive(notice, sink, session).await,
     };
     let count = count.map_err(|e| refuse::index(&e))?;
-    Ok(Done { count: Some(count), ..Done::ok() })
+    Ok(Done::many(count))
 }
 
 pub(super) async fn dead(asked: &Asked, limit: Option<u32>) -> Result<Dead, Error> {
     let limit = checked(limit.unwrap_or(100))?;
     let found = asked.shared().outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
-    let letter = |(sink, owed): (String, crate::outbox::Owed)| DeadLetter {
-        sink,
-        event: owed.entry.notice,
-        attempts: owed.attempts,
-        first_at: owed.first_at,
-        reason: owed.reason,
-    };
+    let letter =
+        |(sink, owed): (String, crate::outbox::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 
@@ -256,7 +249,7 @@ pub(super) async fn post(asked: &Asked, id: Option<String>, event: Map<String, V
         let what = format!("{} is the name of another notice, with another content or for another place", entry.notice.event_id);
         return Err(refuse::refusal(code::ID_TAKEN, what, "give another id, or none"));
     }
-    Ok(Posted { told: told(entry), existed: !new })
+    Ok(Posted::new(told(entry), !new))
 }
 
 /// Takes a posted event apart: what says for whom it is goes where it is looked for, the rest is its own, with secrets masked.

@@ -82,12 +82,12 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Res
         }
         let closed = render::nothing_follows(&facts);
         match until {
-            Until::Now => return Ok(ReadEnd { next_byte: begin, closed }),
+            Until::Now => return Ok(ReadEnd::new(begin, closed)),
             Until::Exit if closed && facts.phase.is_kept_alive() => {
                 view.until(Facts::is_over).await;
                 continue;
             }
-            Until::Closed | Until::Exit if closed => return Ok(ReadEnd { next_byte: begin, closed }),
+            Until::Closed | Until::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
             Until::Closed | Until::Exit => {}
         }
         more(asked, &mut view, &mut link, begin).await?;

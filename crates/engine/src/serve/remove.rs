@@ -15,7 +15,7 @@ pub(super) async fn remove(asked: &Asked, name: &str) -> Result<Removed, Error> 
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
     asked.engine.forget(&view).await?;
-    Ok(Removed { status: "removed".into(), session_id: view.id() })
+    Ok(Removed::new(view.id()))
 }
 
 /// Gives a process that has ended a moment to let go of its output.

@@ -2,7 +2,7 @@
 
 use super::{Asked, run};
 use crate::refuse;
-use outlast_core::{EnvVar, Owner, ProcessId, Spec, Tell};
+use outlast_core::{EnvVar, Owner, ProcessId, Spec};
 use outlast_store::spec::Kept;
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
@@ -50,6 +50,8 @@ fn again(kept: &Kept, given: Vec<EnvVar>, owner: &Owner) -> Result<Spec, Error> 
     // Somebody who speaks for nobody in particular runs it for whom it ran.
     let owner = if *owner == Owner::default() { kept.spec.owner.clone() } else { owner.clone() };
     // Whoever waited for the first does not wait for this one.
-    let tell = Tell { awaited: false, unless_waited_for: false, ..kept.spec.tell.clone() };
-    Ok(Spec { env, cwd: Some(kept.cwd.clone()), owner, tell, ..kept.spec.clone() })
+    let mut spec = kept.spec.clone().in_dir(kept.cwd.clone()).owned_by(owner);
+    (spec.tell.awaited, spec.tell.unless_waited_for) = (false, false);
+    spec.env = env;
+    Ok(spec)
 }

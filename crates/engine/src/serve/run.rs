@@ -245,7 +245,7 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
         keep,
         home: shared.home.root.as_path().into(),
         run_dir: shared.run_dir().as_path().into(),
-        engine: Some(config.program.as_path().into()),
+        engine: config.program.as_deref().map(Into::into),
         cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
         oom_score_adj: OOM_SCORE_ADJ,
         grace: config.grace,
@@ -392,7 +392,8 @@ fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
     // Whoever asks again may wait or not.
-    let whole = Spec { cwd: Some(cwd), tell: Tell { awaited: false, ..spec.tell.clone() }, ..spec.clone() };
+    let mut whole = spec.clone().in_dir(cwd);
+    whole.tell.awaited = false;
     let mut sum = Sha256::new();
     sum.update(id.bytes());
     // A spec holds strings, numbers and lists only, which always serialise.

@@ -23,7 +23,7 @@ pub(super) async fn signal(asked: &Asked, name: &str, number: i32) -> Result<Kil
         other => return Err(refuse::fault(format!("a signal became {other:?}"))),
     }
     let Fresh { facts, .. } = asked.fresh(&view).await?;
-    Ok(Killed { status: "signalled".into(), session_id: view.id(), fate: render::fate(&facts), output: None, seen_dead: None })
+    Ok(Killed::new("signalled", view.id(), render::fate(&facts)))
 }
 
 async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Result<(), Error> {

@@ -52,6 +52,7 @@ async fn set(asked: &Asked, until: Until, id: String) -> Result<Barrier, Error> 
             Err(_) => Target::Pid { pid, start_ticks: 0, boot: "0".into() },
         },
         Until::Time { at } => Target::Time { at_us: at.micros() },
+        other => return Err(refuse::unknown("something to wait for", &other)),
     };
     barrier::set(&asked.engine, &asked.owner, target, id).await.map_err(|e| refuse::index(&e))
 }
@@ -114,13 +115,9 @@ async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
 }
 
 fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
-    v1::Barrier {
-        barrier: barrier.id.clone(),
-        status: status.into(),
-        why: Some(barrier.opened.clone()).filter(|why| !why.is_empty()),
-        message: barrier.message(),
-        created_at: barrier.created_at,
-    }
+    let mut shown = v1::Barrier::new(&barrier.id, status, barrier.message(), barrier.created_at);
+    shown.why = Some(barrier.opened.clone()).filter(|why| !why.is_empty());
+    shown
 }
 
 /// The barriers of the caller's conversation; takes them away if told to.

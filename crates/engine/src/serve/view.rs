@@ -50,14 +50,13 @@ impl Views {
 }
 
 pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error> {
-    let closed = |id: String, views: u64, note: String| ViewClosed { status: "ok".into(), closed: id, views, note };
     let view = match asked.resolve(name).await {
         Ok(view) => view,
         // Whoever tidies up need not know what was forgotten meanwhile: no view of it is open, which is what was asked for.
         Err(error) if error.code == code::NOT_FOUND => {
             let name: String = name.chars().take(80).collect();
             let note = format!("No process {name} is known, so no view of it is open.");
-            return Ok(closed(name, 0, note));
+            return Ok(ViewClosed::new(name, 0, note));
         }
         Err(error) => return Err(error),
     };
@@ -68,7 +67,7 @@ pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error
             let note = format!(
                 "The view of {id} was closed. The process was not killed: it goes on, its output stays available, and `outlast attach {id}` opens it again."
             );
-            Ok(closed(id.to_string(), views as u64, note))
+            Ok(ViewClosed::new(id.to_string(), views as u64, note))
         }
     }
 }

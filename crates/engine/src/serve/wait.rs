@@ -51,19 +51,14 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     let look = move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars);
     let shown = glance(asked.shared(), look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
-    let answer = Waited {
-        status: status.into(),
-        session_id: facts.id(),
-        command: facts.kept.spec.command.shown(),
-        fate: render::fate(&facts),
-        output: shown.text,
-        output_cut: shown.cut,
-        timeout_note: (status == "timeout").then(|| {
-            let seconds = timeout_ms.unwrap_or(0) as f64 / 1_000.0;
-            format!("Waited {seconds}s, process still running")
-        }),
-        note: (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into()),
-    };
+    let mut answer = Waited::new(status, facts.id(), facts.kept.spec.command.shown(), render::fate(&facts));
+    answer.output = shown.text;
+    answer.output_cut = shown.cut;
+    answer.timeout_note = (status == "timeout").then(|| {
+        let seconds = timeout_ms.unwrap_or(0) as f64 / 1_000.0;
+        format!("Waited {seconds}s, process still running")
+    });
+    answer.note = (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into());
     Ok(Ended { answer, of, awaiting })
 }
 
@@ -73,7 +68,7 @@ pub(super) async fn interrupt(asked: &Asked, session: String) -> Result<Done, Er
         return Err(refuse::no_session(&session));
     }
     let count = asked.engine.interrupt(session).await? as u64;
-    Ok(Done { count: Some(count), ..Done::ok() })
+    Ok(Done::many(count))
 }
 
 async fn passed(timeout_ms: Option<u64>) {

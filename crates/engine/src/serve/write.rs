@@ -34,7 +34,7 @@ pub(super) async fn write(asked: &Asked, name: &str, at: Option<u64>, bytes: &[u
         sent = true;
         match link.write(Some(start), bytes).await {
             Ok(Say::Written { taken, next }) => {
-                return Ok(Written { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None });
+                return Ok(Written::bytes(taken, next));
             }
             Ok(Say::AlreadyEnded) => return Err(super::signal::ended(asked, &view).await?),
             Ok(other) => return Err(unexpected(other)),

@@ -36,7 +36,7 @@ async fn case_146_a_clock_that_is_set_back_ends_ages_and_forgets_nothing() {
         assert_eq!(world.client.wait(&next, None).await.unwrap().fate.exit_code, Some(Some(4)));
         world.restart(wrong_by(&by)).await;
     }
-    let killed = world.client.kill(&running, Kill { grace_ms: Some(100), no_escalate: false }).await.unwrap();
+    let killed = world.client.kill(&running, Kill::within(Duration::from_millis(100))).await.unwrap();
     assert_eq!((killed.status.as_str(), killed.fate.signal.as_deref()), ("killed", Some("SIGKILL")));
     // Right again, and eight days on.
     by.store(8 * DAY, SeqCst);

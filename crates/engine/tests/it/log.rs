@@ -2,7 +2,9 @@ use crate::world::World;
 use outlast_client::{Chunk, From, Page};
 
 fn page(offset: Option<u64>, limit: Option<u64>) -> Page {
-    Page { offset, limit, from_byte: None }
+    let mut page = Page::default();
+    (page.offset, page.limit) = (offset, limit);
+    page
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,7 +17,7 @@ async fn cases_85_to_89_pages_by_line() {
     assert!(tail.output.starts_with("90\n") && tail.output.ends_with("\n99"), "{}", tail.output);
     let middle = process.log(page(Some(10), Some(5))).await.unwrap();
     assert_eq!((middle.output.as_str(), middle.at_end), ("10\n11\n12\n13\n14", false));
-    let next = process.log(Page { from_byte: Some(middle.next_byte), limit: Some(2), offset: None }).await.unwrap();
+    let next = process.log(Page::from_byte(middle.next_byte).limit(2)).await.unwrap();
     assert_eq!((next.output.as_str(), next.first_line), ("15\n16", 15));
     let head = process.log(page(Some(0), Some(1))).await.unwrap();
     assert_eq!(head.output, "0");

@@ -2,6 +2,7 @@
 
 mod adopt;
 mod clock;
+mod embed;
 mod log;
 mod run;
 mod scope;

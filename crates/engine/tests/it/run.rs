@@ -76,7 +76,7 @@ async fn case_11_too_many_are_refused() {
 async fn a_restart_of_the_engine_harms_nobody() {
     let mut world = World::new().await;
     let ends_meanwhile = world.sh("sleep 0.3; echo done; exit 7").await.id();
-    let goes_on = world.run(Spec { stdin: true, ..Spec::shell("read x; echo got $x") }).await.session_id;
+    let goes_on = world.run(Spec::shell("read x; echo got $x").with_input()).await.session_id;
     world.restart(|_| {}).await;
     assert_eq!(world.client.process(goes_on).poll().await.unwrap().status, Status::Running);
     let end = world.client.process(ends_meanwhile).wait(None).await.unwrap();
@@ -171,7 +171,7 @@ async fn a_lost_index_is_rebuilt_without_losing_a_process() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_engine_on_the_same_home_is_told_so() {
     let world = World::new().await;
-    let user = outlast_engine::UserInfo { name: "x".into(), home: "/".into(), shell: "/bin/sh".into() };
+    let user = outlast_engine::UserInfo::new("x", "/", "/bin/sh");
     let keeper = outlast_engine::KeeperProgram::Binary("/bin/true".into());
     let config = outlast_engine::Config::new(world.path("home"), "/bin/false", keeper, user);
     let second = outlast_engine::Engine::start(config).await;

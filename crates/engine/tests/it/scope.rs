@@ -1,5 +1,5 @@
 use crate::world::World;
-use outlast_client::{Activity, Client, OnStop, Owner, Run, Scope, Spec};
+use outlast_client::{Activity, Client, Owner, Run, Scope, Spec};
 use std::time::Duration;
 
 async fn start(client: &Client, world: &World) -> String {
@@ -103,7 +103,7 @@ async fn an_agent_does_not_stop_with_the_engine_what_is_anothers() {
     let world = World::new().await;
     let (a, b) = (world.session("a"), world.session("b"));
     let stays = start(&b, &world).await;
-    let spec = Spec { on_stop: OnStop::Kill, ..Spec::shell("sleep 1000") };
+    let spec = Spec::shell("sleep 1000").ending_with_the_engine();
     let dies = b.run(Run::new(spec, world.caller())).await.unwrap();
     assert_eq!(a.engine_stop().await.unwrap_err().code(), "not_yours");
     assert_eq!(dies.poll().await.unwrap().phase, "running");

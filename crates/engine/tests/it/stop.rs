@@ -25,10 +25,10 @@ async fn cases_149_and_150_a_kill_says_what_it_did_and_a_second_one_that_it_was_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_151_what_ignores_term_is_dead_after_the_grace_or_at_once_with_none() {
     let world = World::new().await;
-    for grace_ms in [Some(100), Some(0)] {
+    for grace in [100, 0] {
         let process = world.sh("trap '' TERM; echo up; while :; do sleep 0.01; done").await;
         process.follow(outlast_client::From::Byte(0)).next().await.unwrap();
-        let killed = process.kill(Kill { grace_ms, no_escalate: false }).await.unwrap();
+        let killed = process.kill(Kill::within(Duration::from_millis(grace))).await.unwrap();
         assert_eq!(killed.fate.signal.as_deref(), Some("SIGKILL"));
     }
 }
@@ -39,7 +39,7 @@ async fn no_escalate_leaves_it_at_term() {
     let process = world.sh("trap 'echo told' TERM; echo up; while :; do sleep 0.01; done").await;
     let mut seen = process.follow(outlast_client::From::Byte(0));
     seen.next().await.unwrap();
-    let answer = process.kill(Kill { grace_ms: None, no_escalate: true }).await.unwrap();
+    let answer = process.kill(Kill::politely()).await.unwrap();
     assert_eq!(answer.status, "signalled");
     while !process.log(Page::default()).await.unwrap().output.contains("told") {
         seen.next().await.unwrap();
@@ -104,7 +104,7 @@ async fn the_stop_of_an_orphan_goes_on_without_whoever_asked_for_it() {
         read.records.iter().any(|(_, r)| matches!(r, Record::StopAsked { .. }))
     };
     tokio::select! {
-        killed = other.kill(Kill { grace_ms: Some(1_000), no_escalate: false }) => panic!("{killed:?}"),
+        killed = other.kill(Kill::within(Duration::from_secs(1))) => panic!("{killed:?}"),
         () = async { while !is_asked() { tokio::task::yield_now().await } } => {}
     }
     drop((asking, other));
@@ -143,7 +143,7 @@ async fn a_command_whose_keepers_were_both_killed_is_orphaned_and_can_be_stopped
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_survive_the_death_of_a_pump() {
     let world = World::new().await;
-    let info = world.run(Spec { stdin: true, ..Spec::shell("cat") }).await;
+    let info = world.run(Spec::shell("cat").with_input()).await;
     let process = world.client.process(info.session_id);
     let home = outlast_store::dir::Home::new(std::fs::canonicalize(world.path("home")).unwrap());
     let dir = home.process(process.id());

@@ -31,6 +31,6 @@ async fn what_the_newest_life_posts_or_waits_for_is_not_dropped_as_that_of_an_ol
     assert_eq!(given.notices.len(), 1);
     let third = speaker(&world, Some("3"));
     third.set_until(Until::Process { process: "proc_abcdefabcdef".into(), or_match: false }).await.unwrap();
-    let given = any.take(&Take { wait: Some(Duration::from_secs(10)), ..Take::default() }).await.unwrap();
+    let given = any.take(&Take::default().wait_at_most(Duration::from_secs(10))).await.unwrap();
     assert_eq!(given.notices.iter().map(|n| n.event.kind()).collect::<Vec<_>>(), ["until"]);
 }

@@ -99,7 +99,7 @@ async fn what_is_not_understood_is_refused_and_the_connection_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_that_comes_before_the_last_is_complete_does_not_replace_it() {
     let world = World::new().await;
-    let started = world.run(Spec { stdin: true, ..Spec::shell("head -c 5") }).await;
+    let started = world.run(Spec::shell("head -c 5").with_input()).await;
     let id = started.session_id.to_string();
     let mut raw = Raw::greeted(&world).await;
     raw.send(&json!({"id": 2, "op": "write", "process": id, "at": 0, "len": 5})).await;
@@ -126,7 +126,7 @@ async fn a_write_that_is_cancelled_half_way_makes_room_for_the_next() {
 async fn writes_that_wait_for_their_turn_hold_a_bounded_number_of_bytes() {
     const PIECE: usize = 16 << 20;
     let world = World::new().await;
-    let started = world.run(Spec { stdin: true, ..Spec::shell("exec sleep 1000") }).await;
+    let started = world.run(Spec::shell("exec sleep 1000").with_input()).await;
     let process = world.client.process(started.session_id);
     let mut raw = Raw::greeted(&world).await;
     // Nobody reads them, so none is answered.

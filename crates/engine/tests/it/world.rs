@@ -2,7 +2,7 @@
 
 use outlast_client::{Client, ClientError, Owner, Process, ProcessInfo, Run, Spec, caller};
 use outlast_engine::{Config, Engine, KeeperProgram, UserInfo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) struct World {
@@ -68,7 +68,7 @@ impl World {
 pub(crate) fn config(tmp: &tempfile::TempDir) -> Config {
     let home = tmp.path().join("user");
     std::fs::create_dir_all(&home).unwrap();
-    let user = UserInfo { name: "test".into(), home, shell: "/bin/bash".into() };
+    let user = UserInfo::new("test", home, "/bin/bash");
     let mut config = Config::new(tmp.path().join("home"), "/bin/false", KeeperProgram::Binary(keeper()), user);
     config.run_candidates = vec![tmp.path().to_owned()];
     config.detach = false;
@@ -86,17 +86,21 @@ async fn start(tmp: &tempfile::TempDir, change: impl FnOnce(&mut Config)) -> (En
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A failed test must not leave its commands behind: kill whatever says that it lives in this home.
-        let mark = self.tmp.path().as_os_str().as_encoded_bytes().to_vec();
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-            let holds = |file: &str| std::fs::read(entry.path().join(file)).is_ok_and(|b| b.windows(mark.len()).any(|w| w == mark));
-            if pid != std::process::id() as i32
-                && (holds("cmdline") || holds("environ"))
-                && let Some(pid) = rustix::process::Pid::from_raw(pid)
-            {
-                let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-            }
+        kill_all_in(self.tmp.path());
+    }
+}
+
+/// A failed test must not leave its commands behind: kills whatever says that it lives in this place.
+pub(crate) fn kill_all_in(place: &Path) {
+    let mark = place.as_os_str().as_encoded_bytes().to_vec();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
+        let holds = |file: &str| std::fs::read(entry.path().join(file)).is_ok_and(|b| b.windows(mark.len()).any(|w| w == mark));
+        if pid != std::process::id() as i32
+            && (holds("cmdline") || holds("environ"))
+            && let Some(pid) = rustix::process::Pid::from_raw(pid)
+        {
+            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
     }
 }

@@ -4,7 +4,7 @@ use outlast_client::{At, Spec};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offsets_make_a_write_happen_once() {
     let world = World::new().await;
-    let info = world.run(Spec { stdin: true, ..Spec::shell("cat") }).await;
+    let info = world.run(Spec::shell("cat").with_input()).await;
     let process = world.client.process(info.session_id);
     assert_eq!(process.write("é".as_bytes(), At::End).await.unwrap().bytes_written, Some(2), "case 173");
     let written = process.write(b"abc", At::Byte(2)).await.unwrap();
@@ -20,7 +20,7 @@ async fn offsets_make_a_write_happen_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_who_write_without_offsets_both_get_through() {
     let world = World::new().await;
-    let info = world.run(Spec { stdin: true, ..Spec::shell("cat") }).await;
+    let info = world.run(Spec::shell("cat").with_input()).await;
     let process = world.client.process(info.session_id);
     let writes: Vec<_> = (0..20)
         .map(|n| {
@@ -50,7 +50,7 @@ async fn what_takes_no_input_says_so() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cases_18_21_and_171_a_terminal_has_a_size_and_an_end_of_input() {
     let world = World::new().await;
-    let info = world.run(Spec { pty: true, ..Spec::shell("stty size; cat") }).await;
+    let info = world.run(Spec::shell("stty size; cat").on_terminal()).await;
     assert!(info.pty && info.takes_input);
     let process = world.client.process(info.session_id);
     process.follow(outlast_client::From::Byte(0)).next().await.unwrap();

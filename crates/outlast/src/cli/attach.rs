@@ -111,7 +111,7 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     let mut ends = Ends::new()?;
     let input = info.takes_input && !read_only;
     ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D ends its input" } else { "" }));
-    let page = client.log(&id, Page { limit: Some(BEFORE_LINES), ..Page::default() }).await?;
+    let page = client.log(&id, Page::last(BEFORE_LINES)).await?;
     let mut chunks = client.view(&id, From::Byte(page.from_byte));
     let mut screen = Screen::new(ctx, false, &info.command);
     let lines = async {

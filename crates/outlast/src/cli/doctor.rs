@@ -105,7 +105,7 @@ impl Doctor {
 /// Asks as a person does, who sees everything. None of it counts as having been told.
 async fn ask(client: &Client) -> Result<Found, Failure> {
     let client = client.with_owner(Owner::default());
-    let dropped = History { state: Some("dropped".into()), limit: Some(SOME), newest: true, ..History::default() };
+    let dropped = History::default().in_state("dropped").limit(SOME).newest_first();
     Ok(Found {
         status: client.engine_status().await?,
         processes: client.list(&Scope::default(), true).await?,

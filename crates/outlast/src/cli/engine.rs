@@ -5,7 +5,7 @@ pub(super) mod install;
 use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
-use outlast_client::{Client, Connect, Start};
+use outlast_client::{Client, Connect};
 use serde_json::json;
 
 /// Look at the engine, start or end it, or have it started with the machine
@@ -50,7 +50,7 @@ impl Engine {
 
 /// A client of the engine that runs, if one does.
 async fn running(ctx: &Context) -> Result<Option<Client>, Failure> {
-    let to = Connect { home: ctx.settings.home.clone(), start: Start::Never, owner: ctx.owner() };
+    let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
     match Client::connect(&to).await {
         Ok(client) => Ok(Some(client)),
         Err(e) if e.is_not_running() => Ok(None),

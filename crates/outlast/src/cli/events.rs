@@ -152,7 +152,7 @@ async fn settle(ctx: &Context, client: &Client, which: Settle, verdict: Verdict)
     for name in which.ids {
         ids.push(read::id_of(client, name).await?);
     }
-    let mut judged = Judged { notices: Vec::new() };
+    let mut judged = Judged::new(Vec::new());
     for some in ids.chunks(AT_ONCE) {
         let names: Vec<&str> = some.iter().map(String::as_str).collect();
         judged.notices.extend(client.settle(&names, which.lease.as_deref(), verdict.clone()).await?.notices);

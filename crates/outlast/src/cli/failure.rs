@@ -161,14 +161,8 @@ mod tests {
 
     #[test]
     fn programs_get_code_hint_and_the_contracts_status() {
-        let refused = ClientError::Refused(Error {
-            error: "Process has already finished".into(),
-            code: code::ALREADY_EXITED.into(),
-            hint: "look".into(),
-            kind: ErrorKind::Refusal,
-            status: "already_exited".into(),
-            exit_code: Some(None),
-        });
+        let error = Error::new(ErrorKind::Refusal, code::ALREADY_EXITED, "Process has already finished", "look");
+        let refused = ClientError::Refused(error.with_status("already_exited").with_exit_code(None));
         let want = json!({"status": "already_exited", "error": "Process has already finished", "code": "already_exited", "hint": "look", "exit_code": null});
         assert_eq!(Failure::from(refused).to_json(), want);
         let plain = Failure::refused("no", "do");

@@ -34,7 +34,8 @@ impl Kill {
         if !self.all && (self.scope.task.is_some() || self.scope.session.is_some()) {
             return Err(Failure::refused("--task and --session go with --all", "name one process, or write --all"));
         }
-        let kill = outlast_client::Kill { grace_ms: self.grace.or(configured(ctx)).map(millis), no_escalate: self.no_escalate };
+        let mut kill = outlast_client::Kill::default();
+        (kill.grace_ms, kill.no_escalate) = (self.grace.or(configured(ctx)).map(millis), self.no_escalate);
         match self.id {
             Some(id) => one(ctx, &id, kill).await,
             None => {

@@ -27,7 +27,7 @@ impl List {
         let processes = client.list(&scope, self.all).await?;
         let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
-            let mut answer = serde_json::to_value(outlast_client::List { processes }).unwrap_or_default();
+            let mut answer = serde_json::to_value(outlast_client::List::new(processes)).unwrap_or_default();
             if let Some(hint) = meant {
                 super::run::merge(&mut answer, json!({"hint": hint}));
             }

@@ -60,7 +60,9 @@ impl Log {
     }
 
     fn wanted(&self) -> Page {
-        Page { offset: self.offset, limit: self.limit, from_byte: self.from_byte }
+        let mut page = Page::default();
+        (page.offset, page.limit, page.from_byte) = (self.offset, self.limit, self.from_byte);
+        page
     }
 
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {

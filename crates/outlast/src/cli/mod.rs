@@ -184,14 +184,16 @@ impl Context {
     }
 
     async fn connect(&self, start: Start) -> Result<Client, Failure> {
-        let to = Connect { home: self.settings.home.clone(), start, owner: self.owner() };
+        let mut to = Connect::to(&self.settings.home).speaking_for(self.owner());
+        to.start = start;
         Ok(progress::beside(self, progress::About::Words("starting the engine"), Client::connect(&to)).await?)
     }
 
     /// The surroundings that a command inherits.
     fn caller(&self) -> outlast_client::Caller {
-        let here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
-        outlast_client::Caller { umask: self.world.umask, ..here }
+        let mut here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
+        here.umask = self.world.umask;
+        here
     }
 }
 

@@ -7,7 +7,7 @@ use super::owner::Whose;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec, Tell};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -105,32 +105,24 @@ impl Run {
 
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
-        let base = match command {
-            Command::Shell(line) => Spec::shell(line),
-            Command::Argv(args) => Spec::argv(args),
+        let mut spec = Spec::of(command);
+        spec.cwd = self.cwd.map(|dir| ctx.world.cwd.join(dir).as_path().into());
+        spec.env = self.env.read(&ctx.world)?;
+        spec.pty = self.pty;
+        spec.stdin = self.stdin;
+        spec.name = self.name;
+        spec.owner = self.whose.or(ctx.owner());
+        spec.timeout = self.timeout;
+        spec.on_stop = match self.on_stop {
+            WhenStopped::Keep => OnStop::Keep,
+            WhenStopped::Kill => OnStop::Kill,
         };
-        Ok(Spec {
-            cwd: self.cwd.map(|dir| ctx.world.cwd.join(dir).as_path().into()),
-            env: self.env.read(&ctx.world)?,
-            pty: self.pty,
-            stdin: self.stdin,
-            name: self.name,
-            owner: self.whose.or(ctx.owner()),
-            timeout: self.timeout,
-            on_stop: match self.on_stop {
-                WhenStopped::Keep => OnStop::Keep,
-                WhenStopped::Kill => OnStop::Kill,
-            },
-            tell: Tell {
-                completion: self.notify,
-                awaited: self.wait && self.notify,
-                watch: self.watch,
-                chars: self.notify_chars,
-                route: self.route.into(),
-                ..Tell::default()
-            },
-            ..base
-        })
+        spec.tell.completion = self.notify;
+        spec.tell.awaited = self.wait && self.notify;
+        spec.tell.watch = self.watch;
+        spec.tell.chars = self.notify_chars;
+        spec.tell.route = self.route.into();
+        Ok(spec)
     }
 }
 

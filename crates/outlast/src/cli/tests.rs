@@ -16,36 +16,45 @@ fn process(digit: u8, command: &str) -> ProcessInfo {
     .unwrap()
 }
 
+fn changed(mut process: ProcessInfo, change: impl FnOnce(&mut ProcessInfo)) -> ProcessInfo {
+    change(&mut process);
+    process
+}
+
 fn ended(fate: Fate) -> ProcessInfo {
-    let fate = Fate { ended_at: Some("2023-11-14T22:14:30Z".parse().unwrap()), ..fate };
-    ProcessInfo { status: Status::Exited, phase: "exited".into(), fate, ..process(9, "sleep 1") }
+    changed(process(9, "sleep 1"), |p| {
+        p.status = Status::Exited;
+        p.phase = "exited".into();
+        p.fate = fate;
+        p.fate.ended_at = Some("2023-11-14T22:14:30Z".parse().unwrap());
+    })
 }
 
 fn fate(code: Option<i32>, signal: Option<&str>, reason: Reason, source: &str) -> Fate {
-    Fate {
-        exit_code: Some(code),
-        signal: signal.map(Into::into),
-        completion_reason: Some(reason),
-        termination_source: Some(source.into()),
-        ..Fate::default()
-    }
+    let mut fate = Fate::default();
+    fate.exit_code = Some(code);
+    fate.signal = signal.map(Into::into);
+    fate.completion_reason = Some(reason);
+    fate.termination_source = Some(source.into());
+    fate
 }
 
 fn some() -> Vec<ProcessInfo> {
     vec![
         process(1, "cargo test --workspace --all-features -- --nocapture"),
-        ProcessInfo {
-            name: Some("日本語サーバ".into()),
-            uptime_seconds: 7500,
-            ..process(2, "printf '\x1b[31mred\x1b[0m\\n'\nsecond line")
-        },
-        ProcessInfo { uptime_seconds: 45, ..ended(fate(Some(0), None, Reason::Exited, "")) },
+        changed(process(2, "printf '\x1b[31mred\x1b[0m\\n'\nsecond line"), |p| {
+            p.name = Some("日本語サーバ".into());
+            p.uptime_seconds = 7500;
+        }),
+        changed(ended(fate(Some(0), None, Reason::Exited, "")), |p| p.uptime_seconds = 45),
         ended(fate(Some(3), None, Reason::Exited, "")),
         ended(fate(Some(-9), Some("SIGKILL"), Reason::Killed, "process.kill")),
-        ProcessInfo { phase: "lost".into(), ..ended(fate(None, None, Reason::Lost, "backend_lost")) },
-        ProcessInfo { phase: "stopping".into(), notify_on_complete: true, ..process(3, "é") },
-        ProcessInfo { watch_patterns: vec!["ERROR".into()], watch_hit: Some(true), ..process(4, "serve") },
-        ProcessInfo { notify_on_complete: true, watch_patterns: vec!["x".into()], watch_disabled: true, ..process(5, "yes") },
+        changed(ended(fate(None, None, Reason::Lost, "backend_lost")), |p| p.phase = "lost".into()),
+        changed(process(3, "é"), |p| (p.phase, p.notify_on_complete) = ("stopping".into(), true)),
+        changed(process(4, "serve"), |p| (p.watch_patterns, p.watch_hit) = (vec!["ERROR".into()], Some(true))),
+        changed(process(5, "yes"), |p| {
+            (p.notify_on_complete, p.watch_patterns, p.watch_disabled) = (true, vec!["x".into()], true);
+        }),
     ]
 }
 
@@ -77,20 +86,21 @@ fn no_list_no_head() {
 
 #[test]
 fn a_poll_in_words() {
-    let p = ProcessInfo {
-        fate: Fate {
-            ended_at: Some(outlast_client::Time::from_micros(0)),
-            ..fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill")
-        },
-        ..some().remove(1)
-    };
+    let p = changed(some().remove(1), |p| {
+        p.fate = fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill");
+        p.fate.ended_at = Some(outlast_client::Time::from_micros(0));
+    });
     let lines: Vec<_> = poll::fields(&p, now()).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[test]
 fn exit_codes_are_the_commands_own() {
-    let start = |code| Fate { start_code: code, ..fate(None, None, Reason::FailedStart, "failed_start") };
+    let start = |code| {
+        let mut fate = fate(None, None, Reason::FailedStart, "failed_start");
+        fate.start_code = code;
+        fate
+    };
     for (fate, want) in [
         (fate(Some(0), None, Reason::Exited, ""), 0),
         (fate(Some(3), None, Reason::Exited, ""), 3),
@@ -109,16 +119,8 @@ fn exit_codes_are_the_commands_own() {
 
 #[test]
 fn a_wait_that_saw_no_end_says_so() {
-    let waited = |status: &str| Waited {
-        status: status.into(),
-        session_id: "proc_ab12000000ff".parse().unwrap(),
-        command: String::new(),
-        fate: fate(Some(3), None, Reason::Exited, ""),
-        output: String::new(),
-        output_cut: None,
-        timeout_note: None,
-        note: None,
-    };
+    let id = "proc_ab12000000ff".parse().unwrap();
+    let waited = |status: &str| Waited::new(status, id, "", fate(Some(3), None, Reason::Exited, ""));
     assert_eq!(["exited", "timeout", "interrupted"].map(|s| wait::code(&waited(s))), [3, 124, 125]);
 }
 

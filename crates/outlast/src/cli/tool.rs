@@ -71,7 +71,8 @@ impl Tool {
 impl Call {
     async fn perform(self, ctx: &Context, tool: &str) -> Result<i32, Failure> {
         let arguments = parsed(self.arguments)?;
-        let host = Host { route: self.route.into(), ..self.can.host(ctx) };
+        let mut host = self.can.host(ctx);
+        host.route = self.route.into();
         let client = ctx.client().await?.with_owner(self.whose.or(ctx.owner()));
         ctx.out.object(&Tools::new(client, host).call(tool, &arguments).await)?;
         Ok(0)
@@ -80,15 +81,14 @@ impl Call {
 
 impl Can {
     fn host(&self, ctx: &Context) -> Host {
-        Host {
-            can_notify: !self.no_notify,
-            policy: if self.code_execution { Policy::CodeExecution } else { Policy::Agent },
-            at_limit: if self.kill_at_limit { AtLimit::Kill } else { AtLimit::HandOver },
-            default_timeout: ctx.settings.wait_limit,
-            foreground_limit: ctx.settings.foreground_limit,
-            wait_limit: ctx.settings.wait_limit,
-            ..Host::new(ctx.caller())
-        }
+        let mut host = Host::new(ctx.caller());
+        host.can_notify = !self.no_notify;
+        host.policy = if self.code_execution { Policy::CodeExecution } else { Policy::Agent };
+        host.at_limit = if self.kill_at_limit { AtLimit::Kill } else { AtLimit::HandOver };
+        host.default_timeout = ctx.settings.wait_limit;
+        host.foreground_limit = ctx.settings.foreground_limit;
+        host.wait_limit = ctx.settings.wait_limit;
+        host
     }
 }
 

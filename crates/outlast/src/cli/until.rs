@@ -65,6 +65,7 @@ impl Until {
             outlast_client::Until::Process { process, .. } => About::End { client: &client, id: process, at_most: self.timeout },
             outlast_client::Until::Pid { .. } => About::Words("waiting for the end of the pid"),
             outlast_client::Until::Time { at } => About::Until { at: *at },
+            _ => About::Words("waiting"),
         };
         let left = "the barrier stays, and its owner is told when it opens; `outlast until --list` shows it";
         let barrier = match (self.no_wait, self.timeout) {

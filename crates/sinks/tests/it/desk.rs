@@ -51,7 +51,7 @@ impl Memory {
         let mut notice = Notice::new(format!("evt_{seq}"), Time::from_micros(1_000_000), process, &owner, Route::default(), body);
         notice.seq = seq;
         let first_at = Time::from_micros(0);
-        let delivery = Delivery { event: notice, text: text.into(), attempts, first_at, lease: String::new() };
+        let delivery = Delivery::new(notice, text, attempts, first_at, "");
         state.rows.push(Row { sink: sink.into(), due: true, delivery });
         drop(state);
         self.news.notify_waiters();

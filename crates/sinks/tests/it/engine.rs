@@ -22,7 +22,7 @@ impl World {
     /// An engine with one sink, `h`, which is for the conversations of agents.
     async fn new() -> Self {
         let tmp = tempfile::tempdir().unwrap();
-        let user = UserInfo { name: "test".into(), home: tmp.path().into(), shell: "/bin/sh".into() };
+        let user = UserInfo::new("test", tmp.path(), "/bin/sh");
         let mut config = Config::new(tmp.path().join("home"), "/bin/false", KeeperProgram::Binary("/bin/false".into()), user);
         config.run_candidates = vec![tmp.path().into()];
         config.detach = false;

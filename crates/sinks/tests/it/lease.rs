@@ -48,7 +48,7 @@ impl Clocked {
         let body = Body::Posted(json!({"type": "custom"}).as_object().unwrap().clone());
         let mut event = Notice::new(format!("evt_{seq}"), Time::from_micros(0), None, &owner, Route::default(), body);
         event.seq = seq;
-        let delivery = Delivery { event, text: "x".into(), attempts: 0, first_at: Time::from_micros(0), lease: String::new() };
+        let delivery = Delivery::new(event, "x", 0, Time::from_micros(0), "");
         state.rows.push(Row { delivery, stands: Stands::Due(Instant::now()), failures: 0 });
     }
 

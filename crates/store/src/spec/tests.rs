@@ -1,5 +1,4 @@
 use super::*;
-use outlast_core::{Command, OnStop, Owner, Route, Tell};
 use std::os::unix::fs::MetadataExt;
 
 const SECRET: &str = "hunter2";
@@ -12,25 +11,8 @@ fn folder() -> (tempfile::TempDir, ProcessDir) {
 
 fn request() -> (Kept, Launch) {
     let keep = Keep { head: 1, segment: 2, tail: 3 };
-    let spec = Spec {
-        command: Command::Argv(vec!["echo".into(), vec![0xff, b'\n', 1].into(), "".into()]),
-        cwd: Some(vec![b'/', 0x80].into()),
-        env: vec![EnvVar { name: "TOKEN".into(), value: "…".into() }],
-        pty: true,
-        stdin: true,
-        name: Some("né\0".into()),
-        owner: Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) },
-        timeout: Some(Duration::from_micros(1)),
-        on_stop: OnStop::Kill,
-        tell: Tell {
-            unless_waited_for: true,
-            awaited: true,
-            completion: true,
-            watch: vec!["ERROR".into()],
-            chars: Some(9),
-            route: Route { user_name: Some("u".into()), ..Route::default() },
-        },
-    };
+    let mut spec = Spec::with_everything();
+    spec.timeout = Some(Duration::from_micros(1));
     let kept = Kept {
         id: ProcessId::from_bytes([1, 2, 3, 4, 5, 6]),
         spec,

@@ -57,6 +57,7 @@ pub enum Push {
 /// Which notices somebody wants to read. Reading changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct History {
     /// Behind the one with this `seq`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +76,44 @@ pub struct History {
     pub limit: Option<u32>,
     /// The newest first.
     pub newest: bool,
+}
+
+impl History {
+    /// The same, behind the one with this `seq`.
+    #[must_use]
+    pub fn after(self, seq: u64) -> Self {
+        Self { after: Some(seq), ..self }
+    }
+
+    /// The same, about this process.
+    #[must_use]
+    pub fn about(self, process: impl Into<String>) -> Self {
+        Self { process: Some(process.into()), ..self }
+    }
+
+    /// The same, of this kind.
+    #[must_use]
+    pub fn of_kind(self, kind: impl Into<String>) -> Self {
+        Self { kind: Some(kind.into()), ..self }
+    }
+
+    /// The same, in this state.
+    #[must_use]
+    pub fn in_state(self, state: impl Into<String>) -> Self {
+        Self { state: Some(state.into()), ..self }
+    }
+
+    /// The same, at most so many.
+    #[must_use]
+    pub fn limit(self, limit: u32) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+
+    /// The same, the newest first.
+    #[must_use]
+    pub fn newest_first(self) -> Self {
+        Self { newest: true, ..self }
+    }
 }
 
 /// What to offer again.
@@ -100,6 +139,7 @@ pub enum Replay {
 /// What a barrier waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Until {
     /// The end of a process; one that is not known is over.
     Process {
@@ -123,6 +163,7 @@ pub enum Until {
 
 /// One notice, its text, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Told {
     /// What happened, in the contract's fields.
     pub event: Notice,
@@ -146,8 +187,25 @@ pub struct Told {
     pub lease_until: Option<Time>,
 }
 
+impl Told {
+    /// A notice with its text, in a state.
+    pub fn new(event: Notice, text: impl Into<String>, state: impl Into<String>) -> Self {
+        Self {
+            event,
+            text: text.into(),
+            state: state.into(),
+            reason: String::new(),
+            attempts: 0,
+            observed: false,
+            lease: None,
+            lease_until: None,
+        }
+    }
+}
+
 /// Several notices.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Notices {
     /// In order.
     pub notices: Vec<Told>,
@@ -156,15 +214,31 @@ pub struct Notices {
     pub text: Option<String>,
 }
 
+impl Notices {
+    /// These, with one text for all of them if they were given out.
+    pub fn new(notices: Vec<Told>, text: Option<String>) -> Self {
+        Self { notices, text }
+    }
+}
+
 /// What became of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Judged {
     /// For each name: `ok`, `already`, `unknown`, or `lost` where somebody else has it now.
     pub notices: Vec<JudgedOne>,
 }
 
+impl Judged {
+    /// These.
+    pub fn new(notices: Vec<JudgedOne>) -> Self {
+        Self { notices }
+    }
+}
+
 /// What became of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct JudgedOne {
     /// Its name.
     pub event_id: String,
@@ -172,14 +246,29 @@ pub struct JudgedOne {
     pub status: String,
 }
 
+impl JudgedOne {
+    /// This one.
+    pub fn new(event_id: impl Into<String>, status: impl Into<String>) -> Self {
+        Self { event_id: event_id.into(), status: status.into() }
+    }
+}
+
 /// What became of a post.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Posted {
     /// The notice.
     #[serde(flatten)]
     pub told: Told,
     /// Whether it was there before.
     pub existed: bool,
+}
+
+impl Posted {
+    /// This one, and whether it was there before.
+    pub fn new(told: Told, existed: bool) -> Self {
+        Self { told, existed }
+    }
 }
 
 /// Whether an owner has seen the end of a process.
@@ -191,6 +280,7 @@ pub struct Consumed {
 
 /// Something a sink owes, given to it for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Delivery {
     /// What happened.
     pub event: Notice,
@@ -204,6 +294,13 @@ pub struct Delivery {
     pub lease: String,
 }
 
+impl Delivery {
+    /// A notice with its text, lent under a word.
+    pub fn new(event: Notice, text: impl Into<String>, attempts: u32, first_at: Time, lease: impl Into<String>) -> Self {
+        Self { event, text: text.into(), attempts, first_at, lease: lease.into() }
+    }
+}
+
 /// What a sink owes now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deliveries {
@@ -213,6 +310,7 @@ pub struct Deliveries {
 
 /// What a sink gave up on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct DeadLetter {
     /// The sink.
     pub sink: String,
@@ -226,6 +324,13 @@ pub struct DeadLetter {
     pub reason: String,
 }
 
+impl DeadLetter {
+    /// A notice that a sink gave up on.
+    pub fn new(sink: impl Into<String>, event: Notice, attempts: u32, first_at: Time, reason: impl Into<String>) -> Self {
+        Self { sink: sink.into(), event, attempts, first_at, reason: reason.into() }
+    }
+}
+
 /// Everything that sinks gave up on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Dead {
@@ -235,6 +340,7 @@ pub struct Dead {
 
 /// A barrier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Barrier {
     /// Its name.
     pub barrier: String,
@@ -247,6 +353,13 @@ pub struct Barrier {
     pub message: String,
     /// Since when.
     pub created_at: Time,
+}
+
+impl Barrier {
+    /// A barrier that stands like this.
+    pub fn new(barrier: impl Into<String>, status: impl Into<String>, message: impl Into<String>, created_at: Time) -> Self {
+        Self { barrier: barrier.into(), status: status.into(), why: None, message: message.into(), created_at }
+    }
 }
 
 /// All barriers of a conversation.

@@ -63,6 +63,7 @@ pub enum ErrorKind {
 /// Why something could not be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct Error {
     /// What was wrong, with which value.
     pub error: String,
@@ -80,9 +81,35 @@ pub struct Error {
     pub exit_code: Option<Option<i32>>,
 }
 
+impl Error {
+    /// An error of a kind, under a stable name, with what was wrong and what to do.
+    pub fn new(kind: ErrorKind, code: impl Into<String>, error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { error: error.into(), code: code.into(), hint: hint.into(), kind, status: "error".into(), exit_code: None }
+    }
+
+    /// The same, under another of the contract's `status` words.
+    #[must_use]
+    pub fn with_status(self, status: impl Into<String>) -> Self {
+        Self { status: status.into(), ..self }
+    }
+
+    /// The same, under another name.
+    #[must_use]
+    pub fn with_code(self, code: impl Into<String>) -> Self {
+        Self { code: code.into(), ..self }
+    }
+
+    /// The same, about a process that is over.
+    #[must_use]
+    pub fn with_exit_code(self, exit_code: Option<i32>) -> Self {
+        Self { exit_code: Some(exit_code), ..self }
+    }
+}
+
 /// Something on the way to an answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Event {
     /// The raw frames that follow begin at this byte.
     At {
@@ -127,6 +154,7 @@ fn is_false(b: &bool) -> bool {
 
 /// How a process ended; absent while it has not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Fate {
     /// The own code, minus the signal, or null where nobody knows.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "present")]
@@ -153,6 +181,7 @@ pub struct Fate {
 
 /// One process: the answer to `run` and `poll`, and an entry of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Process {
     /// The process id, under the contract's name.
     pub session_id: ProcessId,
@@ -234,16 +263,62 @@ pub struct Process {
     pub note: Option<String>,
 }
 
+impl Process {
+    /// A process of which nothing else is known.
+    pub fn new(id: ProcessId, command: impl Into<String>, status: Status, phase: impl Into<String>, started_at: Time) -> Self {
+        Self {
+            session_id: id,
+            command: command.into(),
+            name: None,
+            status,
+            phase: phase.into(),
+            pid: None,
+            cwd: String::new(),
+            started_at,
+            uptime_seconds: 0,
+            output_preview: None,
+            output_cut: None,
+            output_bytes: 0,
+            fate: Fate::default(),
+            task_id: None,
+            session_key: None,
+            session_scoped: false,
+            detached: false,
+            pty: false,
+            takes_input: false,
+            input_bytes: None,
+            protection: None,
+            left_running: None,
+            notify_on_complete: false,
+            watch_patterns: Vec::new(),
+            watch_hit: None,
+            watch_disabled: false,
+            gaps: Vec::new(),
+            warnings: Vec::new(),
+            note: None,
+        }
+    }
+}
+
 /// The answer to a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct List {
     /// Running ones, then finished ones.
     pub processes: Vec<Process>,
 }
 
+impl List {
+    /// These.
+    pub fn new(processes: Vec<Process>) -> Self {
+        Self { processes }
+    }
+}
+
 /// The end of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct ReadEnd {
     /// The byte after the last one that was sent: where to go on.
     pub next_byte: u64,
@@ -251,8 +326,16 @@ pub struct ReadEnd {
     pub closed: bool,
 }
 
+impl ReadEnd {
+    /// At this byte.
+    pub fn new(next_byte: u64, closed: bool) -> Self {
+        Self { next_byte, closed }
+    }
+}
+
 /// The answer where there is nothing more to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Done {
     /// `ok`, or a word for what was done.
     pub status: String,
@@ -264,12 +347,23 @@ pub struct Done {
 impl Done {
     /// Done, and nothing to count.
     pub fn ok() -> Self {
-        Self { status: "ok".into(), count: None }
+        Self::word("ok")
+    }
+
+    /// Done, in another word for it.
+    pub fn word(status: impl Into<String>) -> Self {
+        Self { status: status.into(), count: None }
+    }
+
+    /// Done, with so many.
+    pub fn many(count: u64) -> Self {
+        Self { count: Some(count), ..Self::ok() }
     }
 }
 
 /// A page of output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LogPage {
     /// The process id.
     pub session_id: ProcessId,
@@ -305,8 +399,31 @@ pub struct LogPage {
     pub approximate: bool,
 }
 
+impl LogPage {
+    /// A page of a log that is empty so far.
+    pub fn new(id: ProcessId, command: impl Into<String>, status: Status) -> Self {
+        Self {
+            session_id: id,
+            command: command.into(),
+            status,
+            output: String::new(),
+            total_lines: 0,
+            showing: "0 lines".into(),
+            first_line: 0,
+            lines_gone: None,
+            from_byte: 0,
+            next_byte: 0,
+            at_end: true,
+            output_cut: None,
+            gaps: Vec::new(),
+            approximate: false,
+        }
+    }
+}
+
 /// The answer to a wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Waited {
     /// `exited`, `timeout` or `interrupted`.
     pub status: String,
@@ -330,8 +447,25 @@ pub struct Waited {
     pub note: Option<String>,
 }
 
+impl Waited {
+    /// What a wait came to, with nothing else to say.
+    pub fn new(status: impl Into<String>, id: ProcessId, command: impl Into<String>, fate: Fate) -> Self {
+        Self {
+            status: status.into(),
+            session_id: id,
+            command: command.into(),
+            fate,
+            output: String::new(),
+            output_cut: None,
+            timeout_note: None,
+            note: None,
+        }
+    }
+}
+
 /// The answer to a kill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Killed {
     /// `killed` or `signalled`.
     pub status: String,
@@ -348,8 +482,16 @@ pub struct Killed {
     pub seen_dead: Option<u32>,
 }
 
+impl Killed {
+    /// What a stop came to, with nothing else to say.
+    pub fn new(status: impl Into<String>, id: ProcessId, fate: Fate) -> Self {
+        Self { status: status.into(), session_id: id, fate, output: None, seen_dead: None }
+    }
+}
+
 /// The answer to a stop of many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct KillAll {
     /// How many are over now.
     pub killed: u32,
@@ -358,8 +500,16 @@ pub struct KillAll {
     pub failed: Vec<Error>,
 }
 
+impl KillAll {
+    /// So many are over, and these are not.
+    pub fn new(killed: u32, failed: Vec<Error>) -> Self {
+        Self { killed, failed }
+    }
+}
+
 /// The answer to a write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Written {
     /// `ok`.
     pub status: String,
@@ -374,8 +524,21 @@ pub struct Written {
     pub message: Option<String>,
 }
 
+impl Written {
+    /// So many bytes, and where the next ones go.
+    pub fn bytes(taken: u64, next: u64) -> Self {
+        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None }
+    }
+
+    /// Nothing was written, and something was done all the same.
+    pub fn said(message: impl Into<String>) -> Self {
+        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) }
+    }
+}
+
 /// The answer about activity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Active {
     /// Whether.
     pub active: bool,
@@ -383,8 +546,16 @@ pub struct Active {
     pub running: u64,
 }
 
+impl Active {
+    /// Whether, and how many run.
+    pub fn new(active: bool, running: u64) -> Self {
+        Self { active, running }
+    }
+}
+
 /// The answer to an adoption.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Adopted {
     /// Those that were taken in, or were here already.
     pub adopted: Vec<Process>,
@@ -394,6 +565,7 @@ pub struct Adopted {
 
 /// The answer to the closing of a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ViewClosed {
     /// `ok`.
     pub status: String,
@@ -405,8 +577,16 @@ pub struct ViewClosed {
     pub note: String,
 }
 
+impl ViewClosed {
+    /// So many left a view of it.
+    pub fn new(closed: impl Into<String>, views: u64, note: impl Into<String>) -> Self {
+        Self { status: "ok".into(), closed: closed.into(), views, note: note.into() }
+    }
+}
+
 /// The answer to a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Removed {
     /// `removed`.
     pub status: String,
@@ -414,8 +594,16 @@ pub struct Removed {
     pub session_id: ProcessId,
 }
 
+impl Removed {
+    /// This one.
+    pub fn new(id: ProcessId) -> Self {
+        Self { status: "removed".into(), session_id: id }
+    }
+}
+
 /// The answer to a clean-up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Cleaned {
     /// How many are gone.
     pub removed: u64,
@@ -425,6 +613,7 @@ pub struct Cleaned {
 
 /// How the engine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EngineStatus {
     /// Its pid.
     pub pid: u32,
@@ -446,4 +635,22 @@ pub struct EngineStatus {
     pub keeper: String,
     /// How the login environment was taken.
     pub shell: String,
+}
+
+impl EngineStatus {
+    /// An engine that has found nothing yet.
+    pub fn new(pid: u32, version: impl Into<String>, home: impl Into<String>, started_at: Time) -> Self {
+        Self {
+            pid,
+            version: version.into(),
+            home: home.into(),
+            started_at,
+            running: 0,
+            known: 0,
+            recovered: 0,
+            degraded: Vec::new(),
+            keeper: String::new(),
+            shell: String::new(),
+        }
+    }
 }

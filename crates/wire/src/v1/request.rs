@@ -318,6 +318,7 @@ pub enum Request {
 
 /// The surroundings of a caller.
 #[derive(Clone, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Caller {
     /// Its whole environment.
     pub env: Vec<EnvVar>,
@@ -326,6 +327,13 @@ pub struct Caller {
     /// Its mask for files it makes; absent means the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
+}
+
+impl Caller {
+    /// Somebody there, with this environment and the usual mask.
+    pub fn new(env: Vec<EnvVar>, cwd: impl Into<OsText>) -> Self {
+        Self { env, cwd: cwd.into(), umask: None }
+    }
 }
 
 impl std::fmt::Debug for Caller {
@@ -349,6 +357,7 @@ pub enum From {
 /// Which part of a log, in lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Page {
     /// The first line; absent means the tail.
     pub offset: Option<u64>,
@@ -358,9 +367,33 @@ pub struct Page {
     pub from_byte: Option<u64>,
 }
 
+impl Page {
+    /// From this line on.
+    pub fn from_line(line: u64) -> Self {
+        Self { offset: Some(line), ..Self::default() }
+    }
+
+    /// From this byte on.
+    pub fn from_byte(byte: u64) -> Self {
+        Self { from_byte: Some(byte), ..Self::default() }
+    }
+
+    /// The last lines, so many of them.
+    pub fn last(lines: u64) -> Self {
+        Self::default().limit(lines)
+    }
+
+    /// The same, at most so many lines.
+    #[must_use]
+    pub fn limit(self, lines: u64) -> Self {
+        Self { limit: Some(lines), ..self }
+    }
+}
+
 /// How to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Kill {
     /// Grace in milliseconds; absent means as configured; 0 kills at once.
     pub grace_ms: Option<u64>,
@@ -368,9 +401,27 @@ pub struct Kill {
     pub no_escalate: bool,
 }
 
+impl Kill {
+    /// At once, without a grace.
+    pub fn at_once() -> Self {
+        Self::within(std::time::Duration::ZERO)
+    }
+
+    /// Politely, and hard when this much time has passed.
+    pub fn within(grace: std::time::Duration) -> Self {
+        Self { grace_ms: Some(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)), ..Self::default() }
+    }
+
+    /// Politely, and no more than that.
+    pub fn politely() -> Self {
+        Self { no_escalate: true, ..Self::default() }
+    }
+}
+
 /// A question about activity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "about", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Activity {
     /// Of a task.
     Task {
@@ -396,6 +447,7 @@ pub enum Activity {
 /// What to adopt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum AdoptFrom {
     /// One pid.
     Pid {
@@ -508,24 +560,24 @@ impl Tell {
 impl Spec {
     /// The rules' own type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
-        outlast_core::Spec {
-            command: match self.command {
-                Command::Shell(line) => outlast_core::Command::Shell(line),
-                Command::Argv(args) => outlast_core::Command::Argv(args),
-            },
-            cwd: self.cwd,
-            env: self.env.into_iter().map(Into::into).collect(),
-            pty: self.pty,
-            stdin: self.stdin,
-            name: self.name,
-            owner,
-            timeout: self.timeout_ms.map(std::time::Duration::from_millis),
-            on_stop: match self.on_stop {
-                OnStop::Keep => outlast_core::OnStop::Keep,
-                OnStop::Kill => outlast_core::OnStop::Kill,
-            },
-            tell: self.tell.into(),
-        }
+        let Self { command, cwd, env, pty, stdin, name, timeout_ms, on_stop, tell } = self;
+        let mut spec = outlast_core::Spec::of(match command {
+            Command::Shell(line) => outlast_core::Command::Shell(line),
+            Command::Argv(args) => outlast_core::Command::Argv(args),
+        });
+        spec.cwd = cwd;
+        spec.env = env.into_iter().map(Into::into).collect();
+        spec.pty = pty;
+        spec.stdin = stdin;
+        spec.name = name;
+        spec.owner = owner;
+        spec.timeout = timeout_ms.map(std::time::Duration::from_millis);
+        spec.on_stop = match on_stop {
+            OnStop::Keep => outlast_core::OnStop::Keep,
+            OnStop::Kill => outlast_core::OnStop::Kill,
+        };
+        spec.tell = tell.into();
+        spec
     }
 }
 
@@ -565,12 +617,32 @@ impl std::convert::From<outlast_core::EnvVar> for EnvVar {
 
 impl std::convert::From<Tell> for outlast_core::Tell {
     fn from(Tell { completion, unless_waited_for, awaited, watch, chars, route }: Tell) -> Self {
-        Self { completion, unless_waited_for, awaited, watch, chars, route }
+        let mut tell = Self::default();
+        tell.completion = completion;
+        tell.unless_waited_for = unless_waited_for;
+        tell.awaited = awaited;
+        tell.watch = watch;
+        tell.chars = chars;
+        tell.route = route;
+        tell
     }
 }
 
 impl std::convert::From<outlast_core::Tell> for Tell {
-    fn from(outlast_core::Tell { completion, unless_waited_for, awaited, watch, chars, route }: outlast_core::Tell) -> Self {
+    fn from(outlast_core::Tell { completion, unless_waited_for, awaited, watch, chars, route, .. }: outlast_core::Tell) -> Self {
         Self { completion, unless_waited_for, awaited, watch, chars, route }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_spec_is_lost_on_the_way() {
+        let spec = outlast_core::Spec::with_everything();
+        let sent = serde_json::to_string(&Spec::from(spec.clone())).expect("it serialises");
+        let read: Spec = serde_json::from_str(&sent).expect("it reads back");
+        assert_eq!(read.into_core(spec.owner.clone()), spec);
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 
 fn caller() -> Caller {
-    Caller { env: Vec::new(), cwd: "/tmp".into(), umask: None }
+    Caller::new(Vec::new(), "/tmp")
 }
 
 fn refused(spec: &Spec) -> Error {
@@ -24,7 +24,7 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
     }
     assert!(check(&Spec::shell("true"), &caller()).is_ok());
     assert!(check(&Spec::argv(["x", ""]), &caller()).is_ok());
-    let nowhere = Caller { cwd: "here".into(), ..caller() };
+    let nowhere = Caller::new(Vec::new(), "here");
     assert!(check(&Spec::shell("true"), &nowhere).is_err());
 }
 
@@ -33,23 +33,24 @@ fn the_same_request_has_the_same_hash_and_any_other_has_another() {
     let id = random_id();
     let spec = Spec::shell("make");
     let same = hash(id, &spec, &caller());
-    let with_env = Caller { env: vec![v1::EnvVar { name: "A".into(), value: "b".into() }], ..caller() };
+    let with_env = Caller::new(vec![v1::EnvVar { name: "A".into(), value: "b".into() }], "/tmp");
     assert_eq!(hash(id, &spec, &with_env), same, "what is inherited does not count");
-    assert_eq!(hash(id, &Spec { cwd: Some("/tmp".into()), ..spec.clone() }, &caller()), same, "nor how a directory is named");
+    assert_eq!(hash(id, &spec.clone().in_dir("/tmp"), &caller()), same, "nor how a directory is named");
     let mut owned = spec.clone();
     owned.owner.task = Some("t".into());
     let other = [
         Spec::shell("make all"),
         Spec::argv(["make"]),
-        Spec { cwd: Some("/".into()), ..spec.clone() },
-        Spec { env: vec![EnvVar { name: "A".into(), value: "b".into() }], ..spec.clone() },
-        Spec { pty: true, ..spec.clone() },
-        Spec { stdin: true, ..spec.clone() },
-        Spec { timeout: Some(std::time::Duration::from_secs(1)), ..spec.clone() },
-        Spec { on_stop: outlast_core::OnStop::Kill, ..spec.clone() },
+        spec.clone().in_dir("/"),
+        spec.clone().with_env("A", "b"),
+        spec.clone().on_terminal(),
+        spec.clone().with_input(),
+        spec.clone().at_most(std::time::Duration::from_secs(1)),
+        spec.clone().ending_with_the_engine(),
         owned,
     ];
-    let waiting = Spec { tell: outlast_core::Tell { awaited: true, ..spec.tell.clone() }, ..spec.clone() };
+    let mut waiting = spec.clone();
+    waiting.tell.awaited = true;
     assert_eq!(hash(id, &waiting, &caller()), same, "nor whether its caller waits");
     for one in &other {
         assert_ne!(hash(id, one, &caller()), same, "{one:?}");

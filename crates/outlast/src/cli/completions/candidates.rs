@@ -112,7 +112,8 @@ fn known() -> Vec<ProcessInfo> {
     if !settings.home.join("index.db").exists() {
         return Vec::new();
     }
-    let to = Connect { home: settings.home, start: Start::OnDemand { program: world.program.clone() }, owner: world.owner() };
+    let mut to = Connect::to(&settings.home).speaking_for(world.owner());
+    to.start = Start::OnDemand { program: world.program.clone() };
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
     let asked = runtime.block_on(async {
         tokio::time::timeout(PATIENCE, async { Client::connect(&to).await?.list(&Scope::default(), true).await }).await

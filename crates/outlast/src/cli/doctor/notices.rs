@@ -55,13 +55,8 @@ mod tests {
         assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, State::Ok);
         let unread = checks(&[], &[told("expired: nobody asked for it in 28 days")]);
         assert!(unread[0].what.starts_with("nobody asked for 1 notice"), "{unread:?}");
-        let letter = |sink: &str| DeadLetter {
-            sink: sink.into(),
-            event: told("").event,
-            attempts: 9,
-            first_at: "2023-11-14T22:13:20Z".parse().unwrap(),
-            reason: "410 Gone".into(),
-        };
+        let first_at = "2023-11-14T22:13:20Z".parse().unwrap();
+        let letter = |sink: &str| DeadLetter::new(sink, told("").event, 9, first_at, "410 Gone");
         let dead = checks(&[letter("a"), letter("b"), letter("b")], &[]);
         assert_eq!(dead.len(), 2);
         assert_eq!(dead[1].what, "the sink b gave up on 2 notices, the last because: 410 Gone");

@@ -3,7 +3,7 @@
 use super::super::{Context, Failure};
 use super::{AT_ONCE, Taking};
 use clap::Args;
-use outlast_client::{Client, ClientError, Notices, Take, Taker, Told, Verdict};
+use outlast_client::{Client, ClientError, Notices, Take, Told, Verdict};
 use outlast_text::announce_all;
 use serde_json::{Value, json};
 use std::io;
@@ -48,8 +48,9 @@ pub(super) struct Follow {
 
 impl Next {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let take = Take { by: Taker::Gateway, limit: self.limit, lease: self.taking.lease, wait: self.taking.wait() };
-        let Notices { notices, text } = client.take(&take).await?;
+        let mut take = Take::default().limit(self.limit).lease(self.taking.lease);
+        take.wait = self.taking.wait();
+        let Notices { notices, text, .. } = client.take(&take).await?;
         // Those that are given together have one word.
         let lease = notices.first().and_then(|told| told.lease.clone());
         if notices.is_empty() && !ctx.out.json {
@@ -101,7 +102,8 @@ impl Drain {
             if left == 0 {
                 return Ok(());
             }
-            let take = Take { by: Taker::Terminal, limit: left as u32, lease: self.taking.lease, wait };
+            let mut take = Take::default().at_a_terminal().limit(left as u32).lease(self.taking.lease);
+            take.wait = wait;
             let more = client.take(&take).await?.notices;
             if more.is_empty() {
                 return Ok(());
@@ -182,7 +184,7 @@ impl Follow {
     }
 
     async fn tell(self, ctx: &Context, client: &Client, interrupts: &mut Signal) -> Result<i32, Failure> {
-        let take = Take { by: Taker::Gateway, limit: 1, lease: self.lease, wait: None };
+        let take = Take::default().lease(self.lease).wait();
         ctx.out.tip("Ctrl-C leaves");
         loop {
             let given = tokio::select! {

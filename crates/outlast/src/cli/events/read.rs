@@ -56,14 +56,12 @@ pub(super) struct Dead {
 impl History {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let newest = self.after.is_none();
-        let wanted = outlast_client::History {
-            after: self.after,
-            process: self.process,
-            kind: self.kind,
-            state: self.state,
-            limit: Some(self.limit),
-            newest,
-        };
+        let mut wanted = outlast_client::History::default().limit(self.limit);
+        wanted.after = self.after;
+        wanted.process = self.process;
+        wanted.kind = self.kind;
+        wanted.state = self.state;
+        wanted.newest = newest;
         let mut found = client.history(wanted).await?;
         if newest {
             found.reverse();
@@ -148,7 +146,7 @@ impl Dead {
 /// The id of a notice that is named by its id or its number.
 pub(super) async fn id_of(client: &Client, name: String) -> Result<String, Failure> {
     let Some(seq) = name.parse::<u64>().ok().filter(|n| *n > 0) else { return Ok(name) };
-    let wanted = outlast_client::History { after: Some(seq - 1), limit: Some(1), ..outlast_client::History::default() };
+    let wanted = outlast_client::History::default().after(seq - 1).limit(1);
     match client.history(wanted).await?.pop().filter(|told| told.event.seq == seq) {
         Some(told) => Ok(told.event.event_id),
         None => Err(Failure::new(code::NOT_FOUND, format!("there is no notice {seq}"), "`outlast events history` lists those there are")),

@@ -46,7 +46,8 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
     }
     let mut pages: Vec<LogPage> = Vec::new();
     let mut polled: Vec<ProcessInfo> = Vec::new();
-    let page = Page { offset: log.offset, limit: log.limit, from_byte: None };
+    let mut page = Page::default();
+    (page.offset, page.limit) = (log.offset, log.limit);
     for id in &log.ids {
         // All are looked up before anything is shown: a name that is wrong is told at once.
         let page = client.log(id, page).await?;

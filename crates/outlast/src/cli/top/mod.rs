@@ -65,7 +65,8 @@ impl Top {
         let client = ctx.client().await?;
         let wanted = Wanted { scope: self.scope.or(&ctx.owner()), all: self.all };
         let feed = Feed::new(&client, Arc::new(Redactor::new(ctx.settings.redact)), wanted.clone(), self.every);
-        let kill = Kill { grace_ms: kill::configured(ctx).map(millis), no_escalate: false };
+        let mut kill = Kill::default();
+        kill.grace_ms = kill::configured(ctx).map(millis);
         Session { ctx, feed, app: App::new(wanted), kill }.run().await
     }
 }

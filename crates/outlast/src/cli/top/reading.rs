@@ -58,7 +58,8 @@ impl Reader {
 
     async fn look(&self) -> Result<&Look, ClientError> {
         // A page that lies behind the end has the whole command on it, and is no look at the end.
-        let page = Page { from_byte: Some(u64::MAX), limit: Some(1), offset: None };
+        let mut page = Page::from_byte(u64::MAX);
+        page.limit = Some(1);
         let ask = || async { Ok(Look { command: self.client.log(&self.id, page).await?.command, redact: self.redact.clone() }) };
         self.look.get_or_try_init(ask).await
     }

@@ -21,31 +21,34 @@ fn process(n: u64, command: &str) -> ProcessInfo {
     .unwrap()
 }
 
+fn changed(mut process: ProcessInfo, change: impl FnOnce(&mut ProcessInfo)) -> ProcessInfo {
+    change(&mut process);
+    process
+}
+
 fn some() -> Vec<ProcessInfo> {
-    let failed = Fate { exit_code: Some(Some(101)), completion_reason: Some(Reason::Exited), ..Fate::default() };
     vec![
-        ProcessInfo {
-            name: Some("dev-server".into()),
-            session_key: Some("chat:42".into()),
-            output_preview: Some("GET /items 200\n\nGET /items/7 404 in 3 ms\n".into()),
-            pty: true,
-            takes_input: true,
-            ..process(0xab12_0000_0001, "npm run dev -- --port 3000")
-        },
-        ProcessInfo {
-            session_key: Some("chat:42".into()),
-            uptime_seconds: 45,
-            takes_input: true,
-            output_preview: Some("   Compiling serde v1.0.229".into()),
-            ..process(0xab12_0000_0002, "cargo test --workspace --all-features")
-        },
-        ProcessInfo {
-            task_id: Some("日本語の仕事".into()),
-            uptime_seconds: 400_000,
-            output_preview: Some("done \x1b[31mred\x1b[0m".into()),
-            ..process(0xcd34_0000_0003, "printf '\x1b[31mred'\nsecond")
-        },
-        ProcessInfo { status: Status::Exited, phase: "exited".into(), fate: failed, ..process(0xef56_0000_0004, "make release") },
+        changed(process(0xab12_0000_0001, "npm run dev -- --port 3000"), |p| {
+            p.name = Some("dev-server".into());
+            p.session_key = Some("chat:42".into());
+            p.output_preview = Some("GET /items 200\n\nGET /items/7 404 in 3 ms\n".into());
+            (p.pty, p.takes_input) = (true, true);
+        }),
+        changed(process(0xab12_0000_0002, "cargo test --workspace --all-features"), |p| {
+            p.session_key = Some("chat:42".into());
+            p.uptime_seconds = 45;
+            p.takes_input = true;
+            p.output_preview = Some("   Compiling serde v1.0.229".into());
+        }),
+        changed(process(0xcd34_0000_0003, "printf '\x1b[31mred'\nsecond"), |p| {
+            p.task_id = Some("日本語の仕事".into());
+            p.uptime_seconds = 400_000;
+            p.output_preview = Some("done \x1b[31mred\x1b[0m".into());
+        }),
+        changed(process(0xef56_0000_0004, "make release"), |p| {
+            (p.status, p.phase) = (Status::Exited, "exited".into());
+            (p.fate.exit_code, p.fate.completion_reason) = (Some(Some(101)), Some(Reason::Exited));
+        }),
     ]
 }
 
@@ -122,7 +125,7 @@ fn a_list_on_a_small_screen() {
 fn a_list_on_a_wide_screen() {
     let mut app = app(some());
     let later = Instant::now() + Duration::from_secs(2);
-    let more = some().into_iter().map(|p| ProcessInfo { output_bytes: 4096, ..p }).collect();
+    let more = some().into_iter().map(|p| changed(p, |p| p.output_bytes = 4096)).collect();
     app.news(listed(more, later));
     insta::assert_snapshot!(screen(&mut app, 160, 12));
 }
@@ -149,7 +152,7 @@ fn every_size_can_be_drawn() {
 
 #[test]
 fn a_thousand_processes_are_one_screen_of_rows() {
-    let many = |from: u64| (from..from + 1000).map(|n| ProcessInfo { uptime_seconds: n, ..process(n, &format!("sleep {n}")) }).collect();
+    let many = |from: u64| (from..from + 1000).map(|n| changed(process(n, &format!("sleep {n}")), |p| p.uptime_seconds = n)).collect();
     let mut app = app(many(1));
     app.key(Key::End);
     let last = chosen(&app);
@@ -213,7 +216,7 @@ fn finished_ones_are_asked_for_when_they_are_wanted() {
     assert_eq!(app.news(listed(others, Instant::now())), [wanted(true)]);
     let ended: Vec<_> = some()
         .into_iter()
-        .map(|p| if p.session_id == id { ProcessInfo { status: Status::Exited, phase: "lost".into(), ..p } } else { p })
+        .map(|p| if p.session_id == id { changed(p, |p| (p.status, p.phase) = (Status::Exited, "lost".into())) } else { p })
         .collect();
     assert_eq!(app.news(listed(ended, Instant::now())), []);
     assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with("lost"));
@@ -243,8 +246,10 @@ fn a_stop_is_asked_for_and_can_be_refused() {
     assert_eq!(app.key(Key::Escape), []);
     assert!(screen(&mut app, 80, 24).contains("nothing was stopped"));
     assert_eq!(keys(&mut app, "ky"), [Wish::Stop(id)]);
-    let fate = Fate { signal: Some("SIGTERM".into()), exit_code: Some(Some(-15)), ..Fate::default() };
-    let killed = Killed { status: "killed".into(), session_id: id, fate, output: None, seen_dead: Some(3) };
+    let mut fate = Fate::default();
+    (fate.signal, fate.exit_code) = (Some("SIGTERM".into()), Some(Some(-15)));
+    let mut killed = Killed::new("killed", id, fate);
+    killed.seen_dead = Some(3);
     app.news(News::Stopped { id, how: Ok(killed) });
     assert!(screen(&mut app, 80, 24).contains("was stopped by SIGTERM, 3 processes in all"));
     app.news(News::Stopped { id, how: Err("no".into()) });

@@ -1,0 +1,10 @@
+//! The client against an engine that is played by the test; the examples against a real one.
+
+mod again;
+mod answers;
+mod blocking;
+mod examples;
+mod fake;
+mod follow;
+mod start;
+mod write;
