@@ -22,10 +22,10 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         }
         return Next::Exit;
     }
-    // What the engine says from here on is for the pump.
-    pair.engine = None;
     outlast_store::points::reach("holder.go");
     spawn::start(pair);
+    // What is said there from here on is between the engine and the pump.
+    pair.engine = None;
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
     let mut noted = false;
     let mut orphans = false;

@@ -165,6 +165,16 @@ impl Pair {
         let _full = rustix::io::write(fd, &1_u64.to_ne_bytes());
     }
 
+    /// Learns when the command's number became its own, while it is.
+    pub(crate) fn learn_ticks(&self) {
+        let live = self.live();
+        if live.cmd_ticks.load(SeqCst) == 0
+            && let Ok(ticks) = outlast_store::os::start_ticks(live.cmd.load(SeqCst) as u32)
+        {
+            live.cmd_ticks.store(ticks, SeqCst);
+        }
+    }
+
     /// What both do whenever they look: close what the command has by now, learn who it is, let go of a closed input.
     pub(crate) fn catch_up(&mut self) {
         let cmd = self.live().cmd.load(SeqCst);
@@ -178,11 +188,7 @@ impl Pair {
                 // Not reaped before the record is safe, so the number is still its own.
                 self.cmd = os::open_pidfd(cmd).ok();
             }
-            if self.live().cmd_ticks.load(SeqCst) == 0
-                && let Ok(ticks) = outlast_store::os::start_ticks(cmd as u32)
-            {
-                self.live().cmd_ticks.store(ticks, SeqCst);
-            }
+            self.learn_ticks();
         }
         if self.live().has(flag::INPUT_CLOSED) {
             self.input = None;

@@ -199,6 +199,7 @@ impl<'a> Pump<'a> {
                 if !first {
                     let times = self.pair.live().holder_deaths.load(SeqCst);
                     self.record(&Record::TakenOver { at: now(), role: Role::Holder, times });
+                    self.control.news();
                 }
             }
             Err(e) if first => self.never_started(e),

@@ -6,7 +6,10 @@ use outlast_core::Role;
 use outlast_store::meta::{Live, flag};
 use outlast_store::points;
 use outlast_store::spec::Launch;
+use outlast_wire::frame;
+use outlast_wire::v1::keeper::{FromKeeper, Say};
 use rustix::fd::AsFd;
+use rustix::net::SendFlags;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -85,6 +88,7 @@ pub(crate) fn start(pair: &mut Pair) {
         Ok(pidfd) => {
             points::reach("holder.start.after");
             pair.cmd = Some(pidfd);
+            tell(pair);
         }
         Err(e) => {
             fail(pair.live(), FORK, e.raw_os_error().unwrap_or(libc::EAGAIN));
@@ -94,6 +98,19 @@ pub(crate) fn start(pair: &mut Pair) {
     }
     pair.catch_up();
     pair.wake(Role::Pump);
+}
+
+/// It was executed, or could not be. Whoever waits to hear of it hears it from here, without waiting for the pump to wake up; the pump tells everybody else.
+fn tell(pair: &Pair) {
+    let Some(engine) = &pair.engine else { return };
+    pair.learn_ticks();
+    if pair.live().exec_errno.load(SeqCst) == 0 {
+        pair.live().set(flag::STARTED);
+    }
+    points::reach("holder.told");
+    // Gone meanwhile: the next engine finds it in meta. There is nothing in the way of so few bytes.
+    let _gone =
+        rustix::net::send(engine, &frame::json(&FromKeeper { of: None, say: Say::News }), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
 fn fail(live: &Live, step: u32, errno: i32) {

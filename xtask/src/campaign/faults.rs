@@ -19,7 +19,7 @@ pub(crate) enum Victim {
 }
 
 /// Places at which a process can be held, and so be killed exactly there.
-pub(crate) const POINTS: [&str; 30] = [
+pub(crate) const POINTS: [&str; 31] = [
     "nest.asked",
     "pump.prepare",
     "pump.ready",
@@ -40,6 +40,7 @@ pub(crate) const POINTS: [&str; 30] = [
     "pump.done",
     "holder.start.before",
     "holder.start.after",
+    "holder.told",
     "holder.waited",
     "holder.published",
     "holder.reap.before",

@@ -33,6 +33,8 @@ impl Pump<'_> {
         if !never_forked && !is_ready(executed) {
             return;
         }
+        // The holder has told, if it was there to do so; should it have died on the way, its death is news, too.
+        let told = live.has(flag::STARTED);
         if live.exec_errno.load(SeqCst) == 0 {
             live.set(flag::STARTED);
         }
@@ -45,7 +47,9 @@ impl Pump<'_> {
             let _gone = rustix::io::write(&report, b"exec\n");
         }
         self.pair.wake(Role::Holder);
-        self.control.news();
+        if !told {
+            self.control.news();
+        }
         self.settle_at = Some(Instant::now() + SETTLE);
     }
 
