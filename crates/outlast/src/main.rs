@@ -35,7 +35,9 @@ fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
         Ok(settings) => settings,
         Err(e) => return Ok(cli.fail(&e)),
     };
-    warn(&settings);
+    if !cli.explains_settings() {
+        warn(&settings);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for an engine")?;
     let code = runtime.block_on(cli::run(cli, world, settings));
     // Nobody waits for a thread that still writes to a reader who has stopped reading.

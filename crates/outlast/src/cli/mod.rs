@@ -67,6 +67,11 @@ impl Cli {
     pub(crate) fn fail(&self, why: &anyhow::Error) -> i32 {
         Failure::refused(format!("{why:#}"), "").exit(OURS).tell(self.json)
     }
+
+    /// Whether what is wrong with the settings is part of the answer, and need not be said beside it.
+    pub(crate) fn explains_settings(&self) -> bool {
+        matches!(self.verb, Verb::Doctor(_))
+    }
 }
 
 #[derive(Debug, Subcommand)]
