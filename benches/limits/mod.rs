@@ -1,0 +1,13 @@
+//! What the machine can do at best: the same run measures it, so that the rest can be told as a multiple of it.
+
+mod burst;
+mod disk;
+mod end;
+mod spawn;
+mod trip;
+
+pub(crate) use burst::burst;
+pub(crate) use disk::sync;
+pub(crate) use end::records;
+pub(crate) use spawn::lives;
+pub(crate) use trip::{Echo, echo};
