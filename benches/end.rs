@@ -1,6 +1,7 @@
 //! `cargo xtask bench end`: how soon an end is known to whoever waits for it.
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, PATIENCE, Unit, Who};
+use super::peers::{Dotfiles, Hermes};
 use super::{limits, tools};
 use anyhow::{Context, Result, ensure};
 use outlast_client::{Body, Spec};
@@ -13,6 +14,7 @@ const fn ours(what: &'static str) -> Figure {
 const ANSWERED: Figure = ours("end to the waiting client's answer");
 const TOLD: Figure = ours("end to event");
 const ORPHAN: Figure = ours("end to answer, pipe still held");
+const ORPHAN_TOLD: Figure = ours("end to event, pipe still held for 2 s").of(Who::Hermes);
 const SEEN: Figure = ours("end to pidfd").of(Who::Limit);
 const RECORDED: Figure = ours("end to record fdatasync'ed").of(Who::Limit);
 
@@ -26,6 +28,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let stamp = tools::stamp(&bench.settings)?;
     let home = Ours::new(&bench.settings, "", &[])?;
     let mut line = Line::new(&home, "bench:end")?;
+    let hermes = Hermes::ready(bench);
     bench.rounds(|bench| {
         bench.take_some(&[SEEN, RECORDED], || {
             limits::records(&stamp, &home.product.work(), n, LIVED).map(|(seen, recorded)| vec![seen, recorded])
@@ -33,7 +36,14 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         bench.take(ANSWERED, || answers(&mut line, &home, &Spec::argv([stamp.as_os_str(), LIVED.as_ref()]), n))?;
         bench.take(TOLD, || events(&mut line, &home, &stamp, n))?;
         let held = format!("/bin/sleep {HELD} & exec {} {LIVED}", stamp.display());
-        bench.take(ORPHAN, || answers(&mut line, &home, &Spec::shell(held.as_str()), orphans))
+        bench.take(ORPHAN, || answers(&mut line, &home, &Spec::shell(held.as_str()), orphans))?;
+        if let Some(hermes) = &hermes {
+            let (n, stamp) = (n.to_string(), stamp.to_string_lossy());
+            let ask = |args: &[&str]| Ok(hermes.ask(Dotfiles::Clean, args, &["told"])?.remove(0));
+            bench.take(TOLD.of(Who::Hermes), || ask(&["end", &n, &stamp, LIVED]))?;
+            bench.take(ORPHAN_TOLD, || ask(&["orphan", &stamp, LIVED, HELD]))?;
+        }
+        Ok(())
     })?;
     // What holds the pipes ends by itself, and the home may be closed then.
     std::thread::sleep(std::time::Duration::from_secs(HELD.parse()?));

@@ -2,6 +2,7 @@
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, Unit, Who};
 use super::limits;
+use super::peers::{Dotfiles, Hermes};
 use anyhow::{Context, Result, ensure};
 use outlast_client::{Kill, Page, Scope, Spec};
 use outlast_testkit::product::kill_and_wait;
@@ -34,6 +35,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     line.runtime.block_on(home.start_sleepers(&line.client, many))?;
     let some = line.runtime.block_on(line.client.list(&Scope::default(), false))?.pop().context("something runs")?.session_id.to_string();
     let mut echo = limits::Echo::new()?;
+    let hermes = Hermes::ready(bench);
     bench.rounds(|bench| {
         bench.take(TRIP, || echo.trips(n * 10))?;
         bench.take(POLL, || polls(&line, &some, n * 5))?;
@@ -43,7 +45,15 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         bench.take(VERSION, || calls(&home, &["--version"], n / 4))?;
         bench.take(CLI, || calls(&home, &["poll", &some], n / 4))?;
         bench.take(CLI_RUN, || calls(&home, &["run", "--", "/bin/true", "now"], n / 4))?;
-        bench.take(ATTACH, || Ok(vec![attach(&home, many)?]))
+        bench.take(ATTACH, || Ok(vec![attach(&home, many)?]))?;
+        if let Some(hermes) = &hermes {
+            let (many, n, stops) = (many.to_string(), n.to_string(), (n / 10).to_string());
+            bench.take_some(&[LIST, POLL, TAIL].map(|figure| figure.of(Who::Hermes)), || {
+                hermes.ask(Dotfiles::Clean, &["queries", &many, &n], &["list", "poll", "tail"])
+            })?;
+            bench.take(STOP.of(Who::Hermes), || Ok(hermes.ask(Dotfiles::Clean, &["stops", &stops], &["stop"])?.remove(0)))?;
+        }
+        Ok(())
     })?;
     drop(line);
     for goal in goals() {

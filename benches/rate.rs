@@ -2,6 +2,7 @@
 
 use super::harness::{Bench, Figure, Goal, Of, Ours, PATIENCE, Unit, Who};
 use super::limits;
+use super::peers::{self, Dotfiles, Hermes, Pueue, Spooler};
 use anyhow::{Context, Result, ensure};
 use outlast_client::{Client, Run, Spec};
 use std::collections::BTreeSet;
@@ -29,6 +30,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let burst = Burst::new(bench, callers)?;
     let bash = Spec::argv(["/bin/bash", "-c", "true"]);
     let mut done = 0;
+    let hermes = Hermes::ready(bench);
     bench.rounds(|bench| {
         bench.take(BURST, || Ok(vec![limits::burst(&["/bin/bash", "-c", "true"], callers)?]))?;
         bench.take_some(&[BASH, LOST], || burst.go(&bash))?;
@@ -36,7 +38,19 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         done += 2;
         // A home of its own each time, so that the first thousand is the first.
         let fresh = Ours::new(&bench.settings, "", &[])?;
-        bench.take_some(&[FIRST, SECOND], || thousands(&fresh, thousand))
+        bench.take_some(&[FIRST, SECOND], || thousands(&fresh, thousand))?;
+        drop(fresh);
+        if let Some(hermes) = &hermes {
+            let (figures, callers) = ([SHELL.of(Who::Hermes), LOST.of(Who::Hermes)], callers.to_string());
+            bench.take_some(&figures, || hermes.ask(Dotfiles::Clean, &["burst", &callers], &["rate", "lost"]))?;
+        }
+        if let Some(pueue) = Pueue::ready(bench, WIDE) {
+            bench.take(FIRST.of(Who::Pueue), || by_pueue(&pueue, thousand))?;
+        }
+        if let Some(spooler) = Spooler::ready(bench, WIDE) {
+            bench.take(FIRST.of(Who::TaskSpooler), || by_spooler(&spooler, thousand))?;
+        }
+        Ok(())
     })?;
     while done < BURSTS && !bench.settings.quick {
         bench.once(&[LOST], || Ok(burst.go(&bash)?.split_off(1)))?;
@@ -105,33 +119,58 @@ impl Burst {
     }
 }
 
-/// Twice as many programs, eight at a time, one after another: how many are through in a second of the first and of the second half.
+/// The same program so many times and again, eight at a time: how many are through in a second.
 fn thousands(ours: &Ours, many: usize) -> Result<Vec<Vec<f64>>> {
+    Ok(vec![vec![through(ours, many)?], vec![through(ours, many)?]])
+}
+
+/// One program so many times, eight at a time, each waited for: how many are through in a second.
+pub(crate) fn through(ours: &Ours, many: usize) -> Result<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut clients = Vec::new();
         for _ in 0..WIDE {
             clients.push(ours.client("bench:rate").await?);
         }
-        let mut rates = Vec::new();
-        for _ in 0..2 {
-            let mut going = tokio::task::JoinSet::new();
-            let began = Instant::now();
-            for (n, client) in clients.iter().cloned().enumerate() {
-                let (run, mine) = (ours.run(Spec::argv(["/bin/true"])), (n..many).step_by(WIDE).len());
-                going.spawn(async move {
-                    for _ in 0..mine {
-                        let ended = client.run(run.clone()).await?.wait(None).await?;
-                        ensure!(ended.fate.exit_code == Some(Some(0)), "it ended with {:?}", ended.fate.exit_code);
-                    }
-                    Ok(())
-                });
-            }
-            while let Some(done) = going.join_next().await {
-                done??;
-            }
-            rates.push(vec![many as f64 / began.elapsed().as_secs_f64()]);
+        let mut going = tokio::task::JoinSet::new();
+        let began = Instant::now();
+        for (n, client) in clients.into_iter().enumerate() {
+            let (run, mine) = (Run::new(Spec::argv(["/bin/true"]), ours.caller()), (n..many).step_by(WIDE).len());
+            going.spawn(async move {
+                for _ in 0..mine {
+                    let ended = client.run(run.clone()).await?.wait(None).await?;
+                    ensure!(ended.fate.exit_code == Some(Some(0)), "it ended with {:?}", ended.fate.exit_code);
+                }
+                Ok(())
+            });
         }
-        Ok(rates)
+        while let Some(done) = going.join_next().await {
+            done??;
+        }
+        Ok(many as f64 / began.elapsed().as_secs_f64())
     })
+}
+
+/// The same with a call of pueue's command line for each: from the first call until all are done.
+fn by_pueue(pueue: &Pueue, many: usize) -> Result<Vec<f64>> {
+    let began = Instant::now();
+    peers::calls(WIDE, many, |_| {
+        let mut add = pueue.command();
+        add.args(["add", "--", "/bin/true"]);
+        add
+    })?;
+    pueue.until_done(many)?;
+    Ok(vec![many as f64 / began.elapsed().as_secs_f64()])
+}
+
+/// The same with a call of task-spooler for each.
+fn by_spooler(spooler: &Spooler, many: usize) -> Result<Vec<f64>> {
+    let began = Instant::now();
+    peers::calls(WIDE, many, |_| {
+        let mut add = spooler.command(false);
+        add.arg("/bin/true");
+        add
+    })?;
+    spooler.until_done(many)?;
+    Ok(vec![many as f64 / began.elapsed().as_secs_f64()])
 }

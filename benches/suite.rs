@@ -1,10 +1,12 @@
 //! `cargo xtask bench`: Outlast, others and the machine itself, measured in one run.
 
+pub(crate) mod crash;
 pub(crate) mod end;
-// Some of it is for the topics to come.
-#[allow(dead_code)]
 pub(crate) mod harness;
 pub(crate) mod limits;
+pub(crate) mod memory;
+pub(crate) mod output;
+pub(crate) mod peers;
 pub(crate) mod queries;
 pub(crate) mod rate;
 pub(crate) mod start;
@@ -18,7 +20,15 @@ use harness::{Bench, Settings, Verdict};
 type Topic = fn(&mut Bench) -> Result<()>;
 
 /// What there is to measure, in the order in which it is told.
-const TOPICS: [(&str, Topic); 4] = [("start", start::run), ("rate", rate::run), ("end", end::run), ("queries", queries::run)];
+const TOPICS: [(&str, Topic); 7] = [
+    ("start", start::run),
+    ("rate", rate::run),
+    ("end", end::run),
+    ("output", output::run),
+    ("memory", memory::run),
+    ("queries", queries::run),
+    ("crash", crash::run),
+];
 
 /// Whether there is a benchmark of this name here.
 pub(crate) fn has(name: &str) -> bool {
@@ -33,6 +43,9 @@ pub(crate) fn run(only: Option<&str>, flags: &Flags<'_>) -> Result<()> {
         topic(&mut bench)?;
     }
     harness::print(&bench);
+    if only.is_none() && !bench.settings.quick {
+        harness::docs::write(&bench, &TOPICS.map(|(name, _)| name), &memory::LINES)?;
+    }
     let missed: Vec<String> =
         bench.board.verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Missed { .. })).map(|(g, v)| format!("{g}: {v}")).collect();
     ensure!(missed.is_empty(), "{} goals were missed:\n  {}", missed.len(), missed.join("\n  "));

@@ -1,19 +1,22 @@
 //! What all benchmarks share: rounds taken in turns on an idle machine, samples kept, goals judged.
 
 mod board;
+pub(crate) mod docs;
 mod goal;
 mod idle;
 mod line;
 mod machine;
 mod ours;
+pub(crate) mod proc;
 mod report;
 mod settings;
+mod svg;
 
 pub(crate) use board::{Board, Figure, Unit, Who};
 pub(crate) use goal::{Goal, Of, Verdict};
 pub(crate) use line::{Line, PATIENCE};
 pub(crate) use machine::Machine;
-pub(crate) use ours::Ours;
+pub(crate) use ours::{Ours, environment};
 pub(crate) use report::print;
 pub(crate) use settings::Settings;
 
@@ -21,11 +24,12 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// A run of benchmarks: how it is to be done, and what it has found.
 pub(crate) struct Bench {
-    pub(crate) settings: Settings,
+    pub(crate) settings: Rc<Settings>,
     pub(crate) board: Board,
     pub(crate) machine: Machine,
     /// Peers that are not in the tables, and why.
@@ -40,6 +44,7 @@ impl Bench {
         let path = settings.results.join("samples.jsonl");
         let raw = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let machine = Machine::look(&settings.disk)?;
+        let settings = Rc::new(settings);
         let mut bench = Self { settings, board: Board::default(), machine, skipped: Vec::new(), raw, round: None };
         bench.keep(json!({ "machine": bench.machine.facts(), "rounds": bench.settings.rounds, "quick": bench.settings.quick }))?;
         Ok(bench)

@@ -27,7 +27,7 @@ usage: cargo xtask check
        cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
-       cargo xtask bench [start|rate|end|queries] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
+       cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
        cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]

@@ -1,0 +1,70 @@
+//! What runs when the manager is killed.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long after their time all have to be over.
+const GRACE: Duration = Duration::from_secs(4);
+
+/// A shell line whose doings are known: half of them print all the time, half are silent until their end.
+pub(super) struct Job {
+    pub(super) number: usize,
+    pub(super) code: i32,
+    pub(super) output: String,
+    prints: bool,
+    lived: usize,
+}
+
+impl Job {
+    pub(super) fn new(number: usize, lived: usize) -> Self {
+        let prints = number % 2 == 1;
+        let mut output = String::new();
+        for line in 1..=lived * 5 {
+            if prints {
+                output += &format!("line {line}\n");
+            }
+        }
+        // No code that somebody could make up.
+        Self { number, code: 11 + (number % 50) as i32, output: output + "last\n", prints, lived }
+    }
+
+    /// The line, which leaves a file in `dir` when it comes to its end.
+    pub(super) fn line(&self, dir: &Path) -> String {
+        let what = match self.prints {
+            true => format!("for i in $(seq {}); do echo line $i || exit 1; sleep 0.2; done", self.lived * 5),
+            false => format!("sleep {}", self.lived),
+        };
+        format!("{what}; echo last || exit 1; : > {}; exit {}", self.mark(dir).display(), self.code)
+    }
+
+    /// How many seconds it lives.
+    pub(super) fn lived(&self) -> usize {
+        self.lived
+    }
+
+    pub(super) fn came_to_its_end(&self, dir: &Path) -> bool {
+        self.mark(dir).exists()
+    }
+
+    fn mark(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("done-{}", self.number))
+    }
+}
+
+/// Waits until all have come to their end, or would have.
+pub(super) fn until_over(jobs: &[Job], dir: &Path) -> usize {
+    let lived = jobs.first().map_or(0, |job| job.lived) as u64;
+    let began = Instant::now();
+    loop {
+        let ended = jobs.iter().filter(|job| job.came_to_its_end(dir)).count();
+        if ended == jobs.len() || began.elapsed() > Duration::from_secs(lived) + GRACE {
+            return ended;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// How many jobs were announced once and with their own code, given lines of a number and a code.
+pub(super) fn announced(jobs: &[Job], told: &[(usize, i32)]) -> usize {
+    jobs.iter().filter(|job| told.iter().filter(|(number, _)| *number == job.number).eq([&(job.number, job.code)])).count()
+}
