@@ -15,6 +15,10 @@ const fn count(what: &'static str) -> Figure {
     Figure::new("memory", what, Who::Ours, Unit::Count)
 }
 
+const fn part(what: &'static str) -> Figure {
+    Figure::new("memory", what, Who::Ours, Unit::Part)
+}
+
 const PRIVATE: Figure = bytes("holder and pump: private to one of the two");
 const PAIR: Figure = bytes("holder and pump: with what only the two share");
 const PSS: Figure = bytes("holder and pump: with their part of the program");
@@ -29,7 +33,7 @@ const GROWTH: [Figure; 3] = [GROWN_MEMORY, GROWN_FDS, GROWN_INODES];
 pub(crate) const LINES: [Figure; 2] = [GROWN_MEMORY, GROWN_INODES];
 /// The last of them, as a part of the first.
 const BY: [Figure; 3] =
-    [count("engine's memory, last / first"), count("descriptors, last / first"), count("inodes of the home, last / first")];
+    [part("engine's memory, last / first"), part("descriptors, last / first"), part("inodes of the home, last / first")];
 
 /// How many short ones are looked at together, and how many looks there are.
 const STEP: usize = 10_000;

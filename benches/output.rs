@@ -9,7 +9,8 @@ use super::peers::{Dotfiles, Hermes};
 use anyhow::{Context, Result, ensure};
 use data::Data;
 use outlast_client::Spec;
-use outlast_testkit::product::eventually;
+use outlast_testkit::product::PATIENCE;
+use std::time::{Duration, Instant};
 
 const fn speed(what: &'static str) -> Figure {
     Figure::new("output", what, Who::Ours, Unit::BytesPerSecond)
@@ -26,6 +27,8 @@ const PTY: Figure = speed("`yes` on a terminal");
 
 /// What is kept of a log by default: a head, and a tail in segments of which one is being written.
 const RETAINED: f64 = (1 + 64 + 4) as f64 * 1048576.0;
+/// How often it is looked how far the log goes.
+const LOOK: Duration = Duration::from_millis(2);
 /// None of them is in any of the outputs, and the outputs have words that begin like them.
 const PATTERNS: [&str; 10] = [
     "ERROR: bench-0",
@@ -105,19 +108,24 @@ fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, spec: impl Fn(&s
     let on_terminal = spec.pty;
     let engine = ours.product.engine();
     let before = proc::spent(engine)?;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let process = line.runtime.block_on(line.client.run(ours.run(spec)))?;
     let id = process.id().to_string();
     // A terminal ends its lines with one byte more.
     let expected = if on_terminal { bytes + bytes / 2 } else { bytes };
     let (meta, folder) = (ours.product.meta(&id), ours.product.folder(&id));
-    let mut disk = 0;
-    eventually("the end of the output", || {
-        let far = ours.product.meta(&id).commit.base;
-        disk = disk.max(folder.disk_bytes().unwrap_or(0));
-        (far >= expected).then_some(())
-    });
+    let (mut disk, mut looks) = (0, 0_usize);
+    while ours.product.meta(&id).commit.base < expected {
+        ensure!(began.elapsed() < PATIENCE * 5, "it stops at {} bytes", ours.product.meta(&id).commit.base);
+        // The mapping tells of no change, and looking takes time from what is measured.
+        std::thread::sleep(LOOK);
+        looks += 1;
+        if looks.is_multiple_of(50) {
+            disk = disk.max(folder.disk_bytes().unwrap_or(0));
+        }
+    }
     let took = began.elapsed().as_secs_f64();
+    disk = disk.max(folder.disk_bytes()?);
     let cost = proc::spent(engine)? - before + proc::spent(meta.pump)? + proc::spent(meta.holder)?;
     let memory = proc::status_bytes(meta.pump, "VmHWM")?;
     drop(std::fs::OpenOptions::new().write(true).open(&gate)?);

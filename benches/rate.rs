@@ -29,13 +29,11 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let (callers, thousand) = (bench.settings.size(500, 50), bench.settings.size(1000, 100));
     let burst = Burst::new(bench, callers)?;
     let bash = Spec::argv(["/bin/bash", "-c", "true"]);
-    let mut done = 0;
     let hermes = Hermes::ready(bench);
     bench.rounds(|bench| {
         bench.take(BURST, || Ok(vec![limits::burst(&["/bin/bash", "-c", "true"], callers)?]))?;
         bench.take_some(&[BASH, LOST], || burst.go(&bash))?;
         bench.take_some(&[SHELL, LOST], || burst.go(&Spec::shell("true")))?;
-        done += 2;
         // A home of its own each time, so that the first thousand is the first.
         let fresh = Ours::new(&bench.settings, "", &[])?;
         bench.take_some(&[FIRST, SECOND], || thousands(&fresh, thousand))?;
@@ -52,9 +50,9 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         }
         Ok(())
     })?;
-    while done < BURSTS && !bench.settings.quick {
+    let done = bench.board.series(LOST).map_or(0, |series| series.rounds.len());
+    for _ in done..bench.settings.size(BURSTS, done) {
         bench.once(&[LOST], || Ok(burst.go(&bash)?.split_off(1)))?;
-        done += 1;
     }
     drop(burst);
     for goal in goals() {

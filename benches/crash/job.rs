@@ -1,5 +1,6 @@
 //! What runs when the manager is killed.
 
+use crate::bench_suite::queries::is_alive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ impl Job {
             true => format!("for i in $(seq {}); do echo line $i || exit 1; sleep 0.2; done", self.lived * 5),
             false => format!("sleep {}", self.lived),
         };
-        format!("{what}; echo last || exit 1; : > {}; exit {}", self.mark(dir).display(), self.code)
+        format!("echo $$ > {}; {what}; echo last || exit 1; : > {}; exit {}", self.pid(dir).display(), self.mark(dir).display(), self.code)
     }
 
     /// How many seconds it lives.
@@ -46,9 +47,25 @@ impl Job {
         self.mark(dir).exists()
     }
 
+    /// Whether it has begun and is not over.
+    fn is_alive(&self, dir: &Path) -> bool {
+        let pid = std::fs::read_to_string(self.pid(dir)).unwrap_or_default();
+        pid.trim().parse().is_ok_and(is_alive)
+    }
+
+    fn pid(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("pid-{}", self.number))
+    }
+
     fn mark(&self, dir: &Path) -> PathBuf {
         dir.join(format!("done-{}", self.number))
     }
+}
+
+/// How many are alive a second from now.
+pub(super) fn alive(jobs: &[Job], dir: &Path) -> usize {
+    std::thread::sleep(Duration::from_secs(1));
+    jobs.iter().filter(|job| job.is_alive(dir)).count()
 }
 
 /// Waits until all have come to their end, or would have.

@@ -21,11 +21,12 @@ pub(super) fn hermes(hermes: &Hermes, jobs: &[Job]) -> Result<Left> {
     std::thread::sleep(Duration::from_secs(1));
     manager.kill()?;
     manager.wait()?;
+    let alive = job::alive(jobs, home.path());
     let wait = (jobs.first().context("a job")?.lived() + 2).to_string();
     let found = hermes.ask_in(home.path(), &["recover", &wait], &["announced", "codes", "kept"])?;
     let ended = job::until_over(jobs, home.path());
     let [announced, known, kept] = [0, 1, 2].map(|n: usize| found[n].first().copied().unwrap_or(0.0) as u64);
-    Ok(Left { ended, kept, known: known as usize, announced: announced as usize })
+    Ok(Left { alive, ended, kept, known: known as usize, announced: announced as usize })
 }
 
 pub(super) fn pueue(pueue: &mut Pueue, jobs: &[Job]) -> Result<Left> {
@@ -35,6 +36,7 @@ pub(super) fn pueue(pueue: &mut Pueue, jobs: &[Job]) -> Result<Left> {
     }
     until("pueue runs them all", || Ok(pueue.tasks()?.iter().filter(|task| task["status"]["Running"].is_object()).count() == jobs.len()))?;
     pueue.crash()?;
+    let alive = job::alive(jobs, &home);
     let ended = job::until_over(jobs, &home);
     let told: Vec<(usize, i32)> = announcements(&home)?;
     let log: Value = serde_json::from_str(&pueue.call(&["log", "--json", "--full"])?)?;
@@ -44,7 +46,7 @@ pub(super) fn pueue(pueue: &mut Pueue, jobs: &[Job]) -> Result<Left> {
         known += usize::from(task["task"]["status"]["Done"]["result"]["Failed"] == job.code);
         kept += task["output"].as_str().map_or(0, |text| common(text, &job.output));
     }
-    Ok(Left { ended, kept, known, announced: job::announced(jobs, &told) })
+    Ok(Left { alive, ended, kept, known, announced: job::announced(jobs, &told) })
 }
 
 pub(super) fn spooler(spooler: &Spooler, jobs: &[Job]) -> Result<Left> {
@@ -59,6 +61,7 @@ pub(super) fn spooler(spooler: &Spooler, jobs: &[Job]) -> Result<Left> {
     // The next call starts another.
     let _left = std::fs::remove_file(home.join("socket"));
     spooler.call(&[])?;
+    let alive = job::alive(jobs, &home);
     let ended = job::until_over(jobs, &home);
     let told = announcements(&home)?;
     // It knows none of them any more; its files are found by whoever looks for them.
@@ -72,7 +75,7 @@ pub(super) fn spooler(spooler: &Spooler, jobs: &[Job]) -> Result<Left> {
     let kept = jobs.iter().map(|job| files.iter().map(|text| common(text, &job.output)).max().unwrap_or(0)).sum();
     let list = spooler.call(&[])?;
     let known = list.lines().filter(|line| line.contains(" finished ")).count();
-    Ok(Left { ended, kept, known, announced: job::announced(jobs, &told) })
+    Ok(Left { alive, ended, kept, known, announced: job::announced(jobs, &told) })
 }
 
 pub(super) fn tmux(tmux: &Tmux, jobs: &[Job]) -> Result<Left> {
@@ -82,13 +85,14 @@ pub(super) fn tmux(tmux: &Tmux, jobs: &[Job]) -> Result<Left> {
     }
     std::thread::sleep(Duration::from_secs(1));
     kill_and_wait(tmux.server()?)?;
+    let alive = job::alive(jobs, &home);
     let ended = job::until_over(jobs, &home);
     // Another server knows nothing of the first, and no session of it can be looked at.
     let kept = jobs
         .iter()
         .map(|job| tmux.call(&["capture-pane", "-p", "-t", &format!("job-{}", job.number)]).map_or(0, |text| common(&text, &job.output)))
         .sum();
-    Ok(Left { ended, kept, known: 0, announced: 0 })
+    Ok(Left { alive, ended, kept, known: 0, announced: 0 })
 }
 
 /// How many bytes of a text are as they should be, from its start.

@@ -31,6 +31,7 @@ pub(super) fn crash(settings: &Settings, jobs: &[Job]) -> Result<Left> {
     std::thread::sleep(Duration::from_secs(1));
     kill_and_wait(home.product.engine())?;
     // From here on nobody asks for anything, until all has been counted that comes by itself.
+    let alive = job::alive(jobs, told.path());
     let ended = job::until_over(jobs, told.path());
     let began = Instant::now();
     while told_of(&file, &ids)?.len() < jobs.len() && began.elapsed() < LATEST {
@@ -51,7 +52,7 @@ pub(super) fn crash(settings: &Settings, jobs: &[Job]) -> Result<Left> {
         }
         anyhow::Ok(())
     })?;
-    Ok(Left { ended, kept, known, announced })
+    Ok(Left { alive, ended, kept, known, announced })
 }
 
 async fn output(client: &Client, id: &str) -> Result<Vec<u8>> {

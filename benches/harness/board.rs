@@ -53,6 +53,8 @@ pub(crate) enum Unit {
     BytesPerSecond,
     SecondsPerGb,
     Count,
+    /// A part of another value.
+    Part,
 }
 
 impl Unit {
@@ -64,6 +66,7 @@ impl Unit {
             Self::BytesPerSecond => "B/s",
             Self::SecondsPerGb => "s/GB",
             Self::Count => "1",
+            Self::Part => "part",
         }
     }
 }

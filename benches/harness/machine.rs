@@ -35,7 +35,7 @@ impl Machine {
             model: field("/proc/cpuinfo", "model name").unwrap_or_else(unknown),
             memory: kib.unwrap_or(0) << 10,
             kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease").map(|t| t.trim().to_owned()).unwrap_or_else(|_| unknown()),
-            disk: said("stat", &["-f", "-c", "%T", &disk.to_string_lossy()]).unwrap_or_else(unknown),
+            disk: said("findmnt", &["--noheadings", "--output", "FSTYPE", "--target", &disk.to_string_lossy()]).unwrap_or_else(unknown),
             compiler: said("rustc", &["--version"]).unwrap_or_else(unknown),
             bash: said("bash", &["-c", "echo bash $BASH_VERSION"]).unwrap_or_else(unknown),
         })

@@ -16,6 +16,7 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
         Unit::BytesPerSecond => format!("{:.0} MB/s", value / 1e6),
         Unit::SecondsPerGb => format!("{value:.2} s/GB"),
         Unit::Count => format!("{value:.0}"),
+        Unit::Part => format!("{value:.2}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
@@ -52,7 +52,7 @@ impl Drop for Echo {
 
 /// `xtask __echo`: sends back what comes on its input, which is a socket.
 pub(crate) fn echo() -> Result<()> {
-    let mut stream = UnixStream::from(OwnedFd::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?));
+    let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut message = [0; LEN];
     loop {
         match stream.read(&mut message)? {

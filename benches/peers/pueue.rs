@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long it may take for what takes a moment.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is asked whether all is done: it tells nobody by itself.
-const LOOK: Duration = Duration::from_millis(50);
+const LOOK: Duration = Duration::from_millis(200);
 
 /// A daemon in a home of its own, shut down when it is dropped.
 pub(crate) struct Pueue {

@@ -25,7 +25,7 @@ bench_resolve() {
     printf '%s\n' "$newest"
 }
 
-for bench_try in 1 2; do
+for bench_try in 1 2 3 4 5; do
     BENCH_MANAGER_VERSION="$(bench_resolve)"
 done
 export BENCH_MANAGER_VERSION

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// How often it is asked whether all is done.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A server in a home of its own, ended when it is dropped.
