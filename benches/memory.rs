@@ -73,7 +73,9 @@ fn limits(many: usize) -> String {
 }
 
 fn goals(program: &std::path::Path) -> Vec<Goal> {
-    let of_musl = std::fs::read(program.with_file_name("outlast-keeper")).is_ok_and(|bytes| bytes.windows(9).any(|w| w == b"musl-1.2."));
+    // The other C library names itself, in a static program by its tunables and in a dynamic one by its versions.
+    let names_itself = |bytes: &[u8]| bytes.windows(6).any(|w| w.eq_ignore_ascii_case(b"glibc.") || w == b"GLIBC_");
+    let of_musl = std::fs::read(program.with_file_name("outlast-keeper")).is_ok_and(|bytes| !names_itself(&bytes));
     let (pair, what) =
         if of_musl { (100.0, "holder and pump, private to them (musl)") } else { (160.0, "holder and pump, private to them") };
     vec![

@@ -16,7 +16,8 @@ impl Ours {
     /// One with these lines in its configuration, and these files in the user's home.
     pub(crate) fn new(settings: &Settings, config: &str, dotfiles: &[(&str, &str)]) -> Result<Self> {
         let product = Product::in_dir(&settings.program, &settings.disk);
-        product.configure(config);
+        // It is to be there when the others have had their turn.
+        product.configure(&format!("[engine]\nidle_exit_seconds = 0\n{config}"));
         for (name, text) in dotfiles {
             std::fs::write(product.user().join(name), text).with_context(|| format!("cannot write {name}"))?;
         }

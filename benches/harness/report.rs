@@ -23,6 +23,9 @@ pub(crate) fn shown(value: f64, unit: Unit) -> String {
 /// The tables: goals first, then what was measured.
 pub(crate) fn print(bench: &Bench) {
     println!("\n{}", bench.machine.sentence());
+    if bench.settings.quick {
+        println!("Small sizes, to see that it works: the figures mean nothing.");
+    }
     println!("Medians of {} rounds taken in turns; in brackets the least and the most of the rounds' medians.\n", bench.settings.rounds);
     let width = bench.board.verdicts.iter().map(|(goal, _)| goal.what.chars().count()).max().unwrap_or(0);
     let mut topic = "";
