@@ -45,6 +45,8 @@ const PATTERNS: [&str; 10] = [
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let bytes = bench.settings.size(1_000_000_000, 150_000_000) as u64;
+    let free = rustix::fs::statvfs(&bench.settings.disk)?;
+    ensure!(free.f_bavail * free.f_frsize > 3 * bytes, "there is too little room in {}", bench.settings.disk.display());
     let all = data::all(&bench.settings)?;
     let home = Ours::new(&bench.settings, "", &[])?;
     let mut line = Line::new(&home, "bench:output")?;

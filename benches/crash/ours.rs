@@ -39,7 +39,11 @@ pub(super) fn crash(settings: &Settings, jobs: &[Job]) -> Result<Left> {
     }
     // A repeat would come at once.
     std::thread::sleep(Duration::from_secs(1));
-    let announced = job::announced(jobs, &told_of(&file, &ids)?);
+    let heard = told_of(&file, &ids)?;
+    let announced = job::announced(jobs, &heard);
+    if announced < jobs.len() {
+        eprintln!("  {announced} of {} were announced once and with their code; all announcements: {heard:?}", jobs.len());
+    }
     home.product.engine();
     let (mut known, mut kept) = (0, 0);
     runtime.block_on(async {

@@ -31,6 +31,8 @@ pub(super) fn pueue(settings: &Settings) -> Result<PathBuf> {
         let mut install = Command::new(cargo);
         install.args(["install", "--quiet", "--locked", "pueue", "--root"]).arg(&root).arg("--target-dir").arg(root.join("build"));
         call(&mut install)?;
+        // Only needed to build it.
+        std::fs::remove_dir_all(root.join("build"))?;
     }
     Ok(bin)
 }
