@@ -70,7 +70,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
             }
         }
         let pty = |line: &str| Spec { pty: true, ..Spec::shell(line) };
-        bench.take(PTY, || Ok(taken(&mut line, &home, &all[0], bytes / 10, pty)?.swap_remove(0)))
+        bench.take(PTY, || Ok(taken(&mut line, &home, &all[0], bytes / 20, pty)?.swap_remove(0)))
     })?;
     for goal in goals(&all) {
         bench.goal(goal)?;
