@@ -10,19 +10,24 @@ use std::process::Command;
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let to = flags.get::<PathBuf>("--to")?.unwrap_or_else(|| "dist".into());
-    std::fs::create_dir_all(&to).with_context(|| format!("make {}", to.display()))?;
+    build_into(&to)
+}
+
+/// Builds both programs and puts them into `to`.
+pub(crate) fn build_into(to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     let target = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
     build(&["--bin", "outlast"], None)?;
-    put(&target.join("release/outlast"), &to)?;
+    put(&target.join("release/outlast"), to)?;
     let (triple, how) = static_target()?;
     match build(&["--bin", "outlast-keeper", "--target", &triple], Some("-C target-feature=+crt-static")) {
         Ok(()) => {
-            put(&target.join(&triple).join("release/outlast-keeper"), &to)?;
+            put(&target.join(&triple).join("release/outlast-keeper"), to)?;
             println!("outlast-keeper is static ({how})");
         }
         Err(e) => {
             build(&["--bin", "outlast-keeper"], None)?;
-            put(&target.join("release/outlast-keeper"), &to)?;
+            put(&target.join("release/outlast-keeper"), to)?;
             println!("outlast-keeper is dynamic: this toolchain cannot link it statically ({e:#})");
         }
     }

@@ -7,6 +7,8 @@ mod bench_notices;
 mod bench_recovery;
 #[path = "../../benches/scan.rs"]
 mod bench_scan;
+#[path = "../../benches/suite.rs"]
+mod bench_suite;
 #[path = "../../benches/tokens.rs"]
 mod bench_tokens;
 mod campaign;
@@ -28,6 +30,7 @@ usage: cargo xtask api [--record]
        cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
+       cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
        cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
@@ -49,6 +52,7 @@ fn main() -> Result<()> {
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["api", ..] => api::run(&Flags(&args[1..])),
+        ["__echo"] => bench_suite::echo(),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         // Half of what is measured runs in here.
@@ -57,6 +61,9 @@ fn main() -> Result<()> {
         ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         ["bench", "scan", ..] => bench_scan::run(&Flags(&args[2..])),
+        ["bench"] => bench_suite::run(None, &Flags(&[])),
+        ["bench", name, ..] if bench_suite::has(name) => bench_suite::run(Some(name), &Flags(&args[2..])),
+        ["bench", flag, ..] if flag.starts_with("--") => bench_suite::run(None, &Flags(&args[1..])),
         _ => bail!("{USAGE}"),
     }
 }
@@ -73,6 +80,7 @@ fn in_release(args: &[String]) -> Result<()> {
 pub(crate) struct Flags<'a>(&'a [String]);
 
 impl Flags<'_> {
+    /// Whether a flag without a value is there.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|a| a == name)
     }

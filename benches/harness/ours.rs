@@ -1,0 +1,74 @@
+//! Outlast, as it is measured: the program in a home of its own, spoken to over its socket.
+
+use super::Settings;
+use anyhow::{Context, Result};
+use outlast_client::{Caller, Client, Connect, Owner, Run, Spec, Start, caller};
+use outlast_testkit::product::Product;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// An engine in a home of its own. Dropping it stops everything that runs there.
+pub(crate) struct Ours {
+    pub(crate) product: Product,
+}
+
+impl Ours {
+    /// One with these lines in its configuration, and these files in the user's home.
+    pub(crate) fn new(settings: &Settings, config: &str, dotfiles: &[(&str, &str)]) -> Result<Self> {
+        let product = Product::in_dir(&settings.program, &settings.disk);
+        // It is to be there when the others have had their turn.
+        product.configure(&format!("[engine]\nidle_exit_seconds = 0\n{config}"));
+        for (name, text) in dotfiles {
+            std::fs::write(product.user().join(name), text).with_context(|| format!("cannot write {name}"))?;
+        }
+        // Started here, so that it has the product's environment.
+        product.engine();
+        Ok(Self { product })
+    }
+
+    /// A connection of its own, speaking for a conversation.
+    pub(crate) async fn client(&self, session: &str) -> Result<Client> {
+        let owner = Owner { session: Some(session.into()), ..Owner::default() };
+        let to = Connect { home: self.product.home().root, start: Start::Never, owner };
+        Client::connect(&to).await.context("cannot connect to the engine")
+    }
+
+    /// A request to run this, in the user's surroundings, its end to be told.
+    pub(crate) fn run(&self, spec: Spec) -> Run {
+        let mut spec = spec;
+        spec.tell.completion = true;
+        Run::new(spec, self.caller())
+    }
+
+    /// The user's surroundings.
+    pub(crate) fn caller(&self) -> Caller {
+        caller(environment(&self.product.user()), &self.product.work())
+    }
+
+    /// Starts so many that sleep, a few at a time.
+    pub(crate) async fn start_sleepers(&self, client: &Client, many: usize) -> Result<()> {
+        const AT_ONCE: usize = 8;
+        let mut starting = tokio::task::JoinSet::new();
+        for first in 0..AT_ONCE {
+            let (client, runs) = (client.clone(), (first..many).step_by(AT_ONCE).len());
+            let run = Run::new(Spec::argv(["/bin/sleep", "100000"]), self.caller());
+            starting.spawn(async move {
+                for _ in 0..runs {
+                    client.run(run.clone()).await?;
+                }
+                anyhow::Ok(())
+            });
+        }
+        while let Some(done) = starting.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+}
+
+/// What is in the environment of whoever is measured: the same for all, and nothing of ours.
+pub(crate) fn environment(home: &Path) -> Vec<(OsString, OsString)> {
+    let fixed = [("USER", "tester"), ("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8")];
+    let fixed = fixed.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+    [("HOME".into(), home.as_os_str().to_owned())].into_iter().chain(fixed).collect()
+}

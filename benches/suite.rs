@@ -1,0 +1,58 @@
+//! `cargo xtask bench`: Outlast, others and the machine itself, measured in one run.
+
+pub(crate) mod crash;
+pub(crate) mod end;
+pub(crate) mod harness;
+pub(crate) mod limits;
+pub(crate) mod memory;
+pub(crate) mod output;
+pub(crate) mod peers;
+pub(crate) mod queries;
+pub(crate) mod rate;
+pub(crate) mod start;
+pub(crate) mod tools;
+
+use crate::Flags;
+use anyhow::{Result, ensure};
+use harness::{Bench, Settings, Verdict};
+
+/// Measures one topic.
+type Topic = fn(&mut Bench) -> Result<()>;
+
+/// What there is to measure, in the order in which it is told.
+const TOPICS: [(&str, Topic); 7] = [
+    ("start", start::run),
+    ("rate", rate::run),
+    ("end", end::run),
+    ("output", output::run),
+    ("memory", memory::run),
+    ("queries", queries::run),
+    ("crash", crash::run),
+];
+
+/// Whether there is a benchmark of this name here.
+pub(crate) fn has(name: &str) -> bool {
+    TOPICS.iter().any(|(topic, _)| *topic == name)
+}
+
+/// Runs one of them, or all, and fails if a goal was missed.
+pub(crate) fn run(only: Option<&str>, flags: &Flags<'_>) -> Result<()> {
+    let mut bench = Bench::new(Settings::read(flags)?)?;
+    for (name, topic) in TOPICS.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        bench.say(name);
+        topic(&mut bench)?;
+    }
+    harness::print(&bench);
+    if only.is_none() && !bench.settings.quick {
+        harness::docs::write(&bench, &TOPICS.map(|(name, _)| name), &memory::LINES)?;
+    }
+    let missed: Vec<String> =
+        bench.board.verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Missed { .. })).map(|(g, v)| format!("{g}: {v}")).collect();
+    ensure!(missed.is_empty(), "{} goals were missed:\n  {}", missed.len(), missed.join("\n  "));
+    Ok(())
+}
+
+/// `xtask __echo`.
+pub(crate) fn echo() -> Result<()> {
+    limits::echo()
+}
