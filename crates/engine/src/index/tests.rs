@@ -159,17 +159,44 @@ async fn a_directory_that_cannot_be_written_is_told() {
 }
 
 #[tokio::test]
+async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_end_by_itself() {
+    let tmp = tempfile::tempdir().unwrap();
+    let opened = Index::open(&tmp.path().join("index.db")).unwrap();
+    let index = &opened.index;
+    let set = |name: &'static str| move |db: &Connection| db.execute("INSERT INTO one VALUES (?1, '')", [name]).map(|_| ());
+    let names = || index.read(|db| db.prepare("SELECT name FROM one ORDER BY rowid")?.query_map([], |r| r.get(0))?.collect());
+    index.work_later(set("first")).await;
+    assert_eq!(names().await.unwrap(), [String::new(); 0]);
+    index.work(set("second")).await.unwrap();
+    assert_eq!(names().await.unwrap(), ["first", "second"]);
+    // A failure of its own is its own.
+    index.work_later(set("second")).await;
+    index.work(set("third")).await.unwrap();
+    assert_eq!(names().await.unwrap(), ["first", "second", "third"]);
+    index.work_later(set("fourth")).await;
+    while names().await.unwrap().len() < 4 {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    index.work_later(set("fifth")).await;
+    close(opened).await;
+    let again = Index::open(&tmp.path().join("index.db")).unwrap();
+    let count = again.index.read(|db| db.query_row("SELECT count(*) FROM one", [], |r| r.get::<_, i64>(0))).await.unwrap();
+    assert_eq!(count, 5, "what waits is written when the index is closed");
+    close(again).await;
+}
+
+#[tokio::test]
 async fn work_that_fails_leaves_nothing_behind_and_spoils_nothing_else() {
     let tmp = tempfile::tempdir().unwrap();
     let opened = Index::open(&tmp.path().join("index.db")).unwrap();
     let index = &opened.index;
     // All of it waits while the first is done, and so is one transaction.
     let (go, wait) = std::sync::mpsc::channel();
-    let first = index.work_later(move |_| {
+    let first = Change::Work(Box::new(move |_| {
         wait.recv().unwrap();
         Ok(())
-    });
-    first.await;
+    }));
+    let _first = index.queue(first).await;
     let set = |name: &'static str| move |db: &Connection| db.execute("INSERT INTO one VALUES (?1, '')", [name]).map(|_| ());
     let bad = index.work(move |db| {
         set("half")(db)?;

@@ -148,15 +148,24 @@ async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Err
     let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
     let here = Arc::clone(shared);
     let request = match shared.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
-        Ok(prepared) => return prepared,
-        Err(unprepared) => unprepared,
+        Attempt::Made(prepared) => return prepared,
+        Attempt::Unread(request) => request,
     };
     // Login files are slow the first time, and one shell reads them for all.
     // Nobody closes the semaphore, so there is always a turn.
     let _turn = shared.login.acquire().await;
     let shared = Arc::clone(shared);
-    let prepared = blocking(move || prepare_now(&shared, request, Login::Read)).await.map_err(failed)?;
-    prepared.unwrap_or_else(|_| Err(refuse::fault("login files were read, and are not kept")))
+    match blocking(move || prepare_now(&shared, request, Login::Read)).await.map_err(failed)? {
+        Attempt::Made(prepared) => prepared,
+        Attempt::Unread(_) => Err(refuse::fault("login files were read, and are not kept")),
+    }
+}
+
+/// What came of an attempt to prepare something.
+enum Attempt {
+    Made(Result<Prepared, Error>),
+    /// Login files would have to be read: here is the request again.
+    Unread(Request),
 }
 
 /// What to do about login files that were not read yet, or have changed.
@@ -168,8 +177,7 @@ enum Login {
     IfKept,
 }
 
-/// Prepares it, or gives the request back if login files would have to be read.
-fn prepare_now(shared: &Shared, request: Request, login: Login) -> Result<Result<Prepared, Error>, Request> {
+fn prepare_now(shared: &Shared, request: Request, login: Login) -> Attempt {
     let config = &shared.config;
     let value = |name: &[u8]| request.caller.env.iter().rev().find(|v| v.name.as_bytes() == name).map(|v| v.value.as_bytes());
     let shell = shell::find(value(b"PATH"), value(b"SHELL"));
@@ -180,10 +188,10 @@ fn prepare_now(shared: &Shared, request: Request, login: Login) -> Result<Result
         Login::Read => shared.snapshots.get(&wanted),
         Login::IfKept => match shared.snapshots.kept(&wanted) {
             Some(kept) => kept,
-            None => return Err(request),
+            None => return Attempt::Unread(request),
         },
     };
-    Ok(prepare_with(shared, request, &shell, snapshot.as_ref()))
+    Attempt::Made(prepare_with(shared, request, &shell, snapshot.as_ref()))
 }
 
 fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapshot: Option<&shell::Snapshot>) -> Result<Prepared, Error> {
