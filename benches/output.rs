@@ -69,7 +69,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
                 by_reference(bench, hermes, data)?;
             }
         }
-        let pty = |line: &str| Spec { pty: true, ..Spec::shell(line) };
+        let pty = |line: &str| Spec::shell(line).on_terminal();
         bench.take(PTY, || Ok(taken(&mut line, &home, &all[0], bytes / 20, pty)?.swap_remove(0)))
     })?;
     for goal in goals(&all) {

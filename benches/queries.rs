@@ -117,7 +117,7 @@ fn tails(line: &Line, id: &str, many: usize) -> Result<Vec<f64>> {
     line.runtime.block_on(async {
         for _ in 0..many {
             let began = Instant::now();
-            let page = line.client.log(id, Page { limit: Some(200), ..Page::default() }).await?;
+            let page = line.client.log(id, Page::last(200)).await?;
             times.push(began.elapsed().as_secs_f64());
             ensure!(page.output.lines().count() == 200, "{} lines came", page.output.lines().count());
         }

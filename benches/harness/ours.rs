@@ -29,7 +29,8 @@ impl Ours {
     /// A connection of its own, speaking for a conversation.
     pub(crate) async fn client(&self, session: &str) -> Result<Client> {
         let owner = Owner { session: Some(session.into()), ..Owner::default() };
-        let to = Connect { home: self.product.home().root, start: Start::Never, owner };
+        let mut to = Connect::to(self.product.home().root).speaking_for(owner);
+        to.start = Start::Never;
         Client::connect(&to).await.context("cannot connect to the engine")
     }
 
