@@ -22,6 +22,8 @@ const KILLED: u32 = 3;
 const SETTLE: Duration = Duration::from_millis(900);
 /// How often a tree is looked at while it dies: an orphan's end is told to its heir, which may be the other keeper.
 const LOOK: Duration = Duration::from_millis(5);
+/// The first time: most are gone as soon as they are asked. From then on twice as long each time, up to the usual.
+const FIRST_LOOK: Duration = Duration::from_micros(300);
 
 /// How a stop ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(crate) struct Stopped {
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     seen: BTreeSet<u32>,
+    /// How often it was looked at.
+    looks: u32,
     last_look: u64,
     empty_looks: u32,
 }
@@ -98,10 +102,11 @@ impl Stopping {
             return None;
         }
         let time = boottime_ns();
-        if time.saturating_sub(self.last_look) < LOOK.as_nanos() as u64 {
+        if time.saturating_sub(self.last_look) < self.pause().as_nanos() as u64 {
             return None;
         }
         self.last_look = time;
+        self.looks = self.looks.saturating_add(1);
         let (all, due) = (live.stop_all.load(SeqCst), live.stop_due.load(SeqCst));
         let leader_gone = live.wait_status().is_some();
         let members = tree::members(pair);
@@ -112,6 +117,9 @@ impl Stopping {
             return Some(self.finish(pair, Vec::new()));
         }
         if time >= due {
+            if step != KILLED {
+                self.looks = 0;
+            }
             live.stop_step.store(KILLED, SeqCst);
             let survivors = self.kill(pair, members);
             if time >= due.saturating_add(SETTLE.as_nanos() as u64) {
@@ -122,6 +130,7 @@ impl Stopping {
             tree::signal_all(pair, &members, libc::SIGCONT);
             // Said after it was done: a new pump asks them again rather than not at all.
             live.stop_step.store(ALL_ASKED, SeqCst);
+            self.looks = 0;
         }
         None
     }
@@ -129,7 +138,12 @@ impl Stopping {
     /// When to look again.
     pub(crate) fn due(&self, pair: &Pair) -> Option<Duration> {
         let live = pair.live();
-        (live.stop_step.load(SeqCst) != 0 && !live.has(flag::STOP_DONE)).then_some(LOOK)
+        (live.stop_step.load(SeqCst) != 0 && !live.has(flag::STOP_DONE)).then(|| self.pause())
+    }
+
+    /// How long after the last look the next one is.
+    fn pause(&self) -> Duration {
+        FIRST_LOOK.saturating_mul(1 << self.looks.min(8)).min(LOOK)
     }
 
     /// Kills everybody, also those born while it is done. Who was still there.
