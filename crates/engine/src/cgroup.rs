@@ -222,9 +222,12 @@ impl Place {
         }
     }
 
-    /// Removes it if nobody is in it, and does not wait for anybody.
-    pub(crate) fn remove_if_empty(&self) {
+    /// Removes it if nobody is in it. Waits for those who are in it only if all of them are leaving.
+    pub(crate) fn remove_if_empty(&self, all_leave: bool) {
         if self.ours {
+            if all_leave && let Err(error) = emptied(&self.dir.join("engine")) {
+                tracing::debug!(%error, "cannot wait for the last keepers");
+            }
             // In use by keepers, of which the last does it, or by the next engine.
             let _in_use = std::fs::remove_dir(self.dir.join("engine")).and_then(|()| std::fs::remove_dir(&self.dir));
         }

@@ -13,6 +13,7 @@ use crate::serve::Listed;
 use crate::shared::{Closing, Shared};
 use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::ProcessDir;
+use outlast_store::meta::{Snapshot, flag};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use std::collections::{HashMap, HashSet};
@@ -500,8 +501,10 @@ impl State {
         crate::run_dir::leave_behind(&self.shared.run_dir());
         self.shared.let_go_of_home();
         if let Some(place) = self.shared.place.clone() {
-            // The last keeper may have gone while we had the lock, and have left this to us.
-            let _left = blocking(move || place.remove_if_empty()).await;
+            // A keeper that leaves while we have the lock leaves this to us. It says so first and looks at the lock second; we let go first and look at what it said second.
+            let leaves = |id: &ProcessId| Snapshot::read(&self.shared.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
+            let all_leave = self.live.iter().all(leaves);
+            let _left = blocking(move || place.remove_if_empty(all_leave)).await;
         }
         self.shared.closed();
     }

@@ -104,19 +104,12 @@ impl Nest {
 
     /// In a keeper: waits for its turn. Nothing if there is no engine any more.
     fn wait_to_be_asked(&self) -> Option<(ProcessId, OwnedFd)> {
-        loop {
-            let asked = receive(&self.asks);
-            if matches!(&asked, Ok(None)) {
-                return None;
-            }
-            // Whatever it was, this one does not wait any more.
-            let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
-            let _nest_is_dead = rustix::io::write(&self.take, &me.to_ne_bytes());
-            match asked {
-                Ok(Some((name, engine))) => return Some((name.parse().ok()?, engine)),
-                Ok(None) | Err(_) => return None,
-            }
-        }
+        let asked = receive(&self.asks);
+        // Whatever it was, this one does not wait any more.
+        let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
+        let _nest_is_dead = rustix::io::write(&self.take, &me.to_ne_bytes());
+        let (name, engine) = asked.ok()??;
+        Some((name.parse().ok()?, engine))
     }
 
     /// Sleeps until somebody was asked for or has died. Whether there is no engine any more, and nobody who waits for one.

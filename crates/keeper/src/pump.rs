@@ -377,13 +377,13 @@ pub(crate) fn let_go(pair: &Pair) {
     }
 }
 
-/// Where no engine is there to do it, the last keeper to go takes the place of the home along.
+/// Where no engine is there to do it, the last keeper to go takes the place of the home along. An engine that is just leaving waits for whoever has said that it leaves, too.
 pub(crate) fn clean_home(pair: &Pair) {
     let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
-    // Out first, looked second: an engine that is just leaving looks once more after it has let go of its lock, so that one of us finds the place empty.
-    if let Some(leaf) = pair.leaf.as_ref().filter(|leaf| leaf.leave_home())
-        && !outlast_store::lock::is_held(&home.lock()).unwrap_or(true)
-    {
+    if outlast_store::lock::is_held(&home.lock()).unwrap_or(true) {
+        return;
+    }
+    if let Some(leaf) = pair.leaf.as_ref().filter(|leaf| leaf.leave_home()) {
         leaf.remove_home();
     }
 }

@@ -278,6 +278,12 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
 }
 
 fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
+    // Under the lock, so that nobody writes where this does.
+    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+        && let Err(error) = database.lengthen_log()
+    {
+        tracing::debug!(%error, "commits wait for the file system's journal, too");
+    }
     while let Some(first) = asked.blocking_recv() {
         let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = database.as_mut() else { return };

@@ -164,7 +164,11 @@ async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_e
     let opened = Index::open(&tmp.path().join("index.db")).unwrap();
     let index = &opened.index;
     let set = |name: &'static str| move |db: &Connection| db.execute("INSERT INTO one VALUES (?1, '')", [name]).map(|_| ());
-    let names = || index.read(|db| db.prepare("SELECT name FROM one ORDER BY rowid")?.query_map([], |r| r.get(0))?.collect());
+    let names = || {
+        index.read(|db| {
+            db.prepare("SELECT name FROM one ORDER BY rowid")?.query_map([], |r| r.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
+        })
+    };
     index.work_later(set("first")).await;
     assert_eq!(names().await.unwrap(), [String::new(); 0]);
     index.work(set("second")).await.unwrap();

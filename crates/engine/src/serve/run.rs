@@ -148,24 +148,24 @@ async fn prepare(shared: &Arc<Shared>, request: Request) -> Result<Prepared, Err
     let failed = |e: std::io::Error| refuse::disk("cannot prepare the command", &e);
     let here = Arc::clone(shared);
     let request = match shared.disk.at(move || prepare_now(&here, request, Login::IfKept)).await.map_err(failed)? {
-        Attempt::Made(prepared) => return prepared,
-        Attempt::Unread(request) => request,
+        Attempt::Made(prepared) => return *prepared,
+        Attempt::Unread(request) => *request,
     };
     // Login files are slow the first time, and one shell reads them for all.
     // Nobody closes the semaphore, so there is always a turn.
     let _turn = shared.login.acquire().await;
     let shared = Arc::clone(shared);
     match blocking(move || prepare_now(&shared, request, Login::Read)).await.map_err(failed)? {
-        Attempt::Made(prepared) => prepared,
+        Attempt::Made(prepared) => *prepared,
         Attempt::Unread(_) => Err(refuse::fault("login files were read, and are not kept")),
     }
 }
 
 /// What came of an attempt to prepare something.
 enum Attempt {
-    Made(Result<Prepared, Error>),
+    Made(Box<Result<Prepared, Error>>),
     /// Login files would have to be read: here is the request again.
-    Unread(Request),
+    Unread(Box<Request>),
 }
 
 /// What to do about login files that were not read yet, or have changed.
@@ -188,10 +188,10 @@ fn prepare_now(shared: &Shared, request: Request, login: Login) -> Attempt {
         Login::Read => shared.snapshots.get(&wanted),
         Login::IfKept => match shared.snapshots.kept(&wanted) {
             Some(kept) => kept,
-            None => return Attempt::Unread(request),
+            None => return Attempt::Unread(Box::new(request)),
         },
     };
-    Attempt::Made(prepare_with(shared, request, &shell, snapshot.as_ref()))
+    Attempt::Made(Box::new(prepare_with(shared, request, &shell, snapshot.as_ref())))
 }
 
 fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapshot: Option<&shell::Snapshot>) -> Result<Prepared, Error> {
