@@ -170,7 +170,7 @@ async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_e
         })
     };
     index.work_later(set("first")).await;
-    assert_eq!(names().await.unwrap(), [String::new(); 0]);
+    assert!(names().await.unwrap().is_empty());
     index.work(set("second")).await.unwrap();
     assert_eq!(names().await.unwrap(), ["first", "second"]);
     // A failure of its own is its own.
