@@ -86,7 +86,9 @@ impl Stopping {
             }
         }
         live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
-        self.last_look = 0;
+        (self.last_look, self.looks) = (0, 0);
+        // Before anybody is asked: who is gone at the first look would not be among those seen to die.
+        self.seen.extend(tree::members(pair));
         live.stop_step.fetch_max(LEADER_ASKED, SeqCst);
         if grace > 0 {
             ask(pair);

@@ -177,7 +177,7 @@ fn a_stop_is_confirmed_or_refused() {
     tmux.types("k");
     tmux.sees(&format!("Stop {id}?"));
     tmux.types("y");
-    tmux.shows("what became of it", |s| s.contains(&format!("{id} was stopped by SIGTERM")));
+    tmux.shows("what became of it", |s| s.contains(&format!("{id} was stopped by SIGTERM, 2 processes in all")));
     tmux.shows("its end", |s| s.lines().next().is_some_and(|l| l.ends_with("SIGTERM")));
     assert_eq!(p.json(["poll", &id])["completion_reason"], "killed");
     tmux.types("qq");
