@@ -16,19 +16,13 @@ use outlast_store::lines::LineIndex;
 use outlast_store::meta::{Commit, flag};
 use outlast_store::points;
 use outlast_store::segments::LogWriter;
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::pipe::{SpliceFlags, fcntl_setpipe_size};
+use rustix::pipe::SpliceFlags;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// How much is moved at once: what a pipe holds.
 const BATCH: usize = 64 << 10;
-/// What the pipes of a command are made to hold that fills them again and again: it then writes while we do, and whoever of the two waits does so less often. Pipes of this size
-/// count against what a user may have, so that those who do not need it do not have it.
-const WIDE: usize = 256 << 10;
-/// How many full batches in a row that takes.
-const FULL: u32 = 8;
 /// How many bytes of answers may wait for a program that does not read them.
 const MOST_ANSWERS: usize = 4 << 10;
 
@@ -48,9 +42,6 @@ pub(crate) enum Moved {
 pub(crate) struct Mover {
     log: LogWriter,
     memory: Vec<u8>,
-    /// How much is moved at once, and how often in a row it was that much.
-    batch: usize,
-    full: u32,
     questions: Questions,
     /// What is looked for in the output, if anything is.
     pub(crate) watch: Option<Watch>,
@@ -66,8 +57,6 @@ impl Mover {
         let mut mover = Self {
             log: LogWriter::open(&pair.dir, pair.settings.keep),
             memory: Vec::new(),
-            batch: BATCH,
-            full: 0,
             questions: Questions::default(),
             watch: None,
             answers: Vec::new(),
@@ -87,9 +76,9 @@ impl Mover {
     pub(crate) fn step(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
         if pair.spool.filled() == 0 {
             let Some(out) = &pair.out else { return Moved::Closed };
-            match rustix::pipe::splice(out, None, &pair.spool.w, None, self.batch, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
+            match rustix::pipe::splice(out, None, &pair.spool.w, None, BATCH, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
                 Ok(0) => return Moved::Closed,
-                Ok(moved) => self.widen(pair, out, moved),
+                Ok(_) => {}
                 Err(Errno::AGAIN | Errno::INTR) => return Moved::Empty,
                 Err(Errno::IO) if pair.settings.pty => return Moved::Closed,
                 Err(_) => return Moved::Closed,
@@ -98,19 +87,6 @@ impl Mover {
         }
         self.batch(pair, journal);
         Moved::Some
-    }
-
-    /// Gives a command that writes more than its pipe holds a larger one.
-    fn widen(&mut self, pair: &Pair, out: &OwnedFd, moved: usize) {
-        self.full = if moved == self.batch { self.full + 1 } else { 0 };
-        if self.full != FULL || self.batch != BATCH || pair.settings.pty {
-            return;
-        }
-        // The copy first: it must never have fewer slots than the spool. Where a user has too many already, it stays as it is.
-        let wide = [&pair.copy.w, &pair.spool.w, out].iter().all(|pipe| fcntl_setpipe_size(pipe, WIDE).is_ok());
-        if wide {
-            self.batch = WIDE;
-        }
     }
 
     /// After the end, or where nobody has the terminal open: the kernel may say so while bytes are still on their way to us. Asking again,
