@@ -12,8 +12,6 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, watch};
 
-/// What it has instead of the name of a process; those it forks write their own there.
-const UNNAMED: &str = "keepers-yet-to-be";
 /// How often a message is sent to a nest that turns out to be dead.
 const TRIES: u32 = 3;
 /// How long it has to leave once it is not needed any more.
@@ -68,7 +66,7 @@ impl Nest {
             return Ok(Arc::clone(running));
         }
         let (ours, theirs) = launch::pair(rustix::net::SocketType::SEQPACKET)?;
-        let mut child = launch::spawn(shared, &shared.home.processes().join(UNNAMED), theirs).await?;
+        let mut child = launch::spawn(shared, &shared.home.nest(), theirs).await?;
         let (tell, over) = watch::channel(());
         let running = Arc::new(Running { asks: crate::os::writable(ours)?, over });
         let mine = Arc::downgrade(&running);

@@ -7,6 +7,7 @@
 use crate::os::{self, Fork, Kin, Title};
 use crate::start::{Ground, StartError};
 use outlast_core::ProcessId;
+use outlast_store::dir::UNNAMED;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -17,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// What stands on the command line where the name of a process will be. As long as one, so that there is room for it.
-const UNNAMED: &str = "keepers-yet-to-be";
 /// How many are forked ahead.
 const AHEAD: usize = 4;
 /// Where no process can be made, it is tried again after this long.

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// What a folder is called while it is being removed. No process has such a name, so a removal that was cut short is never taken for a process.
 const REMOVED: &str = ".removed";
+/// What stands on the command line of a keeper where the name of its process will be. As long as one, so that there is room for it.
+pub const UNNAMED: &str = "keepers-yet-to-be";
 
 /// The directory that holds everything of one user or one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +66,11 @@ impl Home {
     /// The folder of folders.
     pub fn processes(&self) -> PathBuf {
         self.root.join("proc")
+    }
+
+    /// Where the folder of a process will be that a keeper has not been told yet. Never made.
+    pub fn nest(&self) -> PathBuf {
+        self.processes().join(UNNAMED)
     }
 
     /// The folder of one process.

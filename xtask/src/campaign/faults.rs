@@ -92,7 +92,7 @@ pub(crate) fn engine(product: &Product) -> Option<u32> {
 /// The pid of what keepers are forked from, if there is one. Those that wait to be asked for are its children, and one more of the same name.
 pub(crate) fn nest(product: &Product) -> Option<u32> {
     let engine = engine(product)?;
-    let unnamed = product.processes().into_iter().filter(|(_, cmd)| cmd.contains("keepers-yet-to-be")).map(|(pid, _)| pid);
+    let unnamed = product.processes().into_iter().filter(|(_, cmd)| cmd.contains(outlast_store::dir::UNNAMED)).map(|(pid, _)| pid);
     unnamed.into_iter().find(|pid| outlast_store::os::parent_of(*pid) == Some(engine))
 }
 

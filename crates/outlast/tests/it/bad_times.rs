@@ -1,6 +1,7 @@
 //! The machine does not play along: full, read-only, out of this or that.
 
 use crate::support::*;
+use outlast_store::dir::UNNAMED;
 use outlast_testkit::machine::{self, Group, in_own_mounts, mount_tmpfs, remount};
 use outlast_testkit::trees::alive_in;
 use std::os::unix::fs::chown;
@@ -242,16 +243,21 @@ fn where_no_process_can_be_made_nothing_is_begun_and_later_all_is_well() {
     };
     let started = Answer::from(few.around(&p.command(["run", "--json", "--", "exec sleep 1000"])).output().unwrap()).json();
     let running = started["session_id"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
-    let settled = p.processes().len();
-    for more in [0, 1, 2] {
-        // What the last try made would be counted, and then make room.
-        eventually("the last try's keepers have left", || (p.processes().len() <= settled).then_some(()));
+    // None at all, and then one, which a keeper, its other half and the nest all want.
+    for more in [None, Some(0), Some(1)] {
+        few.set("pids.max", "max").unwrap();
+        // What the last try made would be counted, and then make room; so would what the nest has yet to make.
+        eventually("the nest to be full, and only one pair", || {
+            let (waiting, others): (Vec<_>, Vec<_>) = p.processes().into_iter().partition(|(_, line)| line.contains(UNNAMED));
+            // The nest and its four; the engine, two keepers and the command.
+            (waiting.len() == 5 && others.len() == 4).then_some(())
+        });
         let count: u32 = few.get("pids.current").unwrap().parse().unwrap();
-        few.set("pids.max", &(count + more).to_string()).unwrap();
+        few.set("pids.max", &more.map_or(1, |more| count + more).to_string()).unwrap();
         let answer = p.call(["run", "--json", "--", "touch never"]);
         let said = answer.json();
-        assert!(answer.code.is_some_and(|c| c != 0), "with room for {more}: {said}");
-        assert!(said["error"].as_str().is_some_and(|e| e.contains("temporarily unavailable")), "with room for {more}: {said}");
+        assert!(answer.code.is_some_and(|c| c != 0), "with room for {more:?}: {said}");
+        assert!(said["error"].as_str().is_some_and(|e| e.contains("temporarily unavailable")), "with room for {more:?}: {said}");
         assert_eq!(p.json(["poll", &running])["status"], "running");
         assert!(!p.work().join("never").exists());
     }

@@ -34,6 +34,14 @@ fn a_pump_killed_while_it_starts() {
 }
 
 #[test]
+fn a_keeper_killed_around_its_word() {
+    let p = product();
+    for point in ["nest.asked", "pump.ready", "holder.go", "holder.told"] {
+        killed_at(&p, point, &[]);
+    }
+}
+
+#[test]
 fn a_pump_killed_inside_a_batch_of_a_pipe() {
     let p = product();
     for step in ["spliced", "teed", "written", "committed", "dropped"] {

@@ -1,12 +1,15 @@
 //! Version 1 of the messages between a client and the engine.
 
+mod answer;
 pub mod keeper;
 pub mod notice;
+mod process;
 mod reply;
 mod request;
+mod spec;
 
-pub use reply::{
-    Active, Adopted, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Hello, KillAll, Killed, List, LogPage, Process, ReadEnd,
-    Removed, Reply, ViewClosed, Waited, Written,
-};
-pub use request::{Activity, AdoptFrom, Caller, Command, EnvVar, From, Kill, Message, OnStop, Page, Request, Spec, Tell};
+pub use answer::{Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, ViewClosed, Waited, Written};
+pub use process::{Fate, List, Process};
+pub use reply::{Error, ErrorKind, Event, Hello, Reply};
+pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
+pub use spec::{Command, EnvVar, OnStop, Spec, Tell};

@@ -1,0 +1,346 @@
+//! What else is answered, one type for each kind of request.
+
+use super::process::{Fate, Process};
+use super::reply::{Error, Event};
+use outlast_core::{ProcessId, Status, Time};
+use serde::{Deserialize, Serialize};
+
+/// The end of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct ReadEnd {
+    /// The byte after the last one that was sent: where to go on.
+    pub next_byte: u64,
+    /// Whether the output is closed, so that nothing will follow.
+    pub closed: bool,
+}
+
+impl ReadEnd {
+    /// At this byte.
+    pub fn new(next_byte: u64, closed: bool) -> Self {
+        Self { next_byte, closed }
+    }
+}
+
+/// The answer where there is nothing more to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Done {
+    /// `ok`, or a word for what was done.
+    pub status: String,
+    /// How many it was about, where that can be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+}
+
+impl Done {
+    /// Done, and nothing to count.
+    pub fn ok() -> Self {
+        Self::word("ok")
+    }
+
+    /// Done, in another word for it.
+    pub fn word(status: impl Into<String>) -> Self {
+        Self { status: status.into(), count: None }
+    }
+
+    /// Done, with so many.
+    pub fn many(count: u64) -> Self {
+        Self { count: Some(count), ..Self::ok() }
+    }
+}
+
+/// A page of output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LogPage {
+    /// The process id.
+    pub session_id: ProcessId,
+    /// The command, secrets masked.
+    pub command: String,
+    /// Running or exited.
+    pub status: Status,
+    /// The lines.
+    pub output: String,
+    /// How many lines there are.
+    pub total_lines: u64,
+    /// How many are shown, as the contract words it.
+    pub showing: String,
+    /// The number of the first line shown.
+    pub first_line: u64,
+    /// The first line that is still kept behind the head, where some are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_gone: Option<u64>,
+    /// The byte at which the page begins.
+    pub from_byte: u64,
+    /// The byte after the page: where to go on.
+    pub next_byte: u64,
+    /// Whether the page reaches the end of the output there is.
+    pub at_end: bool,
+    /// Characters left out because the page was too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_cut: Option<u64>,
+    /// Bytes that are missing inside the page.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Event>,
+    /// Whether line numbers are exact; a damaged line index makes them a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approximate: bool,
+}
+
+impl LogPage {
+    /// A page of a log that is empty so far.
+    pub fn new(id: ProcessId, command: impl Into<String>, status: Status) -> Self {
+        Self {
+            session_id: id,
+            command: command.into(),
+            status,
+            output: String::new(),
+            total_lines: 0,
+            showing: "0 lines".into(),
+            first_line: 0,
+            lines_gone: None,
+            from_byte: 0,
+            next_byte: 0,
+            at_end: true,
+            output_cut: None,
+            gaps: Vec::new(),
+            approximate: false,
+        }
+    }
+}
+
+/// The answer to a wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Waited {
+    /// `exited`, `timeout` or `interrupted`.
+    pub status: String,
+    /// The process.
+    pub session_id: ProcessId,
+    /// The command, secrets masked.
+    pub command: String,
+    /// How it ended.
+    #[serde(flatten)]
+    pub fate: Fate,
+    /// The end of its output.
+    pub output: String,
+    /// How many characters were left out before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_cut: Option<u64>,
+    /// What the time-out means.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_note: Option<String>,
+    /// Something to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Waited {
+    /// What a wait came to, with nothing else to say.
+    pub fn new(status: impl Into<String>, id: ProcessId, command: impl Into<String>, fate: Fate) -> Self {
+        Self {
+            status: status.into(),
+            session_id: id,
+            command: command.into(),
+            fate,
+            output: String::new(),
+            output_cut: None,
+            timeout_note: None,
+            note: None,
+        }
+    }
+}
+
+/// The answer to a kill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Killed {
+    /// `killed` or `signalled`.
+    pub status: String,
+    /// The process.
+    pub session_id: ProcessId,
+    /// How it ended.
+    #[serde(flatten)]
+    pub fate: Fate,
+    /// The end of its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// How many processes of its tree were seen to die.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_dead: Option<u32>,
+}
+
+impl Killed {
+    /// What a stop came to, with nothing else to say.
+    pub fn new(status: impl Into<String>, id: ProcessId, fate: Fate) -> Self {
+        Self { status: status.into(), session_id: id, fate, output: None, seen_dead: None }
+    }
+}
+
+/// The answer to a stop of many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct KillAll {
+    /// How many are over now.
+    pub killed: u32,
+    /// Those that are not, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Error>,
+}
+
+impl KillAll {
+    /// So many are over, and these are not.
+    pub fn new(killed: u32, failed: Vec<Error>) -> Self {
+        Self { killed, failed }
+    }
+}
+
+/// The answer to a write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Written {
+    /// `ok`.
+    pub status: String,
+    /// How many bytes of this request are in the input now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_written: Option<u64>,
+    /// Where the input ends now: the offset of the next write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_offset: Option<u64>,
+    /// In words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl Written {
+    /// So many bytes, and where the next ones go.
+    pub fn bytes(taken: u64, next: u64) -> Self {
+        Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None }
+    }
+
+    /// Nothing was written, and something was done all the same.
+    pub fn said(message: impl Into<String>) -> Self {
+        Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) }
+    }
+}
+
+/// The answer about activity.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Active {
+    /// Whether.
+    pub active: bool,
+    /// How many run in the home.
+    pub running: u64,
+}
+
+impl Active {
+    /// Whether, and how many run.
+    pub fn new(active: bool, running: u64) -> Self {
+        Self { active, running }
+    }
+}
+
+/// The answer to an adoption.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Adopted {
+    /// Those that were taken in, or were here already.
+    pub adopted: Vec<Process>,
+    /// Those that were not, and why.
+    pub skipped: Vec<String>,
+}
+
+/// The answer to the closing of a view.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ViewClosed {
+    /// `ok`.
+    pub status: String,
+    /// Which, as far as it is known.
+    pub closed: String,
+    /// How many looked on.
+    pub views: u64,
+    /// What that means.
+    pub note: String,
+}
+
+impl ViewClosed {
+    /// So many left a view of it.
+    pub fn new(closed: impl Into<String>, views: u64, note: impl Into<String>) -> Self {
+        Self { status: "ok".into(), closed: closed.into(), views, note: note.into() }
+    }
+}
+
+/// The answer to a removal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Removed {
+    /// `removed`.
+    pub status: String,
+    /// Which.
+    pub session_id: ProcessId,
+}
+
+impl Removed {
+    /// This one.
+    pub fn new(id: ProcessId) -> Self {
+        Self { status: "removed".into(), session_id: id }
+    }
+}
+
+/// The answer to a clean-up.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Cleaned {
+    /// How many are gone.
+    pub removed: u64,
+    /// How many bytes that freed.
+    pub freed_bytes: u64,
+}
+
+/// How the engine is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EngineStatus {
+    /// Its pid.
+    pub pid: u32,
+    /// The program's version.
+    pub version: String,
+    /// The home.
+    pub home: String,
+    /// Since when.
+    pub started_at: Time,
+    /// How many run.
+    pub running: u64,
+    /// How many are known.
+    pub known: u64,
+    /// What it found at its start.
+    pub recovered: u64,
+    /// Degraded promises: each a sentence on what and why.
+    pub degraded: Vec<String>,
+    /// The keeper program in use.
+    pub keeper: String,
+    /// How the login environment was taken.
+    pub shell: String,
+}
+
+impl EngineStatus {
+    /// An engine that has found nothing yet.
+    pub fn new(pid: u32, version: impl Into<String>, home: impl Into<String>, started_at: Time) -> Self {
+        Self {
+            pid,
+            version: version.into(),
+            home: home.into(),
+            started_at,
+            running: 0,
+            known: 0,
+            recovered: 0,
+            degraded: Vec::new(),
+            keeper: String::new(),
+            shell: String::new(),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What is to be run.
+
+use outlast_core::{OsText, Owner, Route};
+use serde::{Deserialize, Serialize};
+
+/// A shell line, or a program with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// One line for the user's shell.
+    Shell(OsText),
+    /// A program and its arguments.
+    Argv(Vec<OsText>),
+}
+
+/// One environment variable.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvVar {
+    /// Its name.
+    pub name: OsText,
+    /// Its value.
+    pub value: OsText,
+}
+
+impl std::fmt::Debug for EnvVar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}=…", self.name)
+    }
+}
+
+/// What a stop of the engine does to the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// It goes on.
+    #[default]
+    Keep,
+    /// It is stopped.
+    Kill,
+}
+
+/// What to run, how, and for whom. The owner is the message's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spec {
+    /// The command.
+    pub command: Command,
+    /// Where; the caller's own directory if absent.
+    #[serde(default)]
+    pub cwd: Option<OsText>,
+    /// Variables given by name.
+    #[serde(default)]
+    pub env: Vec<EnvVar>,
+    /// On a terminal.
+    #[serde(default)]
+    pub pty: bool,
+    /// With a pipe for its input.
+    #[serde(default)]
+    pub stdin: bool,
+    /// A name for people.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// How long it may run, in milliseconds.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// What a stop of the engine does to it.
+    #[serde(default)]
+    pub on_stop: OnStop,
+    /// What its owner is to be told of it.
+    #[serde(default, skip_serializing_if = "Tell::is_nothing")]
+    pub tell: Tell,
+}
+
+/// What the owner of a process is to be told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tell {
+    /// Its end.
+    pub completion: bool,
+    /// Its end only if nobody in its conversation waits for it when it comes.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unless_waited_for: bool,
+    /// Whoever starts it waits for its end next.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub awaited: bool,
+    /// Each line that contains one of these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watch: Vec<String>,
+    /// How many characters of output the completion carries.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chars: Option<u32>,
+    /// Where in a chat the owner is.
+    #[serde(flatten)]
+    pub route: Route,
+}
+
+impl Tell {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Spec {
+    /// The rules' own type, with the message's owner.
+    pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
+        let Self { command, cwd, env, pty, stdin, name, timeout_ms, on_stop, tell } = self;
+        let mut spec = outlast_core::Spec::of(match command {
+            Command::Shell(line) => outlast_core::Command::Shell(line),
+            Command::Argv(args) => outlast_core::Command::Argv(args),
+        });
+        spec.cwd = cwd;
+        spec.env = env.into_iter().map(Into::into).collect();
+        spec.pty = pty;
+        spec.stdin = stdin;
+        spec.name = name;
+        spec.owner = owner;
+        spec.timeout = timeout_ms.map(std::time::Duration::from_millis);
+        spec.on_stop = match on_stop {
+            OnStop::Keep => outlast_core::OnStop::Keep,
+            OnStop::Kill => outlast_core::OnStop::Kill,
+        };
+        spec.tell = tell.into();
+        spec
+    }
+}
+
+impl From<outlast_core::Spec> for Spec {
+    fn from(s: outlast_core::Spec) -> Self {
+        Self {
+            command: match s.command {
+                outlast_core::Command::Shell(line) => Command::Shell(line),
+                outlast_core::Command::Argv(args) => Command::Argv(args),
+            },
+            cwd: s.cwd,
+            env: s.env.into_iter().map(Into::into).collect(),
+            pty: s.pty,
+            stdin: s.stdin,
+            name: s.name,
+            timeout_ms: s.timeout.map(|d| d.as_millis() as u64),
+            on_stop: match s.on_stop {
+                outlast_core::OnStop::Keep => OnStop::Keep,
+                outlast_core::OnStop::Kill => OnStop::Kill,
+            },
+            tell: s.tell.into(),
+        }
+    }
+}
+
+impl From<EnvVar> for outlast_core::EnvVar {
+    fn from(v: EnvVar) -> Self {
+        Self { name: v.name, value: v.value }
+    }
+}
+
+impl From<outlast_core::EnvVar> for EnvVar {
+    fn from(v: outlast_core::EnvVar) -> Self {
+        Self { name: v.name, value: v.value }
+    }
+}
+
+impl From<Tell> for outlast_core::Tell {
+    fn from(Tell { completion, unless_waited_for, awaited, watch, chars, route }: Tell) -> Self {
+        let mut tell = Self::default();
+        tell.completion = completion;
+        tell.unless_waited_for = unless_waited_for;
+        tell.awaited = awaited;
+        tell.watch = watch;
+        tell.chars = chars;
+        tell.route = route;
+        tell
+    }
+}
+
+impl From<outlast_core::Tell> for Tell {
+    fn from(outlast_core::Tell { completion, unless_waited_for, awaited, watch, chars, route, .. }: outlast_core::Tell) -> Self {
+        Self { completion, unless_waited_for, awaited, watch, chars, route }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_spec_is_lost_on_the_way() {
+        let spec = outlast_core::Spec::with_everything();
+        let sent = serde_json::to_string(&Spec::from(spec.clone())).expect("it serialises");
+        let read: Spec = serde_json::from_str(&sent).expect("it reads back");
+        assert_eq!(read.into_core(spec.owner.clone()), spec);
+    }
+}
