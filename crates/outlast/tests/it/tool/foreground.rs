@@ -123,10 +123,11 @@ fn an_end_right_after_the_limit_is_answered_and_not_promised() {
     let gate = Gate::new(&p, "gate");
     let limit = Duration::from_secs(3);
     let line = format!("echo begun; {}; echo done; exit 4", gate.wait());
+    p.points().arm("wait.begun").unwrap();
     let call = under_way(&p, &[], &json!({"command": line, "timeout": limit.as_secs()}));
+    eventually("the wait", || p.points().held("wait.begun"));
+    p.points().release("wait.begun").unwrap();
     let id = the_running_one(&p);
-    // Nothing tells that it has asked to wait; if it has not yet, this shows less, and nothing wrong.
-    std::thread::sleep(Duration::from_millis(200));
     // The caller stands still while its time runs out, and finds the command over when it goes on.
     let stopped = Stopped::stop(&call);
     std::thread::sleep(limit);
