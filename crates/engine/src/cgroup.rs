@@ -124,11 +124,10 @@ fn move_into(dir: &Path) -> io::Result<()> {
     };
     // Whoever was here before us may just be removing it.
     let gone = |done: &io::Result<()>| done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)));
+    let mut tries = 0..3;
     let mut entered = enter();
-    for _ in 0..3 {
-        if gone(&entered) {
-            entered = enter();
-        }
+    while gone(&entered) && tries.next().is_some() {
+        entered = enter();
     }
     entered?;
     // Some sandboxes take the write and do nothing.

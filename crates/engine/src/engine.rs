@@ -23,7 +23,6 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
@@ -149,7 +148,7 @@ impl Engine {
             degraded,
             nofile,
             closing,
-            listening: AtomicBool::new(false),
+            listening: Mutex::new(false),
             lock: Mutex::new(Some(lock)),
         });
         let (asks, asked) = mpsc::channel(ASKS);

@@ -8,7 +8,7 @@ use crate::shared::Closing;
 use outlast_core::Owner;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -53,8 +53,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
     let engine = Engine::start(config).await?;
     beside(&engine);
-    engine.shared().listening.store(true, Relaxed);
     let door = Door::open(&engine.run_dir())?;
+    *engine.shared().listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
@@ -77,10 +77,16 @@ impl Engine {
     /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, whoever asks for the home from outside is told that
     /// an engine holds it and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
-        if self.shared().listening.swap(true, Relaxed) {
-            return Ok(());
-        }
-        let door = Door::open(&self.run_dir()).inspect_err(|_| self.shared().listening.store(false, Relaxed))?;
+        let door = {
+            // Held until the door is open, so that whoever asks meanwhile does not return before.
+            let mut listening = self.shared().listening.lock().unwrap_or_else(PoisonError::into_inner);
+            if *listening {
+                return Ok(());
+            }
+            let door = Door::open(&self.run_dir())?;
+            *listening = true;
+            door
+        };
         let engine = self.clone();
         tokio::spawn(async move { attend(&engine, door).await });
         Ok(())

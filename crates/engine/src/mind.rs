@@ -84,8 +84,12 @@ impl Minder {
                     _ => link.news().await,
                 }
             };
-            if news.await.is_err() {
+            if let Err(error) = news.await {
                 self.link = None;
+                if error.kind() == io::ErrorKind::TimedOut && self.launches == 1 {
+                    tracing::warn!(id = %self.id, "the nest of keepers does not answer: another is started");
+                    self.engine.shared().nest.give_up().await;
+                }
             }
             return Ok(());
         }

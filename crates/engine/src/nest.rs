@@ -14,6 +14,8 @@ use tokio::sync::{Mutex, watch};
 
 /// How often a message is sent to a nest that turns out to be dead.
 const TRIES: u32 = 3;
+/// How long a nest may take to have room for a message. One that takes longer hangs.
+const SENDING: Duration = Duration::from_secs(1);
 /// How long it has to leave once it is not needed any more.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -39,7 +41,8 @@ impl Nest {
         let mut tried = 1;
         loop {
             let running = self.running(shared).await?;
-            let sent = running.asks.async_io(Interest::WRITABLE, |asks| send(asks, name.as_bytes(), engine)).await;
+            let send = running.asks.async_io(Interest::WRITABLE, |asks| send(asks, name.as_bytes(), engine));
+            let sent = tokio::time::timeout(SENDING, send).await.unwrap_or_else(|late| Err(late.into()));
             match sent {
                 Err(error) if tried < TRIES => {
                     tracing::debug!(%error, "the nest of keepers is gone: another is started");
@@ -49,6 +52,11 @@ impl Nest {
                 done => return done,
             }
         }
+    }
+
+    /// The one there is does not do its work: the next keeper comes from another. What it has forked goes on; itself, it leaves once it goes on.
+    pub(crate) async fn give_up(&self) {
+        self.now.lock().await.take();
     }
 
     /// Lets it end, and waits until it has: it is the last thing of this engine that runs.

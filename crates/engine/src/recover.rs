@@ -5,9 +5,13 @@ use crate::facts::{Facts, Seen, is_kept};
 use crate::index::{Index, Opened, Row};
 use crate::settle::{self, Settled};
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
-use outlast_store::dir::Home;
-use outlast_store::spec::{SpecError, SpecFile};
+use outlast_store::dir::{Home, ProcessDir};
+use outlast_store::spec::SpecFile;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How long keepers that have nothing to do may take to leave.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// What was found.
 pub(crate) struct Recovered {
@@ -90,6 +94,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
                 known.push((facts, true));
             }
             Stray::NeverAccepted => {
+                wait_until_left(&home.process(id));
                 if let Err(error) = home.process(id).remove() {
                     tracing::warn!(%id, %error, "cannot remove");
                 }
@@ -166,8 +171,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let kept = match SpecFile::read_kept(&dir) {
         Ok(kept) if kept.id == id => kept,
         Ok(kept) => return Stray::Unreadable(format!("{} holds the request of {}", dir.path.display(), kept.id)),
-        Err(SpecError::Missing { .. }) if !kept_by && seen.meta.is_none() && !rebuilt => return Stray::NeverAccepted,
-        Err(error) if !kept_by && seen.meta.is_none() && seen.damage.is_none() && !rebuilt => {
+        Err(error) if !kept_by && !rebuilt && !has_begun(&dir, &seen) => {
             // Half a request, and nothing ever came of it.
             tracing::warn!(%id, %error, "a request that was cut short");
             return Stray::NeverAccepted;
@@ -180,6 +184,20 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0);
     // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
+}
+
+/// Whether there is anything in the folder that is written only once a command was started. After a loss of power `meta` may be there and not be whole.
+fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
+    let said = dir.journal().exists() || dir.segments().map_or(true, |some| !some.is_empty());
+    said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0)
+}
+
+/// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.
+fn wait_until_left(dir: &ProcessDir) {
+    let until = Instant::now() + LEAVING;
+    while is_kept(dir) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[derive(Default)]

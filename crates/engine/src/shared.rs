@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) nest: crate::nest::Nest,
     pub(crate) closing: watch::Sender<Closing>,
     /// Whether somebody attends to the socket: two would take it from each other.
-    pub(crate) listening: AtomicBool,
+    pub(crate) listening: Mutex<bool>,
     /// The home's lock, let go when everything is written.
     pub(crate) lock: Mutex<Option<File>>,
 }

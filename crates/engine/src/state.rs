@@ -399,6 +399,8 @@ impl State {
         }
         if after.phase.is_final() {
             entry.tell = None;
+            // How it was listed while it lived holds a file open.
+            entry.listed = Arc::default();
             self.live.remove(&id);
             self.finished_bytes += after.bytes;
         }

@@ -27,8 +27,11 @@ mod wake;
 mod watch;
 
 use outlast_core::Role;
+use outlast_store::dir::Home;
 use std::ffi::OsString;
+use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 /// What a role does next.
 pub(crate) enum Next {
@@ -40,10 +43,13 @@ pub(crate) enum Next {
 
 pub use os::close_inherited;
 
-/// Into the engine's log. On a full disk nobody hears it, and that must harm nobody.
-pub(crate) fn complain(what: std::fmt::Arguments<'_>) {
-    use std::io::Write;
-    let _unheard = writeln!(std::io::stderr(), "outlast-keeper: {what}");
+/// Into the log of the engine of this process's home. Our standard error leads to the one there was when the nest was made, and may have been set aside since.
+/// On a full disk nobody hears it, and that must harm nobody.
+pub(crate) fn complain(folder: &Path, what: std::fmt::Arguments<'_>) {
+    let line = format!("outlast-keeper: {what}\n");
+    let log = folder.ancestors().nth(2).map(|root| Home::new(root).engine_log());
+    let log = log.and_then(|log| std::fs::OpenOptions::new().append(true).open(log).ok());
+    let _unheard = log.map_or_else(|| std::io::stderr().write_all(line.as_bytes()), |mut log| log.write_all(line.as_bytes()));
 }
 
 /// Runs as the keepers of one process; `args` name its folder. The result is for `exit`.
@@ -53,22 +59,13 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
         eprintln!("usage: outlast-keeper PROCESS-FOLDER (started by the engine, not by hand)");
         return 64;
     };
-    let dir = std::path::PathBuf::from(dir);
-    let pair = match nest::is_unnamed(&dir) {
-        true => nest::run(&dir).and_then(|asked| start::prepare(asked.folder, Some(asked.engine), asked.ground)),
-        false => {
-            let engine = start::engine_at_stdin();
-            // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
-            os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));
-            start::Ground::lay().and_then(|ground| start::prepare(dir, engine, ground))
-        }
-    };
-    let mut pair = match pair {
+    let dir = PathBuf::from(dir);
+    let mut pair = match ready(&dir) {
         Ok(Some(pair)) => pair,
         // Somebody else looks after it, or it was started before.
         Ok(None) => return 0,
         Err(e) => {
-            complain(format_args!("{e}"));
+            complain(&dir, format_args!("{e}"));
             return 1;
         }
     };
@@ -84,4 +81,16 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
             Next::Exit => os::exit_now(0),
         }
     }
+}
+
+/// A pair that has everything but its command; from a nest, once it is asked for.
+fn ready(folder: &Path) -> Result<Option<pair::Pair>, start::StartError> {
+    if nest::is_unnamed(folder) {
+        let asked = nest::run(folder)?;
+        return start::prepare(asked.folder, Some(asked.engine), asked.ground);
+    }
+    let engine = start::engine_at_stdin()?;
+    // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
+    os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));
+    start::prepare(folder.to_owned(), engine, start::Ground::lay()?)
 }

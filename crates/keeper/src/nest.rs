@@ -56,7 +56,7 @@ pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
     os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
     drop(null);
     let (taken, take) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed("make a pipe")(e.into()))?;
-    let mut nest = Nest { title: Title::find(UNNAMED), asks, signals, taken, take, ahead: BTreeSet::new() };
+    let mut nest = Nest { title: Title::find(UNNAMED), asks, signals, taken, take, ahead: BTreeSet::new(), rests: false };
     loop {
         if nest.fork()? {
             let ground = Ground::lay()?;
@@ -84,12 +84,14 @@ struct Nest {
     take: OwnedFd,
     /// The pids of those who wait.
     ahead: BTreeSet<u32>,
+    /// Whether one of them has died of itself: the next one may, too, and is not made at once.
+    rests: bool,
 }
 
 impl Nest {
     /// Forks until enough are waiting. Whether this is one of them.
     fn fork(&mut self) -> Result<bool, StartError> {
-        while self.ahead.len() < AHEAD {
+        while self.ahead.len() < AHEAD && !self.rests {
             let pid = AtomicI32::new(0);
             match os::fork(&pid, &Kin::Child) {
                 Ok(Fork::Child) => return Ok(true),
@@ -98,6 +100,7 @@ impl Nest {
                 Err(_) => break,
             }
         }
+        self.rests = false;
         Ok(false)
     }
 
@@ -123,8 +126,22 @@ impl Nest {
         // Interrupted, or late: everything is looked at.
         let _woken = poll(&mut fds, timeout.as_ref());
         let (taken, left) = (!fds[0].revents().is_empty(), !fds[2].revents().is_empty());
+        self.see(taken);
+        // They see the same, and go, but for those who were asked for before; then nothing of ours is left.
+        while left && !self.ahead.is_empty() {
+            let mut fds = [PollFd::new(&self.taken, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let _woken = poll(&mut fds, None);
+            let taken = !fds[0].revents().is_empty();
+            self.see(taken);
+        }
+        left
+    }
+
+    /// Sees who was asked for, if somebody was, and who has died.
+    fn see(&mut self, taken: bool) {
         if taken {
             let mut pids = [0; 4 * 64];
+            // Interrupted: it is there the next time.
             let read = rustix::io::read(&self.taken, &mut pids).unwrap_or(0);
             for pid in pids[..read].chunks_exact(4) {
                 self.ahead.remove(&u32::from_ne_bytes([pid[0], pid[1], pid[2], pid[3]]));
@@ -132,13 +149,8 @@ impl Nest {
         }
         os::read_signals(self.signals.as_fd());
         while let Some(pid) = os::reap_any() {
-            self.ahead.remove(&pid);
+            self.rests |= self.ahead.remove(&pid);
         }
-        if left {
-            // They see the same, and go; then nothing of ours is left.
-            self.ahead.retain(|pid| !os::wait_pid(*pid));
-        }
-        left
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) run_dir: OsText,
     pub(crate) engine: Option<OsText>,
     pub(crate) grace: Duration,
+    /// How long the command may run.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) pty: bool,
     pub(crate) program: OsText,
     pub(crate) cwd: OsText,
@@ -90,7 +92,7 @@ pub(crate) struct Pair {
     /// A handle on the other keeper.
     pub(crate) partner: Option<OwnedFd>,
     pub(crate) leaf: Option<Leaf>,
-    /// Where the engine that started us waits to hear that the command was executed.
+    /// Where we say that the command was executed, for whoever has keepers and no engine.
     pub(crate) report: Option<OwnedFd>,
     /// The connection of that engine, until the pump takes it.
     pub(crate) engine: Option<OwnedFd>,

@@ -68,6 +68,11 @@ pub(crate) fn start(pair: &mut Pair) {
     // An attempt that was cut off may have left its failure behind.
     fail(pair.live(), 0, 0);
     pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
+    if let Some(timeout) = pair.settings.timeout {
+        // At least one: 0 means never.
+        let at = outlast_store::os::boottime_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)).max(1);
+        pair.live().deadline.store(at, SeqCst);
+    }
     let live = pair.live();
     let run = || {
         let (step, errno) = child(pair, prepared, &argv, &env);

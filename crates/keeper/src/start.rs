@@ -32,10 +32,13 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> StartErr
 }
 
 /// The connection to an engine that was given to us as standard input.
-pub(crate) fn engine_at_stdin() -> Option<OwnedFd> {
-    // Whatever else it is leads to no engine.
-    rustix::net::sockopt::socket_type(rustix::stdio::stdin()).ok()?;
-    rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).ok()
+pub(crate) fn engine_at_stdin() -> Result<Option<OwnedFd>, StartError> {
+    if rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_err() {
+        // Whatever it is leads to no engine.
+        return Ok(None);
+    }
+    // Without the engine's word nothing may be started.
+    rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map(Some).map_err(failed("keep the engine's connection"))
 }
 
 /// What a keeper needs whatever it keeps. A nest has it ready.
@@ -95,11 +98,6 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
     let Some(launch) = launch else { return Ok(None) };
     let tell = kept.spec.tell;
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
-    if let Some(timeout) = launch.timeout {
-        // At least one: 0 means never.
-        let at = store_os::boottime_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)).max(1);
-        meta.live().deadline.store(at, SeqCst);
-    }
     points::reach("pump.prepare");
 
     let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder } = ground;
@@ -119,6 +117,7 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
             run_dir: launch.run_dir.clone(),
             engine: launch.engine.clone(),
             grace: launch.grace,
+            timeout: launch.timeout,
             pty: streams.pty,
             program: launch.program.clone(),
             cwd: launch.cwd.clone(),

@@ -75,6 +75,11 @@ fn is_outlast(pair: &Pair, pid: u32) -> bool {
         let owner = std::fs::read_to_string(home.lock()).ok().and_then(|t| t.trim().parse::<u32>().ok());
         return owner == Some(pid) && lock::is_held(&home.lock()).unwrap_or(false);
     }
+    if args.contains(&home.nest().as_os_str().as_bytes()) {
+        // It holds no lock, and whoever runs this program can be nothing else.
+        let exe = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        return exe(&pid.to_string()).is_some_and(|theirs| theirs.starts_with(home.bin()) || Some(theirs) == exe("self"));
+    }
     let folder = args.iter().find_map(|a| std::path::Path::new(std::ffi::OsStr::from_bytes(a)).strip_prefix(home.processes()).ok());
     let Some(other) = folder.and_then(|f| f.to_str()).and_then(|f| f.parse().ok()) else { return false };
     let dir = home.process(other);

@@ -6,13 +6,23 @@ use rustix::fs::FlockOperation;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
+
+/// How often, and how far apart, a lock is tried: whoever asks [`is_held`] has it for an instant.
+const TRIES: [Duration; 3] = [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(4)];
 
 /// Takes the lock on `file` for as long as any copy of its description is open. `false` if somebody else has it.
 pub fn try_hold(file: &File) -> io::Result<bool> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
-        Err(e) => Err(e.into()),
+    let mut tries = TRIES.iter();
+    loop {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(rustix::io::Errno::WOULDBLOCK) => match tries.next() {
+                Some(apart) => std::thread::sleep(*apart),
+                None => return Ok(false),
+            },
+            Err(e) => return Err(e.into()),
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl Index {
     /// Has a row written with what is written next, and does not wait for it.
     pub(crate) async fn put_later(&self, row: Row) {
         // The folder is the truth; if this is lost, the next start reads it again.
-        self.later(Change::Put(Box::new(row)));
+        self.later(Change::Put(Box::new(row))).await;
     }
 
     /// Removes a row, and answers once that is on disk.
@@ -192,11 +192,16 @@ impl Index {
     /// Has work done with what is written next, and does not wait for it.
     pub(crate) async fn work_later(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<()> + Send + 'static) {
         // Only for what may be lost: whoever calls says why.
-        self.later(Change::Work(Box::new(work)));
+        self.later(Change::Work(Box::new(work))).await;
     }
 
-    /// Most of the time somebody wants something written soon, and one commit does for both.
-    fn later(&self, change: Change) {
+    /// Most of the time somebody wants something written soon, and one commit does for both: what is asked for after this is written behind it, what was asked for before in front.
+    async fn later(&self, change: Change) {
+        if self.waiting.load(SeqCst) > 0 {
+            // Whoever cannot write says so in the log.
+            let _unanswered = self.queue(change).await;
+            return;
+        }
         let mut later = self.tables.later.lock().unwrap_or_else(PoisonError::into_inner);
         later.push(change);
         if later.len() == 1 {
@@ -252,11 +257,11 @@ impl Index {
         let mut changes = self.tables.later();
         changes.push(change);
         let written = self.tables.disk.timed(|| database.write(changes));
-        let done = written.and_then(|mut all| all.pop().unwrap_or(Err(IndexError::Closed)));
-        if let Err(error) = &done {
+        let mut all = written.unwrap_or_else(|error| vec![Err(error)]);
+        for error in all.iter().filter_map(|done| done.as_ref().err()) {
             tracing::warn!(%error, "index");
         }
-        Ok(done)
+        Ok(all.pop().unwrap_or(Err(IndexError::Closed)))
     }
 
     async fn queue(&self, change: Change) -> oneshot::Receiver<Result<(), IndexError>> {
@@ -278,12 +283,7 @@ async fn written(answer: oneshot::Receiver<Result<(), IndexError>>) -> Result<()
 }
 
 fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<Job>) {
-    // Under the lock, so that nobody writes where this does.
-    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
-        && let Err(error) = database.lengthen_log()
-    {
-        tracing::debug!(%error, "commits wait for the file system's journal, too");
-    }
+    let mut is_long = false;
     while let Some(first) = asked.blocking_recv() {
         let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = database.as_mut() else { return };
@@ -313,6 +313,19 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
         if closes {
             return;
         }
+        if !is_long && waiting.load(SeqCst) == 0 {
+            is_long = true;
+            lengthen_log(tables);
+        }
+    }
+}
+
+/// Once, when nobody waits. Under the lock, so that nobody writes where this does.
+fn lengthen_log(tables: &Tables) {
+    if let Some(database) = tables.database.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
+        && let Err(error) = database.lengthen_log()
+    {
+        tracing::debug!(%error, "commits wait for the file system's journal, too");
     }
 }
 

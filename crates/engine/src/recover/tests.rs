@@ -157,6 +157,13 @@ async fn a_request_that_was_never_accepted_is_removed() {
     world.home.process(id(2)).create().unwrap();
     world.folder(3);
     std::fs::write(world.home.process(id(3)).spec(), b"OLSP").unwrap();
+    // A keeper was asked for, and then the power went.
+    for n in [5, 6] {
+        world.folder(n);
+        drop(world.meta(n, |_| {}));
+        std::fs::write(world.home.process(id(n)).spec(), b"").unwrap();
+    }
+    std::fs::write(world.home.process(id(6)).meta(), b"OL").unwrap();
     // But what has begun is real, with or without a row.
     world.folder(4);
     drop(world.meta(4, |m| started(m, 7, 7)));

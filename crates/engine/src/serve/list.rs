@@ -25,11 +25,25 @@ pub(crate) struct Listed(Mutex<Option<Entry>>);
 struct Entry {
     /// What was known when it was made, and how `meta` was. As long as both are so, it is true.
     facts: Arc<Facts>,
-    meta: Option<(File, Stamp)>,
+    meta: Held,
     order: Order,
+    /// From when on its age is counted, and until when.
+    since: Time,
+    until: Option<Time>,
     /// Its JSON up to its age, and from there on.
     before: String,
     after: String,
+}
+
+/// What tells whether the folder is still as it was when an entry was made.
+#[derive(Debug)]
+enum Held {
+    /// Nothing becomes of it any more.
+    Final,
+    /// As long as this file has this stamp.
+    Until(File, Box<Stamp>),
+    /// It could not be read as it should be: the next look may say more.
+    Never,
 }
 
 /// Those that run come first, and the older before the younger.
@@ -51,12 +65,12 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
             let Some(entry) = entry.as_ref() else { continue };
             let from = text.len();
             text.extend_from_slice(entry.before.as_bytes());
-            text.extend_from_slice(age(&entry.facts, now).to_string().as_bytes());
+            text.extend_from_slice(entry.until.unwrap_or(now).seconds_since(entry.since).to_string().as_bytes());
             text.extend_from_slice(entry.after.as_bytes());
             pieces.push((entry.order, from..text.len()));
         }
         let fresh = |l: &Listing| {
-            let (_, mut shown) = look(&shared, l);
+            let (_, _, mut shown) = look(&shared, l);
             shown.session_scoped = scope.by_session_only(&l.facts.kept.spec.owner);
             shown
         };
@@ -104,43 +118,48 @@ impl Listed {
     fn holds(&self, facts: &Arc<Facts>) -> bool {
         let entry = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entry.as_ref().is_some_and(|entry| {
-            let same = || entry.meta.as_ref().is_some_and(|(meta, stamp)| Stamp::read(meta).is_ok_and(|now| now == *stamp));
-            Arc::ptr_eq(&entry.facts, facts) && (facts.phase.is_final() || same())
+            Arc::ptr_eq(&entry.facts, facts)
+                && match &entry.meta {
+                    Held::Final => true,
+                    Held::Until(meta, stamp) => Stamp::read(meta).is_ok_and(|now| now == **stamp),
+                    Held::Never => false,
+                }
         })
     }
 
     fn remember(&self, shared: &Shared, of: &Listing) {
-        let (meta, mut shown) = look(shared, of);
+        let (meta, facts, mut shown) = look(shared, of);
         let order = order(&shown);
         shown.uptime_seconds = u64::MAX;
         let text = serde_json::to_string(&shown).expect("an answer serialises");
-        // Inside of a string the quotes would be escaped, so this is the field.
+        // Inside of a string the quotes would be escaped, so this is the field, which is never left out.
         let age = format!("\"uptime_seconds\":{}", u64::MAX);
-        let (before, after) = text.split_once(&age).expect("every answer has an age");
+        let (before, after) = text.split_once(&age).expect("a process has an age");
         let before = format!("{before}\"uptime_seconds\":");
-        let entry = Entry { facts: Arc::clone(&of.facts), meta, order, before, after: after.to_owned() };
+        let (since, until) = (facts.since(), facts.ended_at());
+        let entry = Entry { facts: Arc::clone(&of.facts), meta, order, since, until, before, after: after.to_owned() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 }
 
-/// Looks into the folder. With what to compare it to the next time, where something may still become of the process.
-fn look(shared: &Shared, of: &Listing) -> (Option<(File, Stamp)>, Process) {
+/// Looks into the folder. How long that is true, what is known with it, and how it is shown.
+fn look(shared: &Shared, of: &Listing) -> (Held, Facts, Process) {
     let dir = shared.home.process(of.facts.id());
-    if of.facts.phase.is_final() {
-        // Only the pid and the like are looked up.
-        let seen = Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() };
-        return (None, process(shared, &dir, &of.facts, &seen, Detail::Entry));
-    }
+    let is_final = of.facts.phase.is_final();
     // Taken first: what changes meanwhile is seen the next time.
-    let stamp = File::open(dir.meta()).and_then(|meta| Stamp::read(&meta).map(|stamp| (meta, stamp))).ok();
-    let seen = Seen::look(&dir, of.facts.cursor);
-    (stamp, process(shared, &dir, &of.facts.with(&seen), &seen, Detail::Entry))
+    let held = match File::open(dir.meta()).and_then(|meta| Stamp::read(&meta).map(|stamp| (meta, stamp))) {
+        Ok(_) if is_final => Held::Final,
+        Ok((meta, stamp)) => Held::Until(meta, Box::new(stamp)),
+        Err(_) => Held::Never,
+    };
+    // Of one that is over only the pid and the like are looked up.
+    let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
+    let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
+    let shown = process(shared, &dir, &facts, &seen, Detail::Entry);
+    let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
+    (if is_whole { held } else { Held::Never }, facts, shown)
 }
 
 fn order(process: &Process) -> Order {
     (process.status != Status::Running, process.started_at, process.session_id)
-}
-
-fn age(facts: &Facts, now: Time) -> u64 {
-    facts.ended_at().unwrap_or(now).seconds_since(facts.since())
 }

@@ -239,12 +239,6 @@ pub(crate) fn reap_any() -> Option<u32> {
     }
 }
 
-/// Waits for a child to end. `false` if it cannot be waited for now.
-pub(crate) fn wait_pid(pid: u32) -> bool {
-    let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return true };
-    !matches!(rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()), Err(rustix::io::Errno::INTR))
-}
-
 /// The end of our own command line, which others read to see what this process is for.
 #[derive(Debug)]
 pub(crate) struct Title {

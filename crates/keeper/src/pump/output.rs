@@ -194,7 +194,7 @@ impl Pump<'_> {
         }
         if let Err(e) = written.and_then(|()| self.pair.meta.sync()) {
             // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
-            crate::complain(format_args!("{}: cannot record the end: {e}", self.pair.id));
+            crate::complain(&self.pair.dir.path, format_args!("{}: cannot record the end: {e}", self.pair.id));
         }
     }
 

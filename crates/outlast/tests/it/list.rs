@@ -1,5 +1,6 @@
 //! What is listed, to whom.
 
+use crate::gate::Gate;
 use crate::support::*;
 
 fn ids(listed: &Value) -> Vec<String> {
@@ -109,4 +110,21 @@ fn a_command_longer_than_a_line_is_cut_in_a_list_and_whole_in_a_poll() {
     let listed = p.json(["list"]);
     assert_eq!(entry(&listed, &id)["command"].as_str().unwrap().chars().count(), 200);
     assert_eq!(p.json(["poll", &id])["command"], line);
+}
+
+#[test]
+fn what_was_listed_while_it_ran_holds_nothing_open_once_it_is_over() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", p.engine())).unwrap().flatten().map(|fd| std::fs::read_link(fd.path()));
+    let metas = || open().filter(|to| to.as_ref().is_ok_and(|to| to.ends_with("meta"))).count();
+    let ids: Vec<String> = (0..20).map(|_| p.run(&gate.wait())).collect();
+    assert_eq!(p.json(["list"])["processes"].as_array().unwrap().len(), 20);
+    for _ in &ids {
+        gate.open();
+    }
+    for id in &ids {
+        assert_eq!(p.wait(id)["exit_code"], 0);
+    }
+    eventually("no meta is open", || (metas() == 0).then_some(()));
 }

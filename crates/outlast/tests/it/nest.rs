@@ -59,6 +59,29 @@ fn those_who_wait_in_the_nest_are_replaced_when_killed() {
 }
 
 #[test]
+fn a_nest_that_hangs_is_replaced() {
+    let p = product();
+    let id = p.run("true");
+    assert_eq!(p.wait(&id)["exit_code"], 0);
+    let (nest, _) = full_nest(&p);
+    let pid = rustix::process::Pid::from_raw(nest as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    // Four are waiting in it; the fifth has to be forked.
+    for code in 1..=6 {
+        let id = p.run(&format!("exit {code}"));
+        assert_eq!(p.wait(&id)["exit_code"], code);
+    }
+    let others = eventually("another nest", || {
+        let all: Vec<u32> = p.processes().into_iter().filter(|(_, line)| line.contains(UNNAMED)).map(|(pid, _)| pid).collect();
+        Some(all).filter(|all| all.iter().any(|pid| *pid != nest))
+    });
+    assert!(others.contains(&nest), "{others:?}");
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    eventually("the old one has left", || p.processes().iter().all(|(pid, _)| *pid != nest).then_some(()));
+    p.shut_down().unwrap();
+}
+
+#[test]
 fn a_nest_leaves_with_its_engine_and_its_commands_stay() {
     let p = product();
     let gate = Gate::new(&p, "gate");
