@@ -141,6 +141,7 @@ impl Engine {
             within: Clients::default(),
             keeper: Mutex::new(keeper),
             nest: crate::nest::Nest::default(),
+            blanks: crate::blanks::Blanks::default(),
             config,
             home,
             run_dir: RwLock::new(run_dir),

@@ -52,6 +52,7 @@
 
 mod adopt;
 mod barrier;
+mod blanks;
 mod cgroup;
 mod config;
 mod disk;

@@ -57,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) keeper: Mutex<program::Copy>,
     /// Where keepers are forked.
     pub(crate) nest: crate::nest::Nest,
+    pub(crate) blanks: crate::blanks::Blanks,
     pub(crate) closing: watch::Sender<Closing>,
     /// Whether somebody attends to the socket: two would take it from each other.
     pub(crate) listening: Mutex<bool>,

@@ -492,6 +492,9 @@ impl State {
             // It has nothing left to write, so this is short.
             let _joined = blocking(move || writer.join()).await;
         }
+        let shared = Arc::clone(&self.shared);
+        // What it leaves behind the next engine removes.
+        let _cleared = blocking(move || shared.blanks.clear()).await;
         self.shared.nest.leave().await;
         if let Some(place) = self.shared.place.clone() {
             let nothing_runs = self.live.is_empty();

@@ -1,5 +1,6 @@
 //! Where things lie: the home, and one folder for each process.
 
+use crate::blank::BLANK;
 use outlast_core::ProcessId;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -108,13 +109,13 @@ impl Home {
         Ok(())
     }
 
-    /// Finishes removals that were cut short.
+    /// Finishes removals that were cut short, and removes what was made ahead of need by an engine that is gone.
     pub fn sweep(&self) -> io::Result<()> {
         for entry in entries(&self.processes())? {
             let entry = entry?;
             let name = entry.file_name();
             let removed = name.to_str().and_then(|n| n.strip_suffix(REMOVED)).is_some_and(|n| n.parse::<ProcessId>().is_ok());
-            if removed {
+            if removed || name.as_encoded_bytes().starts_with(BLANK.as_bytes()) {
                 remove_tree(&entry.path())?;
             }
         }

@@ -10,6 +10,7 @@
 //!
 //! Each file has one writer at a time, and the lock on `meta` says who.
 
+pub mod blank;
 pub mod dir;
 mod frame;
 pub mod journal;

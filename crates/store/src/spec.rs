@@ -133,12 +133,21 @@ pub struct SpecFile;
 impl SpecFile {
     /// Writes the request. That there is one already is an error.
     pub fn create(dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
+        Self::write(dir, OFlags::CREATE | OFlags::EXCL, kept, launch)
+    }
+
+    /// Writes the request into a file that is there, and empty.
+    pub(crate) fn fill(dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
+        Self::write(dir, OFlags::empty(), kept, launch)
+    }
+
+    fn write(dir: &ProcessDir, how: OFlags, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
         let path = dir.spec();
         let failed = |source| SpecError::Io { path: path.clone(), doing: "write", source };
         let mut bytes = HEADER.to_vec();
         frame::push(&mut bytes, v1::VERSION, &KeptV1::from(kept), SECTION_LIMIT).map_err(failed)?;
         frame::push(&mut bytes, v1::VERSION, &LaunchV1::from(launch), SECTION_LIMIT).map_err(failed)?;
-        let mut file = segments::open(&path, OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY).map_err(failed)?;
+        let mut file = segments::open(&path, how | OFlags::WRONLY).map_err(failed)?;
         file.write_all(&bytes).map_err(|e| {
             // Half a request is none. If it cannot be removed, it reads as damaged.
             let _ = std::fs::remove_file(&path);
@@ -420,4 +429,4 @@ impl From<LaunchV1> for Launch {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,6 +1,7 @@
 //! `run`: check, write down, start, answer.
 
 use super::{Asked, poll};
+use crate::blanks::Blanks;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
@@ -56,7 +57,9 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     };
     view.until(|f| f.phase != Phase::Accepted).await;
     point!("run.before_answer");
-    poll::whole(asked, &view).await
+    let answer = poll::whole(asked, &view).await;
+    Blanks::refill(asked.shared());
+    answer
 }
 
 struct Request {
@@ -85,9 +88,16 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
     let prepared = prepare(shared, request).await?;
     let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = shared.now();
+    let blank = shared.blanks.take();
     let write = move || -> Result<(), Error> {
-        dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
-        let written = SpecFile::create(&dir, &prepared.kept, &prepared.launch);
+        let written = match blank.map(|blank| blank.become_process(&dir, &prepared.kept, &prepared.launch)) {
+            Some(Ok(())) => Ok(()),
+            // Whatever was wrong with it, without one it is either right or said better.
+            Some(Err(_)) | None => {
+                dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
+                SpecFile::create(&dir, &prepared.kept, &prepared.launch)
+            }
+        };
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
             // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
             Some(failure) => {

@@ -121,6 +121,10 @@ impl Snapshot {
                 break;
             }
         }
+        if bytes == [0; LEN] {
+            // Room for one, in which no keeper has written yet.
+            return Err(MetaError::Missing { path });
+        }
         let len = file.metadata().map_err(io)?.len();
         Self::parse(&bytes[..LEN.min(len as usize)]).map_err(|(at, what)| MetaError::Damaged { path, at, what })
     }

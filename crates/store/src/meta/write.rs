@@ -27,7 +27,7 @@ impl Meta {
             return Ok(None);
         }
         if file.metadata()?.len() < LEN as u64 {
-            allocate(&file)?;
+            Self::allocate(&file)?;
         }
         let mut identity = [0; 64];
         file.read_exact_at(&mut identity, 0)?;
@@ -36,6 +36,16 @@ impl Meta {
         }
         let map = Mapping::new(file.as_fd(), LEN)?;
         Ok(Some(Self { file, map }))
+    }
+
+    /// Gives a file its full length, and the room for it.
+    pub(crate) fn allocate(file: &File) -> io::Result<()> {
+        match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LEN as u64) {
+            Ok(()) => Ok(()),
+            // Not every file system can; zeros take the room as well.
+            Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&[0; LEN], 0),
+            Err(e) => Err(e.into()),
+        }
     }
 
     /// The fields both keepers share.
@@ -104,15 +114,6 @@ impl Meta {
         let mut block = [0; STOP_LEN];
         self.file.read_exact_at(&mut block, STOP_AT as u64).ok()?;
         super::v1::unseal::<StopV1>(&block).ok().flatten().map(StopV1::into_core)
-    }
-}
-
-fn allocate(file: &File) -> io::Result<()> {
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LEN as u64) {
-        Ok(()) => Ok(()),
-        // Not every file system can; zeros take the room as well.
-        Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&[0; LEN], 0),
-        Err(e) => Err(e.into()),
     }
 }
 

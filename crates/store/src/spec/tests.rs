@@ -9,7 +9,7 @@ fn folder() -> (tempfile::TempDir, ProcessDir) {
     (place, dir)
 }
 
-fn request() -> (Kept, Launch) {
+pub(crate) fn request() -> (Kept, Launch) {
     let keep = Keep { head: 1, segment: 2, tail: 3 };
     let mut spec = Spec::with_everything();
     spec.timeout = Some(Duration::from_micros(1));
