@@ -13,7 +13,7 @@ use crate::{cgroup, program};
 use outlast_core::{ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -167,21 +167,39 @@ impl Drop for Client {
 
 /// What somebody waits for in the conversation that would be told of it otherwise, by what the notice would be about.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<HashMap<String, usize>>);
+pub(crate) struct Waits(Mutex<Waited>);
+
+#[derive(Debug, Default)]
+struct Waited {
+    /// How many wait for each.
+    by: HashMap<String, usize>,
+    /// What was held as it was written, for the first who is answered with it.
+    ahead: HashSet<String>,
+}
 
 impl Waits {
     /// Whether anybody waits for it.
     pub(crate) fn any(&self, key: &str) -> bool {
-        self.lock().contains_key(key)
+        self.lock().by.contains_key(key)
     }
 
     /// One more waits for it, for as long as this is held.
     pub(crate) fn begin(self: &Arc<Self>, key: String) -> Waiting {
-        *self.lock().entry(key.clone()).or_default() += 1;
+        *self.lock().by.entry(key.clone()).or_default() += 1;
         Waiting(Arc::clone(self), key)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
+    /// It is held for whoever waits. One of them takes it, or the last to leave gives it back.
+    pub(crate) fn held_ahead(&self, key: &str) {
+        self.lock().ahead.insert(key.to_owned());
+    }
+
+    /// Whether it was held, and nobody has taken it yet.
+    pub(crate) fn take_ahead(&self, key: &str) -> bool {
+        self.lock().ahead.remove(key)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waited> {
         // Counts are changed whole, so a panic elsewhere spoils nothing.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,10 +211,10 @@ pub(crate) struct Waiting(Arc<Waits>, String);
 impl Drop for Waiting {
     fn drop(&mut self) {
         let mut all = self.0.lock();
-        if let Some(n) = all.get_mut(&self.1) {
+        if let Some(n) = all.by.get_mut(&self.1) {
             *n -= 1;
             if *n == 0 {
-                all.remove(&self.1);
+                all.by.remove(&self.1);
             }
         }
     }

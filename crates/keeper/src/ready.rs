@@ -1,8 +1,8 @@
 //! Both keepers are there, and the command is not: the engine says when, once the request is on its disk.
 //!
-//! Each of them looks for the word by itself, so that none waits for the other. Whoever finds it notes it in `meta` before it takes it off the connection, so that it is
-//! never only in the memory of one that may be killed. If the engine leaves without a word, or one of the two dies before it, the other leaves too: nothing was started, and
-//! the engine asks for another pair.
+//! The holder waits for the word, and wakes the pump when the command is there; without a holder, or once the engine has left, the pump looks by itself. Whoever finds it
+//! notes it in `meta` before it is taken off the connection, so that it is never only in the memory of one that may be killed. If the engine leaves without a word, or one of the
+//! two dies before it, the other leaves too: nothing was started, and the engine asks for another pair.
 
 use crate::pair::{Pair, slept};
 use outlast_core::Role;
@@ -26,6 +26,7 @@ pub(crate) fn wait(pair: &Pair, role: Role) -> bool {
         let Some(engine) = &pair.engine else { return false };
         match word(engine) {
             Word::Go => {
+                outlast_store::points::reach(if role == Role::Pump { "pump.go" } else { "holder.word" });
                 pair.live().set(flag::GO);
                 return true;
             }
@@ -36,7 +37,9 @@ pub(crate) fn wait(pair: &Pair, role: Role) -> bool {
         if pair.partner.is_some() && pair.partner_is_over() {
             return pair.live().has(flag::GO);
         }
-        let mut fds = vec![PollFd::new(engine, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
+        // A pump with a holder has nothing to do before that has started the command, and is woken then. Whether the engine has left it is told whatever it asks for.
+        let word = if role == Role::Pump && pair.partner.is_some() { PollFlags::empty() } else { PollFlags::IN };
+        let mut fds = vec![PollFd::new(engine, word), PollFd::new(wake, PollFlags::IN)];
         fds.extend(pair.partner.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
         // Interrupted or not, everything is looked at again.
         let _woken = poll(&mut fds, None);

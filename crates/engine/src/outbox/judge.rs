@@ -245,6 +245,11 @@ impl Judge {
             } else if awaited {
                 let at_most = if waited_for { ANSWERING } else { SOON };
                 table::keep_for(db, &key, at_most, now)?;
+                if waited_for {
+                    // Whoever waits is answered next, and should not have to wait for this to be written as well.
+                    table::hold(db, &one.row.id().to_string(), now)?;
+                    self.waits.held_ahead(&key);
+                }
                 if let Some(seq) = written.filter(|_| quiet) {
                     self.put_off(db, seq, now.up + at_most)?;
                 }

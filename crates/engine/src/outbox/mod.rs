@@ -174,7 +174,11 @@ impl Outbox {
     }
 
     /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
+    /// For the first who is answered it was held when it was written.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
+        if self.judge.waits.take_ahead(&end_key(process)) {
+            return Ok(());
+        }
         self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
     }
 
@@ -182,7 +186,11 @@ impl Outbox {
     pub(crate) async fn give_back(&self, key: String, of: Option<ProcessId>) {
         let judge = Arc::clone(&self.judge);
         let work = move |db: &Connection| {
-            if judge.waits.any(&key) || !table::give_back(db, &key)? {
+            if judge.waits.any(&key) {
+                return Ok(false);
+            }
+            let is_free = if judge.waits.take_ahead(&key) { table::take_back(db, &key)? } else { table::give_back(db, &key)? };
+            if !is_free {
                 return Ok(false);
             }
             if let Some(process) = of {

@@ -12,7 +12,9 @@ pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, r
 pub(crate) use keep::{begun, expire, prune, sweep};
 pub(crate) use schema::CREATE;
 pub(crate) use seen::{ANSWERING, SOON};
-pub(crate) use seen::{consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede};
+pub(crate) use seen::{
+    consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
+};
 pub(crate) use verdict::{Judged, Settled, Verdict, judge, replay};
 
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};

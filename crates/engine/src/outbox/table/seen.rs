@@ -50,6 +50,17 @@ pub(crate) fn give_back(db: &Connection, key: &str) -> rusqlite::Result<bool> {
     Ok(freed > 0)
 }
 
+/// Undoes a [`hold`] that came with the notice, where nobody was answered and nobody else holds it. Whether it did.
+pub(crate) fn take_back(db: &Connection, key: &str) -> rusqlite::Result<bool> {
+    let freed = db
+        .prepare_cached(
+            "UPDATE notice SET state = 'pending', attempts = 0, lease = '', lease_up = 0, lease_until = 0
+             WHERE key = ?1 AND state = 'leased' AND lease = 'answer' AND attempts = 1",
+        )?
+        .execute(params![key])?;
+    Ok(freed > 0)
+}
+
 /// The engine that kept them is dead: whoever waited comes back soon, or not at all.
 pub(super) fn keep_over(db: &Connection, now: Moment) -> rusqlite::Result<()> {
     db.prepare_cached(&format!("UPDATE notice SET lease_up = MIN(lease_up, ?1), lease_until = MIN(lease_until, ?2) WHERE {KEPT}"))?

@@ -177,6 +177,22 @@ fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
 }
 
 #[test]
+fn what_was_held_for_somebody_who_left_unanswered_is_told_as_no_repeat() {
+    let mut desk = Desk::new();
+    let (seq, key) = (kept(&desk, 1, ANSWERING), completion(1, owner("a", "")).key);
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert!(!give_back(&desk.db, &key).unwrap() && take_back(&desk.db, &key).unwrap());
+    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
+    assert!(!take_back(&desk.db, &key).unwrap(), "what a taker has is not taken back");
+    let (_, key) = (kept(&desk, 2, ANSWERING), completion(2, owner("a", "")).key);
+    for _ in 0..2 {
+        hold(&desk.db, &id(2).to_string(), desk.now).unwrap();
+    }
+    assert!(!take_back(&desk.db, &key).unwrap(), "another answer is under way");
+}
+
+#[test]
 fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
     let seq = kept(&desk, 1, SOON);
