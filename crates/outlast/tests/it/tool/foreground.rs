@@ -166,6 +166,25 @@ fn an_interrupt_of_the_conversation_stops_its_foreground_command() {
 }
 
 #[test]
+fn an_end_right_after_an_interrupt_stands() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let line = format!("echo begun; {}; echo done; exit 4", gate.wait());
+    p.points().arm("wait.begun").unwrap();
+    let call = under_way(&p, &["--session", "talk"], &json!({"command": line}));
+    eventually("the wait", || p.points().held("wait.begun"));
+    p.points().release("wait.begun").unwrap();
+    let id = the_running_one(&p);
+    // The caller stands still while its wait is interrupted, and finds the command over when it goes on.
+    let stopped = Stopped::stop(&call);
+    eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "talk"])["count"] == 1).then_some(()));
+    gate.open();
+    eventually("the record of the end", || p.meta(&id).ended);
+    drop(stopped);
+    assert_eq!(answer(call), json!({"output": "begun\ndone", "exit_code": 4, "error": null}));
+}
+
+#[test]
 fn a_foreground_command_goes_on_when_its_caller_is_killed() {
     let p = product();
     let gate = Gate::new(&p, "gate");
