@@ -179,7 +179,7 @@ fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
         shell: None,
         command_scrubbed: true,
         env_scrubbed: Vec::new(),
-        warnings: Vec::new(),
+        warnings: found.warnings,
         keep: Keep::default(),
     }
 }
