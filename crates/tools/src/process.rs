@@ -168,13 +168,14 @@ async fn list(client: &Client) -> Result<Answer, ClientError> {
     Ok(all)
 }
 
-/// All that run and the finished ones that ended last, in the same order, and how many that leaves out.
+/// All that run and then the finished ones that ended last, and how many that leaves out.
 fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
     let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_at, p.session_id)).collect();
     finished.sort();
     let left_out = finished.len().saturating_sub(limits::LIST_FINISHED);
     let oldest: BTreeSet<_> = finished.into_iter().take(left_out).map(|(_, id)| id).collect();
     all.retain(|p| !oldest.contains(&p.session_id));
+    all.sort_by_key(|p| p.status == Status::Exited);
     (all, left_out)
 }
 
