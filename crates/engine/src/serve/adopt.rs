@@ -162,7 +162,7 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
     if let Err(error) = shared.index.put(facts.row()).await {
         // As above.
         let _undone = blocking(undo).await;
-        return Err(refuse::index(&error));
+        return Err(refuse::index_start(&error));
     }
     engine.accept_process(facts, None).await
 }

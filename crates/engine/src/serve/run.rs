@@ -111,7 +111,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
         let dir = shared.home.process(id);
         // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
-        return Err(refuse::index(&error));
+        return Err(refuse::index_start(&error));
     }
     point!("run.after_commit");
     let keeper = match keeper {

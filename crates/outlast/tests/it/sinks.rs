@@ -16,7 +16,7 @@ pub(crate) fn hooked(more: &str) -> (Product, PathBuf) {
     (p, log)
 }
 
-fn told(log: &PathBuf) -> Vec<Value> {
+pub(crate) fn told(log: &PathBuf) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
