@@ -41,6 +41,24 @@ fn a_hook_is_told_of_an_end() {
 }
 
 #[test]
+fn a_hook_with_a_budget_is_told_together_what_came_together() {
+    let (p, log) = hooked("coalesce_ms = 1000\nbudget = { wakes = 1, seconds = 4 }");
+    let post = |n: u64| drop(p.json(["events", "post", "--session", "s", &json!({"type": "note", "n": n}).to_string()]));
+    let numbers = |run: &Value| -> Vec<u64> {
+        let events = run["events"].as_array().unwrap_or_else(|| panic!("no list: {run}"));
+        events.iter().map(|told| told["event"]["n"].as_u64().unwrap()).collect()
+    };
+    let runs = |count: usize| eventually("the hook", || Some(told(&log)).filter(|runs| runs.len() >= count));
+    [1, 2].into_iter().for_each(post);
+    assert_eq!(runs(1).iter().map(numbers).collect::<Vec<_>>(), [[1, 2]]);
+    let first = std::time::Instant::now();
+    // The one run that it has for now is spent, so these wait for longer than they are gathered.
+    [3, 4].into_iter().for_each(post);
+    assert_eq!(runs(2).iter().map(numbers).collect::<Vec<_>>(), [[1, 2], [3, 4]]);
+    assert!(first.elapsed() > std::time::Duration::from_secs(2), "{:?}", first.elapsed());
+}
+
+#[test]
 fn a_hook_is_told_though_the_engine_is_dead_and_nobody_calls() {
     let (p, log) = hooked("");
     let gate = Gate::new(&p, "gate");
