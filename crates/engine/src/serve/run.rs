@@ -367,6 +367,10 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
             let what = format!("watch pattern {} has a line break in it, and lines are matched one by one", n + 1);
             return refused(what, "give the text of one line");
         }
+        if pattern.contains(|c: char| c.is_control() && c != '\t') || outlast_text::strip(pattern) != pattern.as_str() {
+            let what = format!("watch pattern {} has an escape or control character in it, and lines are matched without them", n + 1);
+            return refused(what, "give the text as it is read");
+        }
     }
     if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {
         let what = format!("a completion of {} characters cannot be told", tell.chars.unwrap_or(0));

@@ -475,7 +475,7 @@ fn what_was_delivered_can_be_offered_again() {
 fn huge_empty_and_broken_patterns_are_refused_before_anything_runs() {
     let p = product();
     let huge = "x".repeat(1025);
-    for bad in ["", "two\nlines", &huge] {
+    for bad in ["", "two\nlines", &huge, "\u{1b}[31mred", "\u{9b}31mred", "100%\rdone", "bell\u{7}"] {
         let refused = p.call(["run", "--json", "--watch", "fine", "--watch", bad, "--", "touch ran"]);
         assert_eq!((refused.code, &refused.json()["code"]), (Some(125), &json!("bad_spec")), "{refused:?}");
         assert!(refused.json()["error"].as_str().unwrap().contains("watch pattern 2"), "{refused:?}");
@@ -487,6 +487,10 @@ fn huge_empty_and_broken_patterns_are_refused_before_anything_runs() {
     }
     assert!(!p.work().join("ran").exists());
     assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    // A tab is text.
+    let tabbed = p.run_with(&["--watch", "a\tb", "--session", "s"], "printf 'a\\tb\\n'");
+    p.wait(&tabbed);
+    assert_eq!(history(&p, &["--process", &tabbed, "--kind", "watch_match"]).len(), 1);
 }
 
 #[test]
