@@ -2,6 +2,7 @@
 
 use crate::meaning::meaning;
 use crate::output::Output;
+use crate::plan::UNSUPPORTED;
 use crate::terminal::{start, warn};
 use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
 use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
@@ -139,7 +140,7 @@ impl Call<'_> {
         if told {
             all.insert("notify_on_complete".into(), true.into());
         } else {
-            all.insert("notify_unsupported".into(), true.into());
+            all.insert("notify_unsupported".into(), UNSUPPORTED.into());
         }
         if self.plan.spec.pty {
             all.insert("takes_input".into(), true.into());
