@@ -21,7 +21,7 @@ fn skipped(answer: &Answer) -> String {
 }
 
 #[test]
-fn case_189_an_entry_of_the_reference_comes_with_all_its_fields() {
+fn case_175_189_an_entry_of_the_reference_comes_with_all_its_fields() {
     let p = product();
     let mut sleeper = Sleeper::start();
     let entry = json!({
@@ -48,7 +48,7 @@ fn case_189_an_entry_of_the_reference_comes_with_all_its_fields() {
     assert_eq!((&event["type"], &event["exit_code"], &event["task_id"]), (&json!("completion"), &Value::Null, &json!("t1")), "{told}");
     assert_eq!((&event["platform"], &event["chat_id"], &event["user_id"]), (&json!("telegram"), &json!("42"), &json!("7")), "{told}");
     let lost = "Background process proc_0123456789ab marked lost because the process backend disappeared (exit code ?).";
-    assert!(text.contains(lost) && text.contains("npm run dev"), "{text}");
+    assert!(text.contains(lost) && text.contains("output was not kept") && text.contains("npm run dev"), "{text}");
 }
 
 #[test]
