@@ -1,7 +1,7 @@
 //! Processes that somebody else started: who they are, from a pid or from a `processes.json` of the Hermes agent.
 
 use crate::orphan::is_ours;
-use outlast_core::{Incarnation, OsText, Owner, ProcessId, Spec, Time};
+use outlast_core::{Incarnation, OsText, Owner, ProcessId, Route, Spec, Tell, Time};
 use outlast_store::os::{incarnation_of, is_zombie};
 use serde_json::Value;
 use std::path::Path;
@@ -14,6 +14,8 @@ pub(crate) struct Found {
     pub(crate) spec: Spec,
     pub(crate) cwd: OsText,
     pub(crate) started_at: Time,
+    /// What it lacks of what it had before.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// An entry of a checkpoint, with the contract's defaults for what is missing.
@@ -26,6 +28,10 @@ pub(crate) struct Entry {
     pub(crate) cwd: Option<String>,
     pub(crate) started_at: Option<Time>,
     pub(crate) owner: Owner,
+    /// Its end, and where its owner is.
+    pub(crate) tell: Tell,
+    /// Whether its output was watched, which only its own parent can do.
+    pub(crate) watched: bool,
 }
 
 /// Takes a checkpoint apart. One bad entry does not spoil the others.
@@ -44,6 +50,15 @@ fn entry(value: &Value) -> Result<Entry, String> {
         Some(scope) => return Err(format!("its pid {pid} is one inside a {scope}, which means nothing here")),
     }
     let id = text("session_id");
+    let route = Route {
+        platform: text("watcher_platform"),
+        chat_id: text("watcher_chat_id"),
+        user_id: text("watcher_user_id"),
+        user_name: text("watcher_user_name"),
+        thread_id: text("watcher_thread_id"),
+        message_id: text("watcher_message_id"),
+    };
+    let notify = fields.get("notify_on_complete") == Some(&Value::Bool(true));
     Ok(Entry {
         id: id.and_then(|s| s.parse().ok()),
         pid,
@@ -52,6 +67,8 @@ fn entry(value: &Value) -> Result<Entry, String> {
         cwd: text("cwd"),
         started_at: fields.get("started_at").and_then(Value::as_f64).filter(|t| *t > 0.0).map(|t| Time::from_micros((t * 1e6) as i64)),
         owner: Owner { session: text("session_key"), task: text("task_id"), generation: None },
+        tell: if notify { Tell::end() } else { Tell::default() }.to(route),
+        watched: fields.get("watch_patterns").and_then(Value::as_array).is_some_and(|patterns| !patterns.is_empty()),
     })
 }
 
@@ -62,8 +79,10 @@ pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, S
         return Err(format!("pid {} is another process by now", entry.pid));
     }
     let cwd = entry.cwd.map_or_else(|| cwd_of(entry.pid), Into::into);
-    let spec = Spec::shell(entry.command).owned_by(entry.owner);
-    Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now) })
+    let spec = Spec::shell(entry.command).owned_by(entry.owner).telling(entry.tell);
+    let unwatched = "its output cannot be read, so nobody is told of the lines that were watched for";
+    let warnings = entry.watched.then(|| unwatched.to_owned()).into_iter().collect();
+    Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now), warnings })
 }
 
 /// The living process with this pid.
@@ -78,7 +97,8 @@ pub(crate) fn from_pid(pid: u32, owner: Owner, bin: &Path, now: Time) -> Result<
         b"" => vec![outlast_store::os::command_name(pid).unwrap_or_else(|| "unknown".into()).into()],
         line => line.split(|&b| b == 0).map(|a| OsText::from(a.to_vec())).collect(),
     };
-    Ok(Found { of, id: None, spec: Spec::argv(args).owned_by(owner), cwd: cwd_of(pid), started_at: started(&of, now).unwrap_or(now) })
+    let (spec, started_at) = (Spec::argv(args).owned_by(owner), started(&of, now).unwrap_or(now));
+    Ok(Found { of, id: None, spec, cwd: cwd_of(pid), started_at, warnings: Vec::new() })
 }
 
 fn cwd_of(pid: u32) -> OsText {

@@ -82,9 +82,18 @@ pub(crate) fn rule(refusal_of_core: &Refusal) -> Error {
 
 /// The index said no.
 pub(crate) fn index(e: &IndexError) -> Error {
+    index_so(e, "nothing was changed")
+}
+
+/// The index said no to something that was to be looked after.
+pub(crate) fn index_start(e: &IndexError) -> Error {
+    index_so(e, "nothing was started")
+}
+
+fn index_so(e: &IndexError, so: &str) -> Error {
     match e {
         IndexError::NoRoom { .. } => unavailable(
-            format!("nothing can be written down, so nothing was started: {e}"),
+            format!("nothing can be written down, so {so}: {e}"),
             "free some space or make the state directory writable; running processes are not affected",
         ),
         IndexError::Closed => stopping(),

@@ -34,7 +34,7 @@ pub mod watch;
 mod width;
 
 pub use announce::{announce, announce_all};
-pub use brief::{Brief, DEFAULT_TOKENS, LeftOut, Log, SMALL_TOKENS, Why, brief};
+pub use brief::{Brief, DEFAULT_TOKENS, Hole, LeftOut, Log, SMALL_TOKENS, Why, brief};
 pub use collapse::collapse;
 pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};
 pub use decode::{Decoder, decode_lossy};

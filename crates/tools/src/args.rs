@@ -74,15 +74,21 @@ impl<'a> Args<'a> {
 
     /// Several texts, or one alone; empty ones do not count.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, String> {
-        let several = |values: &[Value]| values.iter().filter(|v| !v.is_null()).map(text).collect();
-        let given: Vec<String> = match self.get(name) {
+        let wrong = |value: &Value| format!("{name} must be a list of texts, got {}", shown(value));
+        let one = |value: &Value| match value {
+            Value::Null => Ok(String::new()),
+            Value::String(_) | Value::Number(_) => Ok(text(value)),
+            Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(wrong(value)),
+        };
+        let several = |values: &[Value]| values.iter().map(one).collect::<Result<Vec<_>, _>>();
+        let given = match self.get(name) {
             None => Vec::new(),
-            Some(Value::Array(values)) => several(values),
+            Some(Value::Array(values)) => several(values)?,
             Some(Value::String(one)) => match serde_json::from_str(one) {
-                Ok(Value::Array(values)) => several(&values),
+                Ok(Value::Array(values)) => several(&values)?,
                 _ => vec![one.clone()],
             },
-            Some(value) => return Err(format!("{name} must be a list of texts, got {}", shown(value))),
+            Some(value) => return Err(wrong(value)),
         };
         Ok(given.into_iter().filter(|t| !t.trim().is_empty()).collect())
     }
@@ -196,6 +202,9 @@ mod tests {
         assert_eq!(texts(json!("[ready]")).unwrap(), ["[ready]"]);
         assert!(texts(json!(null)).unwrap().is_empty());
         assert!(texts(json!(7)).is_err() && texts(json!({})).is_err());
+        for bad in [json!(["a", ["b"]]), json!(["a", {"b": 1}]), json!(["a", true]), json!(r#"["a", ["b"]]"#)] {
+            assert!(texts(bad.clone()).unwrap_err().contains("must be a list of texts"), "{bad}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::{Answer, answer};
 use serde_json::Value;
 
 /// Room for the notice that stands for what is left out.
-const NOTICE: usize = 80;
+const NOTICE: usize = 120;
 
 /// Cuts the longest fields until the whole is at most `most` characters of JSON.
 pub(crate) fn cap(all: &mut Answer, most: usize) {
@@ -14,18 +14,37 @@ pub(crate) fn cap(all: &mut Answer, most: usize) {
             return;
         }
         let longest = all.iter_mut().max_by_key(|(_, value)| width(value));
-        let Some((_, value)) = longest else { return };
+        let Some((name, value)) = longest else { return };
         let room = width(value).saturating_sub(over + NOTICE);
+        let mut note = None;
         *value = match value {
             Value::String(text) => Value::String(middle_out(text, room)),
-            Value::Array(values) => Value::Array(fitting(std::mem::take(values), room)),
+            Value::Array(values) => {
+                let (whole, fitting) = (values.len(), fitting(std::mem::take(values), room));
+                note = Some(left_out(name, whole - fitting.len()));
+                Value::Array(fitting)
+            }
             _ => Value::Null,
         };
+        if let Some(note) = note {
+            add_note(all, &note);
+        }
         over = length(all).saturating_sub(most);
     }
     if over > 0 {
         *all = answer([("error", format!("the answer would be longer than {most} characters").into())]);
     }
+}
+
+fn left_out(name: &str, count: usize) -> String {
+    let how = if name == "processes" { "; `outlast list` shows all" } else { "" };
+    format!("{count} more {name} are not shown: the answer was too long{how}")
+}
+
+/// Adds to what the answer has to say besides.
+fn add_note(all: &mut Answer, note: &str) {
+    let before = all.get("note").and_then(Value::as_str).map(|before| format!("{before}; ")).unwrap_or_default();
+    all.insert("note".into(), format!("{before}{note}").into());
 }
 
 /// How many characters an answer is as JSON.
@@ -107,6 +126,17 @@ mod tests {
         let text = serde_json::to_string(&all).unwrap();
         assert!(text.len() <= 1_000 && text.len() > 900, "{}", text.len());
         assert!(text.contains("characters left out") && text.contains("proc_ab12000000ff"), "{text}");
+    }
+
+    #[test]
+    fn a_list_says_how_many_it_leaves_out() {
+        let process = |n: usize| json!({"session_id": format!("proc_{n:012x}"), "command": "x".repeat(200)});
+        let mut all = answer([("processes", (0..100).map(process).collect()), ("note", "6 older finished processes are not shown".into())]);
+        cap(&mut all, 5_000);
+        let shown = all["processes"].as_array().unwrap().len();
+        assert!(serde_json::to_string(&all).unwrap().len() <= 5_000 && shown > 15, "{shown}");
+        let more = format!("{} more processes are not shown: the answer was too long; `outlast list` shows all", 100 - shown);
+        assert_eq!(all["note"], format!("6 older finished processes are not shown; {more}"));
     }
 
     proptest! {

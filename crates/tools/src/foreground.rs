@@ -2,6 +2,7 @@
 
 use crate::meaning::meaning;
 use crate::output::Output;
+use crate::plan::UNSUPPORTED;
 use crate::terminal::{start, warn};
 use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
 use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
@@ -79,18 +80,25 @@ impl Call<'_> {
 
     /// Stops the command because somebody interrupted the conversation. An end that came first stands.
     async fn interrupted(self) -> Answer {
-        let left = match self.client.kill(&self.id, Kill::default()).await {
-            Ok(_) => None,
-            Err(e) if e.code() == code::ALREADY_EXITED => None,
-            Err(e) => Some(e),
-        };
+        let killed = self.client.kill(&self.id, Kill::default()).await;
+        if killed.as_ref().is_err_and(|e| e.code() == code::ALREADY_EXITED) {
+            return self.over().await;
+        }
         let output = self.output("").await;
-        let Some(error) = left else { return self.stopped(output, INTERRUPTED, "[Command interrupted]").await };
+        let Err(error) = killed else { return self.stopped(output, INTERRUPTED, "[Command interrupted]").await };
         let mut all = self.answer(&output, INTERRUPTED.into());
         append(&mut all, "[Command interrupted]");
         all.insert("error".into(), error.to_string().into());
         all.insert("session_id".into(), self.id.into());
         all
+    }
+
+    /// Its end is there, and only has to be asked for.
+    async fn over(self) -> Answer {
+        match self.client.wait(&self.id, None).await {
+            Ok(waited) => self.ended(waited).await,
+            Err(e) => self.unheard(&e),
+        }
     }
 
     async fn stopped(&self, output: Output, code: i32, note: &str) -> Answer {
@@ -113,10 +121,7 @@ impl Call<'_> {
         let output = self.output("").await;
         if output.over {
             // It ended while it was read, which took the notice of its end.
-            return match self.client.wait(&self.id, None).await {
-                Ok(waited) => self.ended(waited).await,
-                Err(e) => self.unheard(&e),
-            };
+            return self.over().await;
         }
         let seconds = self.limit.as_secs_f64();
         let told = self.plan.spec.tell.completion;
@@ -135,7 +140,7 @@ impl Call<'_> {
         if told {
             all.insert("notify_on_complete".into(), true.into());
         } else {
-            all.insert("notify_unsupported".into(), true.into());
+            all.insert("notify_unsupported".into(), UNSUPPORTED.into());
         }
         if self.plan.spec.pty {
             all.insert("takes_input".into(), true.into());

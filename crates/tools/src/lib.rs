@@ -34,6 +34,7 @@ mod guard;
 mod host;
 mod meaning;
 mod output;
+mod pages;
 mod plan;
 mod process;
 mod schema;

@@ -138,7 +138,7 @@ impl Wanted {
 
 const SILENT: &str = "This process is silent: you will not be told when it ends. For a job that ends by itself (tests, a build, a deployment) call again with \
     notify_on_complete=true; for a server or watcher that is to go on, ignore this and look at it with process(action=\"poll\") when you need to.";
-const UNSUPPORTED: &str = "This host cannot deliver a notice after your turn, so notify_on_complete and watch_patterns were dropped. Ask with process(action=\"poll\") or \
+pub(crate) const UNSUPPORTED: &str = "This host cannot deliver a notice after your turn, so notify_on_complete and watch_patterns do nothing here. Ask with process(action=\"poll\") or \
     process(action=\"wait\") instead.";
 const EXCLUSIVE: &str = "watch_patterns was dropped because notify_on_complete is set: both on one process would give duplicate notifications. Set only one of them.";
 const POLLER: &str = "This looks like a home-made CI poller. `gh pr checks NUMBER --watch --fail-fast` and `gh run watch RUN --exit-status` wait by themselves, know every \

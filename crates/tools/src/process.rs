@@ -2,6 +2,7 @@
 
 use crate::args::{Args, short};
 use crate::output::Output;
+use crate::pages::Pages;
 use crate::tokens::end_of;
 use crate::{Answer, Host, answer, cap};
 use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
@@ -138,9 +139,9 @@ async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientEr
         Ask::Log { id, page, tokens: None } => fields(&log(client, host, &id, page).await?),
         Ask::Log { id, page, tokens: Some(tokens) } => {
             // The lines that matter are looked for in all that there is, unless it is said where.
-            let page = client.log(&id, page.limit(page.limit.unwrap_or(u64::MAX))).await?;
-            let mut all = fields(&page);
-            put(&mut all, Output::brief_of(&page, tokens));
+            let pages = Pages::read(client, &id, page).await?;
+            let mut all = fields(&pages.page);
+            put(&mut all, Output::brief_of(&pages, tokens));
             all
         }
         Ask::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
@@ -167,13 +168,14 @@ async fn list(client: &Client) -> Result<Answer, ClientError> {
     Ok(all)
 }
 
-/// All that run and the finished ones that ended last, in the same order, and how many that leaves out.
+/// All that run and then the finished ones that ended last, and how many that leaves out.
 fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
     let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_at, p.session_id)).collect();
     finished.sort();
     let left_out = finished.len().saturating_sub(limits::LIST_FINISHED);
     let oldest: BTreeSet<_> = finished.into_iter().take(left_out).map(|(_, id)| id).collect();
     all.retain(|p| !oldest.contains(&p.session_id));
+    all.sort_by_key(|p| p.status == Status::Exited);
     (all, left_out)
 }
 

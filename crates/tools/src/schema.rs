@@ -44,7 +44,8 @@ fn terminal(host: &Host) -> Schema {
          \n\
          Background (background=true): the answer comes at once, with a session_id for the process tool. There are two good uses. A job that ends by itself (tests, a build, a \
          deployment): nearly always with notify_on_complete=true, so that you can go on and are told of its end without polling. And a server or watcher that never ends: \
-         without it. Check that a server is ready (curl, its log) before you use it.\n\
+         without it. Check that a server is ready (curl, its log) before you use it. watch_patterns tells you of a rare, one-time line of such a process; it and \
+         notify_on_complete exclude each other.\n\
          \n\
          pty=true is for programs that want a terminal, such as a REPL or an interactive installer; write to them with the process tool."
     );
@@ -57,7 +58,7 @@ fn terminal(host: &Host) -> Schema {
                 "default": false,
                 "description": "Run it apart from this call. For servers and watchers, and with notify_on_complete=true for long jobs that end by themselves.",
             },
-            "timeout": timeout(default, most),
+            "timeout": timeout(default, most, " Ignored with background=true."),
             "workdir": workdir(),
             "pty": {
                 "type": "boolean",
@@ -93,7 +94,7 @@ fn terminal_of_a_script(host: &Host) -> Schema {
                 .into(),
         parameters: json!({
             "type": "object",
-            "properties": {"command": command(), "timeout": timeout(default, most), "workdir": workdir()},
+            "properties": {"command": command(), "timeout": timeout(default, most, ""), "workdir": workdir()},
             "required": ["command"],
         }),
     }
@@ -103,11 +104,11 @@ fn command() -> Value {
     json!({"type": "string", "description": "The shell line to run."})
 }
 
-fn timeout(default: u64, most: u64) -> Value {
+fn timeout(default: u64, most: u64, more: &str) -> Value {
     json!({
         "type": "integer",
         "minimum": 1,
-        "description": format!("Seconds to wait for a foreground command (default {default}, at most {most}). Ignored with background=true."),
+        "description": format!("Seconds to wait for a foreground command (default {default}, at most {most}).{more}"),
     })
 }
 

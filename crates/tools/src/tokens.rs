@@ -1,24 +1,21 @@
 //! Output within a number of tokens, for whoever pays for each.
 
 use crate::output::Output;
-use outlast_client::{Client, ClientError, LogPage, Page, Status};
+use crate::pages::Pages;
+use outlast_client::{Client, ClientError, Page, Status};
 use outlast_text::{Log, brief, count_tokens, tail_chars};
 use std::ops::Range;
 
 impl Output {
-    /// The lines of a whole log that matter most, at most so many tokens of them. Of a log too long to be read at once, those of its end.
+    /// The lines of a whole log that matter most, at most so many tokens of them.
     pub(crate) async fn brief(client: &Client, id: &str, tokens: usize) -> Result<Self, ClientError> {
-        let head = client.log(id, Page::from_line(0).limit(u64::MAX)).await?;
-        let page = match head.at_end && head.output_cut.is_none() {
-            true => head,
-            false => client.log(id, Page::last(u64::MAX)).await?,
-        };
-        Ok(Self::brief_of(&page, tokens))
+        Ok(Self::brief_of(&Pages::read(client, id, Page::default()).await?, tokens))
     }
 
-    /// The lines of a page that matter most.
-    pub(crate) fn brief_of(page: &LogPage, tokens: usize) -> Self {
-        let log = Log { first_line: page.first_line, ..Log::whole(page.output.trim_end()) };
+    /// The lines of some pages that matter most.
+    pub(crate) fn brief_of(pages: &Pages, tokens: usize) -> Self {
+        let page = &pages.page;
+        let log = Log { first_line: page.first_line, holes: &pages.holes, ..Log::whole(page.output.trim_end()) };
         let made = brief(&log, Some(tokens), &read);
         Self {
             text: made.text,

@@ -38,13 +38,25 @@ fn one(text: &str) -> Result<Entry, String> {
 fn missing_fields_take_the_contracts_defaults() {
     let entry = one(r#"[{"pid": 42}]"#).unwrap();
     let nobody = Owner::default();
-    assert_eq!(entry, Entry { id: None, pid: 42, start: None, command: "unknown".into(), cwd: None, started_at: None, owner: nobody });
+    let wanted = Entry {
+        id: None,
+        pid: 42,
+        start: None,
+        command: "unknown".into(),
+        cwd: None,
+        started_at: None,
+        owner: nobody,
+        tell: Tell::default(),
+        watched: false,
+    };
+    assert_eq!(entry, wanted);
     let entry =
         one(r#"[{"session_id": "proc_ab12000000ff", "command": "make", "pid": 42, "pid_scope": "host", "host_start_time": 99, "cwd": "/x",
              "started_at": 1700000000.5, "task_id": "t", "session_key": "s", "watch_patterns": ["E"], "unknown": 1}]"#)
         .unwrap();
     assert_eq!(entry.id.unwrap().to_string(), "proc_ab12000000ff");
     assert_eq!((entry.start, entry.started_at), (Some(99), Some(Time::from_micros(1_700_000_000_500_000))));
+    assert!(entry.watched && entry.tell.is_nothing(), "{entry:?}");
     assert_eq!(entry.owner, Owner { session: Some("s".into()), task: Some("t".into()), generation: None });
 }
 

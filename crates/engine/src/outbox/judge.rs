@@ -155,6 +155,9 @@ fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Opti
     Some((meta.watched.begun.unwrap_or(seen.cursor), matched))
 }
 
+/// What is said of the end of an adopted process.
+const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
+
 fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
@@ -172,6 +175,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     end.termination_source = fate.termination_source.unwrap_or_default();
     end.output = output;
     end.output_cut = output_cut;
+    end.handoff_note = facts.detached.then(|| ADOPTED.to_owned());
     end.started_at = facts.started_at;
     end.ended_at = facts.ended_at();
     end

@@ -162,7 +162,7 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
     if let Err(error) = shared.index.put(facts.row()).await {
         // As above.
         let _undone = blocking(undo).await;
-        return Err(refuse::index(&error));
+        return Err(refuse::index_start(&error));
     }
     engine.accept_process(facts, None).await
 }
@@ -179,7 +179,7 @@ fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
         shell: None,
         command_scrubbed: true,
         env_scrubbed: Vec::new(),
-        warnings: Vec::new(),
+        warnings: found.warnings,
         keep: Keep::default(),
     }
 }

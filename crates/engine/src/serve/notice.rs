@@ -310,7 +310,7 @@ fn draft(
             *place = Some(text);
         }
     }
-    let name = match id.or(given) {
+    let name = match id.or(given).or_else(|| delegation(&kind, &event)) {
         Some(id) if id.is_empty() || id.len() > LONGEST_NAME || id.contains(char::is_control) => {
             return refused(
                 format!("the id has {} bytes, or a control character in it", id.len()),
@@ -339,6 +339,12 @@ fn draft(
     let key = format!("posted/{}/{conversation}/{name}", conversation.len());
     let owner = Owner { session, task: task.or(owner.task.clone()), generation: generation.or(owner.generation.clone()) };
     Ok(Draft { key, at: now, process, owner, route, body: Body::Posted(event), repeat: false })
+}
+
+/// The name of a delegation: its news is one notice, however often it is posted.
+fn delegation(kind: &str, event: &Map<String, Value>) -> Option<String> {
+    let name = event.get("delegation_id").filter(|_| kind == "async_delegation")?.as_str()?;
+    (!name.is_empty()).then(|| name.to_owned())
 }
 
 /// A value in which secrets are masked as in output, in every text and in the names of fields.

@@ -121,7 +121,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
         let dir = shared.home.process(id);
         // It has told what it could not do, and the first error is the one to answer.
         let _undone = blocking(move || undo(&dir)).await;
-        return Err(refuse::index(&error));
+        return Err(refuse::index_start(&error));
     }
     point!("run.after_commit");
     let keeper = match keeper {
@@ -376,6 +376,10 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
         if pattern.contains('\n') {
             let what = format!("watch pattern {} has a line break in it, and lines are matched one by one", n + 1);
             return refused(what, "give the text of one line");
+        }
+        if pattern.contains(|c: char| c.is_control() && c != '\t') || outlast_text::strip(pattern) != pattern.as_str() {
+            let what = format!("watch pattern {} has an escape or control character in it, and lines are matched without them", n + 1);
+            return refused(what, "give the text as it is read");
         }
     }
     if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {

@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 /// Take in a living process that somebody else started
 ///
 /// A number is a pid; anything else is a file with the checkpoint of another manager, `-` the same on standard input. Adopted processes can be
-/// seen and stopped; their output and exit code are not to be had.
+/// seen and stopped; their output and exit code are not to be had. The end of one is told if its entry says so, lines that it was watched for are not.
 #[derive(Debug, Args)]
 pub(crate) struct Adopt {
     /// A pid, a file or `-`
@@ -27,6 +27,11 @@ impl Adopt {
         }
         for line in list::lines(&adopted.adopted, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
+        }
+        for process in &adopted.adopted {
+            for warning in &process.warnings {
+                ctx.out.remark(&format!("{}: {warning}", process.session_id));
+            }
         }
         for skipped in &adopted.skipped {
             ctx.out.remark(&format!("not adopted: {skipped}"));

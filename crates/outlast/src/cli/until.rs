@@ -40,7 +40,7 @@ pub(crate) struct Until {
     /// List the barriers of the conversation
     #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
     list: bool,
-    /// Take away the barriers of the conversation that are not open
+    /// Take away the barriers of the conversation that are not open; exits 1 if there is none
     #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
     clear: bool,
     #[command(flatten)]
@@ -53,7 +53,12 @@ impl Until {
         let client = ctx.client().await?.with_owner(owner);
         if self.list || self.clear {
             let all = if self.clear { client.clear_barriers().await? } else { client.barriers().await? };
-            return list(ctx, &all);
+            list(ctx, &all)?;
+            let none = self.clear && !all.iter().any(|barrier| barrier.status == "cleared");
+            if none {
+                ctx.out.remark("there is no barrier to take away");
+            }
+            return Ok(i32::from(none));
         }
         let until = match (self.id, self.pid, self.at, self.time) {
             (Some(process), ..) => outlast_client::Until::Process { process, or_match: self.or_match },
@@ -88,16 +93,16 @@ impl Until {
     }
 }
 
-fn list(ctx: &Context, all: &[Barrier]) -> Result<i32, Failure> {
+fn list(ctx: &Context, all: &[Barrier]) -> Result<(), Failure> {
     if ctx.out.json {
         ctx.out.object(&json!({"barriers": all}))?;
-        return Ok(0);
+        return Ok(());
     }
     if all.is_empty() {
         ctx.out.tip("no barriers");
     }
     all.iter().try_for_each(|barrier| ctx.out.line(&format!("{}  {}", barrier.barrier, told(barrier))))?;
-    Ok(0)
+    Ok(())
 }
 
 fn told(barrier: &Barrier) -> String {

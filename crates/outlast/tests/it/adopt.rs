@@ -21,9 +21,9 @@ fn skipped(answer: &Answer) -> String {
 }
 
 #[test]
-fn case_189_an_entry_of_the_reference_comes_with_all_its_fields() {
+fn case_175_189_an_entry_of_the_reference_comes_with_all_its_fields() {
     let p = product();
-    let sleeper = Sleeper::start();
+    let mut sleeper = Sleeper::start();
     let entry = json!({
         "session_id": "proc_0123456789ab", "command": "npm run dev", "pid": sleeper.pid(), "pid_scope": "host", "host_start_time": sleeper.start_ticks(),
         "cwd": "/tmp", "started_at": Sleeper::now() - 100.0, "task_id": "t1", "session_key": "agent:main:chat", "watcher_platform": "telegram",
@@ -38,6 +38,27 @@ fn case_189_an_entry_of_the_reference_comes_with_all_its_fields() {
     assert!(taken["uptime_seconds"].as_u64() >= Some(100), "{taken}");
     assert_eq!(taken["note"], "Process recovered after restart -- output history unavailable");
     assert_eq!(p.json(["list", "--task", "t1"])["processes"][0]["detached"], true);
+    // Its end is told where its owner is. What was watched for nobody can see.
+    assert_eq!((&taken["notify_on_complete"], &taken["watch_patterns"]), (&json!(true), &Value::Null), "{taken}");
+    assert!(taken["warnings"][0].as_str().is_some_and(|warning| warning.contains("watched for")), "{taken}");
+    p.kill_engine();
+    sleeper.end();
+    let told = eventually("the notice", || p.json(["events", "drain", "--session", "agent:main:chat"])["events"].get(0).cloned());
+    let (event, text) = (&told["event"], told["text"].as_str().unwrap());
+    assert_eq!((&event["type"], &event["exit_code"], &event["task_id"]), (&json!("completion"), &Value::Null, &json!("t1")), "{told}");
+    assert_eq!((&event["platform"], &event["chat_id"], &event["user_id"]), (&json!("telegram"), &json!("42"), &json!("7")), "{told}");
+    let lost = "Background process proc_0123456789ab marked lost because the process backend disappeared (exit code ?).";
+    assert!(text.contains(lost) && text.contains("output was not kept") && text.contains("npm run dev"), "{text}");
+}
+
+#[test]
+fn the_end_of_an_adopted_process_is_told_only_if_it_was_to_be() {
+    let p = product();
+    let mut sleeper = Sleeper::start();
+    let taken = only(&adopt(&p, &json!([{"pid": sleeper.pid(), "session_key": "s", "notify_on_complete": false}])));
+    sleeper.end();
+    p.wait(taken["session_id"].as_str().unwrap());
+    assert_eq!(p.json(["events", "history"])["notices"], json!([]));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The machine does not play along: full, read-only, out of this or that.
 
+use crate::gate::Gate;
+use crate::sinks::{hooked, told};
 use crate::support::*;
+use crate::told::{drained, history};
 use outlast_store::dir::UNNAMED;
 use outlast_testkit::machine::{self, Group, in_own_mounts, mount_tmpfs, remount};
 use outlast_testkit::trees::alive_in;
@@ -88,6 +91,49 @@ fn a_disk_that_fills_up_takes_output_and_nothing_else() {
     });
     if let Err(why) = ran {
         machine::skipped("a_disk_that_fills_up_takes_output_and_nothing_else", format!("{why:#}"));
+    }
+}
+
+#[test]
+fn what_is_to_be_told_waits_for_room_and_is_told_once() {
+    let ran = in_own_mounts(|| {
+        let (p, log) = hooked("kinds = [\"watch_match\", \"completion\"]");
+        let home = p.home().root;
+        mount_tmpfs(&home, "size=40m,mode=700").unwrap();
+        let (line, end) = (Gate::new(&p, "line"), Gate::new(&p, "end"));
+        let flags = ["--notify", "--watch", "READY", "--session", "s"];
+        let id = p.run_with(&flags, &format!("{}; echo READY; {}; exit 3", line.wait(), end.wait()));
+        p.json(["events", "post", "--session", "s", r#"{"type": "note", "n": 1}"#]);
+        std::fs::write(home.join("ballast"), vec![0; 64 << 20]).unwrap_err();
+        // Nothing is promised that cannot be written down.
+        let post = ["events", "post", "--session", "s", r#"{"type": "note", "n": 2}"#];
+        let calls =
+            [&post[..], &["events", "drain", "--session", "s"], &["events", "next", "--session", "s"], &["until", "--no-wait", &id]];
+        // At the same time, since each is tried for a while.
+        let asked = calls.map(|call| p.command(call.iter().chain(&["--json"])).stdout(Stdio::piped()).spawn().unwrap());
+        for (call, asked) in calls.iter().zip(asked) {
+            let refused = Answer::from(asked.wait_with_output().unwrap()).json();
+            assert_eq!(refused["code"], "unavailable", "{call:?}: {refused}");
+            assert!(refused["error"].as_str().unwrap().contains("so nothing was changed"), "{call:?}: {refused}");
+        }
+        line.open();
+        end.open();
+        assert_eq!(p.wait(&id)["exit_code"], 3);
+        // With room again, all is told, each once, to whoever is told by itself and to whoever asks.
+        std::fs::remove_file(home.join("ballast")).unwrap();
+        let kinds = ["note", "watch_match", "completion"];
+        let written = eventually("the notices", || Some(history(&p, &[])).filter(|all| all.len() >= kinds.len()));
+        let heard = eventually("the hook", || Some(told(&log)).filter(|all| all.len() >= 2));
+        let of = |all: &[Value]| -> Vec<String> { all.iter().map(|t| t["event"]["type"].as_str().unwrap().to_owned()).collect() };
+        assert_eq!((of(&written), of(&heard)), (kinds.map(String::from).to_vec(), kinds[1..].iter().map(ToString::to_string).collect()));
+        let events = drained(&p, "s");
+        assert_eq!(events.iter().map(|e| e["type"].as_str().unwrap()).collect::<Vec<_>>(), kinds);
+        assert!(events.iter().all(|event| event.get("repeat").is_none()), "{events:?}");
+        assert_eq!(drained(&p, "s"), [Value::Null; 0]);
+        p.shut_down().unwrap();
+    });
+    if let Err(why) = ran {
+        machine::skipped("what_is_to_be_told_waits_for_room_and_is_told_once", format!("{why:#}"));
     }
 }
 

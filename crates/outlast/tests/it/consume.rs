@@ -1,6 +1,6 @@
 //! Who has seen an end is not told of it.
 
-use crate::gate::Gate;
+use crate::gate::{Gate, until_printed};
 use crate::sinks::{hears_of, hooked};
 use crate::support::*;
 use crate::told::*;
@@ -116,11 +116,14 @@ fn case_161_a_stop_of_its_owner_consumes_and_a_stop_of_all_does_not() {
     let told = drained(&p, "s");
     assert_eq!((about(&told), &told[0]["termination_source"]), (vec![&*all], &json!("kill_all")));
     // A stop that only asks has not seen the end.
-    let asked = start();
-    call_in(&p, "s", &["kill", "--no-escalate", &asked]).good();
+    let asked = p.run_with(&["--notify", "--session", "s"], &format!("trap '' TERM; echo deaf; {}", gate.wait()));
+    until_printed(&p, &asked, "deaf");
+    let said = call_in(&p, "s", &["kill", "--json", "--no-escalate", &asked]).good().json();
+    assert_eq!((&said["status"], said.get("exit_code")), (&json!("signalled"), None), "{said}");
+    gate.open();
     p.wait(&asked);
-    let seen = states(&p, &asked);
-    assert!(seen == ["pending"] || seen == ["consumed"], "{seen:?}");
+    assert_eq!(states(&p, &asked), ["pending"]);
+    assert_eq!(about(&drained(&p, "s")), [&*asked]);
 }
 
 #[test]

@@ -411,6 +411,24 @@ fn what_is_posted_carries_its_route_and_says_that_it_was_posted() {
 }
 
 #[test]
+fn a_delegation_that_is_posted_twice_is_told_once() {
+    let p = product();
+    let post = |event: Value| p.call(["events", "post", "--json", "--session", "s", &event.to_string()]);
+    let delegation = |id: &str, summary: &str| json!({"type": "async_delegation", "delegation_id": id, "summary": summary});
+    let first = post(delegation("deleg_1", "42")).good().json();
+    let again = post(delegation("deleg_1", "42")).good().json();
+    assert_eq!((&first["existed"], &again["existed"]), (&json!(false), &json!(true)), "{again}");
+    assert_eq!(first["event"]["event_id"], again["event"]["event_id"]);
+    assert_eq!(post(delegation("deleg_1", "43")).json()["code"], "id_taken");
+    assert_eq!(post(delegation("deleg_2", "42")).good().json()["existed"], false);
+    // Without a name, or of another kind, each is its own.
+    for event in [delegation("", "42"), json!({"type": "other", "delegation_id": "deleg_1"})] {
+        assert_eq!((&post(event.clone()).json()["existed"], &post(event).json()["existed"]), (&json!(false), &json!(false)));
+    }
+    assert_eq!(drained(&p, "s").len(), 6);
+}
+
+#[test]
 fn a_history_is_filtered_and_a_table_for_people() {
     let p = product();
     let id = ended(&p, "s", "exit 3");
@@ -457,7 +475,7 @@ fn what_was_delivered_can_be_offered_again() {
 fn huge_empty_and_broken_patterns_are_refused_before_anything_runs() {
     let p = product();
     let huge = "x".repeat(1025);
-    for bad in ["", "two\nlines", &huge] {
+    for bad in ["", "two\nlines", &huge, "\u{1b}[31mred", "\u{9b}31mred", "100%\rdone", "bell\u{7}"] {
         let refused = p.call(["run", "--json", "--watch", "fine", "--watch", bad, "--", "touch ran"]);
         assert_eq!((refused.code, &refused.json()["code"]), (Some(125), &json!("bad_spec")), "{refused:?}");
         assert!(refused.json()["error"].as_str().unwrap().contains("watch pattern 2"), "{refused:?}");
@@ -469,6 +487,10 @@ fn huge_empty_and_broken_patterns_are_refused_before_anything_runs() {
     }
     assert!(!p.work().join("ran").exists());
     assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    // A tab is text.
+    let tabbed = p.run_with(&["--watch", "a\tb", "--session", "s"], "printf 'a\\tb\\n'");
+    p.wait(&tabbed);
+    assert_eq!(history(&p, &["--process", &tabbed, "--kind", "watch_match"]).len(), 1);
 }
 
 #[test]

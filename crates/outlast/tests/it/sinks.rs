@@ -16,7 +16,7 @@ pub(crate) fn hooked(more: &str) -> (Product, PathBuf) {
     (p, log)
 }
 
-fn told(log: &PathBuf) -> Vec<Value> {
+pub(crate) fn told(log: &PathBuf) -> Vec<Value> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect()
@@ -38,6 +38,24 @@ fn a_hook_is_told_of_an_end() {
     // A sink observes: the agent is told all the same.
     let drained = p.json(["events", "drain", "--session", "chat:7"]);
     assert_eq!(drained["events"][0]["event"]["session_id"], *id, "{drained}");
+}
+
+#[test]
+fn a_hook_with_a_budget_is_told_together_what_came_together() {
+    let (p, log) = hooked("coalesce_ms = 1000\nbudget = { wakes = 1, seconds = 4 }");
+    let post = |n: u64| drop(p.json(["events", "post", "--session", "s", &json!({"type": "note", "n": n}).to_string()]));
+    let numbers = |run: &Value| -> Vec<u64> {
+        let events = run["events"].as_array().unwrap_or_else(|| panic!("no list: {run}"));
+        events.iter().map(|told| told["event"]["n"].as_u64().unwrap()).collect()
+    };
+    let runs = |count: usize| eventually("the hook", || Some(told(&log)).filter(|runs| runs.len() >= count));
+    [1, 2].into_iter().for_each(post);
+    assert_eq!(runs(1).iter().map(numbers).collect::<Vec<_>>(), [[1, 2]]);
+    let first = std::time::Instant::now();
+    // The one run that it has for now is spent, so these wait for longer than they are gathered.
+    [3, 4].into_iter().for_each(post);
+    assert_eq!(runs(2).iter().map(numbers).collect::<Vec<_>>(), [[1, 2], [3, 4]]);
+    assert!(first.elapsed() > std::time::Duration::from_secs(2), "{:?}", first.elapsed());
 }
 
 #[test]

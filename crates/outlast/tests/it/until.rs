@@ -108,6 +108,19 @@ fn a_conversation_has_one_barrier_and_can_take_it_away() {
 }
 
 #[test]
+fn case_212_what_was_taken_away_cannot_be_taken_away_again() {
+    let p = product();
+    p.json(["until", "--for", "1h", "--no-wait", "--session", "s"]);
+    let clear = || p.call(["until", "--clear", "--session", "s"]);
+    assert!(clear().good().text().contains("cleared"));
+    let again = clear();
+    assert_eq!((again.code, again.text().as_str()), (Some(1), ""), "{again:?}");
+    assert!(again.err.contains("no barrier"), "{again:?}");
+    let said = p.call(["until", "--clear", "--json", "--session", "s"]);
+    assert_eq!((said.code, said.json()), (Some(1), json!({"barriers": []})));
+}
+
+#[test]
 fn a_barrier_opens_at_a_time_or_with_the_end_of_a_pid() {
     let p = product();
     let open = p.json(["until", "--for", "0.2", "--session", "s"]);

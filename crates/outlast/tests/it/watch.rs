@@ -250,6 +250,28 @@ fn case_145_185_a_goal_that_waits_for_a_match_goes_on_with_it() {
 }
 
 #[test]
+fn case_145_a_match_that_the_breaker_refused_leaves_a_goal_waiting() {
+    let p = with_rules("burst = 1\nwindow_seconds = 600\nrest_seconds = 600");
+    let (told, refused, end) = (Gate::new(&p, "told"), Gate::new(&p, "refused"), Gate::new(&p, "end"));
+    let first = watched(&p, "a", "ready", &format!("{}; echo ready; {}", told.wait(), end.wait()));
+    let second = watched(&p, "b", "ready", &format!("{}; echo ready; {}", refused.wait(), end.wait()));
+    let parked = ["until", &second, "--match", "--session", "b", "--timeout"];
+    let mut waiter = p.command(parked.iter().chain(&["2"])).stdout(std::process::Stdio::null()).spawn().unwrap();
+    eventually("the barrier", || p.json(["until", "--list", "--session", "b"])["barriers"].get(0).cloned());
+    told.open();
+    assert_eq!(p.json(["until", &first, "--match", "--session", "a"])["why"], "matched");
+    refused.open();
+    eventually("the trip", || history(&p, &["--session", "b", "--kind", "watch_overflow_tripped"]).pop());
+    assert_eq!(waiter.wait().unwrap().code(), Some(124));
+    assert_eq!(p.call(parked.iter().chain(&["0.05"])).code, Some(124));
+    assert_eq!(p.json(["active", "--waiting", &second])["active"], true);
+    assert!(history(&p, &["--session", "b", "--kind", "watch_match"]).is_empty());
+    // The end opens it all the same.
+    (0..2).for_each(|_| end.open());
+    assert_eq!(p.json(["until", &second, "--match", "--session", "b"])["why"], "exited");
+}
+
+#[test]
 fn case_233_a_secret_in_a_line_is_masked() {
     let p = product();
     let secret = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";

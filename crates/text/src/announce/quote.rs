@@ -1,7 +1,8 @@
 //! What others wrote, made harmless inside a bracket.
 //!
-//! Brackets that have no partner in the same text, and those of anything that looks like one of our openings, get a backslash.
-//! Whoever counts brackets without one before them finds every quoted text balanced.
+//! Brackets that have no partner in the same text, and those of anything that looks like one of our openings, get a backslash. Full-width ones count too, each with
+//! a partner of their own kind. Whoever counts brackets without a backslash before them finds every quoted text balanced, whether full-width ones are brackets to them
+//! or not.
 
 use crate::strip;
 
@@ -11,14 +12,15 @@ const OPENINGS: [&str; 4] = ["IMPORTANT:", "SYSTEM:", "ASYNCDELEGATION", "ENDOFA
 /// Text of any number of lines.
 pub(super) fn block(text: &str) -> String {
     let clean: String = strip(text).chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect();
-    let mut open = Vec::new();
+    let (mut open, mut open_wide) = (Vec::new(), Vec::new());
     let mut escaped: Vec<usize> = Vec::new();
     let mut backslashes = 0_usize;
     for (at, c) in clean.char_indices() {
-        let alone = match c {
+        let open = if c.is_ascii() { &mut open } else { &mut open_wide };
+        let alone = match plain(c) {
             // Some count backslashes and some only look for one. An odd number is an escape to both.
             '[' | ']' if backslashes > 0 => backslashes.is_multiple_of(2),
-            '[' if is_opening(&clean[at + 1..]) => true,
+            '[' if is_opening(&clean[at + c.len_utf8()..]) => true,
             '[' => {
                 open.push(at);
                 false
@@ -31,7 +33,7 @@ pub(super) fn block(text: &str) -> String {
         }
         backslashes = if c == '\\' { backslashes + 1 } else { 0 };
     }
-    escaped.extend(open);
+    escaped.extend(open.into_iter().chain(open_wide));
     escaped.sort_unstable();
     let mut out = String::with_capacity(clean.len() + escaped.len());
     let mut from = 0;

@@ -1,5 +1,6 @@
 //! Runs of lines that say the same: a line for each file compiled, each test passed, each percent done.
 
+use super::Hole;
 use super::signs::{Sign, sign};
 
 /// A part of a log that is kept or left out as one.
@@ -17,8 +18,19 @@ pub(super) struct Item {
     pub(super) folded: bool,
 }
 
-/// Parts a log: each line is an item of its own, but for those inside a run.
-pub(super) fn items(lines: &[&str]) -> Vec<Item> {
+/// Parts a log: each line is an item of its own, but for those inside a run. No run has a hole.
+pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<Item> {
+    let mut items = Vec::new();
+    let ends = holes.iter().map(|hole| hole.at.min(lines.len())).chain([lines.len()]);
+    ends.fold(0, |start, end| {
+        let whole = unbroken(&lines[start..end]).into_iter().map(|item| Item { first: start + item.first, ..item });
+        items.extend(whole);
+        end
+    });
+    items
+}
+
+fn unbroken(lines: &[&str]) -> Vec<Item> {
     let looks: Vec<(Sign, u64)> = lines.iter().map(|line| look(line)).collect();
     let mut items = Vec::new();
     let mut at = 0;
@@ -185,7 +197,7 @@ mod tests {
 
     fn folded(text: &str) -> Vec<(usize, usize)> {
         let lines: Vec<&str> = text.lines().collect();
-        items(&lines).iter().filter(|i| i.folded).map(|i| (i.first, i.lines)).collect()
+        items(&lines, &[]).iter().filter(|i| i.folded).map(|i| (i.first, i.lines)).collect()
     }
 
     #[test]

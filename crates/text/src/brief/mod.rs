@@ -35,12 +35,34 @@ pub struct Log<'a> {
     pub dropped_lines: u64,
     /// How many bytes those lines had.
     pub dropped_bytes: u64,
+    /// Where lines within it are not in the text, in order.
+    pub holes: &'a [Hole],
+}
+
+/// Lines that are not in a text between others that are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hole {
+    /// How many lines of the text come before them.
+    pub at: usize,
+    /// How many they are.
+    pub lines: u64,
 }
 
 impl<'a> Log<'a> {
     /// A log that is there from its first line on.
     pub fn whole(text: &'a str) -> Self {
-        Self { text, first_line: 0, dropped_lines: 0, dropped_bytes: 0 }
+        Self { text, first_line: 0, dropped_lines: 0, dropped_bytes: 0, holes: &[] }
+    }
+
+    /// The number of a line of the text.
+    fn number(&self, line: usize) -> u64 {
+        let missing: u64 = self.holes.iter().take_while(|hole| hole.at <= line).map(|hole| hole.lines).sum();
+        self.first_line + line as u64 + missing
+    }
+
+    /// The numbers of the lines of the text, and of those in its holes.
+    fn numbers(&self, lines: usize) -> Range<u64> {
+        self.first_line..lines.checked_sub(1).map_or(self.first_line, |last| self.number(last) + 1)
     }
 }
 
@@ -84,14 +106,14 @@ pub enum Why {
 pub fn brief(log: &Log<'_>, max_tokens: Option<usize>, read: &dyn Fn(Range<u64>) -> String) -> Brief {
     let room = max_tokens.unwrap_or_else(|| default_room(log.text));
     let lines: Vec<&str> = crate::lines(log.text).map(|line| line.text).collect();
-    if log.text.len() / MOST_BYTES_PER_TOKEN <= room && is_cheap_to_count(log.text) {
+    if log.holes.is_empty() && log.text.len() / MOST_BYTES_PER_TOKEN <= room && is_cheap_to_count(log.text) {
         let shown = Shown::everything(log, &lines, read, room);
         let tokens = count_tokens(&shown.text);
         if tokens <= room {
             return shown.finish(tokens);
         }
     }
-    let items = alike::items(&lines);
+    let items = alike::items(&lines, log.holes);
     // Long lines are shortened until the end of the log fits, and with it something else.
     let fair = room.saturating_mul(3) / items.len().max(1);
     let mut width = fair.clamp(LINE, LONGEST_LINE);

@@ -9,7 +9,6 @@ use std::ops::Range;
 /// A brief whose price is not known yet.
 pub(super) struct Shown<'a> {
     pub(super) text: String,
-    first_line: u64,
     left_out: Vec<LeftOut>,
     shortened: Vec<u64>,
     hint: Hint<'a>,
@@ -24,7 +23,7 @@ const HINT_SHARE: usize = 4;
 /// What the first marker costs, with how to read the rest.
 pub(super) fn cost_of_first_marker(log: &Log<'_>, lines: usize, read: &dyn Fn(Range<u64>) -> String, room: usize) -> usize {
     let before = if log.first_line > 0 { 2 * MARKER } else { 0 };
-    let all = log.first_line..log.first_line + lines as u64;
+    let all = log.numbers(lines);
     let hint = count_tokens(&read(all));
     MARKER + before + if hint * HINT_SHARE <= room { hint + 2 } else { 0 }
 }
@@ -48,9 +47,14 @@ impl<'a> Shown<'a> {
     ) -> Self {
         let mut shown = Self::begin(log, lines, read, room);
         let mut gap = Gap::default();
+        let mut holes = log.holes.iter().peekable();
         for (at, item) in items.iter().enumerate() {
+            let numbers = log.number(item.first)..log.number(item.first) + item.lines as u64;
+            if let Some(hole) = holes.next_if(|hole| hole.at == item.first) {
+                gap.add(numbers.start - hole.lines..numbers.start, false);
+            }
             if !pick.is_kept(at) {
-                gap.add(item);
+                gap.add(numbers, item.folded);
                 continue;
             }
             shown.mark(&gap);
@@ -61,7 +65,7 @@ impl<'a> Shown<'a> {
             if !missing.is_empty() {
                 let note = format!("[… {} characters …]", thousands(missing.chars().count() as u64));
                 shown.text.push_str(&note);
-                shown.shortened.push(shown.first_line + item.first as u64);
+                shown.shortened.push(log.number(item.first));
             }
             shown.text.push_str(tail);
             shown.text.push('\n');
@@ -79,8 +83,8 @@ impl<'a> Shown<'a> {
         if piece.is_empty() {
             return shown;
         }
-        let all = log.first_line..log.first_line + lines.len() as u64;
-        let line = all.start + at as u64;
+        let all = log.numbers(lines.len());
+        let line = log.number(at);
         shown.left_out.retain(|left| left.why == Why::Before);
         let sides = [all.start..line, line + 1..all.end].into_iter().filter(|lines| !lines.is_empty());
         shown.left_out.extend(sides.map(|lines| LeftOut { lines, why: Why::Room }));
@@ -93,10 +97,10 @@ impl<'a> Shown<'a> {
 
     /// No text at all.
     pub(super) fn nothing(log: &Log<'_>, lines: &[&str]) -> Self {
-        let all = log.first_line..log.first_line + lines.len() as u64;
+        let all = log.numbers(lines.len());
         let parts = [(0..log.first_line, Why::Before), (all, Why::Room)];
         let left_out = parts.into_iter().filter(|(lines, _)| !lines.is_empty()).map(|(lines, why)| LeftOut { lines, why }).collect();
-        Self { text: String::new(), first_line: log.first_line, left_out, shortened: Vec::new(), hint: None }
+        Self { text: String::new(), left_out, shortened: Vec::new(), hint: None }
     }
 
     pub(super) fn finish(self, tokens: usize) -> Brief {
@@ -104,10 +108,10 @@ impl<'a> Shown<'a> {
     }
 
     fn begin(log: &Log<'_>, lines: &[&str], read: &'a dyn Fn(Range<u64>) -> String, room: usize) -> Self {
-        let all = log.first_line..log.first_line + lines.len() as u64;
+        let all = log.numbers(lines.len());
         let affordable = count_tokens(&read(all)) * HINT_SHARE <= room;
         let hint: Hint<'a> = affordable.then_some(read);
-        let mut shown = Self { text: String::new(), first_line: log.first_line, left_out: Vec::new(), shortened: Vec::new(), hint };
+        let mut shown = Self { text: String::new(), left_out: Vec::new(), shortened: Vec::new(), hint };
         if log.first_line > 0 {
             let gone = match log.dropped_lines {
                 0 => String::new(),
@@ -119,14 +123,10 @@ impl<'a> Shown<'a> {
     }
 
     fn mark(&mut self, gap: &Gap) {
-        if gap.lines == 0 {
-            return;
-        }
-        let first = self.first_line + gap.first as u64;
-        let lines = first..first + gap.lines as u64;
-        match gap.items == 1 && gap.folded {
-            true => self.note(lines, Why::Alike, "like these"),
-            false => self.note(lines, Why::Room, "left out"),
+        match gap {
+            Gap { lines, .. } if lines.is_empty() => {}
+            Gap { lines, folded: true } => self.note(lines.clone(), Why::Alike, "like these"),
+            Gap { lines, folded: false } => self.note(lines.clone(), Why::Room, "left out"),
         }
     }
 
@@ -140,23 +140,20 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Items in a row that are not shown.
+/// Lines in a row that are not shown.
 #[derive(Default)]
 struct Gap {
-    first: usize,
-    lines: usize,
-    items: usize,
+    lines: Range<u64>,
+    /// Whether they are one run.
     folded: bool,
 }
 
 impl Gap {
-    fn add(&mut self, item: &Item) {
-        if self.items == 0 {
-            self.first = item.first;
-            self.folded = item.folded;
-        }
-        self.lines += item.lines;
-        self.items += 1;
+    fn add(&mut self, lines: Range<u64>, folded: bool) {
+        *self = match self.lines.is_empty() {
+            true => Self { lines, folded },
+            false => Self { lines: self.lines.start..lines.end, folded: false },
+        };
     }
 }
 

@@ -14,7 +14,7 @@ fn check(log: &Log<'_>, room: usize, made: &Brief) {
     assert!(made.tokens <= room, "{} tokens for {room}", made.tokens);
     assert_eq!(made.tokens, count_tokens(&made.text));
     let lines: Vec<&str> = crate::lines(log.text).map(|l| l.text).collect();
-    let end = log.first_line + lines.len() as u64;
+    let end = log.numbers(lines.len()).end;
     let mut at = 0;
     for left in &made.left_out {
         assert!(left.lines.start >= at && !left.lines.is_empty() && left.lines.end <= end, "{:?}", made.left_out);
@@ -23,7 +23,10 @@ fn check(log: &Log<'_>, room: usize, made: &Brief) {
     }
     let missing = |number: u64| made.left_out.iter().any(|left| left.lines.contains(&number));
     let mut rest = made.text.as_str();
-    for (number, line) in (log.first_line..).zip(&lines).filter(|(number, _)| !missing(*number)) {
+    for hole in log.holes {
+        assert!((1..=hole.lines).all(|before| missing(log.number(hole.at) - before)), "{hole:?} in {:?}", made.left_out);
+    }
+    for (number, line) in (0..).map(|at| log.number(at)).zip(&lines).filter(|(number, _)| !missing(*number)) {
         if made.shortened.contains(&number) {
             let last = line.trim_end().chars().next_back().unwrap();
             assert!(rest.contains(last), "{line:?} in {rest:?}");
@@ -64,13 +67,25 @@ fn the_beginning_the_first_error_and_the_end_are_there() {
 #[test]
 fn a_marker_names_what_is_missing_and_how_to_read_it() {
     let text: String = (0..1000).map(|n| format!("line number {n} of a log in which nothing repeats: {}\n", "x".repeat(n % 7))).collect();
-    let log = Log { text: &text, first_line: 5000, dropped_lines: 400, dropped_bytes: 12_345 };
+    let log = Log { text: &text, first_line: 5000, dropped_lines: 400, dropped_bytes: 12_345, holes: &[] };
     let made = brief(&log, Some(200), &read);
     check(&log, 200, &made);
     let first = made.text.lines().next().unwrap();
     let wanted = "[… 5,000 lines before this, 400 of them (12,345 bytes) no longer kept (0–4999): outlast log proc_0123456789ab --offset 0 --limit 200]";
     assert_eq!(first, wanted);
     assert_eq!(made.left_out[0], LeftOut { lines: 0..5000, why: Why::Before });
+}
+
+#[test]
+fn lines_behind_a_hole_have_their_own_numbers() {
+    let text = "begin\n1 done\n2 done\n3 done\nerror: it broke\nend\n";
+    let log = Log { holes: &[Hole { at: 3, lines: 1_000 }, Hole { at: 5, lines: 7 }], ..Log::whole(text) };
+    let made = brief(&log, Some(100), &|_| "log".into());
+    check(&log, 100, &made);
+    assert_eq!(
+        made.text,
+        "begin\n1 done\n2 done\n[… 1,000 lines left out (3–1002): log]\n3 done\nerror: it broke\n[… 7 lines left out (1005–1011)]\nend\n"
+    );
 }
 
 #[test]
@@ -126,9 +141,12 @@ proptest! {
         ends in any::<bool>(),
         first_line in prop_oneof![Just(0u64), 1u64..5000],
         room in 0usize..400,
+        missing in proptest::collection::btree_map(1usize..80, 1u64..9000, 0..3),
     ) {
         let text = lines.join("\n") + if ends { "\n" } else { "" };
-        let log = Log { text: &text, first_line, dropped_lines: first_line / 2, dropped_bytes: first_line * 10 };
+        let some = crate::lines(&text).count();
+        let holes: Vec<Hole> = missing.into_iter().filter(|(at, _)| *at < some).map(|(at, lines)| Hole { at, lines }).collect();
+        let log = Log { text: &text, first_line, dropped_lines: first_line / 2, dropped_bytes: first_line * 10, holes: &holes };
         let made = brief(&log, Some(room), &read);
         check(&log, room, &made);
         prop_assert_eq!(brief(&log, Some(room), &read), made);

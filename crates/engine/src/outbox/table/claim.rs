@@ -37,6 +37,8 @@ struct Open {
     lease_up: i64,
     /// Whether the end of its process was seen.
     consumed: bool,
+    /// Whether the life it is for was seen.
+    lived: bool,
 }
 
 /// What a claim does with a notice.
@@ -58,6 +60,7 @@ impl Open {
             stale: row.get(5)?,
             lease_up: row.get(6)?,
             consumed: row.get(7)?,
+            lived: row.get(8)?,
         })
     }
 
@@ -67,6 +70,10 @@ impl Open {
             return Fate::Left;
         }
         if life.is_some_and(|life| !self.generation.is_empty() && self.generation != life) {
+            if !self.lived {
+                // It is for one that is yet to come.
+                return Fate::Left;
+            }
             return Fate::Settled("dropped", format!("generation {} of the conversation has ended", self.generation));
         }
         if completion && self.consumed {
@@ -99,7 +106,8 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     }
     let mut open = db.prepare_cached(
         "SELECT seq, state, kind, generation, observed, stale, lease_up,
-             EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)
+             EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0),
+             EXISTS (SELECT 1 FROM life WHERE life.session = notice.session AND life.generation = notice.generation)
          FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq",
     )?;
     let (mut given, mut settled, mut answered) = (Vec::new(), Vec::new(), Answered::default());

@@ -159,6 +159,16 @@ fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
 }
 
 #[test]
+fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
+    let mut desk = Desk::new();
+    lives(&desk.db, "a", "first").unwrap();
+    let next = desk.put(&posted("x", owner("a", "second"), "")).unwrap();
+    assert!(desk.claim_as("a", "first", Taker::Terminal, 10).is_empty() && desk.claim_as("a", "", Taker::Gateway, 10).is_empty());
+    assert_eq!(desk.state(next).0, "pending");
+    assert_eq!(desk.claim_as("a", "second", Taker::Terminal, 10).iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [next]);
+}
+
+#[test]
 fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
     use crate::barrier::{Barrier, Target, mark_open};
     let desk = Desk::new();

@@ -96,7 +96,8 @@ fn at_its_limit_a_foreground_command_goes_on_in_the_background() {
     assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(4), &json!("begun\ndone\n")), "{ended}");
     // Where nobody can be told, it says so.
     let said = call_with(&p, &["--no-notify"], "terminal", json!({"command": gate.wait(), "timeout": 1}));
-    assert!(said["notify_unsupported"] == true && said["note"].as_str().unwrap().contains("poll"), "{said}");
+    let both = ["notify_unsupported", "note"].map(|field| said[field].as_str().unwrap().to_owned());
+    assert!(both.iter().all(|text| text.contains("poll")), "{said}");
 }
 
 /// Goes on, however the test ends.
@@ -163,6 +164,25 @@ fn an_interrupt_of_the_conversation_stops_its_foreground_command() {
     assert_eq!(p.json(["poll", &id])["status"], "not_found");
     gate.open();
     assert_eq!(answer(other), json!({"output": "other", "exit_code": 0, "error": null}));
+}
+
+#[test]
+fn an_end_right_after_an_interrupt_stands() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let line = format!("echo begun; {}; echo done; exit 4", gate.wait());
+    p.points().arm("wait.begun").unwrap();
+    let call = under_way(&p, &["--session", "talk"], &json!({"command": line}));
+    eventually("the wait", || p.points().held("wait.begun"));
+    p.points().release("wait.begun").unwrap();
+    let id = the_running_one(&p);
+    // The caller stands still while its wait is interrupted, and finds the command over when it goes on.
+    let stopped = Stopped::stop(&call);
+    eventually("a wait to interrupt", || (p.json(["interrupt", "--session", "talk"])["count"] == 1).then_some(()));
+    gate.open();
+    eventually("the record of the end", || p.meta(&id).ended);
+    drop(stopped);
+    assert_eq!(answer(call), json!({"output": "begun\ndone", "exit_code": 4, "error": null}));
 }
 
 #[test]

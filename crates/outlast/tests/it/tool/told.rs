@@ -142,3 +142,80 @@ fn output_can_be_had_within_a_number_of_tokens() {
         assert!(process(&p, json!({"action": "log", "session_id": id, "max_output_tokens": bad}))["error"].is_string());
     }
 }
+
+#[test]
+fn the_first_error_of_a_long_log_is_worth_its_tokens() {
+    let p = product();
+    let line = "echo 'error[E0308]: mismatched types'; seq -f '   Compiling crate-%.0f v1.0.0 (registry)' 12000; echo the end; exit 3";
+    let said = terminal(&p, json!({"command": line, "max_output_tokens": 400}));
+    let id = said["session_id"].as_str().unwrap_or_else(|| panic!("there is more to read: {said}"));
+    let asked = |more: Value| {
+        let mut all = json!({"session_id": id, "max_output_tokens": 400});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        process(&p, all)
+    };
+    let limited = asked(json!({"action": "log", "limit": 12_002}));
+    let from = asked(json!({"action": "log", "offset": 0}));
+    for said in [&said, &limited, &from, &asked(json!({"action": "log"})), &asked(json!({"action": "wait"}))] {
+        let output = said["output"].as_str().unwrap();
+        let whole = ["error[E0308]", "crate-1 v1", "[… 11,998 lines like these (2–11999)", "crate-12000 v1", "the end"];
+        assert!(whole.iter().all(|part| output.contains(part)), "{said}");
+    }
+    assert_eq!((&limited["showing"], &limited["at_end"], &limited["first_line"]), (&json!("12002 lines"), &json!(true), &json!(0)));
+    let some = asked(json!({"action": "log", "offset": 1, "limit": 9_000}));
+    assert_eq!((&some["showing"], &some["at_end"], &some["first_line"]), (&json!("9000 lines"), &json!(false), &json!(1)), "{some}");
+    assert!(some["output"].as_str().unwrap().ends_with("crate-9000 v1.0.0 (registry)"), "{some}");
+}
+
+#[test]
+fn lines_of_a_log_too_long_to_be_read_have_their_numbers() {
+    let p = product();
+    let line = "echo 'error: it broke'; seq -f '%.0f is a line of some length, as lines are' 150000; echo the end; exit 3";
+    let said = terminal(&p, json!({"command": line, "max_output_tokens": 200}));
+    let output = said["output"].as_str().unwrap();
+    assert!(output.starts_with("error: it broke\n") && output.ends_with("\nthe end"), "{output}");
+    let lines: Vec<&str> = output.lines().collect();
+    let behind: Vec<_> = lines.windows(2).filter_map(|pair| Some((pair[0].strip_prefix("[… ")?, pair[1]))).collect();
+    assert!(behind.len() == 3 && behind[1].0.contains("lines left out"), "{output}");
+    for (marker, line) in behind {
+        let last: u64 = marker.split(['–', ')']).find_map(|number| number.parse().ok()).unwrap();
+        assert!(line.starts_with(&format!("{} is", last + 1)), "{output}");
+    }
+}
+
+#[test]
+fn one_giant_line_is_shown_by_its_ends() {
+    let p = product();
+    let line = "printf 'begin '; head -c 900000 /dev/zero | tr '\\0' x; printf '\\033[1m the end'";
+    let said = terminal(&p, json!({"command": line, "max_output_tokens": 300}));
+    let output = said["output"].as_str().unwrap();
+    assert!(output.starts_with("begin x") && output.ends_with("x the end") && said["output_tokens"].as_u64().unwrap() <= 300, "{said}");
+}
+
+/// What was marked by hand in a recorded log.
+fn marked(log: &std::path::Path, mark: &str) -> Option<String> {
+    let marks: toml::Table = std::fs::read_to_string(log.with_extension("toml")).unwrap().parse().unwrap();
+    Some(marks.get(mark)?["text"].as_str().unwrap().chars().take(160).collect())
+}
+
+#[test]
+fn every_recorded_log_shows_its_first_error_and_its_end_at_half_the_price() {
+    const CODEX_TOKENS: usize = 10_000;
+    let p = product();
+    let logs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/logs");
+    let mut paths: Vec<_> = std::fs::read_dir(logs).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|e| e == "log"));
+    assert!(paths.len() >= 20, "{} logs", paths.len());
+    for path in paths {
+        let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+        let whole = if text.len() > 80_000 { CODEX_TOKENS } else { outlast_text::count_tokens(&text) };
+        let most = (whole.min(CODEX_TOKENS) / 2).min(outlast_text::DEFAULT_TOKENS);
+        let said = terminal(&p, json!({"command": format!("cat {}", path.display()), "max_output_tokens": most}));
+        assert!(said["output_tokens"].as_u64().unwrap() as usize <= most, "{}: {said}", path.display());
+        let output = said["output"].as_str().unwrap();
+        for mark in ["first_error", "final_status"] {
+            let shown = marked(&path, mark).is_none_or(|text| output.lines().any(|line| line.starts_with(&text)));
+            assert!(shown, "{mark} of {} in {} tokens:\n{output}", path.display(), said["output_tokens"]);
+        }
+    }
+}

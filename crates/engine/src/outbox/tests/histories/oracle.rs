@@ -150,8 +150,13 @@ impl Oracle {
         self.past[..before].iter().rev().find_map(word).unwrap_or(false)
     }
 
-    /// The life of a conversation that came last, of those that were heard of since nothing was known of it.
+    /// The life of a conversation that came last.
     pub(super) fn life(&self, session: &str, before: usize) -> Option<&'static str> {
+        self.lives(session, before).pop()
+    }
+
+    /// The lives of a conversation that were heard of since nothing was known of it, in order.
+    fn lives(&self, session: &str, before: usize) -> Vec<&'static str> {
         let past = &self.past[..before];
         let since = past.iter().rposition(|p| matches!(&p.what, What::Removed { sessions, .. } if sessions.contains(&session)));
         let mut order: Vec<&'static str> = Vec::new();
@@ -163,14 +168,16 @@ impl Oracle {
                 order.push(life);
             }
         }
-        order.pop()
+        order
     }
 
     /// What a claim finds out about a notice that nobody has: that it is over, or that it may be given.
     pub(super) fn fate(&self, story: &Story, taker: Taker, now: usize) -> Result<bool, &'static str> {
-        let ended = self.life(story.session, now).is_some_and(|life| !story.life.is_empty() && story.life != life);
+        let lives = self.lives(story.session, now);
+        let for_another = !story.life.is_empty() && lives.last().is_some_and(|life| story.life != *life);
         match story.about {
-            _ if ended => Err("dropped"),
+            _ if for_another && lives.contains(&story.life) => Err("dropped"),
+            _ if for_another => Ok(false),
             About::End(p) if self.seen(p, now) => Err("consumed"),
             About::End(_) if story.run_again => Err("superseded"),
             About::End(_) => Ok(taker == Taker::Gateway || !story.looked_at),
