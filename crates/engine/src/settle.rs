@@ -49,7 +49,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
-        Phase::Accepted if meta.map_or_else(|| seen.damage.is_none() || (is_unwritten(dir) && can_start(dir)), |m| m.cmd == 0) => {
+        Phase::Accepted if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0) => {
             return Ok(Settled::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {

@@ -121,11 +121,11 @@ impl Snapshot {
                 break;
             }
         }
-        if bytes == [0; LEN] {
+        let len = file.metadata().map_err(io)?.len();
+        if len == LEN as u64 && bytes == [0; LEN] {
             // Room for one, in which no keeper has written yet.
             return Err(MetaError::Missing { path });
         }
-        let len = file.metadata().map_err(io)?.len();
         Self::parse(&bytes[..LEN.min(len as usize)]).map_err(|(at, what)| MetaError::Damaged { path, at, what })
     }
 
