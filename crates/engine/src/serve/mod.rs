@@ -383,6 +383,7 @@ impl Out {
 }
 
 /// One request, with whom it is for.
+#[derive(Clone)]
 pub(crate) struct Asked {
     pub(crate) engine: Engine,
     pub(crate) owner: Owner,
@@ -416,7 +417,10 @@ impl Asked {
                 out.result(wait::interrupt(self, session).await).await;
             }
             Request::Kill { process, kill } => self.answer_with_end(kill::kill(self, &process, kill).await, "kill").await,
-            Request::KillAll { scope, kill } => out.result(kill::kill_all(self, &scope, kill).await).await,
+            Request::KillAll { scope, kill } => {
+                let asked = self.clone();
+                out.result(finished(async move { kill::kill_all(&asked, &scope, kill).await }).await).await;
+            }
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
                 let written = write::write(self, &process, at, &input.bytes).await;
@@ -429,7 +433,10 @@ impl Asked {
             Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,
             Request::ViewClose { process } => out.result(view::close(self, &process).await).await,
             Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
-            Request::Clean { scope } => out.result(clean::clean(self, &scope).await).await,
+            Request::Clean { scope } => {
+                let asked = self.clone();
+                out.result(finished(async move { clean::clean(&asked, &scope).await }).await).await;
+            }
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
             Request::NoticeNext { taker, limit, lease_ms, wait_ms } => {
@@ -527,6 +534,11 @@ pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> 
     // The owner hears of it before the caller does.
     let told = engine.saw(id, seen.clone()).await;
     Ok(Fresh { facts: told.unwrap_or_else(|| Arc::new(facts)), seen })
+}
+
+/// Goes on if whoever asked leaves: what was begun is finished.
+async fn finished<T: Send + 'static>(work: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
+    tokio::spawn(work).await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
 /// Runs what reads the end of a file for an answer.

@@ -1,6 +1,6 @@
 //! `run`: check, write down, start, answer.
 
-use super::{Asked, poll};
+use super::{Asked, finished, poll};
 use crate::blanks::Blanks;
 use crate::disk::blocking;
 use crate::engine::Engine;
@@ -72,14 +72,14 @@ struct Request {
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
 async fn begin(engine: &Engine, request: Request) -> Result<View, Error> {
     let (engine, id) = (engine.clone(), request.id);
-    let task = tokio::spawn(async move {
+    finished(async move {
         let begun = write_down(&engine, request).await;
         if begun.is_err() {
             engine.let_go(id).await;
         }
         begun
-    });
-    task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
+    })
+    .await
 }
 
 async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {

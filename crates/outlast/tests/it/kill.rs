@@ -531,3 +531,17 @@ fn what_comes_while_another_session_stops_the_engine_is_not_stopped_with_it() {
         assert_eq!(polled["phase"], "running", "{polled}");
     });
 }
+
+#[test]
+fn a_stop_of_many_goes_on_when_whoever_asked_has_left() {
+    let p = product();
+    // More than are stopped at once.
+    let ids: Vec<String> = (0..66).map(|_| p.run("trap '' TERM; exec sleep 1000")).collect();
+    let mut call = p.command(["kill", "--all", "--grace", "1"]).spawn().unwrap();
+    let is_stopping = |entry: &Value| entry["phase"] == "stopping";
+    eventually("a stop under way", || p.json(["list"])["processes"].as_array()?.iter().any(is_stopping).then_some(()));
+    call.kill().unwrap();
+    call.wait().unwrap();
+    eventually("nothing runs", || p.json(["list"])["processes"].as_array()?.is_empty().then_some(()));
+    assert!(ids.iter().all(|id| p.json(["poll", id])["termination_source"] == "kill_all"));
+}
