@@ -44,8 +44,9 @@ pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
     let failed = |doing| move |error: io::Error| StartError::System { doing, error };
     // What the engine's first caller had open must reach neither us nor a command: a lock there would be held for ever.
     os::close_inherited(None);
-    // Read once for all of them.
+    // Read once for all of them, as is what the processor can do, which is a long question in a virtual machine.
     let _read_again_then = outlast_store::os::boot_id();
+    let _known_now = memchr::memchr_iter(0, &[1]).count();
     // Without this it would end with the terminal or the session of whoever started the engine.
     let _already_leader = rustix::process::setsid();
     let signals = os::take_signals().map_err(failed("take signals"))?;
