@@ -23,6 +23,8 @@ const STARTING: Duration = Duration::from_secs(10);
 const UNREACHABLE_AFTER: u32 = 3;
 /// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
 pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+/// For so long a new engine answers before it connects to the keepers it has found.
+const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 
 /// What is known of a process when somebody begins to look after it.
 pub(crate) enum Look {
@@ -42,6 +44,11 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let launches = u32::from(link.is_some());
     let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
     let mut known = if do_look { minder.look().await } else { minder.engine.facts(id).await };
+    if recovered && known.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
+        // What is known of it is true, and whoever asks is to be answered first; its keeper waits with what is new.
+        tokio::time::sleep(ANSWERS_FIRST).await;
+        known = minder.look().await;
+    }
     while let Some(facts) = known {
         if facts.phase.is_final() {
             return;
