@@ -76,6 +76,9 @@ impl Log {
 
     /// What is missing.
     fn missing(&self) -> io::Result<Vec<Event>> {
+        if self.end == 0 {
+            return Ok(Vec::new());
+        }
         let extents = self.reader.extents(self.end, &self.gaps)?;
         Ok(extents.iter().filter_map(|e| e.missing.map(|why| gap(e.from, e.to, why))).collect())
     }
