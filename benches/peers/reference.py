@@ -94,14 +94,16 @@ def burst(callers):
 
 def end(many, stamp, lived):
     """From the last thing a process did until its event came."""
-    told = []
+    told, lost = [], 0
     for _ in range(int(many)):
         session = spawn(f"exec {stamp} {lived}")
         came = events_until(time.monotonic() + PATIENCE, {session.id})
         if session.id in came:
             at, event = came[session.id]
             told.append(at - int(event["output"].split()[-1]) / 1e9)
-    return {"told": told}
+        else:
+            lost += 1
+    return {"told": told, "lost": [lost]}
 
 
 def orphan(stamp, lived, held):
