@@ -148,16 +148,23 @@ def stops(many):
     return {"stop": times}
 
 
-def output(size, command, *patterns):
-    """How fast so many bytes are taken, and the processor time of this process for them."""
+def output(size, last, command, *patterns):
+    """How fast so many bytes are taken, until the last are there, and the processor time of this process for them."""
     size = int(size)
     before = time.process_time()
     began = time.monotonic()
     session = spawn(command, patterns)
-    came = events_until(began + 600.0, {session.id})
-    took = came[session.id][0] - began
+    until("its last bytes", lambda: session.output_buffer.endswith(last), 600.0)
+    took = time.monotonic() - began
     spent = time.process_time() - before
-    return {"rate": [size / took], "processor": [spent / (size / 1e9)], "kept": [len(session.output_buffer)]}
+    told = []
+    while "completion" not in told:
+        event = registry.completion_queue.get(timeout=PATIENCE)
+        if event["session_id"] == session.id:
+            told.append(event["type"])
+    if told.count("watch_match") != (1 if patterns else 0):
+        raise RuntimeError(f"it told of {told}")
+    return {"rate": [size / took], "processor": [spent / (size / 1e9)]}
 
 
 def memory(running):
@@ -233,7 +240,7 @@ def resident():
 def main():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    if sys.argv[1] in ("start", "end", "orphan", "burst", "stops"):
+    if sys.argv[1] in ("start", "end", "orphan", "burst", "stops", "output"):
         # What is imported at the first use, and pages touched for the first time, are not what is measured.
         for _ in range(3):
             events_until(time.monotonic() + 0.5, {spawn("true").id})
