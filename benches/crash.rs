@@ -52,7 +52,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         bench.say("the reference");
         bench.once(&LEFT.map(|f| f.of(Who::Hermes)), || Ok(others::hermes(&hermes, &jobs)?.values(&jobs)))?;
     }
-    if let Some(mut pueue) = Pueue::ready(bench, many) {
+    if let Some(mut pueue) = Pueue::announcing(bench, many) {
         bench.say("pueue");
         bench.once(&LEFT.map(|f| f.of(Who::Pueue)), || Ok(others::pueue(&mut pueue, &jobs)?.values(&jobs)))?;
     }

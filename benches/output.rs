@@ -8,7 +8,7 @@ use super::limits;
 use super::peers::{Dotfiles, Hermes};
 use anyhow::{Context, Result, ensure};
 use data::Data;
-use outlast_client::Spec;
+use outlast_client::{Body, Spec};
 use outlast_testkit::product::PATIENCE;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const PTY: Figure = speed("`yes` on a terminal");
 const RETAINED: f64 = (1 + 64 + 4) as f64 * 1048576.0;
 /// How often it is looked how far the log goes.
 const LOOK: Duration = Duration::from_millis(2);
-/// None of them is in any of the outputs, and the outputs have words that begin like them.
+/// None of them is in any of the data, and the data have words that begin like them.
 const PATTERNS: [&str; 10] = [
     "ERROR: bench-0",
     "FATAL bench-1",
@@ -42,6 +42,18 @@ const PATTERNS: [&str; 10] = [
     "worker died bench-8",
     "yes, bench-9",
 ];
+
+/// What is printed behind the data, so that its last byte is known and one pattern is there to be found. It is there twice: the reference looks at pieces of 4,096
+/// bytes, each for itself, and does not see what is cut by the end of one.
+const LAST: &str = "\nyes, bench-9\nyes, bench-9\n";
+
+/// How an output is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Plain,
+    Watched,
+    OnTerminal,
+}
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let bytes = bench.settings.size(1_000_000_000, 150_000_000) as u64;
@@ -58,19 +70,18 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
                 limits::capture(&home.product.work(), &command, bytes).map(|(speed, cost)| vec![vec![speed], vec![cost]])
             })?;
             bench.take_some(&[speed(data.plain), cost(data.cost), WRONG, DISK, MEMORY], || {
-                taken(&mut line, &home, data, bytes, |line| Spec::shell(line))
+                taken(&mut line, &home, data, bytes, How::Plain)
             })?;
             if !data.is_watched {
                 continue;
             }
             let figures = [speed(data.watched), cost(data.watched_cost), WRONG, DISK, MEMORY];
-            bench.take_some(&figures, || taken(&mut line, &home, data, bytes, watched))?;
+            bench.take_some(&figures, || taken(&mut line, &home, data, bytes, How::Watched))?;
             if let Some(hermes) = &hermes {
                 by_reference(bench, hermes, data)?;
             }
         }
-        let pty = |line: &str| Spec::shell(line).on_terminal();
-        bench.take(PTY, || Ok(taken(&mut line, &home, &all[0], bytes / 20, pty)?.swap_remove(0)))
+        bench.take(PTY, || Ok(taken(&mut line, &home, &all[0], bytes / 20, How::OnTerminal)?.swap_remove(0)))
     })?;
     for goal in goals(&all) {
         bench.goal(goal)?;
@@ -94,27 +105,36 @@ fn goals(all: &[Data]) -> Vec<Goal> {
     goals
 }
 
-fn watched(line: &str) -> Spec {
-    let mut spec = Spec::shell(line);
-    spec.tell.watch = PATTERNS.map(str::to_owned).to_vec();
-    spec
+/// A shell line that prints so many bytes of the data, and what comes behind.
+fn printing(data: &Data, bytes: u64) -> String {
+    format!("{}; printf '{}'", data.command(bytes), LAST.escape_default())
 }
 
 /// Has Outlast take so much: bytes a second, processor time for a gigabyte of everything of ours, how many bytes are not as they were printed, disk, memory.
-fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, spec: impl Fn(&str) -> Spec) -> Result<Vec<Vec<f64>>> {
+fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, how: How) -> Result<Vec<Vec<f64>>> {
     // It stays until it has been looked at.
     let gate = ours.product.work().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)?;
-    let mut spec = spec(&format!("{}; read -r _ < {}", data.command(bytes), gate.display()));
-    spec.tell.completion = false;
-    let on_terminal = spec.pty;
+    let mut run = ours.run(Spec::shell(format!("{}; read -r _ < {}", printing(data, bytes), gate.display()).as_str()));
+    run.spec.tell.completion = false;
+    let printed = bytes + LAST.len() as u64;
+    let expected = match how {
+        How::Plain => printed,
+        How::Watched => {
+            run.spec.tell.watch = PATTERNS.map(str::to_owned).to_vec();
+            printed
+        }
+        How::OnTerminal => {
+            run.spec = run.spec.on_terminal();
+            // A terminal ends its lines with one byte more.
+            printed + bytes / 2 + LAST.lines().count() as u64
+        }
+    };
     let engine = ours.product.engine();
     let before = proc::spent(engine)?;
     let began = Instant::now();
-    let process = line.runtime.block_on(line.client.run(ours.run(spec)))?;
+    let process = line.runtime.block_on(line.client.run(run))?;
     let id = process.id().to_string();
-    // A terminal ends its lines with one byte more.
-    let expected = if on_terminal { bytes + bytes / 2 } else { bytes };
     let (meta, folder) = (ours.product.meta(&id), ours.product.folder(&id));
     let (mut disk, mut looks) = (0, 0_usize);
     while ours.product.meta(&id).commit.base < expected {
@@ -135,21 +155,35 @@ fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, spec: impl Fn(&s
     let ended = line.runtime.block_on(process.wait(None))?;
     // At the end of its input, `read` has read nothing.
     ensure!(ended.fate.exit_code == Some(Some(1)), "it ended with {:?}", ended.fate.exit_code);
-    let wrong = if on_terminal { 0 } else { line.runtime.block_on(kept::wrong(&line.client, &id, &data.unit, bytes))? };
+    if how == How::Watched {
+        matched(line, &id)?;
+    }
+    let wrong = match how {
+        How::Plain | How::Watched => line.runtime.block_on(kept::wrong(&line.client, &id, &data.unit, bytes, LAST.as_bytes()))?,
+        How::OnTerminal => 0,
+    };
     line.runtime.block_on(process.remove()).context("it cannot be removed")?;
     let cost = cost / (expected as f64 / 1e9);
     Ok([expected as f64 / took, cost, wrong as f64, disk as f64, memory].map(|value| vec![value]).to_vec())
 }
 
-/// What the reference does of the same, on less: it is as fast on more.
+/// Makes sure that the one match was told.
+fn matched(line: &mut Line, id: &str) -> Result<()> {
+    let told = line.runtime.block_on(async { tokio::time::timeout(PATIENCE, line.events.next()).await }).context("no match was told")??;
+    let Body::WatchMatch(seen) = &told.event.body else { anyhow::bail!("{} was told", told.event.kind()) };
+    ensure!(told.event.session_id == id && LAST.contains(&seen.pattern), "{:?} of {} was told", seen.pattern, told.event.session_id);
+    Ok(())
+}
+
+/// What the reference does of the same, on less: its buffer is as full then as on more.
 fn by_reference(bench: &mut Bench, hermes: &Hermes, data: &Data) -> Result<()> {
     let plain = bench.settings.size(250_000_000, 20_000_000);
     let some = bench.settings.size(data.reference_bytes, 5_000_000);
     for (bytes, patterns, figures) in
         [(plain, &[][..], [speed(data.plain), cost(data.cost)]), (some, &PATTERNS[..], [speed(data.watched), cost(data.watched_cost)])]
     {
-        let (size, command) = (bytes.to_string(), data.command(bytes as u64));
-        let args: Vec<&str> = ["output", &size, &command].into_iter().chain(patterns.iter().copied()).collect();
+        let (size, command) = ((bytes + LAST.len()).to_string(), printing(data, bytes as u64));
+        let args: Vec<&str> = ["output", &size, LAST, &command].into_iter().chain(patterns.iter().copied()).collect();
         let figures = figures.map(|figure| figure.of(Who::Hermes));
         bench.take_some(&figures, || hermes.ask(Dotfiles::Clean, &args, &["rate", "processor"]))?;
     }

@@ -4,9 +4,13 @@ use super::harness::{Bench, Figure, Goal, Line, Of, Ours, Unit, Who};
 use super::limits;
 use super::peers::{Dotfiles, Hermes};
 use anyhow::{Context, Result, ensure};
-use outlast_client::{Kill, Page, Scope, Spec};
-use outlast_testkit::product::kill_and_wait;
-use std::time::Instant;
+use outlast_client::{Kill, Page, ProcessInfo, Scope, Spec};
+use outlast_testkit::product::{PATIENCE, eventually, kill_and_wait};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// How often it is looked whether all have printed.
+const LOOK: Duration = Duration::from_millis(50);
 
 const fn ours(what: &'static str) -> Figure {
     Figure::new("queries", what, Who::Ours, Unit::Seconds)
@@ -22,6 +26,10 @@ const CLI: Figure = ours("command line: poll");
 const CLI_RUN: Figure = ours("command line: run");
 const TRIP: Figure = ours("64 bytes over a socket and back").of(Who::Limit);
 
+/// A line of a server.
+const LOGGED: &str = "request handled by worker 7 in 12 ms with status 200 and nothing else to say about it, as ever";
+/// How many of them a sleeper prints first: more than any preview shows.
+const LINES: usize = 12;
 /// A shell, two children, and one that has left its session.
 const TREE: &str = "sleep 1000 & setsid sleep 1000 & sleep 1000 & wait";
 
@@ -32,8 +40,8 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     let mut line = Line::new(&home, "bench:queries")?;
     let log = long_log(&mut line, &home, bench.settings.size(64 << 20, 4 << 20))?;
     bench.say(&format!("{many} sleepers"));
-    line.runtime.block_on(home.start_sleepers(&line.client, many))?;
-    let some = line.runtime.block_on(line.client.list(&Scope::default(), false))?.pop().context("something runs")?.session_id.to_string();
+    let sleeper = format!("for n in $(seq {LINES}); do echo '{LOGGED}'; done; exec sleep 100000");
+    let some = sleepers(&line, &home, &sleeper, many)?;
     let mut echo = limits::Echo::new()?;
     let hermes = Hermes::ready(bench);
     bench.rounds(|bench| {
@@ -49,7 +57,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         if let Some(hermes) = &hermes {
             let (many, n, stops) = (many.to_string(), n.to_string(), (n / 10).to_string());
             bench.take_some(&[LIST, POLL, TAIL].map(|figure| figure.of(Who::Hermes)), || {
-                hermes.ask(Dotfiles::Clean, &["queries", &many, &n], &["list", "poll", "tail"])
+                hermes.ask(Dotfiles::Clean, &["queries", &many, &n, &sleeper, LOGGED], &["list", "poll", "tail"])
             })?;
             bench.take(STOP.of(Who::Hermes), || Ok(hermes.ask(Dotfiles::Clean, &["stops", &stops], &["stop"])?.remove(0)))?;
         }
@@ -76,14 +84,36 @@ fn goals() -> Vec<Goal> {
 
 /// Makes a log of so many bytes, which is kept whole, and gives its id.
 fn long_log(line: &mut Line, ours: &Ours, bytes: usize) -> Result<String> {
-    let command =
-        format!("yes 'request handled by worker 7 in 12 ms with status 200 and nothing else to say about it, as ever' | head -c {bytes}");
+    let command = format!("yes '{LOGGED}' | head -c {bytes}");
     line.runtime.block_on(async {
         let process = line.client.run(ours.run(Spec::shell(command.as_str()))).await?;
         let ended = process.wait(None).await?;
         ensure!(ended.fate.exit_code == Some(Some(0)), "it ended with {:?}", ended.fate.exit_code);
         Ok(process.id().to_string())
     })
+}
+
+/// Starts so many that print a few lines and sleep, waits until all have printed, and gives the id of one.
+fn sleepers(line: &Line, ours: &Ours, command: &str, many: usize) -> Result<String> {
+    let printed = (LINES * (LOGGED.len() + 1)) as u64;
+    line.runtime.block_on(async {
+        ours.start_many(&line.client, &Spec::shell(command), many).await?;
+        let began = Instant::now();
+        loop {
+            let all = line.client.list(&Scope::default(), false).await?;
+            let silent = all.iter().filter(|p| p.output_bytes < printed).count();
+            if silent == 0 {
+                return Ok(all.first().context("something runs")?.session_id.to_string());
+            }
+            ensure!(began.elapsed() < PATIENCE, "{silent} of {many} print nothing");
+            // Nothing tells of output that nobody watches.
+            tokio::time::sleep(LOOK).await;
+        }
+    })
+}
+
+fn has_preview(info: &ProcessInfo) -> bool {
+    info.output_preview.as_ref().is_some_and(|text| text.contains("as ever"))
 }
 
 fn polls(line: &Line, id: &str, many: usize) -> Result<Vec<f64>> {
@@ -94,6 +124,7 @@ fn polls(line: &Line, id: &str, many: usize) -> Result<Vec<f64>> {
             let info = line.client.poll(id).await?;
             times.push(began.elapsed().as_secs_f64());
             ensure!(info.phase == "running", "it is {}", info.phase);
+            ensure!(has_preview(&info), "its output is not shown: {:?}", info.output_preview);
         }
         Ok(times)
     })
@@ -106,7 +137,8 @@ fn lists(line: &Line, running: usize, many: usize) -> Result<Vec<f64>> {
             let began = Instant::now();
             let all = line.client.list(&Scope::default(), false).await?;
             times.push(began.elapsed().as_secs_f64());
-            ensure!(all.len() == running, "{} of {running} are listed", all.len());
+            let shown = all.iter().filter(|info| has_preview(info)).count();
+            ensure!(all.len() == running && shown == running, "{} of {running} are listed, {shown} with output", all.len());
         }
         Ok(times)
     })
@@ -134,13 +166,7 @@ fn stops(line: &Line, ours: &Ours, many: usize) -> Result<Vec<f64>> {
             let process = line.client.run(run).await?;
             // Until the shell has started them all.
             let pid = process.poll().await?.pid.context("it runs")?;
-            let tree = loop {
-                let tree = children(pid);
-                if tree.len() == 3 {
-                    break tree;
-                }
-                tokio::task::yield_now().await;
-            };
+            let tree = eventually("the whole tree", || Some(children(pid)).filter(|tree| tree.len() == 3));
             let began = Instant::now();
             let killed = process.kill(Kill::default()).await?;
             times.push(began.elapsed().as_secs_f64());
@@ -183,7 +209,8 @@ fn attach(ours: &Ours, running: usize) -> Result<f64> {
     let answer = ours.product.call(["list", "--json"]);
     let took = began.elapsed().as_secs_f64();
     let list = answer.json();
-    let alive = list["processes"].as_array().map_or(0, |all| all.iter().filter(|p| p["phase"] == "running").count());
-    ensure!(alive == running, "{alive} of {running} are listed as running");
+    let is_told = |p: &Value| p["phase"] == "running" && p["output_preview"].as_str().is_some_and(|text| !text.is_empty());
+    let alive = list["processes"].as_array().map_or(0, |all| all.iter().filter(|p| is_told(p)).count());
+    ensure!(alive == running, "{alive} of {running} are listed as running, with output");
     Ok(took)
 }

@@ -17,8 +17,9 @@ const BASH: Figure = ours("500 `bash -c` of 500 callers");
 const SHELL: Figure = ours("500 shell lines of 500 callers");
 const BURST: Figure = ours("500 `bash -c` in one loop").of(Who::Limit);
 const LOST: Figure = Figure::new("rate", "events lost", Who::Ours, Unit::Count);
-const FIRST: Figure = ours("1,000 programs, 8 wide, the first thousand");
-const SECOND: Figure = ours("1,000 programs, 8 wide, the second thousand");
+const FIRST: Figure = ours("1,000 programs, 8 connections, the first thousand");
+const SECOND: Figure = ours("1,000 programs, 8 connections, the second thousand");
+const CLI: Figure = ours("1,000 programs, a call for each, 8 at a time");
 
 /// How often 500 at once are tried, rounds included.
 const BURSTS: usize = 20;
@@ -38,15 +39,18 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         let fresh = Ours::new(&bench.settings, "", &[])?;
         bench.take_some(&[FIRST, SECOND], || thousands(&fresh, thousand))?;
         drop(fresh);
+        let fresh = Ours::new(&bench.settings, "", &[])?;
+        bench.take(CLI, || by_calls(&fresh, thousand))?;
+        drop(fresh);
         if let Some(hermes) = &hermes {
             let (figures, callers) = ([SHELL.of(Who::Hermes), LOST.of(Who::Hermes)], callers.to_string());
             bench.take_some(&figures, || hermes.ask(Dotfiles::Clean, &["burst", &callers], &["rate", "lost"]))?;
         }
         if let Some(pueue) = Pueue::ready(bench, WIDE) {
-            bench.take(FIRST.of(Who::Pueue), || by_pueue(&pueue, thousand))?;
+            bench.take(CLI.of(Who::Pueue), || by_pueue(&pueue, thousand))?;
         }
         if let Some(spooler) = Spooler::ready(bench, WIDE) {
-            bench.take(FIRST.of(Who::TaskSpooler), || by_spooler(&spooler, thousand))?;
+            bench.take(CLI.of(Who::TaskSpooler), || by_spooler(&spooler, thousand))?;
         }
         Ok(())
     })?;
@@ -62,14 +66,20 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
 }
 
 fn goals() -> Vec<Goal> {
-    vec![
+    let mut goals = vec![
         Goal::at_least("500 `bash -c` of 500 callers / the machine's own burst", Of::Ratio(BASH, vec![BURST]), 0.6),
         Goal::at_least("500 shell lines of 500 callers / reference", Of::Ratio(SHELL, vec![SHELL.of(Who::Hermes)]), 3.0),
         Goal::at_most(format!("events lost in {BURSTS} × 500"), Of::Sum(LOST), 0.0),
-        Goal::at_least("1,000 programs, 8 wide / pueue", Of::Ratio(FIRST, vec![FIRST.of(Who::Pueue)]), 25.0),
-        Goal::at_least("1,000 programs, 8 wide / task-spooler", Of::Ratio(FIRST, vec![FIRST.of(Who::TaskSpooler)]), 1.2),
         Goal::at_least("the second thousand / the first", Of::Ratio(SECOND, vec![FIRST]), 0.95),
-    ]
+    ];
+    // The others have their command line only.
+    for (how, figure) in [("over open connections", FIRST), ("a call for each", CLI)] {
+        for (who, times) in [(Who::Pueue, 25.0), (Who::TaskSpooler, 1.2)] {
+            let what = format!("1,000 programs, 8 wide, {how} / {}", who.name());
+            goals.push(Goal::at_least(what, Of::Ratio(figure, vec![CLI.of(who)]), times));
+        }
+    }
+    goals
 }
 
 /// Many callers, each with a connection of its own, and one that hears of the ends.
@@ -147,6 +157,13 @@ pub(crate) fn through(ours: &Ours, many: usize) -> Result<f64> {
         }
         Ok(many as f64 / began.elapsed().as_secs_f64())
     })
+}
+
+/// The same with a call of our command line for each, which ends when its program has.
+fn by_calls(ours: &Ours, many: usize) -> Result<Vec<f64>> {
+    let began = Instant::now();
+    peers::calls(WIDE, many, |_| ours.product.command(["run", "--wait", "--", "/bin/true", "now"]))?;
+    Ok(vec![many as f64 / began.elapsed().as_secs_f64()])
 }
 
 /// The same with a call of pueue's command line for each: from the first call until all are done.

@@ -46,13 +46,18 @@ impl Ours {
         caller(environment(&self.product.user()), &self.product.work())
     }
 
-    /// Starts so many that sleep, a few at a time.
+    /// Starts so many that sleep and print nothing.
     pub(crate) async fn start_sleepers(&self, client: &Client, many: usize) -> Result<()> {
+        self.start_many(client, &Spec::argv(["/bin/sleep", "100000"]), many).await
+    }
+
+    /// Starts so many of the same, a few at a time.
+    pub(crate) async fn start_many(&self, client: &Client, spec: &Spec, many: usize) -> Result<()> {
         const AT_ONCE: usize = 8;
         let mut starting = tokio::task::JoinSet::new();
         for first in 0..AT_ONCE {
             let (client, runs) = (client.clone(), (first..many).step_by(AT_ONCE).len());
-            let run = Run::new(Spec::argv(["/bin/sleep", "100000"]), self.caller());
+            let run = Run::new(spec.clone(), self.caller());
             starting.spawn(async move {
                 for _ in 0..runs {
                     client.run(run.clone()).await?;

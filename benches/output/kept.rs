@@ -7,27 +7,30 @@ use outlast_client::{Chunk, Client, From};
 const HEAD: u64 = 1 << 20;
 const TAIL: u64 = 64 << 20;
 
-/// Reads all that is kept of an output that repeats `unit`, and counts the bytes that should be there and are not, or are others.
-pub(super) async fn wrong(client: &Client, id: &str, unit: &[u8], bytes: u64) -> Result<u64> {
+/// Reads all that is kept of an output that repeats `unit` for so many bytes and has `last` behind them, and counts the bytes that should be there and are not, or are
+/// others.
+pub(super) async fn wrong(client: &Client, id: &str, unit: &[u8], bytes: u64, last: &[u8]) -> Result<u64> {
+    let all = bytes + last.len() as u64;
     let mut chunks = client.read(id, From::Byte(0));
     let (mut wrong, mut next) = (0, 0);
     while let Some(chunk) = chunks.next().await? {
         match chunk {
-            Chunk::Bytes { at, bytes } => {
+            Chunk::Bytes { at, bytes: text } => {
                 ensure!(at == next, "byte {next} should follow, not {at}");
-                wrong += differing(&bytes, unit, at);
-                next = at + bytes.len() as u64;
+                let (data, behind) = text.split_at(text.len().min(bytes.saturating_sub(at) as usize));
+                wrong += differing(data, unit, at) + differing(behind, last, at.saturating_sub(bytes));
+                next = at + text.len() as u64;
             }
             Chunk::Gap { from, to, .. } => {
                 ensure!(from == next, "byte {next} should follow, not a gap from {from}");
                 // What retention may take lies between head and tail.
-                let may = HEAD..bytes.saturating_sub(TAIL);
+                let may = HEAD..all.saturating_sub(TAIL);
                 wrong += may.start.saturating_sub(from) + to.saturating_sub(may.end.max(from));
                 next = to;
             }
         }
     }
-    ensure!(next == bytes, "it ends at byte {next} instead of {bytes}");
+    ensure!(next == all, "it ends at byte {next} instead of {all}");
     Ok(wrong)
 }
 

@@ -21,16 +21,26 @@ pub(crate) struct Pueue {
 }
 
 impl Pueue {
-    /// One that runs so many at a time, and calls back with a file of what it announces.
+    /// One that runs so many at a time.
     pub(crate) fn ready(bench: &mut Bench, wide: usize) -> Option<Self> {
+        Self::with(bench, wide, |_| "daemon: {}".to_owned())
+    }
+
+    /// One that also announces ends into a file: it runs a command of its own for each.
+    pub(crate) fn announcing(bench: &mut Bench, wide: usize) -> Option<Self> {
+        Self::with(bench, wide, |home| {
+            format!("daemon:\n  callback: \"echo {{{{ id }}}} {{{{ exit_code }}}} >> {}\"", home.join("announced").display())
+        })
+    }
+
+    fn with(bench: &mut Bench, wide: usize, daemon: impl FnOnce(&Path) -> String) -> Option<Self> {
         super::ready(bench, Who::Pueue, |bench| {
             let bin = install::pueue(&bench.settings)?;
             let home = tempfile::Builder::new().prefix("ol-pueue-").tempdir_in(&bench.settings.disk)?;
             let at = |name: &str| home.path().join(name).display().to_string();
             let config = format!(
-                "client: {{}}\ndaemon:\n  callback: \"echo {{{{ id }}}} {{{{ exit_code }}}} >> {}\"\nshared:\n  pueue_directory: {}\n  \
-                 runtime_directory: {}\n  use_unix_socket: true\n  unix_socket_path: {}\n",
-                at("announced"),
+                "client: {{}}\n{}\nshared:\n  pueue_directory: {}\n  runtime_directory: {}\n  use_unix_socket: true\n  unix_socket_path: {}\n",
+                daemon(home.path()),
                 at("state"),
                 at("run"),
                 at("socket"),

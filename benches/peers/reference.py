@@ -15,6 +15,8 @@ import time
 from tools.process_registry import process_registry as registry
 
 PATIENCE = 3.0
+# How often it is looked for what nothing tells of.
+LOOK = 0.002
 SLEEP = "exec sleep 100000"
 # A shell, two children, and one that has left its session.
 TREE = "sleep 1000 & setsid sleep 1000 & sleep 1000 & wait"
@@ -94,14 +96,16 @@ def burst(callers):
 
 def end(many, stamp, lived):
     """From the last thing a process did until its event came."""
-    told = []
+    told, lost = [], 0
     for _ in range(int(many)):
         session = spawn(f"exec {stamp} {lived}")
         came = events_until(time.monotonic() + PATIENCE, {session.id})
         if session.id in came:
             at, event = came[session.id]
             told.append(at - int(event["output"].split()[-1]) / 1e9)
-    return {"told": told}
+        else:
+            lost += 1
+    return {"told": told, "lost": [lost]}
 
 
 def orphan(stamp, lived, held):
@@ -112,19 +116,22 @@ def orphan(stamp, lived, held):
     return {"told": [at - int(event["output"].split()[-1]) / 1e9]}
 
 
-def queries(running, many):
-    """Questions about so many that run, each with a full buffer; nothing crosses a process."""
-    sleepers = [spawn(SLEEP) for _ in range(int(running))]
-    line = "request handled by worker 7 in 12 ms with status 200 and nothing else to say about it, as ever\n"
-    text = (line * (200_000 // len(line) + 1))[-200_000:]
+def queries(running, many, command, line):
+    """Questions about so many that print a few lines and sleep, and about one with a full buffer; nothing crosses a process."""
+    sleepers = [spawn(command) for _ in range(int(running))]
     for session in sleepers:
-        session.output_buffer = text
-    some = sleepers[len(sleepers) // 2].id
+        # More than any preview shows.
+        until("it prints", lambda: len(session.output_buffer) > 1000)
+    some = sleepers[len(sleepers) // 2]
     found = {
         "list": timed(int(many) // 4, registry.list_sessions),
-        "poll": timed(int(many), lambda: registry.poll(some)),
-        "tail": timed(int(many), lambda: registry.read_log(some, limit=200)),
+        "poll": timed(int(many), lambda: registry.poll(some.id)),
     }
+    if not all(line[-20:] in entry["output_preview"] for entry in registry.list_sessions()):
+        raise RuntimeError("some are listed without output")
+    line += "\n"
+    some.output_buffer = (line * (200_000 // len(line) + 1))[-200_000:]
+    found["tail"] = timed(int(many), lambda: registry.read_log(some.id, limit=200))
     stop(sleepers)
     return found
 
@@ -134,24 +141,30 @@ def stops(many):
     times = []
     for _ in range(int(many)):
         session = spawn(TREE)
-        while len(children(session.pid)) < 3:
-            time.sleep(0.001)
+        until("the whole tree", lambda: len(children(session.pid)) == 3)
         began = time.monotonic()
         registry.kill_process(session.id)
         times.append(time.monotonic() - began)
     return {"stop": times}
 
 
-def output(size, command, *patterns):
-    """How fast so many bytes are taken, and the processor time of this process for them."""
+def output(size, last, command, *patterns):
+    """How fast so many bytes are taken, until the last are there, and the processor time of this process for them."""
     size = int(size)
     before = time.process_time()
     began = time.monotonic()
     session = spawn(command, patterns)
-    came = events_until(began + 600.0, {session.id})
-    took = came[session.id][0] - began
+    until("its last bytes", lambda: session.output_buffer.endswith(last), 600.0)
+    took = time.monotonic() - began
     spent = time.process_time() - before
-    return {"rate": [size / took], "processor": [spent / (size / 1e9)], "kept": [len(session.output_buffer)]}
+    told = []
+    while "completion" not in told:
+        event = registry.completion_queue.get(timeout=PATIENCE)
+        if event["session_id"] == session.id:
+            told.append(event["type"])
+    if told.count("watch_match") != (1 if patterns else 0):
+        raise RuntimeError(f"it told of {told}")
+    return {"rate": [size / took], "processor": [spent / (size / 1e9)]}
 
 
 def memory(running):
@@ -183,6 +196,15 @@ def recover(wait):
         "codes": [sum(1 for p in polled if p.get("exit_code") is not None)],
         "kept": [sum(len(registry.read_log(i).get("output", "")) for i in ids)],
     }
+
+
+def until(what, look, at_most=60.0):
+    """Waits for what nothing tells of."""
+    deadline = time.monotonic() + at_most
+    while not look():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"never came: {what}")
+        time.sleep(LOOK)
 
 
 def timed(many, call):
@@ -218,7 +240,7 @@ def resident():
 def main():
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
-    if sys.argv[1] in ("start", "end", "orphan", "burst", "stops"):
+    if sys.argv[1] in ("start", "end", "orphan", "burst", "stops", "output"):
         # What is imported at the first use, and pages touched for the first time, are not what is measured.
         for _ in range(3):
             events_until(time.monotonic() + 0.5, {spawn("true").id})

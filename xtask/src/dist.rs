@@ -5,6 +5,7 @@
 
 use crate::Flags;
 use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,7 +17,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
 /// Builds both programs and puts them into `to`.
 pub(crate) fn build_into(to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
-    let target = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let target = target_directory(Path::new("."))?;
     build(&["--bin", "outlast"], None)?;
     put(&target.join("release/outlast"), to)?;
     let (triple, how) = static_target()?;
@@ -32,6 +33,17 @@ pub(crate) fn build_into(to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Where Cargo puts what it builds of the workspace around `dir`, whoever said so.
+pub(crate) fn target_directory(dir: &Path) -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--no-deps", "--locked", "--format-version", "1"]).current_dir(dir);
+    let out = command.output().context("cannot run cargo metadata")?;
+    ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim());
+    let told: Value = serde_json::from_slice(&out.stdout).context("cargo metadata")?;
+    Ok(told["target_directory"].as_str().context("cargo says where it builds")?.into())
 }
 
 fn build(args: &[&str], rustflags: Option<&str>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! What rustdoc says about our crates.
 
+use crate::dist::target_directory;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -41,7 +42,7 @@ impl Library {
     /// Documents our crates, and reads that.
     pub(super) fn make(root: &Path) -> Result<Self> {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut command = Command::new(&cargo);
+        let mut command = Command::new(cargo);
         command
             .args(["doc", "--quiet", "--no-deps", "--lib", "--locked"])
             .args(CRATES.iter().flat_map(|name| ["-p", name]))
@@ -49,9 +50,7 @@ impl Library {
         command.env(AS_RUSTDOC, std::env::var_os("RUSTDOC").unwrap_or_else(|| "rustdoc".into())).env("RUSTDOC", std::env::current_exe()?);
         let made = command.env("RUSTDOCFLAGS", "-Zunstable-options --output-format json").status().context("cannot run cargo doc")?;
         ensure!(made.success(), "rustdoc fails");
-        let told = Command::new(cargo).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]).current_dir(root).output()?;
-        let told: Value = serde_json::from_slice(&told.stdout).context("cargo metadata")?;
-        let dir = Path::new(told["target_directory"].as_str().context("cargo says where it builds")?).join("doc");
+        let dir = target_directory(root)?.join("doc");
         let crates = CRATES.iter().map(|name| Crate::read(&dir, name.replace('-', "_"))).collect::<Result<Vec<_>>>()?;
         Ok(Self { crates: crates.into_iter().map(|c| (c.name.clone(), c)).collect() })
     }
