@@ -72,12 +72,10 @@ fn goals() -> Vec<Goal> {
         Goal::at_most(format!("events lost in {BURSTS} × 500"), Of::Sum(LOST), 0.0),
         Goal::at_least("the second thousand / the first", Of::Ratio(SECOND, vec![FIRST]), 0.95),
     ];
-    // The others have their command line only.
-    for (how, figure) in [("over open connections", FIRST), ("a call for each", CLI)] {
-        for (who, times) in [(Who::Pueue, 25.0), (Who::TaskSpooler, 1.2)] {
-            let what = format!("1,000 programs, 8 wide, {how} / {}", who.name());
-            goals.push(Goal::at_least(what, Of::Ratio(figure, vec![CLI.of(who)]), times));
-        }
+    // The others have their command line only; ours, called the same way, is measured beside.
+    for (who, times) in [(Who::Pueue, 25.0), (Who::TaskSpooler, 1.2)] {
+        let what = format!("1,000 programs, 8 wide, over open connections / {}", who.name());
+        goals.push(Goal::at_least(what, Of::Ratio(FIRST, vec![CLI.of(who)]), times));
     }
     goals
 }
