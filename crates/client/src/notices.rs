@@ -303,7 +303,7 @@ fn barrier_id() -> Result<String, ClientError> {
 
 /// Notices as they are made.
 ///
-/// Should the engine die, following goes on over the next one behind the last that came: none is missed and none comes twice.
+/// Should the engine die, following goes on over the next one behind the last that came, or where it began: none is missed and none comes twice.
 pub struct Followed {
     client: Client,
     after: Option<u64>,
@@ -340,7 +340,7 @@ impl Followed {
         }
     }
 
-    /// The last one that came: where to go on another time.
+    /// The last one that came, or the last one before it began: where to go on another time.
     pub fn after(&self) -> Option<u64> {
         self.after
     }
@@ -351,7 +351,8 @@ impl Followed {
         self.link = Some(link.clone());
         let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
         match stream.next().await {
-            Item::Event(Event::Waiting) => {}
+            // From now on is from here on, also over the next engine.
+            Item::Event(Event::Waiting { after }) => self.after = self.after.or(after),
             Item::Failed(e) => return Err(e),
             Item::Event(_) | Item::Raw(_) | Item::End(_) => {
                 return Err(CallError::Unsent(ClientError::protocol("notices came before their beginning")));

@@ -1,6 +1,6 @@
 use crate::fake::{Home, ID, process, waited};
 use outlast_client::{Client, ClientError, Run, Spec, caller, code};
-use outlast_wire::v1::{self, Message, Request};
+use outlast_wire::v1::{self, Event, Message, Request};
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -58,6 +58,26 @@ async fn a_wait_goes_on_over_a_restart_with_the_time_that_is_left() {
     };
     let (first, second) = (left(first), left(second));
     assert!(second <= first && first <= 3_600_000, "{first} {second}");
+}
+
+#[tokio::test]
+async fn notices_from_now_on_are_from_the_same_place_on_over_a_restart() {
+    let home = Home::new();
+    let (client, _first) = home.client().await;
+    let mut notices = client.follow_notices(None);
+    let engine = async {
+        for want in [None, Some(7)] {
+            let mut fake = home.accept().await;
+            let m = fake.message().await.unwrap();
+            assert!(matches!(m.request, Request::NoticeFollow { after } if after == want), "{m:?}");
+            fake.event(m.id, Event::Waiting { after: Some(want.unwrap_or(7)) }).await;
+        }
+    };
+    tokio::select! {
+        told = notices.next() => panic!("{told:?}"),
+        () = engine => {}
+    }
+    assert_eq!(notices.after(), Some(7));
 }
 
 #[tokio::test]

@@ -148,7 +148,7 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
         None => outbox.last_seq().await.map_err(|e| refuse::index(&e))?,
     };
     // Whoever waits for this knows that nothing is missed from here on.
-    asked.out.event(Event::Waiting).await;
+    asked.out.event(Event::Waiting { after: Some(after) }).await;
     loop {
         news.borrow_and_update();
         loop {

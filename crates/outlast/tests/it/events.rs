@@ -1,5 +1,7 @@
 //! `events`: taken, settled, drained, followed, posted, listed, replayed.
 
+use crate::gate::Held;
+use crate::person::Person;
 use crate::support::*;
 use crate::told::*;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -275,6 +277,23 @@ fn whoever_looks_on_settles_nothing_and_goes_on_over_the_death_of_the_engine() {
         assert_eq!(again.next()["event"]["n"], n);
     }
     assert_eq!(again.leaves(), Some(0));
+}
+
+#[test]
+fn whoever_looks_on_misses_nothing_while_there_is_no_engine() {
+    let p = product();
+    let before = ended(&p, "s", "true");
+    let mut person = Person::calls(&p, &["events", "follow"]);
+    person.sees("Ctrl-C leaves");
+    // While it is held there is another engine, and the first notice since it came.
+    let held = Held::new(person.pid());
+    p.kill_engine();
+    let id = ended(&p, "s", "true");
+    drop(held);
+    person.sees(&id);
+    assert!(!person.seen.contains(&before), "{:?}", person.seen);
+    person.types("\x03");
+    assert_eq!(person.ended(), Some(0));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A command that waits until a test lets it go on.
+//! Processes that wait until a test lets them go on.
 
 use crate::support::*;
 use std::fs::File;
@@ -30,6 +30,24 @@ impl Gate {
     /// Lets one waiter through, the next to come if none is there.
     pub(crate) fn open(&self) {
         (&self.ours).write_all(b"\n").expect("a waiter");
+    }
+}
+
+/// Stopped by a signal, until this is dropped.
+pub(crate) struct Held(rustix::process::Pid);
+
+impl Held {
+    pub(crate) fn new(pid: u32) -> Self {
+        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Self(pid)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // One that was killed meanwhile needs no going on.
+        let _gone = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
     }
 }
 

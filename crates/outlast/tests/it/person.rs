@@ -75,6 +75,11 @@ impl Person {
         !tcgetattr(&self.terminal).unwrap().local_modes.contains(LocalModes::ICANON)
     }
 
+    /// The pid of the call, which takes the place of what gives it its terminal.
+    pub(crate) fn pid(&self) -> u32 {
+        self.call.id()
+    }
+
     /// How the call ended.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.call.wait().unwrap().code()

@@ -1,6 +1,6 @@
 //! `top`: a person watches processes on a full screen, in a real terminal.
 
-use crate::gate::{Gate, until_printed};
+use crate::gate::{Gate, Held, until_printed};
 use crate::support::*;
 use crate::tmux::Tmux;
 use crate::told::{about, drained, ended, states};
@@ -224,24 +224,6 @@ fn whoever_looks_on_silences_nobody() {
     assert_eq!(about(&told), [&*theirs, &*stopped]);
     let told = p.json(["events", "drain"]);
     assert_eq!(told["events"][0]["event"]["session_id"], json!(own), "{told}");
-}
-
-/// Stopped by a signal, until this is dropped.
-struct Held(rustix::process::Pid);
-
-impl Held {
-    fn new(pid: u32) -> Self {
-        let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        Self(pid)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // One that was killed meanwhile needs no going on.
-        let _gone = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
-    }
 }
 
 #[test]

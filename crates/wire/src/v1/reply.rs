@@ -126,8 +126,12 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// Waiting goes on.
-    Waiting,
+    /// Nothing is missed from here on.
+    Waiting {
+        /// The notice behind which that is. Engines from before it was told do not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<u64>,
+    },
     /// Whoever looks on is to leave; the process goes on.
     ViewClosed,
     /// A notice was made.
