@@ -65,7 +65,7 @@ pub(crate) fn lay_out<const N: usize>(columns: [Column; N], rows: &[[Cell; N]], 
             let (text, tone) = cells(c);
             let text = cut(&text, width);
             line += &out.paint(tone, &text);
-            line += &" ".repeat(width + GAP - text.width());
+            line += &" ".repeat((width + GAP).saturating_sub(text.width()));
         }
         let (text, tone) = cells(last);
         line += &out.paint(tone, &cut(&text, room));
@@ -103,16 +103,21 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
     }
-    let mut used = 0;
-    let mut short = String::new();
-    for c in text.chars() {
-        used += c.width().unwrap_or(0);
-        if used > room.saturating_sub(1) {
+    let (mut short, mut used) = ("", 0);
+    for end in ends(text) {
+        used += text[short.len()..end].width();
+        if used >= room {
             break;
         }
-        short.push(c);
+        short = &text[..end];
     }
-    if room == 0 { String::new() } else { short + "…" }
+    if room == 0 { String::new() } else { format!("{short}…") }
+}
+
+/// Where letters end, each with the marks behind it: a mark may make its letter wider.
+fn ends(text: &str) -> impl Iterator<Item = usize> {
+    let begins = text.char_indices().filter(|(_, c)| c.width() != Some(0)).map(|(at, _)| at);
+    begins.filter(|at| *at > 0).chain([text.len()])
 }
 
 /// The text in lines of at most `room` columns, broken between words where that can be.
@@ -144,6 +149,7 @@ mod tests {
         let rows = [
             row("proc_0123456789ab", "running", "123456", "日本語 サーバ --with many --flags and more"),
             row("proc_0123456789ac", "exited, code unknown", "", "true"),
+            row("proc_0123456789ad", "☁️☁️☁️☁️☁️☁️☁️☁️", "", "☁️☁️ 👩‍🚀☁️ up ☁️"),
         ];
         lay_out(COLUMNS, &rows, &Out::plain(Some(width)))
     }
@@ -163,6 +169,7 @@ mod tests {
     #[test]
     fn a_cut_counts_columns_and_not_letters() {
         assert_eq!((cut("日本語", 6), cut("日本語", 5), cut("日本語", 4)), ("日本語".into(), "日本…".into(), "日…".into()));
+        assert_eq!((cut("☁️☁️", 4), cut("☁️☁️", 3), cut("☁️☁️", 2)), ("☁️☁️".into(), "☁️…".into(), "…".into()));
         assert_eq!((cut("abc", 0), cut("abc", 1), cut("abc", 3)), (String::new(), "…".into(), "abc".into()));
     }
 
