@@ -46,12 +46,15 @@ impl Look {
         let shown: Vec<&str> = text.strip_suffix('\n').unwrap_or(&text).split('\n').collect();
         let mut lines = Vec::new();
         if shown.len() == starts.len() {
-            starts.iter().zip(shown).for_each(|(start, text)| put(at + *start as u64, text, &mut lines));
+            let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
+            for ((start, end), text) in starts.iter().copied().zip(ends).zip(shown) {
+                put(at + start as u64, end - start, text, &mut lines);
+            }
         } else {
             // A mask has joined lines, or a sequence went over a line's end: blocks that belong together are shown by themselves.
             for (start, end) in blocks(bytes, &starts) {
                 let text = self.show(&bytes[start..end]);
-                put(at + start as u64, &text.trim_end_matches('\n').replace('\n', " "), &mut lines);
+                put(at + start as u64, end - start, &text.trim_end_matches('\n').replace('\n', " "), &mut lines);
             }
         }
         lines
@@ -63,16 +66,19 @@ impl Look {
     }
 }
 
-/// Puts a line, in parts if it is long. A part's place is where it lies in the text, which is near where it lies in the log.
-fn put(at: u64, text: &str, lines: &mut Vec<Line>) {
+/// Puts a line of so many bytes, in parts if it is long. A part's place is where it lies in the text, which is near where it lies in the log. The text may be the
+/// longer of the two, and still no part may have the place of the next line.
+fn put(at: u64, bytes: usize, text: &str, lines: &mut Vec<Line>) {
     let text = &*without_tabs(text);
-    let mut begin = 0;
-    while text.len() - begin > LONGEST {
-        let end = (0..=begin + LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len());
-        lines.push(Line { at: at + begin as u64, text: text[begin..end].to_owned(), missing: false });
-        begin = end;
+    let mut begins = vec![0];
+    while let Some(begin) = begins.last().copied().filter(|begin| text.len() - begin > LONGEST) {
+        begins.push((0..=begin + LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(text.len()));
     }
-    lines.push(Line { at: at + begin as u64, text: text[begin..].to_owned(), missing: false });
+    for (n, begin) in begins.iter().enumerate() {
+        let end = begins.get(n + 1).copied().unwrap_or(text.len());
+        let last_place = bytes.saturating_sub(begins.len() - n);
+        lines.push(Line { at: at + last_place.min(*begin) as u64, text: text[*begin..end].to_owned(), missing: false });
+    }
 }
 
 /// The text with blanks up to the next eighth column in the place of each tab.
@@ -138,16 +144,31 @@ impl Words {
         if self.0.is_empty() {
             return Vec::new();
         }
-        let lower;
-        let exact = self.0.chars().any(char::is_uppercase);
-        let searched = if exact {
-            text
-        } else {
-            lower = text.to_lowercase();
-            // Letters that change their length when they change their case would move the places.
-            if lower.len() == text.len() { &lower } else { text }
-        };
-        searched.match_indices(&self.0).map(|(at, found)| (at, at + found.len())).collect()
+        if self.0.chars().any(char::is_uppercase) {
+            return text.match_indices(&self.0).map(|(at, found)| (at, at + found.len())).collect();
+        }
+        let mut found: Vec<(usize, usize)> = Vec::new();
+        for (at, _) in text.char_indices() {
+            let is_free = found.last().is_none_or(|(_, end)| at >= *end);
+            if let Some(len) = self.begin(&text[at..]).filter(|_| is_free) {
+                found.push((at, at + len));
+            }
+        }
+        found
+    }
+
+    /// How long it is at the beginning of the text. Letter by letter: some have another length once they are small.
+    fn begin(&self, text: &str) -> Option<usize> {
+        let mut wanted = self.0.chars();
+        for (at, c) in text.char_indices() {
+            if wanted.as_str().is_empty() {
+                return Some(at);
+            }
+            if !c.to_lowercase().all(|small| wanted.next() == Some(small)) {
+                return None;
+            }
+        }
+        wanted.as_str().is_empty().then_some(text.len())
     }
 
     pub(super) fn are_in(&self, text: &str) -> bool {
@@ -205,10 +226,28 @@ mod tests {
     }
 
     #[test]
+    fn a_long_line_that_is_shown_longer_than_it_is_ends_before_the_next() {
+        for long in [vec![0xff; 20_000], vec![b'\t'; 20_000], [&[0xff; 9_000][..], &[b'a'; 9_000]].concat()] {
+            let next = long.len() as u64 + 11;
+            let got = shown(10, &[&long[..], b"\nnext\n"].concat());
+            assert!(got.len() > 3 && got.windows(2).all(|w| w[0].0 < w[1].0), "{:?}", got.iter().map(|(at, _)| at).collect::<Vec<_>>());
+            assert_eq!((got[0].0, got.last().unwrap()), (10, &(next, "next".into())));
+        }
+    }
+
+    #[test]
     fn capitals_count_only_where_there_are_some() {
         assert!(Words::new("error").are_in("an ERROR"));
         assert!(!Words::new("Error").are_in("an ERROR"));
         assert_eq!(Words::new("a").in_text("aba"), [(0, 1), (2, 3)]);
+        assert_eq!(Words::new("aa").in_text("aaAaa"), [(0, 2), (2, 4)]);
         assert!(!Words::new("").are_in("anything"));
+    }
+
+    #[test]
+    fn letters_whose_length_changes_with_their_case_move_nothing() {
+        assert_eq!(Words::new("ello").in_text("İẞ hello"), [(7, 11)]);
+        assert_eq!(Words::new("i").in_text("İẞ hİi"), [(9, 10)]);
+        assert_eq!(Words::new("ß h").in_text("İẞ Hello"), [(2, 7)]);
     }
 }
