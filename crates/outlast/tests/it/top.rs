@@ -185,6 +185,33 @@ fn a_stop_is_confirmed_or_refused() {
 }
 
 #[test]
+fn a_stop_is_not_lost_by_leaving_at_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&gate.wait());
+    let top = || Tmux::calls("a_stop_is_not_lost_by_leaving_at_once", &p, SMALL, &["top"]);
+    let Some(tmux) = top() else { return };
+    tmux.sees(&id[5..11]);
+    tmux.types("k");
+    tmux.sees(&format!("Stop {id}?"));
+    tmux.types("yq");
+    assert_eq!(tmux.left(), 0);
+    tmux.sees(&format!("{id} was stopped by SIGTERM"));
+    assert_eq!(p.json(["poll", &id])["completion_reason"], "killed");
+    drop(tmux);
+    // One that cannot be waited for is told.
+    let id = p.run(&gate.wait());
+    let Some(tmux) = top() else { return };
+    tmux.sees(&id[5..11]);
+    tmux.types("k");
+    tmux.sees(&format!("Stop {id}?"));
+    let _held = Held::new(p.engine());
+    tmux.types("yq");
+    tmux.sees(&format!("the stop of {id} is still under way"));
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
 fn whoever_looks_on_silences_nobody() {
     let p = product();
     let gate = Gate::new(&p, "gate");

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// How much news may wait to be looked at; whoever has more waits.
 const QUEUE: usize = 64;
@@ -82,6 +82,8 @@ pub(super) struct Feed {
     reading: JoinSet<()>,
     searching: JoinSet<()>,
     asking: JoinSet<()>,
+    /// What is asked for there.
+    asked: Vec<(String, AbortHandle)>,
 }
 
 impl Feed {
@@ -94,7 +96,7 @@ impl Feed {
         let mut listing = JoinSet::new();
         listing.spawn(list(client.clone(), asked, every, to.clone()));
         let (reading, searching, asking) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
-        Self { client, redact, to, from, wanted, reader: None, listing, reading, searching, asking }
+        Self { client, redact, to, from, wanted, reader: None, listing, reading, searching, asking, asked: Vec::new() }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -191,9 +193,9 @@ impl Feed {
     /// Stops a process.
     pub(super) fn stop(&mut self, id: ProcessId, kill: Kill) {
         let (client, to) = (self.client.clone(), self.to.clone());
-        self.asking.spawn(async move {
+        self.ask(format!("the stop of {id}"), async move {
             let how = client.kill(&id.to_string(), kill).await.map_err(|e| said(&e));
-            // Nobody listens any more where the person has left, and the process is stopped all the same.
+            // Whoever has left and waited long enough does not listen any more.
             let _left = to.send(News::Stopped { id, how }).await;
         });
     }
@@ -201,7 +203,7 @@ impl Feed {
     /// Types a line into a process.
     pub(super) fn submit(&mut self, id: ProcessId, line: String) {
         let (client, to) = (self.client.clone(), self.to.clone());
-        self.asking.spawn(async move {
+        self.ask(format!("the line for {id}"), async move {
             let typed = client.submit(&id.to_string(), line.as_bytes(), At::End).await;
             let _left = to.send(News::Typed(typed.map(|_| "the line was sent").map_err(|e| said(&e)))).await;
         });
@@ -210,10 +212,34 @@ impl Feed {
     /// Ends the input of a process.
     pub(super) fn close(&mut self, id: ProcessId) {
         let (client, to) = (self.client.clone(), self.to.clone());
-        self.asking.spawn(async move {
+        self.ask(format!("the end of input of {id}"), async move {
             let closed = client.close(&id.to_string()).await;
             let _left = to.send(News::Typed(closed.map(|_| "its input was ended").map_err(|e| said(&e)))).await;
         });
+    }
+
+    fn ask(&mut self, what: String, task: impl Future<Output = ()> + Send + 'static) {
+        self.asked.retain(|(_, task)| !task.is_finished());
+        self.asked.push((what, self.asking.spawn(task)));
+    }
+
+    /// Waits for what was asked for, as long as an engine may take. What became of it, and what is still under way.
+    pub(super) async fn finish(&mut self) -> (Vec<News>, Vec<&str>) {
+        (self.listing, self.reading, self.searching) = Default::default();
+        let mut news = Vec::new();
+        let finished = async {
+            loop {
+                tokio::select! {
+                    Some(one) = self.from.recv() => news.push(one),
+                    done = self.asking.join_next() => if done.is_none() { break },
+                }
+            }
+        };
+        // What is under way then is told.
+        let _is_in_time = tokio::time::timeout(SILENCE, finished).await;
+        news.extend(std::iter::from_fn(|| self.from.try_recv().ok()));
+        let under_way = self.asked.iter().filter(|(_, task)| !task.is_finished()).map(|(what, _)| &**what).collect();
+        (news, under_way)
     }
 
     fn reader(&mut self, id: ProcessId) -> Arc<Reader> {

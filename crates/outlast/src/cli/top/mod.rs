@@ -20,7 +20,7 @@ use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
 use crate::config::Colours;
 use app::{App, Wish};
 use clap::Args;
-use feed::{Feed, Wanted};
+use feed::{Feed, News, Wanted};
 use keys::Parser;
 use outlast_client::{Kill, ProcessId};
 use outlast_text::Redactor;
@@ -113,7 +113,10 @@ impl Session<'_> {
     async fn run(mut self) -> Result<i32, Failure> {
         loop {
             let id = match self.on_screen().await? {
-                Stop::Leave(code) => return Ok(code),
+                Stop::Leave(code) => {
+                    self.finish().await;
+                    return Ok(code);
+                }
                 Stop::HandOver(id) => id,
             };
             let Some(row) = self.app.list.find(id) else { continue };
@@ -124,6 +127,20 @@ impl Session<'_> {
                 Err(failure) => self.app.message = Some((failure.error().to_owned(), super::out::Tone::Bad)),
             }
             self.feed.look_again();
+        }
+    }
+
+    /// Sees to it that what was asked for last is not lost, and tells what became of it on the screen from before.
+    async fn finish(&mut self) {
+        let (news, under_way) = self.feed.finish().await;
+        for news in news.into_iter().filter(|news| matches!(news, News::Stopped { .. } | News::Typed(_))) {
+            self.app.news(news);
+            if let Some((text, _)) = &self.app.message {
+                self.ctx.out.remark(text);
+            }
+        }
+        for what in under_way {
+            self.ctx.out.remark(&format!("{what} is still under way, and may be done or not: `outlast list` shows"));
         }
     }
 
