@@ -11,22 +11,26 @@ use std::io::{Stdout, stdout};
 
 /// The screen, until it is dropped: at the end, on an error and on a panic alike.
 pub(super) struct Screen {
+    _entered: Entered,
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
     _raw: Raw,
 }
+
+struct Entered;
 
 impl Screen {
     pub(super) fn enter() -> std::io::Result<Self> {
         let raw = Raw::enter()?;
         say_panics_on_the_old_screen(&raw);
+        let entered = Entered;
         execute!(stdout(), EnterAlternateScreen)?;
         let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
         terminal.clear()?;
-        Ok(Self { terminal, _raw: raw })
+        Ok(Self { _entered: entered, terminal, _raw: raw })
     }
 }
 
-impl Drop for Screen {
+impl Drop for Entered {
     fn drop(&mut self) {
         // On a panic it was left before the panic was told, and to leave it again would write over that.
         if !std::thread::panicking() {
