@@ -1,5 +1,6 @@
 use crate::fake::{Home, ID, process, waited};
 use outlast_client::{Client, ClientError, Run, Spec, caller, code};
+use outlast_wire::v1::notice::Replay;
 use outlast_wire::v1::{self, Event, Message, Request};
 use serde_json::json;
 use std::path::Path;
@@ -27,16 +28,21 @@ async fn a_run_cut_off_by_a_crash_is_repeated_under_the_same_id() {
 }
 
 #[tokio::test]
-async fn a_signal_cut_off_by_a_crash_is_not_repeated() {
-    let home = Home::new();
-    let (client, mut fake) = home.client().await;
-    let (sent, ()) = tokio::join!(client.signal(ID, 10), async {
-        fake.message().await.unwrap();
-        drop(fake);
-    });
-    let failed = sent.unwrap_err();
-    assert!(matches!(failed, ClientError::Unavailable { .. }), "{failed:?}");
-    assert!(failed.hint().contains("may have been done"));
+async fn what_would_be_another_thing_the_second_time_is_not_repeated() {
+    async fn cut_off<T: std::fmt::Debug>(ask: impl AsyncFnOnce(&Client) -> Result<T, ClientError>) {
+        let home = Home::new();
+        let (client, mut fake) = home.client().await;
+        let (sent, ()) = tokio::join!(ask(&client), async {
+            fake.message().await.unwrap();
+            drop(fake);
+        });
+        let failed = sent.unwrap_err();
+        assert!(matches!(failed, ClientError::Unavailable { .. }), "{failed:?}");
+        assert!(failed.hint().contains("may have been done"));
+    }
+    cut_off(async |client| client.signal(ID, 10).await).await;
+    cut_off(async |client| client.clear_barriers().await).await;
+    cut_off(async |client| client.replay(Replay::From { seq: 1 }).await).await;
 }
 
 #[tokio::test]
