@@ -98,7 +98,7 @@ pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -
 impl Client {
     /// Connects to the engine of a home, and starts one if need be.
     pub async fn connect(to: &Connect) -> Result<Self, ClientError> {
-        let client = Self::new(Way::Dial(to.clone()), None, to.owner.clone());
+        let client = Self::new(Way::Dial(to.absolute()), None, to.owner.clone());
         client.link().await?;
         Ok(client)
     }

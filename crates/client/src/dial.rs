@@ -47,13 +47,13 @@ impl Connect {
     }
 
     /// To the home that `outlast` uses, for the conversation that it would speak for: by `OUTLAST_HOME`, else `XDG_STATE_HOME`, else `HOME`; and by
-    /// `OUTLAST_SESSION`, `OUTLAST_TASK` and `OUTLAST_GENERATION`. Nothing if none of the first three is there.
+    /// `OUTLAST_SESSION`, `OUTLAST_TASK` and `OUTLAST_GENERATION`. Nothing if none of the first three is there; a relative `HOME` is none.
     pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Option<Self> {
         let env: Vec<_> = env.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let var = |name: &str| env.iter().find(|(n, _)| n == name).map(|(_, value)| value);
         // The specification has relative paths ignored.
-        let state = var("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
-        let state = state.or_else(|| var("HOME").map(|home| Path::new(home).join(".local/state")));
+        let dir = |name: &str| var(name).map(PathBuf::from).filter(|p| p.is_absolute());
+        let state = dir("XDG_STATE_HOME").or_else(|| dir("HOME").map(|home| home.join(".local/state")));
         let home = var("OUTLAST_HOME").map(PathBuf::from).or_else(|| state.map(|state| state.join("outlast")))?;
         let text = |name: &str| var(name).map(|value| value.to_string_lossy().into_owned());
         let owner = Owner { session: text("OUTLAST_SESSION"), task: text("OUTLAST_TASK"), generation: text("OUTLAST_GENERATION") };
@@ -71,6 +71,20 @@ impl Connect {
     #[must_use]
     pub fn speaking_for(self, owner: Owner) -> Self {
         Self { owner, ..self }
+    }
+
+    /// The same, wherever the caller or the engine goes.
+    pub(crate) fn absolute(&self) -> Self {
+        // What cannot be made absolute cannot be found either, which is told when it is looked for.
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let start = match &self.start {
+            #[cfg(feature = "start")]
+            Start::OnDemand { program } if program.as_os_str().as_encoded_bytes().contains(&b'/') => {
+                Start::OnDemand { program: absolute(program) }
+            }
+            start => start.clone(),
+        };
+        Self { home: absolute(&self.home), start, owner: self.owner.clone() }
     }
 
     /// A connection that has said hello, from an engine that is started if it must be and may.
@@ -191,6 +205,20 @@ mod tests {
         assert_eq!(found(&[("OUTLAST_HOME", "/o"), ("HOME", "/h"), ("OUTLAST_SESSION", "")]), home("/o"));
         assert_eq!(found(&[("OUTLAST_HOME", "/o"), ("OUTLAST_SESSION", "s")]), Some(("/o".into(), Some("s".into()))));
         assert_eq!(found(&[("HOME", "")]), None);
+        assert_eq!(found(&[("HOME", "h")]), None);
+    }
+
+    #[test]
+    #[cfg(feature = "start")]
+    fn an_engine_that_begins_elsewhere_finds_the_same() {
+        let here = std::env::current_dir().unwrap();
+        let to = |home: &str, program: &str| {
+            let to = Connect::to(home).starting(program).absolute();
+            (to.home, to.start)
+        };
+        let program = |path: &Path| Start::OnDemand { program: path.to_owned() };
+        assert_eq!(to("home", "./outlast"), (here.join("home"), program(&here.join("outlast"))));
+        assert_eq!(to("/h", "outlast"), ("/h".into(), program(Path::new("outlast"))));
     }
 
     #[test]
