@@ -464,7 +464,7 @@ impl Client {
                 Err(e) if self.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
                 Err(e) => {
                     return Err(match e {
-                        CallError::Cut(Cut::Gone(why)) if repeat == Repeat::Safe => gave_up(doing, &why),
+                        CallError::Cut(Cut::Gone(why)) if repeat == Repeat::Safe && self.can_redial() => gave_up(doing, &why),
                         other => other,
                     });
                 }

@@ -181,3 +181,14 @@ async fn what_is_under_way_survives_the_client_value() {
     drop(log);
     assert!(fake.message().await.is_none(), "the connection ends with its last user");
 }
+
+#[tokio::test]
+async fn a_given_connection_that_closes_is_not_said_to_have_been_tried_again() {
+    let (client, mut fake) = pair().await;
+    let (failed, ()) = tokio::join!(client.poll(ID), async {
+        fake.message().await.unwrap();
+        drop(fake);
+    });
+    let failed = failed.unwrap_err();
+    assert!(failed.to_string().ends_with("before it answered") && !failed.hint().contains("engine.log"), "{failed}");
+}
