@@ -152,7 +152,7 @@ impl Client {
 
     /// Every notice as it is made, from behind `after` or from now on. Looking on settles nothing.
     pub fn follow_notices(&self, after: Option<u64>) -> Followed {
-        Followed { runtime: self.runtime.clone(), inner: self.inner.follow_notices(after) }
+        Followed { runtime: self.runtime.clone(), inner: self.inner.follow_notices(after), failed: false }
     }
 
     /// The output there is, as bytes.
@@ -212,17 +212,23 @@ impl Iterator for Chunks {
     }
 }
 
-/// Notices as they are made.
+/// Notices as they are made, up to the first failure.
 pub struct Followed {
     runtime: Arc<Waiter>,
     inner: crate::Followed,
+    failed: bool,
 }
 
 impl Iterator for Followed {
     type Item = Result<Told, ClientError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.runtime.block_on(self.inner.next()))
+        if self.failed {
+            return None;
+        }
+        let next = self.runtime.block_on(self.inner.next());
+        self.failed = next.is_err();
+        Some(next)
     }
 }
 

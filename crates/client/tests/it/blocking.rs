@@ -21,11 +21,16 @@ fn the_blocking_client_asks_the_same() {
             fake.event(m.id, Event::At { byte: 0 }).await;
             fake.raw(&frame::raw(m.id, b"hi")).await;
             fake.answer(m.id, json!({"next_byte": 2, "closed": true})).await;
+            let m = fake.message().await.unwrap();
+            fake.event(m.id, Event::Waiting { after: Some(1) }).await;
         });
     });
     let client = blocking::Client::over(ours).unwrap();
     assert!(client.active(Activity::Any).unwrap());
     let got: Result<Vec<_>, _> = client.read(ID, From::Byte(0)).collect();
     assert_eq!(got.unwrap(), [Chunk::Bytes { at: 0, bytes: b"hi".to_vec() }]);
+    // The engine goes away, once.
+    let told: Vec<_> = client.follow_notices(None).collect();
+    assert!(matches!(&told[..], [Err(_)]), "{told:?}");
     engine.join().unwrap();
 }
