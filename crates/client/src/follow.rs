@@ -118,7 +118,11 @@ impl Chunks {
                     self.from = From::Byte(at + bytes.len() as u64);
                     return Ok(Some(Chunk::Bytes { at, bytes }));
                 }
-                Item::End(end) => self.end = Some(serde_json::from_value(end).unwrap_or_default()),
+                Item::End(end) => {
+                    // The end it is, also if it cannot be read.
+                    self.end = Some(ReadEnd::default());
+                    self.end = Some(serde_json::from_value(end).map_err(ClientError::protocol)?);
+                }
                 Item::Failed(e) => self.again(e).await?,
             }
         }

@@ -1,5 +1,5 @@
 use crate::fake::{Home, ID, process};
-use outlast_client::{Chunk, From};
+use outlast_client::{Chunk, ClientError, From};
 use outlast_wire::frame;
 use outlast_wire::v1::{Event, Request};
 use serde_json::json;
@@ -61,4 +61,19 @@ async fn a_terminal_that_looks_on_is_announced_on_its_own_connection() {
         fake.answer(m.id, json!({"next_byte": 0, "closed": true})).await;
     });
     assert_eq!(end.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_end_that_cannot_be_read_is_told_once() {
+    let home = Home::new();
+    let (client, _first) = home.client().await;
+    let mut chunks = client.follow(ID, From::Now);
+    let (end, ()) = tokio::join!(chunks.next(), async {
+        let mut fake = home.accept().await;
+        let m = fake.message().await.unwrap();
+        fake.answer(m.id, json!("over")).await;
+    });
+    assert!(matches!(end, Err(ClientError::Protocol { .. })), "{end:?}");
+    assert_eq!(chunks.next().await.unwrap(), None);
+    assert!(!chunks.closed());
 }
