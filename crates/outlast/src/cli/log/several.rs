@@ -112,18 +112,19 @@ async fn follow(ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Res
             came = heard.recv() => came,
         };
         let Some((n, came)) = came else { return Ok(code) };
-        let failed = matches!(came, Came::Failed(_));
         let done = async {
-            let text = sources[n].take(ctx, client, came).await;
+            let taken = sources[n].take(ctx, client, came).await;
+            let failed = taken.is_err();
+            let (Ok(text) | Err(text)) = taken;
             let mut out = tokio::io::stdout();
             out.write_all(text.as_bytes()).await?;
-            out.flush().await
+            out.flush().await.map(|()| failed)
         };
         // Whoever reads our output may be slow, and must not keep us from leaving.
-        tokio::select! {
+        let failed = tokio::select! {
             _ = interrupts.recv() => return leave(ctx, &sources),
-            done = done => done?,
-        }
+            failed = done => failed?,
+        };
         if failed {
             code = 1;
         }
@@ -158,38 +159,37 @@ fn leave(ctx: &Context, sources: &[Source]) -> Result<i32, Failure> {
 }
 
 impl Source {
-    /// What is shown of what came. Ends and gaps are remarks, or events like any other.
-    async fn take(&mut self, ctx: &Context, client: &Client, came: Came) -> String {
+    /// What is shown of what came, also of a failure. Ends and gaps are remarks, or events like any other.
+    async fn take(&mut self, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
         match came {
             Came::Chunk(Chunk::Bytes { at, bytes }) => {
                 let lines = self.lines.push(at, &bytes);
-                self.show(ctx, &lines)
+                Ok(self.show(ctx, &lines))
             }
             Came::Chunk(Chunk::Gap { from, to, why }) => {
                 let rest = self.lines.finish(to);
                 let shown = self.show(ctx, &rest);
                 let told = self.tell(ctx, &gap(from, to, &why), "gap", json!({"from": from, "to": to, "why": why}));
-                shown + &told
+                Ok(shown + &told)
             }
             Came::End => {
                 self.open = false;
                 let rest = self.lines.finish(self.lines.seen);
                 let shown = self.show(ctx, &rest);
-                let told = match client.poll(&self.id).await {
+                match client.poll(&self.id).await {
                     Ok(now) => {
                         let how = match now.fate.completion_reason {
                             Some(_) => ending::sentence(&now.fate),
                             None => "goes on, and nobody reads its output".into(),
                         };
-                        self.tell(ctx, &how, "end", json!({"process": now}))
+                        Ok(shown + &self.tell(ctx, &how, "end", json!({"process": now})))
                     }
-                    Err(e) => self.fail(ctx, e),
-                };
-                shown + &told
+                    Err(e) => Err(shown + &self.fail(ctx, e)),
+                }
             }
             Came::Failed(e) => {
                 self.open = false;
-                self.fail(ctx, e)
+                Err(self.fail(ctx, e))
             }
         }
     }

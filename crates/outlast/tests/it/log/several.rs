@@ -1,6 +1,6 @@
 //! Several logs at once.
 
-use crate::gate::{Gate, until_printed};
+use crate::gate::{Gate, Held, until_printed};
 use crate::support::*;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
@@ -80,6 +80,26 @@ fn whoever_leaves_can_come_back_behind_the_last_whole_line() {
     }
     assert!(follower.wait().unwrap().success());
     assert_eq!(p.json(["poll", &ids[0]])["status"], "running");
+}
+
+#[test]
+fn one_that_is_gone_when_its_end_is_to_be_told_is_a_failure() {
+    let p = product();
+    let gates = ["gate", "other"].map(|name| Gate::new(&p, name));
+    let ids = gates.each_ref().map(|gate| p.run(&format!("echo ready; {}", gate.wait())));
+    ids.iter().for_each(|id| until_printed(&p, id, "ready"));
+    let mut follower = follows(&p, &["--json", "--offset", "0", &ids[0], &ids[1]]);
+    let mut out = BufReader::new(follower.stdout.take().unwrap()).lines();
+    (0..2).for_each(|_| assert!(out.next().unwrap().unwrap().contains("ready")));
+    let held = Held::new(follower.id());
+    gates[0].open();
+    p.wait(&ids[0]);
+    p.call(["rm", &ids[0]]).good();
+    drop(held);
+    gates[1].open();
+    let events: Vec<Value> = out.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert!(events.iter().any(|e| e["event"] == "error" && e["session_id"] == *ids[0]), "{events:?}");
+    assert_eq!(follower.wait().unwrap().code(), Some(1));
 }
 
 #[test]
