@@ -90,7 +90,8 @@ impl Failure {
     pub(crate) fn within(self, session: Option<&str>) -> Self {
         match session {
             Some(session) if self.code == code::NOT_FOUND || self.code == code::BAD_ID => {
-                let hint = format!("{}; OUTLAST_SESSION is {session} here, so that only its processes are looked at", self.hint);
+                let only = format!("OUTLAST_SESSION is {session} here, so that only its processes are looked at");
+                let hint = if self.hint.is_empty() { only } else { format!("{}; {only}", self.hint) };
                 Self { hint, ..self }
             }
             _ => self,
@@ -167,6 +168,12 @@ mod tests {
         assert_eq!(Failure::from(refused).to_json(), want);
         let plain = Failure::refused("no", "do");
         assert_eq!(plain.to_json(), json!({"status": "error", "error": "no", "code": "usage", "hint": "do"}));
+    }
+
+    #[test]
+    fn a_conversation_is_a_hint_also_where_there_is_no_other() {
+        let hint = |hint: &str| Failure::new(code::NOT_FOUND, "no", hint).within(Some("s")).hint;
+        assert!(hint("").starts_with("OUTLAST_SESSION is s here") && hint("look").starts_with("look; OUTLAST_SESSION is s here"));
     }
 
     #[test]
