@@ -60,7 +60,8 @@ impl Attach {
             let (how, hint) = (format!("{id} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output"));
             return Err(Failure::over(how, hint, info.fate.exit_code.flatten()));
         }
-        let left = if info.pty && std::io::stdin().is_terminal() && !ctx.out.json {
+        let at_a_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let left = if info.pty && at_a_terminal && !ctx.out.json {
             let key = self.detach_key.as_ref().unwrap_or(&ctx.settings.detach_key);
             screen::on_terminal(ctx, &client, &info, self.read_only, key).await?
         } else {
@@ -92,7 +93,8 @@ async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i3
 /// What a signal to us means.
 fn told(signal: SignalKind) -> Left {
     match signal {
-        signal if signal == SignalKind::interrupt() => Left::Detached,
+        // Ctrl-C, and Ctrl-\ where the terminal is not raw.
+        signal if signal == SignalKind::interrupt() || signal == SignalKind::quit() => Left::Detached,
         signal => Left::Signalled(signal.as_raw_value()),
     }
 }

@@ -58,6 +58,7 @@ pub(crate) fn size() -> Option<(u16, u16)> {
 /// The signals that end us, each of which must leave the terminal as it was.
 pub(crate) struct Ends {
     interrupt: Signal,
+    quit: Signal,
     terminate: Signal,
     hangup: Signal,
 }
@@ -66,6 +67,7 @@ impl Ends {
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
         })
@@ -75,6 +77,7 @@ impl Ends {
     pub(crate) async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
+            _ = self.quit.recv() => SignalKind::quit(),
             _ = self.terminate.recv() => SignalKind::terminate(),
             _ = self.hangup.recv() => SignalKind::hangup(),
         }

@@ -96,6 +96,36 @@ fn a_process_with_a_pipe_gets_lines_and_the_end_of_input() {
 }
 
 #[test]
+fn the_key_that_leaves_does_so_also_where_lines_are_typed() {
+    let p = product();
+    let id = p.run_with(&["--stdin"], "echo ready; cat");
+    until_printed(&p, &id, "ready");
+    let mut person = Person::calls(&p, &["attach", &id]);
+    person.sees("ready");
+    person.types("\x1c");
+    person.sees(&format!("come back with: outlast attach {id}"));
+    assert_eq!(person.ended(), Some(0));
+    assert_eq!(p.json(["poll", &id])["status"], "running");
+}
+
+#[test]
+fn what_is_shown_into_a_file_is_text() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--pty"], &format!("printf '\\033[?1049h\\033[31mfull screen\\n'; {}", gate.wait()));
+    until_printed(&p, &id, "full screen");
+    let call = p.command(["attach", &id]);
+    let mut into_a_file = std::process::Command::new("sh");
+    into_a_file.args(["-c", r#"exec "$0" "$@" >shown"#]).arg(call.get_program()).args(call.get_args());
+    into_a_file.envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut person = Person::runs(&p, into_a_file, 40, 100);
+    person.sees("Ctrl-C leaves");
+    gate.open();
+    assert_eq!(person.ended(), Some(0));
+    assert_eq!(std::fs::read_to_string(p.work().join("shown")).unwrap(), "full screen\r\n");
+}
+
+#[test]
 fn a_person_is_told_of_the_end_and_the_terminal_is_as_it_was() {
     let p = product();
     let gate = Gate::new(&p, "gate");

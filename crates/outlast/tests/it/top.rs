@@ -279,7 +279,8 @@ fn an_engine_that_hangs_or_dies_is_waited_for() {
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
     let p = product();
-    for (signal, code) in [(rustix::process::Signal::TERM, 143), (rustix::process::Signal::HUP, 129), (rustix::process::Signal::INT, 130)] {
+    use rustix::process::Signal;
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
         let Some(tmux) = Tmux::calls("a_signal_leaves_the_terminal_as_it_was", &p, SMALL, &["top"]) else { return };
         tmux.sees("nothing runs");
         assert_eq!(tmux.asks("#{alternate_on}"), "1");
