@@ -7,9 +7,9 @@ use super::terminal::{self, Ends, Keyboard, Leaving};
 use super::{Context, Failure, ending};
 use crate::config::DetachKey;
 use clap::Args;
-use outlast_client::{At, Chunks, Client, ClientError, From, Page, ProcessInfo, Status, code};
+use outlast_client::{At, Chunks, Client, From, Page, ProcessInfo, Status, code};
 use serde_json::json;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::mpsc;
@@ -164,15 +164,20 @@ async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<V
         loop {
             match client.write(&id, &bytes, At::End).await {
                 Ok(written) => length = written.next_offset,
-                Err(e) if e.code() == code::MAYBE_WRITTEN => match unwritten(&client, &id, &mut length).await {
-                    Ok(true) => continue,
-                    Ok(false) => {}
-                    Err(e) => return e.into(),
-                },
-                Err(e) if e.code() == code::INPUT_FULL => {
-                    // It reads nothing; the person hears that the keys were not taken.
-                    let _ = std::io::stderr().write_all(b"\x07");
+                Err(e) if e.code() == code::MAYBE_WRITTEN => {
+                    let before = length;
+                    length = match client.poll(&id).await {
+                        Ok(now) => now.input_bytes,
+                        Err(e) => return e.into(),
+                    };
+                    match is_written(before, length, bytes.len()) {
+                        Some(true) => {}
+                        Some(false) => continue,
+                        None => terminal::ring(),
+                    }
                 }
+                // It reads nothing.
+                Err(e) if e.code() == code::INPUT_FULL => terminal::ring(),
                 // Its end is seen where its output is.
                 Err(e) if e.code() == code::ALREADY_EXITED => {}
                 Err(e) => return e.into(),
@@ -191,9 +196,25 @@ async fn type_in(client: Client, info: &ProcessInfo, mut typed: mpsc::Receiver<V
     std::future::pending().await
 }
 
-/// Whether the input is as long as before.
-async fn unwritten(client: &Client, id: &str, length: &mut Option<u64>) -> Result<bool, ClientError> {
-    let before = *length;
-    *length = client.poll(id).await?.input_bytes;
-    Ok(before.is_some() && *length == before)
+/// Whether so many bytes are in an input that was `before` long and is `now`. Nothing where another has written meanwhile, and too little for both.
+fn is_written(before: Option<u64>, now: Option<u64>, bytes: usize) -> Option<bool> {
+    match now?.checked_sub(before?)? {
+        0 => Some(false),
+        more if more >= bytes as u64 => Some(true),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_the_input_tells_whether_keys_were_written() {
+        assert_eq!(is_written(Some(7), Some(7), 3), Some(false));
+        assert_eq!((is_written(Some(7), Some(10), 3), is_written(Some(7), Some(11), 3)), (Some(true), Some(true)));
+        // Another has written, and nobody knows whether we have.
+        assert_eq!(is_written(Some(7), Some(9), 3), None);
+        assert_eq!((is_written(None, Some(9), 3), is_written(Some(7), None, 3)), (None, None));
+    }
 }

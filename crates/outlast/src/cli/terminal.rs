@@ -152,8 +152,8 @@ fn pass_on(keyboard: Keyboard, leaving: &mut Leaving, bytes: &[u8], tell: &mpsc:
         Keyboard::Raw => {
             let (typed, left) = leaving.see(bytes);
             if !typed.is_empty() && tell.try_send(typed).is_err() {
-                // The process reads nothing: the key is lost, and the person hears it. A silent terminal is no reason to stop.
-                let _ = std::io::stderr().write_all(b"\x07");
+                // The process reads nothing: the key is lost.
+                ring();
             }
             if left {
                 leave.notify_one();
@@ -161,6 +161,11 @@ fn pass_on(keyboard: Keyboard, leaving: &mut Leaving, bytes: &[u8], tell: &mpsc:
             !left
         }
     }
+}
+
+/// The person hears that keys were not taken, or may not have been. A silent terminal is no reason to stop.
+pub(crate) fn ring() {
+    let _silent = std::io::stderr().write_all(b"\x07");
 }
 
 #[cfg(test)]
