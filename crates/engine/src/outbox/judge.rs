@@ -249,7 +249,7 @@ impl Judge {
             } else if awaited {
                 let at_most = if waited_for { ANSWERING } else { SOON };
                 table::keep_for(db, &key, at_most, now)?;
-                if waited_for {
+                if waited_for && written.is_some() {
                     // Whoever waits is answered next, and should not have to wait for this to be written as well.
                     table::hold(db, &one.row.id().to_string(), now)?;
                     self.waits.held_ahead(&key);

@@ -6,7 +6,7 @@ use super::*;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::sync::mpsc::{Receiver, Sender, channel};
 use shuttle::{Config, Runner, scheduler::RandomScheduler, thread};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 const LEASE: i64 = 10;
@@ -34,6 +34,8 @@ struct World {
     lives: Arc<AtomicU64>,
     /// How many wait.
     waits: Arc<AtomicU64>,
+    /// Whether it was held as it was written, and nobody has taken that yet. Forgotten with the engine.
+    ahead: Arc<AtomicBool>,
     tickets: Arc<AtomicU64>,
     words: Arc<AtomicU64>,
     tellings: Arc<Mutex<Vec<Telling>>>,
@@ -69,14 +71,28 @@ impl World {
     /// What became of the process is written, however often it takes: the folder says it again.
     fn write_end(&self) {
         let write = || {
-            let (now, waits) = (self.now(), Arc::clone(&self.waits));
+            let (now, waits, ahead) = (self.now(), Arc::clone(&self.waits), Arc::clone(&self.ahead));
             self.ask(move |db| {
                 let end = completion(1, owner("a", ""));
-                insert(db, &end, &hook(), now)?;
-                if waits.load(SeqCst) > 0 { keep_for(db, &end.key, ANSWERING, now) } else { Ok(()) }
+                let new = insert(db, &end, &hook(), now)?.is_some();
+                if new && waits.load(SeqCst) > 0 {
+                    keep_for(db, &end.key, ANSWERING, now)?;
+                    hold(db, &id(1).to_string(), now)?;
+                    ahead.store(true, SeqCst);
+                }
+                Ok(())
             })
         };
         while write().is_none() {}
+    }
+
+    /// Whoever waited is about to be answered. When that was settled, among all that happened; nothing if the engine died first.
+    fn hold(&self) -> Option<u64> {
+        if self.ahead.swap(false, SeqCst) {
+            return Some(self.ticket());
+        }
+        let (process, now, world) = (id(1).to_string(), self.now(), self.clone());
+        self.ask(move |db| hold(db, &process, now).map(|()| world.ticket()))
     }
 
     /// Asks for notices once, tells what it is given, and settles that.
@@ -118,9 +134,7 @@ impl World {
         loop {
             self.write_end();
             let life = self.lives.load(SeqCst);
-            let now = self.now();
-            let (process, world) = (id(1).to_string(), self.clone());
-            let Some(ticket) = self.ask(move |db| hold(db, &process, now).map(|()| world.ticket())) else { continue };
+            let Some(ticket) = self.hold() else { continue };
             self.waits.fetch_sub(1, SeqCst);
             thread::yield_now();
             if self.lives.load(SeqCst) != life {
@@ -146,17 +160,20 @@ impl World {
         self.waits.fetch_add(1, SeqCst);
         self.write_end();
         self.waits.fetch_sub(1, SeqCst);
-        let waits = Arc::clone(&self.waits);
+        let (waits, ahead) = (Arc::clone(&self.waits), Arc::clone(&self.ahead));
         let key = completion(1, owner("a", "")).key;
         // Lost with the engine, it comes free by itself.
-        let _perhaps = self.ask(move |db| if waits.load(SeqCst) > 0 { Ok(false) } else { give_back(db, &key) });
+        let _perhaps = self.ask(move |db| match () {
+            () if waits.load(SeqCst) > 0 => Ok(false),
+            () if ahead.swap(false, SeqCst) => take_back(db, &key),
+            () => give_back(db, &key),
+        });
     }
 
     /// Whoever waits has left when the answer comes.
     fn wait_in_vain(&self) {
         self.write_end();
-        let (process, now) = (id(1).to_string(), self.now());
-        if self.ask(move |db| hold(db, &process, now)).is_some() {
+        if self.hold().is_some() {
             let process = id(1).to_string();
             // Nobody is told of it, whatever comes of it.
             let _perhaps = self.ask(move |db| let_go(db, &process));
@@ -187,7 +204,7 @@ impl World {
 }
 
 /// The index's writer, which is killed now and then: with everything that waits, before or after what it has done is on disk.
-fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, up: &AtomicI64) {
+fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, ahead: &AtomicBool, up: &AtomicI64) {
     let mut kills = 0;
     let begin = || begun(db, "boot", false, Moment { utc: Time::from_micros(DAY), up: up.load(SeqCst) }).unwrap();
     begin();
@@ -207,6 +224,7 @@ fn write_all(db: &Connection, jobs: &Receiver<Job>, lives: &AtomicU64, up: &Atom
         kills += 1;
         // From here on nobody is answered by the dead one.
         lives.fetch_add(1, SeqCst);
+        ahead.store(false, SeqCst);
         drop(answers);
         while jobs.try_recv().is_ok() {}
         begin();
@@ -232,16 +250,22 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         up: Arc::new(AtomicI64::new(1_000)),
         lives: Arc::default(),
         waits: Arc::default(),
+        ahead: Arc::default(),
         tickets: Arc::default(),
         words: Arc::default(),
         tellings: Arc::default(),
         pushes: Arc::default(),
     };
-    let (lives, up) = (Arc::clone(&world.lives), Arc::clone(&world.up));
+    let (lives, ahead, up) = (Arc::clone(&world.lives), Arc::clone(&world.ahead), Arc::clone(&world.up));
     let writer = thread::spawn(move || {
-        write_all(&db, &waiting, &lives, &up);
+        write_all(&db, &waiting, &lives, &ahead, &up);
         db
     });
+    let waiter = |w: &World| match thread_rng().gen_range(0..3) {
+        0 => w.wait(),
+        1 => w.wait_in_vain(),
+        _ => w.leave(),
+    };
     let act = |what: fn(&World)| {
         let world = world.clone();
         thread::spawn(move || what(&world))
@@ -250,11 +274,8 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         act(World::write_end),
         act(|w| (0..2).for_each(|_| w.take_once("gateway", Taker::Gateway))),
         act(|w| (0..2).for_each(|_| w.take_once("terminal", Taker::Terminal))),
-        act(|w| match thread_rng().gen_range(0..3) {
-            0 => w.wait(),
-            1 => w.wait_in_vain(),
-            _ => w.leave(),
-        }),
+        act(waiter),
+        act(waiter),
         act(|w| (0..2).for_each(|_| w.push_once())),
         act(|w| {
             let now = w.now();
