@@ -65,6 +65,9 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
                 costs[n].push(cost);
             }
         }
+        // Each is compared with what none cost in the same round: what slows the machine down slows both.
+        let kept: Vec<f64> = speeds.iter().map(|of| median(&mut ratios(of, &speeds[0]))).collect();
+        let more: Vec<f64> = costs.iter().map(|of| median(&mut ratios(of, &costs[0]))).collect();
         let speeds: Vec<f64> = speeds.iter_mut().map(|s| median(s)).collect();
         let costs: Vec<f64> = costs.iter_mut().map(|c| median(c)).collect();
         for (n, (what, _)) in watches.iter().enumerate() {
@@ -72,17 +75,22 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             println!(
                 "  {name:<20} {what:<24} {:>6.0} MB/s {:>5.2} of none   {cost:>6.3} ns of processor a byte {:>5.2} of none",
                 speed / 1e6,
-                speed / speeds[0],
-                cost / costs[0]
+                kept[n],
+                more[n]
             );
             let limit = KEPT.iter().find(|(many, _)| what.starts_with(many)).map_or(0.0, |(_, kept)| *kept);
-            if !name.contains("colour") && *what != often && speed / speeds[0] < limit {
-                slow.push(format!("{name}, {what}: {:.2} of the speed is kept, and {limit:.2} is to be", speed / speeds[0]));
+            if !name.contains("colour") && *what != often && kept[n] < limit {
+                slow.push(format!("{name}, {what}: {:.2} of the speed is kept, and {limit:.2} is to be", kept[n]));
             }
         }
     }
     ensure!(slow.is_empty(), "{}", slow.join("\n"));
     Ok(())
+}
+
+/// Of each the ratio to the one beside it.
+fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
+    of.iter().zip(to).map(|(of, to)| of / to).collect()
 }
 
 /// Bytes a second, once it is under way, and nanoseconds of the pump's processor time for each.
