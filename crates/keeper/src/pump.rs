@@ -80,7 +80,6 @@ fn begin(pair: &mut Pair) -> Begun {
     {
         return Begun::As(role);
     }
-    points::reach("pump.forked");
     if crate::ready::wait(pair, Role::Pump) {
         // It may have looked just before the word came, and finds it taken now.
         pair.wake(Role::Holder);

@@ -26,7 +26,6 @@ pub(crate) fn wait(pair: &Pair, role: Role) -> bool {
         let Some(engine) = &pair.engine else { return false };
         match word(engine) {
             Word::Go => {
-                outlast_store::points::reach(if role == Role::Pump { "pump.go" } else { "holder.word" });
                 pair.live().set(flag::GO);
                 return true;
             }

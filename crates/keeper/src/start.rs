@@ -86,7 +86,6 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
         .ok_or_else(|| StartError::NotAFolder { path: path.clone() })?;
     let dir = ProcessDir { path };
     let Some(meta) = Meta::hold(&dir, id, store_os::now()).map_err(failed("make the meta file"))? else { return Ok(None) };
-    points::reach("pump.meta");
     if meta.live().cmd.load(SeqCst) != 0 {
         return Ok(None);
     }
@@ -101,13 +100,10 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     points::reach("pump.prepare");
 
-    points::reach("pump.spec_read");
     let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder } = ground;
     let streams = Streams::make(&launch, &meta, &null)?;
     let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
-    points::reach("pump.listening");
     let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
-    points::reach("pump.leaf");
     let report = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?;
     // From here on our own standard streams lead nowhere: a closed terminal must not reach us.
     os::put_at(null.as_fd(), 0).map_err(failed("let go of standard input"))?;

@@ -36,8 +36,10 @@ impl Blank {
     /// Makes it the folder of a process. That this has one already is an error; then, as after any other, the blank is gone.
     pub fn become_process(self, dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
         let failed = |source| SpecError::Io { path: dir.spec(), doing: "write", source };
-        let named = SpecFile::fill(&self.dir, kept, launch)
-            .and_then(|()| renameat_with(CWD, &self.dir.path, CWD, &dir.path, RenameFlags::NOREPLACE).map_err(|e| failed(e.into())));
+        let named = SpecFile::fill(&self.dir, kept, launch).and_then(|()| {
+            crate::points::reach("blank.filled");
+            renameat_with(CWD, &self.dir.path, CWD, &dir.path, RenameFlags::NOREPLACE).map_err(|e| failed(e.into()))
+        });
         if named.is_err() {
             self.remove();
         }

@@ -90,6 +90,20 @@ fn an_engine_killed_on_the_way_to_a_start() {
 }
 
 #[test]
+fn an_engine_killed_before_a_folder_has_its_name() {
+    let p = product();
+    let blanks = || {
+        let all = std::fs::read_dir(p.home().processes()).unwrap().flatten().map(|e| e.path());
+        all.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(".blank-")).collect::<Vec<_>>()
+    };
+    p.wait(&p.run("true"));
+    eventually("folders made ahead", || (!blanks().is_empty()).then_some(()));
+    killed_at(&p, "blank.filled", &[]);
+    // What was written into it is nobody's request, and is gone.
+    assert!(blanks().iter().all(|blank| std::fs::metadata(blank.join("spec")).map_or(0, |spec| spec.len()) == 0));
+}
+
+#[test]
 fn input_is_neither_lost_nor_doubled_by_a_killed_pump() {
     let p = product();
     for point in ["pump.input.filled", "pump.input.moved"] {
