@@ -1,6 +1,6 @@
 //! Where in a text a pattern is.
 //!
-//! Few patterns are found by four bytes of each, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are
+//! Few patterns are found by three bytes of each, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are
 //! found by looking at four bytes in every so many instead: a pattern of eleven bytes has, wherever it lies, four bytes of its own at one of every eight places.
 //!
 //! Which bytes of a pattern are looked for is free to choose, and what they cost is how often they are there without the pattern: `work` of `worker died` in the
@@ -12,16 +12,20 @@ use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
 use sample::Sample;
 use std::ops::Range;
 
-/// So many patterns are found by four bytes of each.
+/// So many patterns are found by three bytes of each.
 const FEW: usize = 16;
-/// How many bytes are looked at.
+/// How many bytes are looked at where there are few. A fourth costs half as much again, and hardly anything needs it.
+const PART: usize = 3;
+/// How many bytes are looked at where there are many.
 const GRAM: usize = 4;
 /// Patterns shorter than this are always found by their first bytes.
 const LONG: usize = 7;
 /// Others are chosen where one of so many bytes was the beginning of nothing.
-const RARE: usize = 512;
+const RARE: usize = 2048;
 /// So often at least, the first time.
 const PATIENCE: usize = 64;
+/// A text shorter than this says too little of what comes.
+const TELLING: usize = 4 << 10;
 /// What is longer ago than this counts no more.
 const RECENT: usize = 1 << 20;
 
@@ -90,13 +94,13 @@ impl Search {
     /// the choosing never costs more than what it saves.
     pub(super) fn learn(&mut self, text: &[u8]) {
         self.searched += text.len();
-        if self.wasted >= self.patience && self.wasted >= self.searched / RARE {
-            let sample = Sample::of(text);
+        let often = self.wasted >= self.patience && self.wasted >= self.searched / RARE;
+        if often && text.len() >= self.patience.min(TELLING) {
             if let Some(few) = &mut self.few {
-                few.choose(&sample);
+                few.choose(&Sample::of(text));
             }
             if let Some(many) = &mut self.many {
-                many.choose(&sample);
+                many.choose(&Sample::of(text));
             }
             self.patience = self.patience.saturating_mul(4);
         } else if self.searched < RECENT {
@@ -106,7 +110,7 @@ impl Search {
     }
 }
 
-/// Few patterns, by four bytes of each.
+/// Few patterns, by three bytes of each.
 #[derive(Debug)]
 struct Few {
     /// Each with the place of the bytes that are looked for.
@@ -138,7 +142,7 @@ impl Few {
         Some(Self { patterns: Vec::new(), finder: Finder::Whole(whole) })
     }
 
-    fn choose(&mut self, sample: &Sample) {
+    fn choose(&mut self, sample: &Sample<PART>) {
         let Finder::Packed(packed) = &mut self.finder else { return };
         for (pattern, part) in &mut self.patterns {
             *part = rarest(pattern, sample);
@@ -169,13 +173,13 @@ impl Few {
 }
 
 fn parts(patterns: &[(Box<[u8]>, usize)]) -> impl Iterator<Item = &[u8]> {
-    patterns.iter().map(|(pattern, part)| &pattern[*part..pattern.len().min(part + GRAM)])
+    patterns.iter().map(|(pattern, part)| &pattern[*part..pattern.len().min(part + PART)])
 }
 
-/// Where in the pattern the four bytes are that the sample has least of.
-fn rarest(pattern: &[u8], sample: &Sample) -> usize {
-    let places = pattern.windows(GRAM).map(gram).enumerate();
-    places.min_by_key(|(_, gram)| sample.price(*gram)).map_or(0, |(place, _)| place)
+/// Where in the pattern the three bytes are that the sample has least of.
+fn rarest(pattern: &[u8], sample: &Sample<PART>) -> usize {
+    let places = windows::<PART>(pattern).enumerate();
+    places.min_by_key(|(_, part)| sample.price(part)).map_or(0, |(place, _)| place)
 }
 
 /// The lines of one text that have a pattern, in order.
@@ -228,9 +232,45 @@ struct Grams {
     members: Vec<u32>,
     /// Where in `places` each bucket begins, and the last one ends.
     buckets: Box<[u32; BUCKETS + 1]>,
-    /// One in so many places is looked at: as many as there are groups of each pattern in `places`.
+    /// One in so many places is looked at: as many as there are groups of each pattern in `places`, one for each way the pattern can lie between two of them.
     step: usize,
+    /// The longest step the shortest pattern allows.
+    longest_step: usize,
 }
+
+/// Groups of which every pattern has one at one of every `step` places, wherever it lies.
+#[derive(Debug)]
+struct Cover {
+    step: usize,
+    /// A pattern by number, and where in it the group is.
+    groups: Vec<(u32, usize)>,
+    /// What a byte of a text like the sample costs, in nanoseconds or thereabouts.
+    cost: f64,
+}
+
+impl Cover {
+    fn new(patterns: &[Box<[u8]>], step: usize, sample: &Sample<GRAM>) -> Self {
+        let mut groups = Vec::with_capacity(patterns.len() * step);
+        let mut grams = Vec::with_capacity(patterns.len() * step);
+        for (pattern, number) in patterns.iter().zip(0_u32..) {
+            let all: Vec<&[u8; GRAM]> = windows(pattern).collect();
+            for way in 0..step {
+                let places = (way..all.len()).step_by(step);
+                let at = places.min_by_key(|at| sample.price(all[*at])).expect("every pattern has as many groups as the longest step");
+                grams.push(all[at]);
+                groups.push((number, at));
+            }
+        }
+        grams.sort_unstable();
+        grams.dedup();
+        let doubts: f64 = grams.iter().map(|gram| sample.share(gram)).sum();
+        Self { step, groups, cost: (A_LOOK + A_DOUBT * doubts) / step as f64 }
+    }
+}
+
+/// What it costs to look at a place, and to see that what is there is no pattern, as measured; only how they compare counts.
+const A_LOOK: f64 = 0.75;
+const A_DOUBT: f64 = 10.0;
 
 /// A group in all patterns that begin with the same bytes and have it at the same place.
 #[derive(Debug)]
@@ -242,8 +282,8 @@ struct Place {
     members: Range<usize>,
 }
 
-/// 8 KiB of bits: they stay in the fastest cache.
-const WORDS: usize = 1024;
+/// 16 KiB of bits: they stay in the fastest cache.
+const WORDS: usize = 2048;
 const BUCKETS: usize = 2048;
 
 impl Grams {
@@ -258,22 +298,27 @@ impl Grams {
             members: Vec::new(),
             buckets: Box::new([0; BUCKETS + 1]),
             step,
+            longest_step: step,
         };
         grams.choose(&Sample::default());
         grams
     }
 
-    /// Any stretch of a pattern will do. The best is one that the sample has least of.
-    fn choose(&mut self, sample: &Sample) {
-        let step = self.step;
-        let mut chosen = Vec::with_capacity(self.patterns.len() * step);
-        for (pattern, number) in self.patterns.iter().zip(0_u32..) {
-            let grams: Vec<u32> = pattern.windows(GRAM).map(gram).collect();
-            let prices: Vec<u64> = grams.iter().map(|gram| sample.price(*gram)).collect();
-            let stretches = prices.windows(step).map(|stretch| stretch.iter().sum::<u64>()).enumerate();
-            let from = stretches.min_by_key(|(_, price)| *price).map_or(0, |(from, _)| from);
-            chosen.extend((from..from + step).map(|at| (bucket(grams[at]), grams[at], at, grams[0], number)));
-        }
+    /// Any group of a pattern will do that lies as it has to. The best is the one that the sample has least of. Where a long step leaves too little choice, a shorter
+    /// one is quicker in the end.
+    fn choose(&mut self, sample: &Sample<GRAM>) {
+        let covers = (GRAM..=self.longest_step).rev().map(|step| Cover::new(&self.patterns, step, sample));
+        let best = covers.min_by(|a, b| a.cost.total_cmp(&b.cost)).expect("a step is at least as long as a group");
+        self.step = best.step;
+        let mut chosen: Vec<_> = best
+            .groups
+            .iter()
+            .map(|(number, at)| {
+                let pattern = &self.patterns[*number as usize];
+                let gram = gram(&pattern[*at..]);
+                (bucket(gram), gram, *at, self::gram(pattern), *number)
+            })
+            .collect();
         chosen.sort_unstable();
         self.bits.fill(0);
         self.places.clear();
@@ -304,26 +349,37 @@ impl Grams {
     /// Steps are at least as long as a group, so that each has one whole.
     fn find_in_steps<const STEP: usize>(&self, text: &[u8], wasted: &mut usize) -> Option<usize> {
         let (steps, _) = text.as_chunks::<STEP>();
-        let (fours, threes) = steps.as_chunks::<4>();
-        let is_set = |step: &[u8; STEP]| {
-            let (word, bit) = slot(gram(step));
-            self.bits[word] >> bit & 1
-        };
-        for (n, four) in fours.iter().enumerate() {
-            if four.iter().fold(0, |any, step| any | is_set(step)) == 0 {
-                continue;
-            }
-            for (k, step) in four.iter().enumerate() {
-                if is_set(step) == 1
-                    && let Some(found) = self.at(text, (n * 4 + k) * STEP, wasted)
-                {
-                    return Some(found);
-                }
+        let (eights, rest) = steps.as_chunks::<8>();
+        for (n, eight) in eights.iter().enumerate() {
+            if eight.iter().fold(0, |any, step| any | self.bit(gram(step))) & 1 == 1
+                && let Some(found) = self.among(text, eight, n * 8 * STEP, wasted)
+            {
+                return Some(found);
             }
         }
-        let behind = fours.len() * 4 * STEP;
+        let behind = eights.len() * 8 * STEP;
         // What is left, with what is less than a step.
-        (0..=threes.len()).find_map(|n| self.at(text, behind + n * STEP, wasted))
+        (0..=rest.len()).find_map(|n| self.at(text, behind + n * STEP, wasted))
+    }
+
+    /// The lowest bit says whether the group may be in a pattern, the others nothing.
+    fn bit(&self, gram: u32) -> u64 {
+        let (word, bit) = slot(gram);
+        self.bits[word] >> bit
+    }
+
+    /// Where a pattern begins that has a group at one of the eight steps from `from` on. Apart from the loop that asks for it, which then has all registers for itself.
+    #[cold]
+    fn among<const STEP: usize>(&self, text: &[u8], eight: &[[u8; STEP]; 8], from: usize, wasted: &mut usize) -> Option<usize> {
+        let mut set = eight.iter().rev().fold(0, |set, step| set << 1 | self.bit(gram(step)) & 1);
+        while set != 0 {
+            let n = set.trailing_zeros() as usize;
+            if let Some(found) = self.at(text, from + n * STEP, wasted) {
+                return Some(found);
+            }
+            set &= set - 1;
+        }
+        None
     }
 
     /// Where a pattern begins that has the group at `at`.
@@ -347,6 +403,11 @@ impl Grams {
     }
 }
 
+/// Every `N` bytes that stand together.
+fn windows<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = &[u8; N]> {
+    bytes.windows(N).filter_map(<[u8]>::first_chunk)
+}
+
 fn gram(bytes: &[u8]) -> u32 {
     u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
@@ -356,6 +417,6 @@ fn bucket(gram: u32) -> usize {
 }
 
 fn slot(gram: u32) -> (usize, u32) {
-    let hash = gram.wrapping_mul(0x9E37_79B1) >> 16;
+    let hash = gram.wrapping_mul(0x9E37_79B1) >> 15;
     ((hash >> 6) as usize % WORDS, hash & 63)
 }

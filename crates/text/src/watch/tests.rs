@@ -202,7 +202,7 @@ fn many_patterns_are_found_wherever_they_lie() {
     }
 }
 
-/// Four bytes of each pattern are looked for. Here all that are first chosen are everywhere, and so are most that are chosen then.
+/// A few bytes of each pattern are looked for. Here all that are first chosen are everywhere, and so are most that are chosen then.
 #[test]
 fn what_the_text_is_full_of_is_looked_for_no_more() {
     for patterns in [10, 40] {
@@ -275,6 +275,31 @@ proptest! {
         prop_assert_eq!(scanner.at(), bytes.len() as u64);
         scanner.settle();
         prop_assert_eq!(scanner.take(), naive(&patterns, &bytes, most_held));
+    }
+
+    /// Patterns of all lengths, in a text that is full of their beginnings and ends: wherever one lies between the places that are looked at, it is found.
+    #[test]
+    fn any_of_many_patterns_is_found_in_a_text_like_it(
+        text in "[ab\n]{200,1500}",
+        absent in proptest::collection::vec("[abc]{7,24}", 17..40),
+        present in proptest::collection::vec((any::<prop::sample::Index>(), 1_usize..24), 0..3),
+        pieces in 1_usize..900,
+        chooses in any::<bool>(),
+    ) {
+        let present = present.iter().map(|(at, len)| {
+            let from = at.index(text.len());
+            text[from..text.len().min(from + len)].to_owned()
+        });
+        let patterns: Vec<String> = absent.into_iter().chain(present).collect();
+        let mut scanner = Scanner::new(&patterns, Cursor::default());
+        if chooses {
+            scanner.search.never_content();
+        }
+        for piece in text.as_bytes().chunks(pieces) {
+            scanner.push(piece);
+        }
+        scanner.settle();
+        prop_assert_eq!(scanner.take(), naive(&patterns, text.as_bytes(), LONGEST_HELD));
     }
 
     /// Killed at any instant, with what was found so far on record: whoever goes on from the cursor finds the rest, and nothing twice.

@@ -1,37 +1,46 @@
 //! What a text is made of.
 
-use super::{GRAM, gram};
-
-/// How often each four bytes are in a text; the default is one of which nothing is known.
+/// How often each `N` bytes are in a text; the default is one of which nothing is known.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
-    /// By a hash of the four bytes; different ones may share a number. Empty where nothing is known.
+pub(super) struct Sample<const N: usize> {
+    /// By a hash of the bytes; different ones may share a number. Empty where nothing is known.
     counts: Vec<u16>,
+    /// The text's bytes.
+    len: usize,
 }
 
 /// So many bits of the hash are used.
 const BITS: u32 = 16;
 
-impl Sample {
+impl<const N: usize> Sample<N> {
     pub(super) fn of(text: &[u8]) -> Self {
         let mut counts = vec![0_u16; 1 << BITS];
-        for bytes in text.windows(GRAM) {
-            let count = &mut counts[place(gram(bytes))];
+        for bytes in super::windows::<N>(text) {
+            let count = &mut counts[place(bytes)];
             *count = count.saturating_add(1);
         }
-        Self { counts }
+        Self { counts, len: text.len() }
     }
 
-    /// What it costs to look for these four bytes: how often they are there first, and how usual each of them is in any text second.
-    pub(super) fn price(&self, gram: u32) -> u64 {
-        let seen = self.counts.get(place(gram)).copied().unwrap_or(0);
-        let usual: u64 = gram.to_le_bytes().iter().map(|b| usual(*b)).sum();
-        u64::from(seen) << 8 | usual
+    /// What it costs to look for these bytes: how often they are there first, and how usual each of them is in any text second.
+    pub(super) fn price(&self, bytes: &[u8; N]) -> u64 {
+        let usual: u64 = bytes.iter().map(|b| usual(*b)).sum();
+        u64::from(self.seen(bytes)) << 8 | usual
+    }
+
+    /// At how many of all places these bytes are; 1 is everywhere.
+    pub(super) fn share(&self, bytes: &[u8; N]) -> f64 {
+        f64::from(self.seen(bytes)) / self.len.max(1) as f64
+    }
+
+    fn seen(&self, bytes: &[u8; N]) -> u16 {
+        self.counts.get(place(bytes)).copied().unwrap_or(0)
     }
 }
 
-fn place(gram: u32) -> usize {
-    (gram.wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
+fn place(bytes: &[u8]) -> usize {
+    let number = bytes.iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
+    (number.wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
 }
 
 /// Roughly how usual a byte is in what programs print; 60 at most.
