@@ -75,15 +75,15 @@ impl Drop for Tmux<'_> {
     }
 }
 
-/// Has the whole screen, shows its size and the last key, and draws only when it must. `q` ends it.
-const FULL: &str = r#"stty -echo -icanon min 0 time 1; key=none
-draw() { printf '\033[2J\033[HSIZE %s KEY %s.' "$(stty size)" "$key"; }
-trap 'changed=1' WINCH
+/// Has the whole screen, shows its size and the last key, and draws only when it must. `q` ends it. It asks for its size over and over: bash may fail to read a `$(…)` in which a
+/// signal with a trap comes.
+const FULL: &str = r#"stty -echo -icanon min 0 time 1; key=none; size=$(stty size)
+draw() { printf '\033[2J\033[HSIZE %s KEY %s.' "$size" "$key"; }
 printf 'before\n\033[?1049h\033[?25l\033[?1h\033[?1002;1006h'; draw
 while [ "$key" != q ]; do
   got=$(dd bs=1 count=1 2>/dev/null)
   if [ -n "$got" ]; then key=$got; draw; fi
-  if [ -n "$changed" ]; then changed=; draw; fi
+  now=$(stty size); if [ "$now" != "$size" ]; then size=$now; draw; fi
 done
 printf '\033[?1002;1006l\033[?1l\033[?25h\033[?1049l'; exit 5"#;
 
