@@ -3,8 +3,10 @@
 use super::board::Who;
 use crate::{Flags, dist};
 use anyhow::{Context, Result, bail};
+use rustix::fs::IFlags;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
 
 /// What `TMPFS_MAGIC` is to `statfs`: a sync costs nothing there.
 const TMPFS: i64 = 0x0102_1994;
@@ -27,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) results: PathBuf,
     /// Where homes are made: on a disk, so that a sync is one.
     pub(crate) disk: PathBuf,
+    /// The same, removed with this.
+    _disk: TempDir,
 }
 
 impl Settings {
@@ -44,6 +48,7 @@ impl Settings {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let results = place.join(now.to_string());
         std::fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
+        let disk = disk(&place)?;
         let without = flags.get::<String>("--without")?.unwrap_or_default();
         Ok(Self {
             program,
@@ -51,7 +56,8 @@ impl Settings {
             quick,
             idle_wait: Duration::from_secs(flags.get("--idle-wait")?.unwrap_or(if quick { 0 } else { 30 })),
             without: without.split(',').filter(|w| !w.is_empty()).map(peer).collect::<Result<_>>()?,
-            disk: disk(&place)?,
+            disk: disk.path().to_owned(),
+            _disk: disk,
             place,
             results,
         })
@@ -76,13 +82,16 @@ fn target() -> Result<PathBuf> {
     Ok(here.parent().and_then(Path::parent).context("this program lies in no target directory")?.to_owned())
 }
 
-/// The directory for temporary files, unless it is one in memory.
-fn disk(place: &Path) -> Result<PathBuf> {
+/// A new directory among the temporary ones, unless those are in memory.
+///
+/// An ext4 without a journal passes over every inode that was freed in the last minutes, one by one, and where a build or a test run has just removed thousands, a new file costs ten
+/// times as much, of everybody who makes one. So what is made in here is spread over the disk, as directories at its top are.
+fn disk(place: &Path) -> Result<TempDir> {
     let temp = std::env::temp_dir();
-    if rustix::fs::statfs(&temp)?.f_type as i64 != TMPFS {
-        return Ok(temp);
-    }
-    let own = place.join("tmp");
-    std::fs::create_dir_all(&own)?;
+    let beside = if rustix::fs::statfs(&temp)?.f_type as i64 == TMPFS { place } else { &temp };
+    let own = tempfile::Builder::new().prefix("ol-bench-").tempdir_in(beside)?;
+    let dir = std::fs::File::open(own.path())?;
+    // Another file system has no such thing, and no need of it.
+    let _other = rustix::fs::ioctl_getflags(&dir).and_then(|flags| rustix::fs::ioctl_setflags(&dir, flags | IFlags::TOPDIR));
     Ok(own)
 }

@@ -110,7 +110,8 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
-        let link = Link::open(stream).await.map_err(|e| to_error(e, "connect"))?;
+        let (read, write) = tokio::io::split(stream);
+        let link = Link::open(read, write).await.map_err(|e| to_error(e, "connect"))?;
         Ok(Self::new(Way::Given, Some(Arc::new(link)), Owner::default()))
     }
 

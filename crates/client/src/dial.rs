@@ -3,6 +3,7 @@
 use crate::ClientError;
 use crate::link::{CallError, Cut, Link};
 use outlast_core::Owner;
+use outlast_wire::socket;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -107,7 +108,13 @@ impl Connect {
 /// A connection to the engine of `home`, if one runs.
 pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
     let Some(stream) = connect(home).await? else { return Ok(None) };
-    match Link::open(stream).await {
+    let halves = stream.into_std().and_then(socket::halves).map_err(|error| ClientError::Connect {
+        path: home.join("run"),
+        error,
+        hint: "too many files may be open: close some, or raise the limit with `ulimit -n`".into(),
+    });
+    let (read, write) = halves?;
+    match Link::open(read, write).await {
         // The home is a copy, and what it remembers is where the original's sockets are.
         Ok(link) if link.home().is_some_and(|theirs| !is_same(theirs, home)) => Ok(None),
         Ok(link) => Ok(Some(link)),

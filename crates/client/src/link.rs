@@ -94,12 +94,12 @@ impl Drop for Link {
 }
 
 impl Link {
-    /// Says hello over `stream`.
-    pub(crate) async fn open<S>(stream: S) -> Result<Self, CallError>
+    /// Says hello over a connection.
+    pub(crate) async fn open<R, W>(read: R, write: W) -> Result<Self, CallError>
     where
-        S: AsyncRead + AsyncWrite + Send + 'static,
+        R: AsyncRead + Send + Unpin + 'static,
+        W: AsyncWrite + Send + Unpin + 'static,
     {
-        let (read, write) = tokio::io::split(stream);
         let shared = Arc::new(Shared {
             waiting: Mutex::new(Waiting { next: 1, by_id: HashMap::new(), over: None }),
             closed: watch::Sender::new(false),

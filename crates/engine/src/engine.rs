@@ -169,7 +169,7 @@ impl Engine {
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), stream, crate::serve::From::Outside).await;
+        crate::serve::connection(self.clone(), tokio::io::split(stream), crate::serve::From::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -183,7 +183,7 @@ impl Engine {
     /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(crate::serve::connection(self.clone(), ours, crate::serve::From::Within));
+        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), crate::serve::From::Within));
         theirs
     }
 

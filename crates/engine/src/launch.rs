@@ -14,11 +14,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 
-/// What a keeper is told when the request is on disk.
-const GO: &[u8] = b"g";
 /// How long a keeper that was called off has to leave the folder.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -34,7 +30,7 @@ pub(crate) enum From {
 /// A keeper that makes itself ready to start a command, and waits for our word. What becomes of it, the folder says.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    stream: UnixStream,
+    link: Link,
 }
 
 impl Keeper {
@@ -55,25 +51,20 @@ impl Keeper {
                 });
             }
         }
-        Ok(Self { stream: UnixStream::from_std(ours.into())? })
+        Ok(Self { link: Link::given(ours.into())? })
     }
 
     /// Has it start the command. It tells the news of it on this connection, or leaves.
     pub(crate) async fn go(mut self) -> io::Result<Link> {
         point!("run.before_spawn");
-        self.stream.write_all(GO).await?;
+        self.link.go().await?;
         point!("run.after_spawn");
-        Ok(Link::given(self.stream))
+        Ok(self.link)
     }
 
     /// Has it leave without having started anything, and returns when it has.
     pub(crate) async fn call_off(mut self) {
-        let left = async {
-            // That it is gone already is as well.
-            let _gone = self.stream.shutdown().await;
-            let _over = self.stream.read(&mut [0]).await;
-        };
-        if tokio::time::timeout(LEAVING, left).await.is_err() {
+        if tokio::time::timeout(LEAVING, self.link.call_off()).await.is_err() {
             tracing::warn!("a keeper that was called off does not leave; it will find nothing to start");
         }
     }

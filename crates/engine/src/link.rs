@@ -4,6 +4,7 @@
 //! caller who leaves takes his question along.
 
 use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::socket;
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
 use std::io;
 use std::path::Path;
@@ -14,10 +15,14 @@ use tokio::net::UnixStream;
 /// A keeper that does not say hello for this long does not work.
 const HELLO_LIMIT: Duration = Duration::from_secs(10);
 
+/// What a keeper is told when the request is on disk.
+const GO: &[u8] = b"g";
+
 /// A connection on which the hellos were said.
 #[derive(Debug)]
 pub(crate) struct Link {
-    stream: UnixStream,
+    from: socket::Receiver,
+    to: socket::Sender,
     frames: Splitter,
     asked: u64,
 }
@@ -26,8 +31,7 @@ impl Link {
     /// Connects. A `listener` is told news.
     pub(crate) async fn connect(socket: &Path, listener: bool) -> io::Result<Self> {
         let meet = async {
-            let stream = UnixStream::connect(socket).await?;
-            let mut link = Self { stream, frames: Splitter::default(), asked: 0 };
+            let mut link = Self::given(UnixStream::connect(socket).await?.into_std()?)?;
             match link.ask(Ask::Hello { version: outlast_wire::VERSION, listener }).await? {
                 Say::Hello { version, .. } if (outlast_wire::OLDEST..=outlast_wire::VERSION).contains(&version) => Ok(link),
                 other => Err(io::Error::other(format!("the keeper at {} said {other:?} instead of hello", socket.display()))),
@@ -37,8 +41,21 @@ impl Link {
     }
 
     /// A connection that the keeper was made with: it is told news without a hello.
-    pub(crate) fn given(stream: UnixStream) -> Self {
-        Self { stream, frames: Splitter::default(), asked: 0 }
+    pub(crate) fn given(stream: std::os::unix::net::UnixStream) -> io::Result<Self> {
+        let (from, to) = socket::halves(stream)?;
+        Ok(Self { from, to, frames: Splitter::default(), asked: 0 })
+    }
+
+    /// Has a keeper that was made with this connection start its command.
+    pub(crate) async fn go(&mut self) -> io::Result<()> {
+        self.to.write_all(GO).await
+    }
+
+    /// Has such a keeper leave instead, and returns when it has.
+    pub(crate) async fn call_off(&mut self) {
+        // That it is gone already is as well.
+        let _gone = self.to.shutdown().await;
+        let _over = self.from.read(&mut [0]).await;
     }
 
     /// Asks, and returns what is said to it.
@@ -50,7 +67,7 @@ impl Link {
     /// Asks to have `bytes` put into the input.
     pub(crate) async fn write(&mut self, at: Option<u64>, bytes: &[u8]) -> io::Result<Say> {
         let id = self.send(Ask::Write { at, len: bytes.len() as u64 }).await?;
-        let (mut from, mut to) = self.stream.split();
+        let Self { from, to, frames, .. } = self;
         let send = async {
             for chunk in bytes.chunks(frame::RAW_CHUNK) {
                 if to.write_all(&frame::raw(id, chunk)).await.is_err() {
@@ -61,18 +78,16 @@ impl Link {
             std::future::pending::<()>().await;
         };
         // A refusal may come before the last byte was sent.
-        let frames = &mut self.frames;
         tokio::select! {
             () = send => Err(io::ErrorKind::Other.into()),
-            said = answer(&mut from, frames, id) => said,
+            said = answer(from, frames, id) => said,
         }
     }
 
     /// Returns once there is news.
     pub(crate) async fn news(&mut self) -> io::Result<()> {
-        let (mut from, _) = self.stream.split();
         loop {
-            if let FromKeeper { say: Say::News, .. } = next(&mut from, &mut self.frames).await? {
+            if let FromKeeper { say: Say::News, .. } = next(&mut self.from, &mut self.frames).await? {
                 return Ok(());
             }
         }
@@ -85,13 +100,12 @@ impl Link {
 
     async fn send(&mut self, ask: Ask) -> io::Result<u64> {
         self.asked += 1;
-        self.stream.write_all(&frame::json(&ToKeeper { id: self.asked, ask })).await?;
+        self.to.write_all(&frame::json(&ToKeeper { id: self.asked, ask })).await?;
         Ok(self.asked)
     }
 
     async fn answer(&mut self, id: u64) -> io::Result<Say> {
-        let (mut from, _) = self.stream.split();
-        answer(&mut from, &mut self.frames, id).await
+        answer(&mut self.from, &mut self.frames, id).await
     }
 }
 

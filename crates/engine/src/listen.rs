@@ -4,8 +4,10 @@ use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::os::Watch;
 use crate::run_dir;
+use crate::serve::{From, connection};
 use crate::shared::Closing;
 use outlast_core::Owner;
+use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
@@ -116,7 +118,10 @@ fn greet(engine: &Engine, stream: UnixStream) {
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
             let engine = engine.clone();
-            tokio::spawn(async move { engine.accept(stream).await });
+            match stream.into_std().and_then(socket::halves) {
+                Ok(halves) => drop(tokio::spawn(connection(engine, halves, From::Outside))),
+                Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
+            }
         }
         Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
         Err(error) => tracing::warn!(%error, "whoever connected could not be told"),

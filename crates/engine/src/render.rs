@@ -19,6 +19,8 @@ pub(crate) struct Preview {
     pub(crate) text: String,
     /// How many characters are missing before it.
     pub(crate) cut: Option<u64>,
+    /// Whether all of the log was read for it, and was there.
+    whole: bool,
 }
 
 /// What a process's log is, as far as it was written.
@@ -76,9 +78,6 @@ impl Log {
 
     /// What is missing.
     fn missing(&self) -> io::Result<Vec<Event>> {
-        if self.end == 0 {
-            return Ok(Vec::new());
-        }
         let extents = self.reader.extents(self.end, &self.gaps)?;
         Ok(extents.iter().filter_map(|e| e.missing.map(|why| gap(e.from, e.to, why))).collect())
     }
@@ -130,7 +129,7 @@ pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -
     let view = render(&bytes, &facts.kept.spec.command.shown(), &options);
     // What lies before the window was not decoded; a byte of it counts as a character.
     let before = view.cut.map_or(0, |c| c.removed_chars as u64) + if bytes.is_empty() { 0 } else { start };
-    Ok(Preview { text: view.text, cut: (before > 0).then_some(before) })
+    Ok(Preview { text: view.text, cut: (before > 0).then_some(before), whole: start == 0 && bytes.len() as u64 == log.end })
 }
 
 /// How it ended, once it has.
@@ -193,9 +192,10 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     warnings.extend(seen.damage.clone());
     let shown = preview(shared, &log, facts, chars).unwrap_or_else(|e| {
         warnings.push(format!("its output cannot be read: {e}"));
-        Preview { text: String::new(), cut: None }
+        Preview { text: String::new(), cut: None, whole: false }
     });
     let gaps = match detail {
+        Detail::Whole if shown.whole => Vec::new(),
         Detail::Whole => log.missing().unwrap_or_default(),
         // What was dropped is in what was read anyway; what retention took would have to be looked up.
         Detail::Entry => log.gaps.iter().map(|g| gap(g.from, g.to, g.why)).collect(),

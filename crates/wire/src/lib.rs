@@ -5,10 +5,14 @@
 //! a client and the engine, [`v1::keeper`] those between the engine and a keeper. Their types are
 //! their own, so that a rename elsewhere never becomes an outage.
 
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "socket"), forbid(unsafe_code))]
 
 pub mod code;
 pub mod frame;
+#[cfg(feature = "socket")]
+mod os;
+#[cfg(feature = "socket")]
+pub mod socket;
 pub mod v1;
 
 /// The version this build speaks, and the oldest it still understands.

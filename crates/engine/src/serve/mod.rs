@@ -70,9 +70,12 @@ pub(crate) enum From {
 }
 
 /// Serves one connection until either side ends it.
-pub(crate) async fn connection(engine: Engine, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, from: From) {
-    let _connected = Client::new(engine.shared(), from);
-    let (from, to) = tokio::io::split(stream);
+pub(crate) async fn connection(
+    engine: Engine,
+    (from, to): (impl AsyncRead + Unpin, impl AsyncWrite + Send + Unpin + 'static),
+    whose: From,
+) {
+    let _connected = Client::new(engine.shared(), whose);
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
     let mut talk = Talk {
