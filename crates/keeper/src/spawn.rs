@@ -5,7 +5,7 @@ use crate::pair::Pair;
 use outlast_core::Role;
 use outlast_store::meta::{Live, flag};
 use outlast_store::points;
-use outlast_store::spec::Launch;
+use outlast_store::spec::{Launch, SpecFile};
 use outlast_wire::frame;
 use outlast_wire::v1::keeper::{FromKeeper, Say};
 use rustix::fd::AsFd;
@@ -112,6 +112,8 @@ fn tell(pair: &Pair) {
     if pair.live().exec_errno.load(SeqCst) == 0 {
         pair.live().set(flag::STARTED);
     }
+    // Whoever is told that it runs finds no secret on the disk any more. A damaged request has none that could be found, and the engine says so when it reads it.
+    let _damaged = SpecFile::scrub(&pair.dir);
     points::reach("holder.told");
     // Gone meanwhile: the next engine finds it in meta. There is nothing in the way of so few bytes.
     let _gone =

@@ -110,6 +110,18 @@ fn case_210_a_secret_is_not_on_disk_once_the_command_runs() {
     assert_nowhere(&p.home().root, secret);
 }
 
+#[test]
+fn case_210_who_is_told_that_it_runs_finds_no_secret_though_the_pump_is_slow() {
+    let p = product();
+    let secret = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
+    p.points().arm("pump.started").unwrap();
+    let id = p.run_with(&["--env", &format!("GITHUB_TOKEN={secret}")], &format!(": {secret}; exec sleep 1000"));
+    eventually("the pump", || p.points().held("pump.started"));
+    assert_nowhere(&p.home().root, secret);
+    p.points().release("pump.started").unwrap();
+    p.json(["kill", &id]);
+}
+
 /// A process that ended with code 3 and one that runs; no engine.
 fn one_over_and_one_running(p: &Product) -> (String, String) {
     let over = p.run("echo printed; exit 3");
