@@ -3,7 +3,7 @@
 use crate::dial::Connect;
 use crate::error::refusal;
 use crate::follow::{Chunks, ReadOnly, Until};
-use crate::link::{CallError, Cut, Link};
+use crate::link::{CallError, Cut, Link, read};
 use crate::{ClientError, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
@@ -12,8 +12,7 @@ use outlast_wire::v1::{
     Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
@@ -307,7 +306,7 @@ impl Client {
         };
         let request = || Request::Write { process: process.into(), at, len: piece.len() as u64 };
         match self.send("write to its input", &request, piece, repeat).await {
-            Ok(value) => decode(value),
+            Ok(answer) => decode(&answer),
             Err(CallError::Cut(Cut::Gone(why))) if at.is_none() => Err(refusal(
                 code::MAYBE_WRITTEN,
                 format!("it is not known whether the input was written: {why}"),
@@ -384,7 +383,7 @@ impl Client {
     pub async fn engine_stop(&self) -> Result<Done, ClientError> {
         let link = self.link().await?;
         let done = match link.call(&self.owner, Request::EngineStop, &[]).await {
-            Ok(value) => decode(value)?,
+            Ok(answer) => decode(&answer)?,
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
             Err(e) => return Err(to_error(e, "stop the engine")),
@@ -436,7 +435,7 @@ impl Client {
         request: impl Fn() -> Request + Sync,
         repeat: Repeat,
     ) -> Result<T, ClientError> {
-        self.send(doing, &request, &[], repeat).await.map_err(|e| to_error(e, doing)).and_then(decode)
+        self.send(doing, &request, &[], repeat).await.map_err(|e| to_error(e, doing)).and_then(|answer| decode(&answer))
     }
 
     /// Like [`Client::ask`], for a list of things that can be read one by one: where the answer cannot be read as a whole, its text.
@@ -450,18 +449,21 @@ impl Client {
             Err(CallError::Unreadable { answer: Some(text), .. }) => return Ok(Err(text)),
             Err(e) => return Err(to_error(e, doing)),
         };
-        match T::deserialize(&answer) {
-            Ok(read) => Ok(Ok(read)),
-            Err(_) => Ok(Err(to_raw_value(&answer).map_err(ClientError::protocol)?)),
-        }
+        Ok(read(&answer).map_err(|_| answer))
     }
 
-    async fn send(&self, doing: &str, request: &(dyn Fn() -> Request + Sync), raw: &[u8], repeat: Repeat) -> Result<Value, CallError> {
+    async fn send(
+        &self,
+        doing: &str,
+        request: &(dyn Fn() -> Request + Sync),
+        raw: &[u8],
+        repeat: Repeat,
+    ) -> Result<Box<RawValue>, CallError> {
         let mut tries = Tries::default();
         loop {
             let link = self.link().await.map_err(CallError::Unsent)?;
             match link.call(&self.owner, request(), raw).await {
-                Ok(value) => return Ok(value),
+                Ok(answer) => return Ok(answer),
                 Err(e) if self.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
                 Err(e) => {
                     return Err(match e {
@@ -542,8 +544,8 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn decode<T: DeserializeOwned>(value: Value) -> Result<T, ClientError> {
-    serde_json::from_value(value).map_err(ClientError::protocol)
+fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
+    read(answer).map_err(ClientError::protocol)
 }
 
 pub(crate) fn draw() -> Result<ProcessId, ClientError> {

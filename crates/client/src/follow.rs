@@ -1,7 +1,7 @@
 //! Reading output as bytes.
 
 use crate::client::{Repeat, Tries, to_error};
-use crate::link::{CallError, Item, Link, Stream};
+use crate::link::{CallError, Item, Link, Stream, read};
 use crate::{Client, ClientError};
 use outlast_wire::v1::{Event, From, ReadEnd, Request};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ impl Chunks {
                 Item::End(end) => {
                     // The end it is, also if it cannot be read.
                     self.end = Some(ReadEnd::default());
-                    self.end = Some(serde_json::from_value(end).map_err(ClientError::protocol)?);
+                    self.end = Some(read(&end).map_err(ClientError::protocol)?);
                 }
                 Item::Failed(e) => self.again(e).await?,
             }

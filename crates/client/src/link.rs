@@ -9,6 +9,7 @@ use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::{self, Event, Message, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -55,12 +56,12 @@ pub(crate) enum CallError {
 pub(crate) enum Item {
     Event(Event),
     Raw(Vec<u8>),
-    End(Value),
+    End(Box<RawValue>),
     Failed(CallError),
 }
 
 enum Waiter {
-    Answer(oneshot::Sender<Result<Value, CallError>>),
+    Answer(oneshot::Sender<Result<Box<RawValue>, CallError>>),
     Stream(mpsc::Sender<Item>),
 }
 
@@ -122,7 +123,7 @@ impl Link {
                 hint: "it may be stopped or stuck: `kill -9` of the engine harms no process, and the next command starts another".into(),
             }));
         };
-        let hello: v1::Hello = serde_json::from_value(answer?).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
+        let hello: v1::Hello = read(&answer?).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
         if !(OLDEST..=VERSION).contains(&hello.version) {
             return Err(CallError::Unsent(refusal(
                 code::BAD_VERSION,
@@ -142,7 +143,7 @@ impl Link {
     }
 
     /// Asks, and waits for the answer. `raw` follows the request in raw frames.
-    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
         let (tell, told) = oneshot::channel();
         let mut ticket = self.send(owner, request, raw, Waiter::Answer(tell)).await?;
         let answer = told.await;
@@ -281,14 +282,14 @@ impl Shared {
         match frame {
             Frame::Raw { of, bytes } => self.to_stream(of, Item::Raw(bytes)).await,
             Frame::Json(text) => {
-                let reply: Reply<Value> = match serde_json::from_slice(&text) {
+                let reply: Reply<Box<RawValue>> = match serde_json::from_slice(&text) {
                     Ok(reply) => reply,
                     Err(e) => return self.unreadable(&text, format!("a reply: {e}")).await,
                 };
                 match reply {
                     Reply { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
                     Reply { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
-                    Reply { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or(Value::Null))).await,
+                    Reply { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or_else(|| RawValue::NULL.to_owned()))).await,
                 }
             }
         }
@@ -309,7 +310,7 @@ impl Shared {
         Ok(())
     }
 
-    async fn finish(&self, of: u64, answer: Result<Value, CallError>) {
+    async fn finish(&self, of: u64, answer: Result<Box<RawValue>, CallError>) {
         let waiter = self.lock().by_id.remove(&of);
         match waiter {
             // Whoever asked may have left; then nobody misses the answer.
@@ -329,6 +330,11 @@ impl Shared {
         // A reader that left has cancelled already.
         let _ = tell.send(item).await;
     }
+}
+
+/// Reads an answer, or a part of one. A field that comes twice counts once: such an answer is read by way of a value.
+pub(crate) fn read<T: DeserializeOwned>(text: &RawValue) -> serde_json::Result<T> {
+    serde_json::from_str(text.get()).or_else(|_| serde_json::from_str::<Value>(text.get()).and_then(serde_json::from_value))
 }
 
 async fn receive(mut read: impl AsyncRead + Unpin, shared: Arc<Shared>) {
@@ -400,5 +406,17 @@ impl Shared {
             waiting.next - 1
         };
         frame::json(&Message { id, owner: Owner::default(), request: Request::Cancel { of } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_that_comes_twice_counts_once() {
+        let text = r#"{"version":1,"program":"0","version":2,"pid":3}"#;
+        let hello: v1::Hello = read(&RawValue::from_string(text.to_owned()).unwrap()).unwrap();
+        assert_eq!(hello.version, 2);
     }
 }

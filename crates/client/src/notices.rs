@@ -1,7 +1,7 @@
 //! Notices: taking, settling, following and posting them, and barriers.
 
 use crate::client::{Repeat, Tries, draw, millis, to_error};
-use crate::link::{CallError, Item, Link, Stream};
+use crate::link::{CallError, Item, Link, Stream, read};
 use crate::{Client, ClientError};
 use outlast_core::Route;
 use outlast_wire::v1::notice::{
@@ -10,7 +10,6 @@ use outlast_wire::v1::notice::{
 };
 use outlast_wire::v1::{Done, Event, Request};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -290,11 +289,6 @@ impl Unread {
         let Names { event: EventNames { seq, event_id }, lease } = serde_json::from_str(text.get())?;
         Ok(Self { seq, event_id, lease, why })
     }
-}
-
-/// Reads a part of an answer, as all are read: by way of a value, in which a field that comes twice is there once.
-fn read<T: DeserializeOwned>(text: &RawValue) -> serde_json::Result<T> {
-    serde_json::from_str::<Value>(text.get()).and_then(serde_json::from_value)
 }
 
 fn barrier_id() -> Result<String, ClientError> {

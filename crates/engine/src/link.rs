@@ -119,15 +119,12 @@ async fn answer(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter, i
 }
 
 async fn next(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter) -> io::Result<FromKeeper> {
-    let mut buffer = [0; 4096];
     loop {
         match frames.next_frame().map_err(io::Error::other)? {
             Some(Frame::Json(text)) => return serde_json::from_slice(&text).map_err(io::Error::other),
             Some(Frame::Raw { .. }) => {}
-            None => match from.read(&mut buffer).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => frames.push(&buffer[..n]),
-            },
+            None if socket::take(from, frames).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            None => {}
         }
     }
 }

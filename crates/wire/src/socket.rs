@@ -3,7 +3,9 @@
 //! tokio's own has the kernel tell whenever there is room to write, which is each time the other side has read something: whoever asks is woken when the question was
 //! read, and once more when it was answered. This one has it told only while there is no room.
 
+use crate::frame::Splitter;
 use crate::os::awaited;
+use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -25,6 +27,23 @@ pub struct Sender {
     stream: Arc<AsyncFd<UnixStream>>,
     /// The same socket once more, while there is no room in it.
     full: Option<AsyncFd<UnixStream>>,
+}
+
+/// How much is taken at once.
+const PIECE: usize = 8 << 10;
+
+/// Takes what has come, and says how much that was; nothing at the end. Can be dropped half-way and called again.
+///
+/// What it comes in is there only while there is something: whoever waits, and a thousand do, holds no room for it.
+pub async fn take(from: &mut (impl AsyncRead + Unpin), frames: &mut Splitter) -> io::Result<usize> {
+    poll_fn(|cx| {
+        let mut piece = [0; PIECE];
+        let mut taken = ReadBuf::new(&mut piece);
+        ready!(Pin::new(&mut *from).poll_read(cx, &mut taken))?;
+        frames.push(taken.filled());
+        Poll::Ready(Ok(taken.filled().len()))
+    })
+    .await
 }
 
 /// Makes a connected socket one that is waited for. Must be called inside a tokio runtime.

@@ -40,6 +40,7 @@ use crate::state::View;
 use awaiting::Awaiting;
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
+use outlast_wire::socket;
 use outlast_wire::v1::{Done, Error, Event, Hello, Message, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use serde::Serialize;
@@ -47,7 +48,7 @@ use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -87,9 +88,10 @@ pub(crate) async fn connection(
         writing: None,
         room: Arc::new(Semaphore::new(MOST_WAITING_INPUT)),
     };
-    let writer = tokio::spawn(send_all(to, outgoing));
+    // Both in one task: an answer wakes it once, and no other thread has to help.
+    let mut writer = std::pin::pin!(send_all(to, outgoing));
     let mut incoming = Incoming { from, frames: Splitter::default() };
-    let ended: io::Result<()> = async {
+    let talking = async {
         loop {
             tokio::select! {
                 frame = incoming.next(), if talk.tasks.len() < UNDER_WAY => match frame? {
@@ -99,12 +101,17 @@ pub(crate) async fn connection(
                 Some(done) = talk.tasks.join_next_with_id(), if !talk.tasks.is_empty() => talk.on_done(done).await,
                 () = &mut closed => {
                     talk.refuse_the_rest().await;
-                    return Ok(());
+                    return io::Result::Ok(());
                 }
             }
         }
-    }
-    .await;
+    };
+    let ended = tokio::select! {
+        biased;
+        ended = talking => ended,
+        // It goes on for as long as anybody can send.
+        () = &mut writer => Ok(()),
+    };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
@@ -112,7 +119,7 @@ pub(crate) async fn connection(
     talk.tasks.shutdown().await;
     drop(talk);
     // It sends what is queued and says nothing about it: whoever has left misses it.
-    let _sent = writer.await;
+    writer.await;
 }
 
 struct Incoming<R> {
@@ -123,14 +130,12 @@ struct Incoming<R> {
 impl<R: AsyncRead + Unpin> Incoming<R> {
     /// The next frame. Can be dropped half-way and called again.
     async fn next(&mut self) -> io::Result<Option<Frame>> {
-        let mut buffer = [0; 16 << 10];
         loop {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 return Ok(Some(frame));
             }
-            match self.from.read(&mut buffer).await? {
-                0 => return Ok(None),
-                n => self.frames.push(&buffer[..n]),
+            if socket::take(&mut self.from, &mut self.frames).await? == 0 {
+                return Ok(None);
             }
         }
     }
