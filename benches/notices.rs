@@ -2,6 +2,7 @@
 
 use crate::Flags;
 use crate::bench_recovery::{ratio, release};
+use crate::bench_suite::harness::Stolen;
 use anyhow::{Context, Result, ensure};
 use outlast_client::{Body, Client, Connect, Owner, Route, Run, Spec, Take, Tell, Time, Verdict, caller};
 use outlast_store::os::now;
@@ -29,6 +30,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
         None => release()?,
     };
+    let stolen = Stolen::from_now_on()?;
     let product = Product::new(&program);
     // Started here, so that it has the product's environment.
     product.json(["engine", "status"]);
@@ -66,6 +68,9 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             fresh.half,
             ratio(behind.half, fresh.half)
         );
+        let stolen = stolen.part()?;
+        let host = if stolen > Stolen::MOST { ", which is too much for these times to be ours alone" } else { "" };
+        println!("  the host took {:.1} % of the processors meanwhile{host}", stolen * 100.0);
         ensure!(told.all.half <= TOLD_HALF && told.all.most <= TOLD_MOST, "an end is told too late");
         ensure!(rate >= RATE, "too few a second");
         ensure!(behind.half <= NEXT, "old notices slow new ones down");

@@ -4,6 +4,7 @@
 //! machine does falls on all alike. The pump's own processor time for each byte is told beside it: on a busy machine it says more than the speed, since it leaves out the waiting.
 
 use crate::Flags;
+use crate::bench_suite::harness::Stolen;
 use anyhow::{Context, Result, ensure};
 use outlast_testkit::keeper::Nursery;
 use outlast_testkit::product::kill_and_wait;
@@ -46,6 +47,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         ("10, one line in 1,000", with("#00", 10)),
         ("100, one line in 1,000", with("#00", 100)),
     ];
+    let stolen = Stolen::from_now_on()?;
     let mut slow = Vec::new();
     println!("pump throughput, medians of {rounds} rounds of {window:?}, taken in turns:");
     for (name, argv) in &producers {
@@ -84,6 +86,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             }
         }
     }
+    println!("the host took {:.1} % of the processors meanwhile", stolen.part()? * 100.0);
     ensure!(slow.is_empty(), "{}", slow.join("\n"));
     Ok(())
 }

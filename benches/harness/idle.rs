@@ -36,10 +36,36 @@ pub(super) fn wait(at_most: Duration) -> Result<Quiet> {
 
 /// Idle ticks and all ticks of all processors since boot.
 fn ticks() -> Result<(u64, u64)> {
+    let numbers = numbers()?;
+    Ok((numbers[3] + numbers[4], numbers.iter().sum()))
+}
+
+/// user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
+fn numbers() -> Result<[u64; 8]> {
     let stat = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let line = stat.lines().next().context("/proc/stat is empty")?;
-    let numbers: Vec<u64> = line.split_whitespace().skip(1).filter_map(|w| w.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are part of user.
-    let idle = numbers.get(3).unwrap_or(&0) + numbers.get(4).unwrap_or(&0);
-    Ok((idle, numbers.iter().take(8).sum()))
+    let mut numbers = [0; 8];
+    for (number, word) in numbers.iter_mut().zip(line.split_whitespace().skip(1)) {
+        *number = word.parse().with_context(|| format!("/proc/stat: {word}"))?;
+    }
+    Ok(numbers)
+}
+
+/// What the host took of the processors' time, where they are not real ones.
+pub(crate) struct Stolen([u64; 8]);
+
+impl Stolen {
+    /// With more than this of it gone, a time says as much of the host as of what was measured.
+    pub(crate) const MOST: f64 = 0.02;
+
+    pub(crate) fn from_now_on() -> Result<Self> {
+        numbers().map(Self)
+    }
+
+    /// Which part of all there was.
+    pub(crate) fn part(&self) -> Result<f64> {
+        let now = numbers()?;
+        let all: u64 = now.iter().zip(self.0).map(|(now, then)| now.saturating_sub(then)).sum();
+        Ok(now[7].saturating_sub(self.0[7]) as f64 / all.max(1) as f64)
+    }
 }

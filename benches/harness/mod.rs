@@ -14,6 +14,7 @@ mod svg;
 
 pub(crate) use board::{Board, Figure, Unit, Who};
 pub(crate) use goal::{Goal, Of, Verdict};
+pub(crate) use idle::Stolen;
 pub(crate) use line::{Line, PATIENCE};
 pub(crate) use machine::Machine;
 pub(crate) use ours::{Ours, environment};
@@ -68,15 +69,17 @@ impl Bench {
     /// The same for what is measured together.
     pub(crate) fn take_some(&mut self, figures: &[Figure], measure: impl FnOnce() -> Result<Vec<Vec<f64>>>) -> Result<()> {
         let quiet = idle::wait(self.settings.idle_wait)?;
-        let began = Instant::now();
+        let (began, stolen) = (Instant::now(), Stolen::from_now_on()?);
         let found = measure().with_context(|| figures.iter().map(|f| f.to_string()).collect::<Vec<_>>().join(", "))?;
+        let stolen = stolen.part()?;
+        let noisy = quiet.is_noisy() || stolen > Stolen::MOST;
         for (figure, values) in figures.iter().zip(found) {
             self.keep(json!({
                 "topic": figure.topic, "what": figure.what, "who": figure.who.word(), "unit": figure.unit.word(),
-                "round": self.round, "idle": quiet.idle, "noisy": quiet.is_noisy(), "took_s": began.elapsed().as_secs_f64(), "values": values,
+                "round": self.round, "idle": quiet.idle, "stolen": stolen, "noisy": noisy, "took_s": began.elapsed().as_secs_f64(), "values": values,
             }))?;
             if self.round.is_some() {
-                self.board.add(*figure, values, quiet.is_noisy());
+                self.board.add(*figure, values, noisy);
             }
         }
         Ok(())

@@ -109,8 +109,8 @@ pub(crate) async fn connection(
     let ended = tokio::select! {
         biased;
         ended = talking => ended,
-        // It goes on for as long as anybody can send.
-        () = &mut writer => Ok(()),
+        // It goes on for as long as anybody can send, and we can.
+        () = &mut writer => return,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
