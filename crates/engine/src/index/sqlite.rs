@@ -2,6 +2,7 @@
 
 use super::row::{KeptV1, PhaseV1};
 use super::{Change, IndexError, Row, io_error};
+use crate::outbox;
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
@@ -11,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
-const LAYOUT: i64 = 2;
+const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
@@ -128,7 +129,14 @@ impl Database {
             if layout < 1 {
                 step.execute_batch(CREATE).map_err(trouble)?;
             }
-            step.execute_batch(crate::outbox::CREATE).map_err(trouble)?;
+            let (before, after) = match layout {
+                2 => outbox::FROM_SECOND,
+                _ => (outbox::CREATE, ""),
+            };
+            step.execute_batch(before)
+                .and_then(|()| step.execute_batch(outbox::NOTICE))
+                .and_then(|()| step.execute_batch(after))
+                .map_err(trouble)?;
             step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }

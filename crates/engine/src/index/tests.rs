@@ -214,3 +214,48 @@ async fn work_that_fails_leaves_nothing_behind_and_spoils_nothing_else() {
     assert_eq!(names, ["after", "before"]);
     close(opened).await;
 }
+
+/// An index as builds with the second layout wrote it.
+const SECOND: &str = include_str!("../../../../fixtures/index-2.sql");
+
+#[tokio::test]
+async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says() {
+    use crate::outbox::{Filter, by_key, last_seq, read};
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("index.db");
+    let all = |db: &Connection| {
+        db.prepare("SELECT * FROM notice ORDER BY seq")?
+            .query_map([], |r| (0..21).map(|n| r.get::<_, rusqlite::types::Value>(n)).collect::<rusqlite::Result<Vec<_>>>())?
+            .collect::<rusqlite::Result<Vec<_>>>()
+    };
+    let before = Connection::open(&path).unwrap();
+    before.execute_batch(SECOND).unwrap();
+    let notices = all(&before).unwrap();
+    assert_eq!(notices.len(), 5);
+    drop(before);
+    for _ in 0..2 {
+        let opened = Index::open(&path).unwrap();
+        assert!(opened.set_aside.is_none() && !opened.fresh);
+        assert_eq!(opened.rows.len(), 2);
+        assert_eq!(opened.index.read(all).await.unwrap(), notices);
+        assert_eq!(opened.index.read(last_seq).await.unwrap(), 6, "the sixth was removed, and its place is not given again");
+        let of = |session: Option<&str>, process: Option<&str>| Filter {
+            session: session.map(str::to_owned),
+            process: process.map(str::to_owned),
+            limit: 10,
+            ..Filter::default()
+        };
+        for (filter, expected) in [
+            (of(Some("t"), None), &[4_u64, 5][..]),
+            (of(Some("s"), None), &[1, 2, 3]),
+            (of(None, Some("proc_3bb504a2c4b8")), &[2, 3]),
+            (of(None, None), &[1, 2, 3, 4, 5]),
+        ] {
+            let places = |db: &Connection| Ok(read(db, &filter)?.into_iter().map(|e| e.notice.seq).collect::<Vec<_>>());
+            assert_eq!(opened.index.read(places).await.unwrap(), expected, "{filter:?}");
+        }
+        let posted = opened.index.read(|db| by_key(db, "posted/1/t/n2")).await.unwrap();
+        assert_eq!(posted.map(|e| e.notice.seq), Some(5));
+        close(opened).await;
+    }
+}

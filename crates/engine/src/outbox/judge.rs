@@ -1,6 +1,6 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, ANSWERING, Draft, Moment, Push, SOON};
+use super::table::{self, ANSWERING, Draft, Entry, Moment, Push, SOON, end_id, end_key};
 use crate::facts::Facts;
 use crate::index::{self, Row};
 use crate::render::{self, Log};
@@ -73,11 +73,6 @@ impl News {
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
     }
-}
-
-/// What the notice of an end is about.
-pub(crate) fn end_key(id: ProcessId) -> String {
-    format!("{id}/completion")
 }
 
 /// Whether the end may have to be told: asked for, or because watching can end in the promise to do so.
@@ -191,10 +186,10 @@ pub(crate) struct Judge {
 }
 
 /// What came of news.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Made {
-    /// How many notices there are that were not there before.
-    pub(crate) notices: u64,
+    /// The notices that were not there before.
+    pub(crate) notices: Vec<Entry>,
     /// Whether the breaker rests, and somebody has to end that in time.
     pub(crate) rests: bool,
 }
@@ -209,7 +204,7 @@ struct Stored {
 impl Judge {
     /// Writes what became of processes, and the notices that follow from it.
     pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
-        let (mut made, mut rests) = (0, false);
+        let (mut made, mut rests) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
             index::put(db, &one.row)?;
@@ -220,9 +215,9 @@ impl Judge {
             // Merged by their times, so that what several processes said while nobody listened is judged in the order in which it was said.
             facts.sort_by_key(|(here, n, at, m)| (here.unwrap_or(m.up), *n, *at));
             let (mut breaker, released) = self.breaker(db, now)?;
-            made += self.tell_sessions(db, released, None, now)?;
+            made.extend(self.tell_sessions(db, released, None, now)?);
             for (here, n, at, matched) in facts {
-                made += self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?;
+                made.extend(self.matched(db, &mut breaker, &news[n], (at, here), matched, now)?);
             }
             rests = breaker.due().is_some();
             self.keep(db, breaker)?;
@@ -241,23 +236,27 @@ impl Judge {
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
             let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
             let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
-            let written = table::insert(db, &draft, sinks, now)?;
-            made += u64::from(written.is_some());
+            let written = table::insert_entry(db, &draft, sinks, now)?;
+            let (is_new, seq) = (written.is_some(), written.as_ref().map(|entry| entry.notice.seq));
             if one.row.consumed {
                 // Its owner was answered with it before it could be written.
                 table::consume(db, &one.row.id().to_string(), "an answer", now)?;
             } else if awaited {
                 let at_most = if waited_for { ANSWERING } else { SOON };
                 table::keep_for(db, &key, at_most, now)?;
-                if waited_for && written.is_some() {
+                if waited_for && is_new {
                     // Whoever waits is answered next, and should not have to wait for this to be written as well.
                     table::hold(db, &one.row.id().to_string(), now)?;
                     self.waits.held_ahead(&key);
                 }
-                if let Some(seq) = written.filter(|_| quiet) {
+                if let Some(seq) = seq.filter(|_| quiet) {
                     self.put_off(db, seq, now.up + at_most)?;
                 }
             }
+            made.extend(match seq {
+                Some(seq) if one.row.consumed || awaited => table::by_seq(db, seq)?,
+                _ => written,
+            });
         }
         Ok(Made { notices: made, rests })
     }
@@ -281,12 +280,12 @@ impl Judge {
         (at, here): (u64, Option<u64>),
         matched: Matched,
         now: Moment,
-    ) -> rusqlite::Result<u64> {
+    ) -> rusqlite::Result<Vec<Entry>> {
         let id = of.row.id();
         let name = id.to_string();
         let (judged, mut limiter) = limiter(db, &name)?.unwrap_or_default();
         if at < judged {
-            return Ok(0);
+            return Ok(Vec::new());
         }
         let session = of.row.kept.spec.owner.session.as_deref().unwrap_or_default();
         let seen = Seen { up: matched.up, here, process: id, session, count: matched.count };
@@ -296,7 +295,7 @@ impl Judge {
             at as i64 + 1,
             text(&limiter)
         ])?;
-        let mut made = 0;
+        let mut made = Vec::new();
         let mut to_sessions = Vec::new();
         for verdict in verdicts {
             let command = of.row.kept.spec.command.shown();
@@ -316,9 +315,10 @@ impl Judge {
                 }
             };
             let draft = self.draft(&of.row, key, matched.at, body, of.repeat);
-            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+            made.extend(table::insert_entry(db, &draft, &self.sinks, now)?);
         }
-        Ok(made + self.tell_sessions(db, to_sessions, Some((of, at)), now)?)
+        made.extend(self.tell_sessions(db, to_sessions, Some((of, at)), now)?);
+        Ok(made)
     }
 
     fn draft(&self, row: &Row, key: String, at: Time, body: Body, repeat: bool) -> Draft {
@@ -327,8 +327,14 @@ impl Judge {
     }
 
     /// Tells conversations that their matches are held back, or are told again. `from`: the match that made it so, unless time did.
-    fn tell_sessions(&self, db: &Connection, verdicts: Vec<Verdict>, from: Option<(&News, u64)>, now: Moment) -> rusqlite::Result<u64> {
-        let mut made = 0;
+    fn tell_sessions(
+        &self,
+        db: &Connection,
+        verdicts: Vec<Verdict>,
+        from: Option<(&News, u64)>,
+        now: Moment,
+    ) -> rusqlite::Result<Vec<Entry>> {
+        let mut made = Vec::new();
         for verdict in verdicts {
             let (session, body) = match verdict {
                 Verdict::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
@@ -345,18 +351,18 @@ impl Judge {
             let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
             let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
             let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
-            made += u64::from(table::insert(db, &draft, &self.sinks, now)?.is_some());
+            made.extend(table::insert_entry(db, &draft, &self.sinks, now)?);
         }
         Ok(made)
     }
 
     /// Ends a rest of the breaker that is over, and tells so. When to look again.
-    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(u64, Option<u64>)> {
+    pub(crate) fn tick(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Vec<Entry>, Option<u64>)> {
         let (mut breaker, mut released) = self.breaker(db, now)?;
         released.extend(breaker.tick(now.up as u64));
         let due = breaker.due();
         if released.is_empty() {
-            return Ok((0, due));
+            return Ok((Vec::new(), due));
         }
         let made = self.tell_sessions(db, released, None, now)?;
         self.keep(db, breaker)?;
@@ -395,12 +401,14 @@ impl Judge {
 
     /// Whoever waited for a process was answered, or was not: what was put off for that is not pushed at all, or is now.
     pub(super) fn answered(&self, db: &Connection, process: &str, was: bool) -> rusqlite::Result<()> {
-        let (what, which) =
-            ("reason = ?3 AND state = 'pending' AND attempts = 0", "SELECT seq FROM notice WHERE process = ?2 AND kind = 'completion'");
+        let (what, which) = ("reason = ?3 AND state = 'pending' AND attempts = 0", "SELECT seq FROM notice WHERE id = ?2");
         let done = if was { "DELETE FROM delivery" } else { "UPDATE delivery SET due_up = 0, reason = ''" };
         for sink in &self.sinks {
-            db.prepare_cached(&format!("{done} WHERE sink = ?1 AND seq IN ({which}) AND {what}"))?
-                .execute(params![sink.name, process, WAITED_FOR])?;
+            db.prepare_cached(&format!("{done} WHERE sink = ?1 AND seq IN ({which}) AND {what}"))?.execute(params![
+                sink.name,
+                end_id(process),
+                WAITED_FOR
+            ])?;
         }
         Ok(())
     }

@@ -4,11 +4,17 @@
 //! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
 
 mod judge;
+mod recent;
 mod table;
 
-pub(crate) use judge::{Judge, News, end_key, watched};
+pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
-pub(crate) use table::{CREATE, Claim, Draft, Entry, Filter, Judged, Moment, Owed, Pushed, Settled, Taker, Verdict};
+pub(crate) use table::{
+    CREATE, Claim, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, Owed, Pushed, Settled, Taker, Verdict, end_key,
+};
+
+#[cfg(test)]
+pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
 use crate::engine::Engine;
@@ -16,6 +22,7 @@ use crate::index::{self, Index, IndexError, Row};
 use crate::mind::AGAIN;
 use crate::shared::Closing;
 use outlast_core::{Owner, ProcessId, Time};
+use recent::{Following, Recent};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,13 +40,14 @@ pub(crate) struct Outbox {
     judge: Arc<Judge>,
     /// Told whenever something may be there to be taken.
     news: Arc<watch::Sender<u64>>,
+    recent: Recent,
     /// Told when the breaker rests.
     rests: Arc<Notify>,
 }
 
 impl Outbox {
     pub(crate) fn new(index: Index, judge: Judge) -> Self {
-        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0), rests: Arc::default() }
+        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0), recent: Recent::default(), rests: Arc::default() }
     }
 
     /// Changes whenever there may be something to be taken.
@@ -47,7 +55,20 @@ impl Outbox {
         self.news.subscribe()
     }
 
+    /// The notices that are made from now on, as long as they are kept at hand. Take it before asking what there is.
+    pub(crate) fn follow(&self) -> Following {
+        self.recent.follow()
+    }
+
+    /// Says that there may be something.
     fn tell(&self) {
+        self.recent.forget();
+        self.news.send_modify(|n| *n += 1);
+    }
+
+    /// Says that there is this and, since the last time, nothing else.
+    fn tell_made<'a>(&self, made: impl IntoIterator<Item = &'a Entry>) {
+        self.recent.add(made);
         self.news.send_modify(|n| *n += 1);
     }
 
@@ -68,8 +89,8 @@ impl Outbox {
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let judge = Arc::clone(&self.judge);
         let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
-        if made.notices > 0 {
-            self.tell();
+        if !made.notices.is_empty() {
+            self.tell_made(&made.notices);
         }
         if made.rests {
             self.rests.notify_one();
@@ -87,8 +108,8 @@ impl Outbox {
     pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
         let judge = Arc::clone(&self.judge);
         let (made, due) = self.index.work(move |db| judge.tick(db, Moment::now(now))).await?;
-        if made > 0 {
-            self.tell();
+        if !made.is_empty() {
+            self.tell_made(&made);
         }
         Ok(due)
     }
@@ -150,7 +171,7 @@ impl Outbox {
             })
             .await?;
         if new {
-            self.tell();
+            self.tell_made(&entry);
         }
         Ok((entry, new))
     }

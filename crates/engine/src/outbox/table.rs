@@ -10,10 +10,10 @@ mod verdict;
 pub(crate) use claim::{Claim, Taker, claim, lives, next_lapse};
 pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
-pub(crate) use schema::CREATE;
+pub(crate) use schema::{CREATE, FROM_SECOND, NOTICE};
 pub(crate) use seen::{ANSWERING, SOON};
 pub(crate) use seen::{
-    consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
+    consume, consume_key, end_id, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
 pub(crate) use verdict::{Judged, Settled, Verdict, judge, replay};
 
@@ -59,12 +59,15 @@ pub(crate) struct Draft {
     pub(crate) repeat: bool,
 }
 
-impl Draft {
-    /// The notice's name. It comes from the key alone, so that a sink that saw it knows it again even if the index was lost in between.
-    pub(crate) fn event_id(&self) -> String {
-        let sum = Sha256::digest(self.key.as_bytes());
-        format!("evt_{}", &crate::run_dir::hex(&sum)[..24])
-    }
+/// The name of the notice about something. It comes from that alone, so that a sink that saw it knows it again even if the index was lost in between.
+pub(crate) fn id_of(key: &str) -> String {
+    let sum = Sha256::digest(key.as_bytes());
+    format!("evt_{}", &crate::run_dir::hex(&sum)[..24])
+}
+
+/// What the notice of a process's end is about.
+pub(crate) fn end_key(process: impl std::fmt::Display) -> String {
+    format!("{process}/completion")
 }
 
 /// A sink that pushes, and what it is for.
@@ -112,9 +115,9 @@ pub(crate) struct Entry {
     pub(crate) lease: String,
     pub(crate) lease_until: i64,
     /// Why it is not to be told again, should whoever has it not tell it.
-    stale: String,
+    pub(super) stale: String,
     /// How long its JSON is.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl Entry {
@@ -193,20 +196,21 @@ pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment
 
 /// The same: all of it.
 pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<Entry>> {
-    let mut notice = Notice::new(draft.event_id(), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
+    let mut notice = Notice::new(id_of(&draft.key), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
     let seen = kind == "completion" && is_consumed(db, &notice.session_id)?;
     let (state, reason) = if seen { ("consumed", "its end was seen before it was told") } else { ("pending", "") };
     let event = json(&notice);
-    // Asked for before it is tried, since a try that is ignored would use up a place.
+    let seq = last_seq(db)? as i64 + 1;
     let written = db
         .prepare_cached(
             "INSERT OR IGNORE INTO notice
-                 (key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told, open_since)
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14 WHERE NOT EXISTS (SELECT 1 FROM notice WHERE key = ?1)",
+                 (seq, key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told, open_since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
+            seq,
             draft.key,
             notice.event_id,
             kind,
@@ -225,7 +229,6 @@ pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: 
     if written == 0 {
         return Ok(None);
     }
-    let seq = db.last_insert_rowid();
     for sink in sinks.iter().filter(|s| s.takes(&kind, &session)) {
         db.prepare_cached("INSERT INTO delivery (sink, seq, session, state, due_up, maybe_told) VALUES (?1, ?2, ?3, 'pending', 0, ?4)")?
             .execute(params![sink.name, seq, session, draft.repeat])?;
@@ -288,7 +291,7 @@ fn settle(db: &Connection, seq: u64, state: &str, reason: &str, now: Time) -> ru
     Ok(())
 }
 
-fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
+pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
     db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE seq = ?1"))?.query_row(params![seq as i64], entry).optional()
 }
 
@@ -299,7 +302,7 @@ pub(crate) fn by_id(db: &Connection, id: &str) -> rusqlite::Result<Option<Entry>
 
 /// One notice, by what it is about.
 pub(crate) fn by_key(db: &Connection, key: &str) -> rusqlite::Result<Option<Entry>> {
-    db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE key = ?1"))?.query_row(params![key], entry).optional()
+    by_id(db, &id_of(key))
 }
 
 /// Which notices somebody wants to read.
@@ -328,18 +331,38 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
         }
     }
     values.push(&limit);
+    let places: &[(&str, &str)] = match filter {
+        Filter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
+        // Open and settled ones of a conversation lie apart, each in their order.
+        Filter { session: Some(_), .. } => {
+            &[("notice_open", "state IN ('pending', 'leased')"), ("notice_closed", "state NOT IN ('pending', 'leased')")]
+        }
+        _ => &[],
+    };
+    let part = |(index, so): &(&str, &str)| format!("SELECT {COLUMNS} FROM notice INDEXED BY {index} WHERE {which} AND {so}");
+    let question = match places {
+        [] => format!("SELECT {COLUMNS} FROM notice WHERE {which}"),
+        places => places.iter().map(part).collect::<Vec<_>>().join(" UNION ALL "),
+    };
     let order = if filter.newest { "DESC" } else { "ASC" };
-    let mut wanted =
-        db.prepare_cached(&format!("SELECT {COLUMNS} FROM notice WHERE {which} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
+    let mut wanted = db.prepare_cached(&format!("{question} ORDER BY seq {order} LIMIT ?{}", values.len()))?;
     let rows = wanted.query_map(values.as_slice(), entry)?;
     bounded(rows, Entry::answered_bytes)
 }
 
 /// The place of the newest notice there ever was. It never goes back, whatever is removed.
 pub(crate) fn last_seq(db: &Connection) -> rusqlite::Result<u64> {
-    let last: Option<i64> =
-        db.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'notice'")?.query_row([], |r| r.get(0)).optional()?;
-    Ok(last.unwrap_or(0) as u64)
+    let last: i64 = db
+        .prepare_cached(
+            "SELECT MAX(COALESCE((SELECT MAX(seq) FROM notice), 0), COALESCE((SELECT CAST(value AS INTEGER) FROM one WHERE name = 'floor'), 0))",
+        )?
+        .query_row([], |r| r.get(0))?;
+    Ok(last as u64)
+}
+
+/// Remembers that places up to this one were given, before the notices that say so are removed.
+fn set_floor(db: &Connection, seq: u64) -> rusqlite::Result<()> {
+    set_one(db, "floor", &seq.to_string())
 }
 
 /// Reads what there is one of.

@@ -22,6 +22,7 @@ fn tables() -> Connection {
     index::keep_questions_ready(&db).unwrap();
     db.execute_batch(index::CREATE).unwrap();
     db.execute_batch(CREATE).unwrap();
+    db.execute_batch(NOTICE).unwrap();
     db
 }
 

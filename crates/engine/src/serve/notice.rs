@@ -142,7 +142,7 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
 /// Sends every notice as it is made. Ends with the connection, or with the engine.
 pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Error> {
     let outbox = &asked.shared().outbox;
-    let mut news = outbox.news();
+    let (mut news, following) = (outbox.news(), outbox.follow());
     let mut after = match after {
         Some(seq) => seq,
         None => outbox.last_seq().await.map_err(|e| refuse::index(&e))?,
@@ -151,20 +151,35 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
     asked.out.event(Event::Waiting { after: Some(after) }).await;
     loop {
         news.borrow_and_update();
-        loop {
-            let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
-            let found = outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
-            if found.is_empty() {
-                break;
+        match following.behind(after) {
+            Some(made) => {
+                for entry in made {
+                    after = entry.notice.seq;
+                    if asked.owner.session.as_ref().is_none_or(|session| *session == entry.notice.session_key) {
+                        asked.out.event(Event::Notice { told: Box::new(told(Entry::clone(&entry))) }).await;
+                    }
+                }
             }
-            for entry in found {
-                after = entry.notice.seq;
-                asked.out.event(Event::Notice { told: Box::new(told(entry)) }).await;
-            }
+            None => after = send_behind(asked, after).await?,
         }
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
             () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+        }
+    }
+}
+
+/// Sends what is on disk behind a place. The place of the last that was sent.
+async fn send_behind(asked: &Asked, mut after: u64) -> Result<u64, Error> {
+    loop {
+        let filter = Filter { after, session: asked.owner.session.clone(), limit: MOST as usize, ..Filter::default() };
+        let found = asked.shared().outbox.behind(filter).await.map_err(|e| refuse::index(&e))?;
+        if found.is_empty() {
+            return Ok(after);
+        }
+        for entry in found {
+            after = entry.notice.seq;
+            asked.out.event(Event::Notice { told: Box::new(told(entry)) }).await;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is taken over from the engine before, and what is kept for how long.
 
 use super::seen::{LET_GO, keep_over};
-use super::{Moment, Push, last_seq, one, set_one};
+use super::{Moment, Push, last_seq, one, set_floor, set_one};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 
@@ -13,9 +13,7 @@ const REMOVED_AT_ONCE: usize = 2_000;
 pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
         // Whoever goes on behind the last notice they saw must not wait for numbers that were given before. There were never a thousand notices a second.
-        let floor = (now.utc.micros() / 1_000).max(last_seq(db)? as i64);
-        db.prepare_cached("DELETE FROM sqlite_sequence WHERE name = 'notice'")?.execute([])?;
-        db.prepare_cached("INSERT INTO sqlite_sequence (name, seq) VALUES ('notice', ?1)")?.execute(params![floor])?;
+        set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;
     }
     // Pushes are made by the engine's own program, and died with it.
     db.prepare_cached("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'")?
@@ -50,6 +48,8 @@ pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::
     let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
     // What a sink owes that is not configured any more nobody will ever push.
     let names = serde_json::to_string(&names).expect("strings serialise");
+    // The newest may be among them.
+    set_floor(db, last_seq(db)?)?;
     let gone = db
         .prepare_cached(
             "DELETE FROM notice WHERE seq IN (SELECT seq FROM notice n WHERE settled_at > 0 AND settled_at < ?1 AND NOT EXISTS

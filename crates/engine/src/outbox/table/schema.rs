@@ -1,11 +1,13 @@
 //! What the outbox is made of.
+//!
+//! Each index of `notice` is one more page to be written before an end is told: there is none without a question that needs it.
 
-/// The tables of the second layout.
-pub(crate) const CREATE: &str = "
+/// The notices themselves, as of the third layout.
+pub(crate) const NOTICE: &str = "
 CREATE TABLE notice (
-    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
-    key         TEXT NOT NULL UNIQUE,   -- what it is about: process, kind and which of them
-    id          TEXT NOT NULL UNIQUE,
+    seq         INTEGER PRIMARY KEY,    -- never given twice: see `floor` in `one`
+    key         TEXT NOT NULL,          -- what it is about: process, kind and which of them
+    id          TEXT NOT NULL UNIQUE,   -- made from the key, so that it stands for it
     kind        TEXT NOT NULL,
     process     TEXT NOT NULL,          -- empty: about none
     session     TEXT NOT NULL,          -- empty: for a person
@@ -25,11 +27,34 @@ CREATE TABLE notice (
     settled_at  INTEGER NOT NULL DEFAULT 0,
     event       TEXT NOT NULL           -- JSON; last, since it is long and seldom read
 ) STRICT;
--- Open ones are few among many. Questions about them name this index: left to choose, SQLite takes the one of all notices of a conversation.
+-- Open ones are few among many. Questions about them name this index, so that SQLite has no choice.
 CREATE INDEX notice_open ON notice (session, seq) WHERE state IN ('pending', 'leased');
-CREATE INDEX notice_of_process ON notice (process, kind);
-CREATE INDEX notice_of_session ON notice (session, seq);
+CREATE INDEX notice_closed ON notice (session, seq) WHERE state NOT IN ('pending', 'leased');
+CREATE INDEX notice_of_process ON notice (process, seq) WHERE process <> '';
 CREATE INDEX notice_settled ON notice (settled_at) WHERE settled_at > 0;
+";
+
+/// From the second layout to the third: places were counted by SQLite, and keys had an index of their own.
+pub(crate) const FROM_SECOND: (&str, &str) = (
+    "
+INSERT OR REPLACE INTO one (name, value) SELECT 'floor', CAST(seq AS TEXT) FROM sqlite_sequence WHERE name = 'notice';
+DROP INDEX notice_open;
+DROP INDEX notice_of_process;
+DROP INDEX notice_of_session;
+DROP INDEX notice_settled;
+ALTER TABLE notice RENAME TO notice_2;
+",
+    "
+INSERT INTO notice (seq, key, id, kind, process, session, task, generation, created_at, open_since, state, reason, attempts, maybe_told, observed, stale, lease,
+        lease_up, lease_until, settled_at, event)
+    SELECT seq, key, id, kind, process, session, task, generation, created_at, open_since, state, reason, attempts, maybe_told, observed, stale, lease,
+        lease_up, lease_until, settled_at, event FROM notice_2;
+DROP TABLE notice_2;
+",
+);
+
+/// Everything else, as of the second layout.
+pub(crate) const CREATE: &str = "
 CREATE TABLE delivery (                 -- one for each notice and each sink that pushes
     sink        TEXT NOT NULL,
     seq         INTEGER NOT NULL,

@@ -1,6 +1,6 @@
 //! What an owner has seen by itself need not be told.
 
-use super::Moment;
+use super::{Moment, end_key, id_of};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 
@@ -15,10 +15,15 @@ pub(crate) fn consume(db: &Connection, process: &str, how: &str, now: Moment) ->
     let reason = format!("its end was seen by {how}");
     db.prepare_cached(
         "UPDATE notice SET state = 'consumed', reason = ?2, settled_at = ?3, lease = ''
-         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?4)))",
+         WHERE id = ?1 AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?4)))",
     )?
-    .execute(params![process, reason, now.utc.micros(), now.up])?;
+    .execute(params![end_id(process), reason, now.utc.micros(), now.up])?;
     Ok(())
+}
+
+/// The name of the notice of a process's end.
+pub(crate) fn end_id(process: &str) -> String {
+    id_of(&end_key(process))
 }
 
 /// How long an answer may take to reach its socket. Microseconds.
@@ -31,9 +36,9 @@ pub(crate) const SOON: i64 = 2_000_000;
 pub(crate) fn keep_for(db: &Connection, key: &str, at_most: i64, now: Moment) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE notice SET state = 'leased', lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
-         WHERE key = ?1 AND state = 'pending' AND attempts = 0",
+         WHERE id = ?1 AND state = 'pending' AND attempts = 0",
     )?
-    .execute(params![key, now.up, now.utc.micros(), at_most])?;
+    .execute(params![id_of(key), now.up, now.utc.micros(), at_most])?;
     Ok(())
 }
 
@@ -44,9 +49,9 @@ const KEPT: &str = "state IN ('pending', 'leased') AND state = 'leased' AND leas
 pub(crate) fn give_back(db: &Connection, key: &str) -> rusqlite::Result<bool> {
     let freed = db
         .prepare_cached(&format!(
-            "UPDATE notice SET state = 'pending', lease = '', lease_up = 0, lease_until = 0 WHERE key = ?1 AND {KEPT}"
+            "UPDATE notice SET state = 'pending', lease = '', lease_up = 0, lease_until = 0 WHERE id = ?1 AND {KEPT}"
         ))?
-        .execute(params![key])?;
+        .execute(params![id_of(key)])?;
     Ok(freed > 0)
 }
 
@@ -55,9 +60,9 @@ pub(crate) fn take_back(db: &Connection, key: &str) -> rusqlite::Result<bool> {
     let freed = db
         .prepare_cached(
             "UPDATE notice SET state = 'pending', attempts = 0, lease = '', lease_up = 0, lease_until = 0
-             WHERE key = ?1 AND state = 'leased' AND lease = 'answer' AND attempts = 1",
+             WHERE id = ?1 AND state = 'leased' AND lease = 'answer' AND attempts = 1",
         )?
-        .execute(params![key])?;
+        .execute(params![id_of(key)])?;
     Ok(freed > 0)
 }
 
@@ -70,22 +75,18 @@ pub(super) fn keep_over(db: &Connection, now: Moment) -> rusqlite::Result<()> {
 
 /// Keeps the end of a process from being told by anybody else while it is answered. What a taker has stays theirs, but should they release it, it was told.
 pub(crate) fn hold(db: &Connection, process: &str, now: Moment) -> rusqlite::Result<()> {
-    hold_where(db, "process = ?1 AND kind = 'completion'", process, now)
+    hold_key(db, &end_key(process), now)
 }
 
 /// As [`hold`], of a notice by what it is about.
 pub(crate) fn hold_key(db: &Connection, key: &str, now: Moment) -> rusqlite::Result<()> {
-    hold_where(db, "key = ?1", key, now)
-}
-
-fn hold_where(db: &Connection, which: &str, what: &str, now: Moment) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("UPDATE notice SET maybe_told = 1 WHERE {which} AND state = 'leased' AND attempts > 0"))?
-        .execute(params![what])?;
-    db.prepare_cached(&format!(
+    let id = id_of(key);
+    db.prepare_cached("UPDATE notice SET maybe_told = 1 WHERE id = ?1 AND state = 'leased' AND attempts > 0")?.execute(params![id])?;
+    db.prepare_cached(
         "UPDATE notice SET state = 'leased', attempts = attempts + 1, lease = 'answer', lease_up = ?2 + ?4, lease_until = ?3 + ?4
-         WHERE {which} AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?2)))"
-    ))?
-    .execute(params![what, now.up, now.utc.micros(), ANSWERING])?;
+         WHERE id = ?1 AND (state = 'pending' OR (state = 'leased' AND (lease = 'answer' OR lease_up <= ?2)))",
+    )?
+    .execute(params![id, now.up, now.utc.micros(), ANSWERING])?;
     Ok(())
 }
 
@@ -96,13 +97,12 @@ pub(super) const LET_GO: &str = "UPDATE notice SET state = 'pending', maybe_told
 
 /// Undoes [`hold`].
 pub(crate) fn let_go(db: &Connection, process: &str) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("{LET_GO} AND process = ?1 AND kind = 'completion'"))?.execute(params![process])?;
-    Ok(())
+    let_go_key(db, &end_key(process))
 }
 
 /// Undoes [`hold_key`].
 pub(crate) fn let_go_key(db: &Connection, key: &str) -> rusqlite::Result<()> {
-    db.prepare_cached(&format!("{LET_GO} AND key = ?1"))?.execute(params![key])?;
+    db.prepare_cached(&format!("{LET_GO} AND id = ?1"))?.execute(params![id_of(key)])?;
     Ok(())
 }
 
@@ -110,9 +110,9 @@ pub(crate) fn let_go_key(db: &Connection, key: &str) -> rusqlite::Result<()> {
 pub(crate) fn consume_key(db: &Connection, key: &str, now: Time) -> rusqlite::Result<()> {
     db.prepare_cached(
         "UPDATE notice SET state = 'consumed', reason = 'whoever waited was answered', settled_at = ?2, lease = ''
-         WHERE key = ?1 AND state = 'leased' AND lease = 'answer'",
+         WHERE id = ?1 AND state = 'leased' AND lease = 'answer'",
     )?
-    .execute(params![key, now.micros()])?;
+    .execute(params![id_of(key), now.micros()])?;
     Ok(())
 }
 
@@ -127,20 +127,19 @@ pub(super) fn mark(db: &Connection, process: &str, how: &str, now: Time) -> rusq
 
 /// Somebody in its own conversation looked at a process that is over: a terminal need not tell it, a gateway still does.
 pub(crate) fn observe(db: &Connection, process: &str) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE notice SET observed = 1 WHERE process = ?1 AND kind = 'completion' AND state IN ('pending', 'leased')")?
-        .execute(params![process])?;
+    db.prepare_cached("UPDATE notice SET observed = 1 WHERE id = ?1 AND state IN ('pending', 'leased')")?
+        .execute(params![end_id(process)])?;
     Ok(())
 }
 
 /// A newer run makes what is to be told of an older one stale. What somebody is just telling is theirs to settle, and is not told again if they do not.
 pub(crate) fn supersede(db: &Connection, process: &str, by: &str, now: Moment) -> rusqlite::Result<()> {
-    let reason = format!("run again as {by}");
+    let (id, reason) = (end_id(process), format!("run again as {by}"));
     db.prepare_cached(
         "UPDATE notice SET state = 'superseded', reason = ?2, settled_at = ?3, lease = ''
-         WHERE process = ?1 AND kind = 'completion' AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?4))",
+         WHERE id = ?1 AND (state = 'pending' OR (state = 'leased' AND lease_up <= ?4))",
     )?
-    .execute(params![process, reason, now.utc.micros(), now.up])?;
-    db.prepare_cached("UPDATE notice SET stale = ?2 WHERE process = ?1 AND kind = 'completion' AND state = 'leased'")?
-        .execute(params![process, reason])?;
+    .execute(params![id, reason, now.utc.micros(), now.up])?;
+    db.prepare_cached("UPDATE notice SET stale = ?2 WHERE id = ?1 AND state = 'leased'")?.execute(params![id, reason])?;
     Ok(())
 }

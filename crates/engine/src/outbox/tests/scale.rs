@@ -90,6 +90,17 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
                 super::super::judge::route_of(&desk.db, "nobody").unwrap();
             }),
         ));
+        for newest in [false, true] {
+            figures.push((
+                "conversation",
+                steps.of(|| {
+                    let filter = Filter { session: Some("a".into()), after: 99_000, newest, limit: 10, ..Filter::default() };
+                    let found = read(&desk.db, &filter).unwrap();
+                    assert_eq!(found.len(), if state == "delivered" { 10 } else { 1 });
+                    assert!(found.is_sorted_by_key(|e| if newest { -(e.notice.seq as i64) } else { e.notice.seq as i64 }));
+                }),
+            ));
+        }
         figures.push((
             "history",
             steps.of(|| {
