@@ -109,11 +109,12 @@ pub(crate) fn start(pair: &mut Pair) {
 fn tell(pair: &Pair) {
     let Some(engine) = &pair.engine else { return };
     pair.learn_ticks();
+    // Whoever reads that it runs finds no secret on the disk any more. A damaged request has none that could be found, and the engine says so when it reads it.
+    let _damaged = SpecFile::scrub(&pair.dir);
+    points::reach("holder.scrubbed");
     if pair.live().exec_errno.load(SeqCst) == 0 {
         pair.live().set(flag::STARTED);
     }
-    // Whoever is told that it runs finds no secret on the disk any more. A damaged request has none that could be found, and the engine says so when it reads it.
-    let _damaged = SpecFile::scrub(&pair.dir);
     points::reach("holder.told");
     // Gone meanwhile: the next engine finds it in meta. There is nothing in the way of so few bytes.
     let _gone =

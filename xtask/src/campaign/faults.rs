@@ -19,7 +19,7 @@ pub(crate) enum Victim {
 }
 
 /// Places at which a process can be held, and so be killed exactly there.
-pub(crate) const POINTS: [&str; 31] = [
+pub(crate) const POINTS: [&str; 33] = [
     "nest.asked",
     "pump.prepare",
     "pump.ready",
@@ -27,6 +27,7 @@ pub(crate) const POINTS: [&str; 31] = [
     "pump.fork.before",
     "pump.fork.after",
     "pump.started",
+    "pump.scrubbed",
     "pump.batch.spliced",
     "pump.batch.teed",
     "pump.batch.written",
@@ -40,6 +41,7 @@ pub(crate) const POINTS: [&str; 31] = [
     "pump.done",
     "holder.start.before",
     "holder.start.after",
+    "holder.scrubbed",
     "holder.told",
     "holder.waited",
     "holder.published",

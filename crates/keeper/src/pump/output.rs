@@ -35,13 +35,14 @@ impl Pump<'_> {
         }
         // The holder has told, if it was there to do so; should it have died on the way, its death is news, too.
         let told = live.has(flag::STARTED);
+        points::reach("pump.started");
+        // Before anybody can read that it runs. A damaged request has nothing to scrub, and the engine says so when it reads it.
+        let _damaged = SpecFile::scrub(&self.pair.dir);
+        points::reach("pump.scrubbed");
         if live.exec_errno.load(SeqCst) == 0 {
             live.set(flag::STARTED);
         }
-        points::reach("pump.started");
         self.pair.executed = None;
-        // A damaged request has nothing to scrub, and the engine says so when it reads it.
-        let _damaged = SpecFile::scrub(&self.pair.dir);
         if let Some(report) = self.pair.report.take() {
             // The engine may be gone; whoever comes finds the state in meta.
             let _gone = rustix::io::write(&report, b"exec\n");

@@ -28,7 +28,7 @@ fn killed_at(p: &Product, point: &str, flags: &[&str]) {
 #[test]
 fn a_pump_killed_while_it_starts() {
     let p = product();
-    for point in ["pump.prepare", "pump.fork.before", "pump.fork.after", "pump.started"] {
+    for point in ["pump.prepare", "pump.fork.before", "pump.fork.after", "pump.started", "pump.scrubbed"] {
         killed_at(&p, point, &[]);
     }
 }
@@ -36,7 +36,7 @@ fn a_pump_killed_while_it_starts() {
 #[test]
 fn a_keeper_killed_around_its_word() {
     let p = product();
-    for point in ["nest.asked", "pump.ready", "holder.go", "holder.told"] {
+    for point in ["nest.asked", "pump.ready", "holder.go", "holder.scrubbed", "holder.told"] {
         killed_at(&p, point, &[]);
     }
 }

@@ -122,6 +122,27 @@ fn case_210_who_is_told_that_it_runs_finds_no_secret_though_the_pump_is_slow() {
     p.json(["kill", &id]);
 }
 
+#[test]
+fn case_210_what_is_said_to_run_has_no_secret_though_the_holder_dies_between_the_two() {
+    let p = &product();
+    let (id, secret) = ("proc_210210210210", "ghp_0123456789abcdefghijABCDEFGHIJ012345");
+    p.points().arm("holder.scrubbed").unwrap();
+    p.points().arm("pump.started").unwrap();
+    std::thread::scope(|scope| {
+        let line = format!(": {secret}; exec sleep 1000");
+        let run = scope.spawn(move || p.run_with(&["--id", id, "--env", &format!("GITHUB_TOKEN={secret}")], &line));
+        kill_and_wait(eventually("the holder", || p.points().held("holder.scrubbed"))).unwrap();
+        // The pump has seen that its partner is gone, which is news, and has yet to cut off what the partner may have left.
+        eventually("the pump", || p.points().held("pump.started"));
+        assert_eq!(p.json(["poll", id])["phase"], "starting");
+        p.points().release("holder.scrubbed").unwrap();
+        p.points().release("pump.started").unwrap();
+        run.join().unwrap();
+        assert_nowhere(&p.home().root, secret);
+    });
+    p.json(["kill", id]);
+}
+
 /// A process that ended with code 3 and one that runs; no engine.
 fn one_over_and_one_running(p: &Product) -> (String, String) {
     let over = p.run("echo printed; exit 3");
