@@ -69,6 +69,11 @@ impl News {
         Facts::from(self.row)
     }
 
+    /// Its row, if nothing but the end hangs on it. How far matches were judged must be written with them.
+    pub(super) fn row_for_later(&self) -> Option<Row> {
+        (self.end.is_some() && self.matches.is_empty()).then(|| self.row.clone())
+    }
+
     /// Whether somebody may have to be told.
     pub(crate) fn is_for_somebody(&self) -> bool {
         self.end.is_some() || !self.matches.is_empty()
@@ -185,6 +190,15 @@ pub(crate) struct Judge {
     pub(crate) waits: Arc<Waits>,
 }
 
+/// Who writes the rows of processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Whoever writes the news.
+    Now,
+    /// Whoever asked for that, afterwards.
+    Later,
+}
+
 /// What came of news.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
@@ -203,11 +217,13 @@ struct Stored {
 
 impl Judge {
     /// Writes what became of processes, and the notices that follow from it.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, rows: Rows, now: Moment) -> rusqlite::Result<Made> {
         let (mut made, mut rests) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
-            index::put(db, &one.row)?;
+            if rows == Rows::Now {
+                index::put(db, &one.row)?;
+            }
             let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
             facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }

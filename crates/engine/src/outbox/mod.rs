@@ -7,6 +7,7 @@ mod judge;
 mod recent;
 mod table;
 
+use judge::Rows;
 pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
 pub(crate) use table::{
@@ -88,12 +89,22 @@ impl Outbox {
     /// Writes what became of processes with the notices that follow from it.
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let judge = Arc::clone(&self.judge);
-        let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
+        // Whoever waits for an end waits for its notice. That the process is over its folder says, too: should we die before this row is written, the next
+        // engine reads it there, and finds that the notice is made.
+        let later = match &news[..] {
+            [one] => one.row_for_later(),
+            _ => None,
+        };
+        let rows = if later.is_some() { Rows::Later } else { Rows::Now };
+        let made = self.index.work(move |db| judge.advance(db, news, rows, Moment::now(now))).await?;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
         if made.rests {
             self.rests.notify_one();
+        }
+        if let Some(row) = later {
+            self.index.put_later(row).await;
         }
         Ok(())
     }
@@ -101,7 +112,7 @@ impl Outbox {
     /// Has it written behind everything queued before. Only for news that is for nobody: the folder says the same.
     pub(crate) async fn advance_later(&self, news: News, now: Time) {
         let judge = Arc::clone(&self.judge);
-        self.index.work_later(move |db| judge.advance(db, vec![news], Moment::now(now)).map(|_| ())).await;
+        self.index.work_later(move |db| judge.advance(db, vec![news], Rows::Now, Moment::now(now)).map(|_| ())).await;
     }
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
