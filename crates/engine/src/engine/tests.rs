@@ -270,6 +270,28 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
 }
 
 #[tokio::test]
+async fn an_end_whose_notice_was_written_and_its_row_was_not_is_told_once() {
+    let tmp = tempfile::tempdir().unwrap();
+    let first = engine(&tmp).await;
+    let (view, meta) = watched(&first, 1).await;
+    let rows = |sql: &'static str| first.shared.index.work(move |db| db.execute_batch(sql));
+    rows("CREATE TEMP TABLE before AS SELECT * FROM process").await.unwrap();
+    ends(&meta, first.shared.now());
+    look(&first, &view).await;
+    assert_eq!(told(&first, &view).await, (vec!["completion".into()], true));
+    // As if we had died before the row was written.
+    rows("DELETE FROM process; INSERT INTO process SELECT * FROM before").await.unwrap();
+    assert_eq!(told(&first, &view).await, (vec!["completion".into()], false));
+    first.stop().await;
+    drop((first, meta));
+    let second = engine(&tmp).await;
+    assert_eq!(told(&second, &view).await, (vec!["completion".into()], true));
+    let found = second.shared.outbox.read(crate::outbox::Filter { limit: 9, ..Default::default() }).await.unwrap();
+    assert!(!found[0].notice.repeat && found[0].attempts == 0, "{found:?}");
+    second.stop().await;
+}
+
+#[tokio::test]
 async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;

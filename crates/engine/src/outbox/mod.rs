@@ -1,7 +1,7 @@
 //! What owners are to be told: written down with the fact it follows from, given out to one taker at a time, and kept until it is settled.
 //!
-//! A notice is made in the transaction that says how far a process was read ([`judge`]), so that a crash makes none twice and forgets none. Everything that
-//! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
+//! A notice is made in the transaction that says how far a process was read ([`judge`]), or, of an end, before that and under a key that it can have once: a crash
+//! makes none twice and forgets none. Everything that happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
 
 mod judge;
 mod recent;
