@@ -2,7 +2,7 @@
 
 use crate::Flags;
 use crate::bench_recovery::{ratio, release};
-use crate::bench_suite::harness::Stolen;
+use crate::bench_suite::harness::{Stolen, disk};
 use anyhow::{Context, Result, ensure};
 use outlast_client::{Body, Client, Connect, Owner, Route, Run, Spec, Take, Tell, Time, Verdict, caller};
 use outlast_store::os::now;
@@ -31,7 +31,8 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         None => release()?,
     };
     let stolen = Stolen::from_now_on()?;
-    let product = Product::new(&program);
+    let disk = disk()?;
+    let product = Product::in_dir(&program, disk.path());
     // Started here, so that it has the product's environment.
     product.json(["engine", "status"]);
     let to = Connect::to(product.home().root);

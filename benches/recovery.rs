@@ -1,6 +1,7 @@
 //! `cargo xtask bench recovery`: a thousand running processes, the engine killed; how long until a list is truthful again.
 
 use crate::Flags;
+use crate::bench_suite::harness::disk;
 use anyhow::{Context, Result, ensure};
 use outlast_testkit::product::{Product, kill_and_wait};
 use serde_json::Value;
@@ -19,8 +20,9 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
         None => release()?,
     };
+    let disk = disk()?;
+    let product = Product::in_dir(&program, disk.path());
     // The limit is 1,024 unless told otherwise.
-    let product = Product::new(&program);
     product.configure(&format!("[limits]\nmax_running = {}\n", count + 10));
 
     let empty = median(&mut (0..rounds).map(|_| restart(&product, 0)).collect::<Result<Vec<_>>>()?);

@@ -48,7 +48,7 @@ impl Settings {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let results = place.join(now.to_string());
         std::fs::create_dir_all(&results).with_context(|| format!("cannot make {}", results.display()))?;
-        let disk = disk(&place)?;
+        let disk = disk()?;
         let without = flags.get::<String>("--without")?.unwrap_or_default();
         Ok(Self {
             program,
@@ -86,9 +86,9 @@ fn target() -> Result<PathBuf> {
 ///
 /// An ext4 without a journal passes over every inode that was freed in the last minutes, one by one, and where a build or a test run has just removed thousands, a new file costs ten
 /// times as much, of everybody who makes one. So what is made in here is spread over the disk, as directories at its top are.
-fn disk(place: &Path) -> Result<TempDir> {
+pub(crate) fn disk() -> Result<TempDir> {
     let temp = std::env::temp_dir();
-    let beside = if rustix::fs::statfs(&temp)?.f_type as i64 == TMPFS { place } else { &temp };
+    let beside = if rustix::fs::statfs(&temp)?.f_type as i64 == TMPFS { target()? } else { temp };
     let own = tempfile::Builder::new().prefix("ol-bench-").tempdir_in(beside)?;
     let dir = std::fs::File::open(own.path())?;
     // Another file system has no such thing, and no need of it.
