@@ -97,7 +97,7 @@ impl Facts {
 
     pub(crate) fn row(&self) -> Row {
         Row {
-            kept: Kept::clone(&self.kept),
+            kept: Arc::clone(&self.kept),
             phase: self.phase.clone(),
             started_at: self.started_at,
             log_end: self.log_end,
@@ -112,7 +112,7 @@ impl Facts {
 impl From<Row> for Facts {
     fn from(row: Row) -> Self {
         Self {
-            kept: Arc::new(row.kept),
+            kept: row.kept,
             phase: row.phase,
             started_at: row.started_at,
             log_end: row.log_end,

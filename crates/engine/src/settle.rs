@@ -59,9 +59,9 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
             None => vec![Record::Lost { at: now }],
         },
     };
-    append(&mut journal, &records)?;
-    // Whatever comes this far is never started again.
+    // Whatever comes this far is never started again, and whoever reads what follows finds no secret any more.
     scrub(dir, facts.id());
+    append(&mut journal, &records)?;
     Ok(Settled::Written)
 }
 

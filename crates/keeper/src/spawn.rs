@@ -109,8 +109,7 @@ pub(crate) fn start(pair: &mut Pair) {
 fn tell(pair: &Pair) {
     let Some(engine) = &pair.engine else { return };
     pair.learn_ticks();
-    // Whoever reads that it runs finds no secret on the disk any more. A damaged request has none that could be found, and the engine says so when it reads it.
-    let _damaged = SpecFile::scrub(&pair.dir);
+    scrub(pair);
     points::reach("holder.scrubbed");
     if pair.live().exec_errno.load(SeqCst) == 0 {
         pair.live().set(flag::STARTED);
@@ -119,6 +118,13 @@ fn tell(pair: &Pair) {
     // Gone meanwhile: the next engine finds it in meta. There is nothing in the way of so few bytes.
     let _gone =
         rustix::net::send(engine, &frame::json(&FromKeeper { of: None, say: Say::News }), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+}
+
+/// Removes what was needed to start. Before it is said that the command runs: whoever reads that finds no secret on the disk any more.
+pub(crate) fn scrub(pair: &Pair) {
+    if let Err(error) = SpecFile::scrub(&pair.dir) {
+        crate::complain(&pair.dir.path, format_args!("{}: {error}", pair.id));
+    }
 }
 
 fn fail(live: &Live, step: u32, errno: i32) {

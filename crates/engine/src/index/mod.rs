@@ -10,7 +10,7 @@ mod sqlite;
 pub(crate) use row::Row;
 pub(crate) use sqlite::put;
 #[cfg(test)]
-pub(crate) use sqlite::{CREATE, keep_questions_ready};
+pub(crate) use sqlite::{PROCESS, PROGRESS, keep_questions_ready};
 
 use crate::disk::Disk;
 use outlast_core::ProcessId;
@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -88,14 +88,25 @@ struct Tables {
     /// To be read while somebody writes.
     reader: Mutex<Option<Connection>>,
     /// What nobody waits for. It goes before whatever is written next.
-    later: Mutex<Vec<Change>>,
+    later: Mutex<Later>,
     path: PathBuf,
     disk: Disk,
 }
 
+#[derive(Default)]
+struct Later {
+    changes: Vec<Change>,
+    /// Whether somebody will see to it that they are written.
+    is_seen_to: bool,
+}
+
 impl Tables {
-    fn later(&self) -> Vec<Change> {
-        std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner))
+    fn later(&self) -> MutexGuard<'_, Later> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_later(&self) -> Vec<Change> {
+        std::mem::take(&mut self.later().changes)
     }
 }
 
@@ -161,6 +172,11 @@ impl Index {
         self.later(Change::Put(Box::new(row))).await;
     }
 
+    /// A newer row of this process is about to be written: one that waits to be written need not be.
+    pub(crate) fn outdate(&self, id: ProcessId) {
+        self.tables.later().changes.retain(|change| !matches!(change, Change::Put(row) if row.id() == id));
+    }
+
     /// Removes a row, and answers once that is on disk.
     pub(crate) async fn forget(&self, id: ProcessId) -> Result<(), IndexError> {
         self.write(Change::Forget(id)).await
@@ -202,13 +218,19 @@ impl Index {
             let _unanswered = self.queue(change).await;
             return;
         }
-        let mut later = self.tables.later.lock().unwrap_or_else(PoisonError::into_inner);
-        later.push(change);
-        if later.len() == 1 {
+        let mut later = self.tables.later();
+        later.changes.push(change);
+        // One for all that comes meanwhile: a commit of its own holds up those that somebody waits for.
+        if !std::mem::replace(&mut later.is_seen_to, true) {
             let index = self.clone();
             tokio::spawn(async move {
                 tokio::time::sleep(LATER).await;
-                if !index.tables.later.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+                let is_left = {
+                    let mut later = index.tables.later();
+                    later.is_seen_to = false;
+                    !later.changes.is_empty()
+                };
+                if is_left {
                     // Whoever cannot write says so in the log.
                     let _unanswered = index.queue(Change::Nothing).await;
                 }
@@ -254,7 +276,7 @@ impl Index {
             Err(TryLockError::WouldBlock) => return Err(change),
         };
         let Some(database) = database.as_mut().filter(|_| is_free()) else { return Err(change) };
-        let mut changes = self.tables.later();
+        let mut changes = self.tables.take_later();
         changes.push(change);
         let written = self.tables.disk.timed(|| database.write(changes));
         let mut all = written.unwrap_or_else(|error| vec![Err(error)]);
@@ -288,7 +310,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
         let mut database = tables.database.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = database.as_mut() else { return };
         let jobs: Vec<Job> = std::iter::once(first).chain(std::iter::from_fn(|| asked.try_recv().ok())).collect();
-        let later = tables.later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
+        let later = tables.take_later().into_iter().map(|change| Job { change, done: oneshot::channel().0 });
         let many = jobs.len();
         let (changes, asked): (Vec<_>, Vec<_>) = later.chain(jobs).map(|j| (j.change, j.done)).unzip();
         let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));

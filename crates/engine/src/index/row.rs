@@ -4,12 +4,13 @@ use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Owner, Phase,
 use outlast_store::segments::Keep;
 use outlast_store::spec::Kept;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What the index holds of one process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Row {
     /// What is kept of the request.
-    pub(crate) kept: Kept,
+    pub(crate) kept: Arc<Kept>,
     /// Where it stands; for one that is not over only the last that was written, since its folder knows better.
     pub(crate) phase: Phase,
     /// When it began to run.
@@ -28,8 +29,17 @@ pub(crate) struct Row {
 
 impl Row {
     /// The row of a request that was just taken.
-    pub(crate) fn accepted(kept: Kept) -> Self {
-        Self { kept, phase: Phase::Accepted, started_at: None, log_end: 0, cursor: 0, bytes: 0, consumed: false, detached: false }
+    pub(crate) fn accepted(kept: impl Into<Arc<Kept>>) -> Self {
+        Self {
+            kept: kept.into(),
+            phase: Phase::Accepted,
+            started_at: None,
+            log_end: 0,
+            cursor: 0,
+            bytes: 0,
+            consumed: false,
+            detached: false,
+        }
     }
 
     pub(crate) fn id(&self) -> ProcessId {

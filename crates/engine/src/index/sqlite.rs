@@ -7,16 +7,19 @@ use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The layout this build writes. An older one is migrated, a newer one is refused.
 const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
-pub(crate) const CREATE: &str = "
+/// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
+pub(crate) const PROCESS: &str = "
 CREATE TABLE process (
     id          TEXT PRIMARY KEY,
     accepted_at INTEGER NOT NULL,   -- microseconds, UTC
@@ -35,6 +38,23 @@ CREATE TABLE process (
     consumed    INTEGER NOT NULL,
     detached    INTEGER NOT NULL,
     sum         INTEGER NOT NULL    -- over the rest of the row: a changed byte is found, not believed
+) STRICT, WITHOUT ROWID;
+";
+
+/// What became of it since, if anything did: short, since it is written several times. As of the third layout.
+pub(crate) const PROGRESS: &str = "
+CREATE TABLE progress (
+    process     TEXT PRIMARY KEY,
+    phase       TEXT NOT NULL,      -- these as in its row, and instead of them
+    final       INTEGER NOT NULL,
+    started_at  INTEGER,
+    ended_at    INTEGER,
+    log_end     INTEGER NOT NULL,
+    cursor      INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    consumed    INTEGER NOT NULL,
+    detached    INTEGER NOT NULL,
+    sum         INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 ";
 
@@ -127,8 +147,9 @@ impl Database {
         if layout < LAYOUT {
             let step = self.connection.transaction().map_err(trouble)?;
             if layout < 1 {
-                step.execute_batch(CREATE).map_err(trouble)?;
+                step.execute_batch(PROCESS).map_err(trouble)?;
             }
+            step.execute_batch(PROGRESS).map_err(trouble)?;
             let (before, after) = match layout {
                 2 => outbox::FROM_SECOND,
                 _ => (outbox::CREATE, ""),
@@ -145,27 +166,29 @@ impl Database {
 
     fn rows(&self) -> Result<Vec<Row>, Trouble> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
-        let mut all = self
-            .connection
-            .prepare("SELECT id, kept, phase, started_at, log_end, cursor, bytes, consumed, detached, sum FROM process ORDER BY id")
-            .map_err(trouble)?;
+        let spoilt = || Trouble::Damaged("a row is not as it was written".into());
+        let mut all = self.connection.prepare(&format!("SELECT process, {} FROM progress", Since::COLUMNS)).map_err(trouble)?;
+        let mut found = all.query([]).map_err(trouble)?;
+        let mut since = HashMap::new();
+        while let Some(r) = found.next().map_err(trouble)? {
+            let (id, one): (String, Since) = (r.get(0).map_err(trouble)?, Since::read(r).map_err(trouble)?);
+            if one.sum(&id) != r.get::<_, i64>(8).map_err(trouble)? {
+                return Err(spoilt());
+            }
+            since.insert(id, one);
+        }
+        let columns = format!("SELECT id, {}, kept FROM process ORDER BY id", Since::COLUMNS);
+        let mut all = self.connection.prepare(&columns).map_err(trouble)?;
         let mut found = all.query([]).map_err(trouble)?;
         let mut rows = Vec::new();
         while let Some(r) = found.next().map_err(trouble)? {
-            let stored = Stored {
-                id: r.get(0).map_err(trouble)?,
-                kept: r.get(1).map_err(trouble)?,
-                phase: r.get(2).map_err(trouble)?,
-                started_at: r.get(3).map_err(trouble)?,
-                log_end: r.get(4).map_err(trouble)?,
-                cursor: r.get(5).map_err(trouble)?,
-                bytes: r.get(6).map_err(trouble)?,
-                consumed: r.get(7).map_err(trouble)?,
-                detached: r.get(8).map_err(trouble)?,
-            };
-            let sum: i64 = r.get(9).map_err(trouble)?;
-            let row = (stored.sum() == sum).then(|| stored.into_row()).flatten();
-            rows.push(row.ok_or_else(|| Trouble::Damaged("a row is not as it was written".into()))?);
+            let (id, kept): (String, String) = (r.get(0).map_err(trouble)?, r.get(9).map_err(trouble)?);
+            let first = Since::read(r).map_err(trouble)?;
+            if first.sum_with(&id, &kept) != r.get::<_, i64>(8).map_err(trouble)? {
+                return Err(spoilt());
+            }
+            let now = since.remove(&id).unwrap_or(first);
+            rows.push(now.into_row(&id, &kept).ok_or_else(spoilt)?);
         }
         Ok(rows)
     }
@@ -218,7 +241,7 @@ fn write(connection: &mut Connection, changes: Vec<Change>) -> rusqlite::Result<
     for change in changes {
         written.push(match change {
             Change::Put(row) => put(&all, &row),
-            Change::Forget(id) => all.prepare_cached("DELETE FROM process WHERE id = ?1")?.execute(params![id.to_string()]).map(|_| ()),
+            Change::Forget(id) => forget(&all, id),
             // What is alone is undone with its transaction.
             Change::Work(work) if alone => return work(&all).and_then(|()| all.commit()).map(|()| vec![Ok(())]),
             Change::Work(work) => apart(&all, work),
@@ -251,46 +274,75 @@ fn apart(all: &Transaction<'_>, work: super::Work) -> rusqlite::Result<()> {
     worked
 }
 
-/// Writes a row, unless the one there knows more: two who looked at the same time may be written in either order.
-pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
-    let s = Stored::of(row);
-    let owner = &row.kept.spec.owner;
-    let mut put = tables.prepare_cached(
-        "INSERT INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
-             log_end, cursor, bytes, consumed, detached, sum)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
-         ON CONFLICT (id) DO UPDATE SET accepted_at = excluded.accepted_at, session = excluded.session, task = excluded.task,
-             generation = excluded.generation, hash = excluded.hash, kept = excluded.kept, phase = excluded.phase, final = excluded.final,
-             started_at = excluded.started_at, ended_at = excluded.ended_at, log_end = excluded.log_end, cursor = excluded.cursor,
-             bytes = excluded.bytes, consumed = excluded.consumed, detached = excluded.detached, sum = excluded.sum
-         WHERE excluded.cursor >= process.cursor AND excluded.final >= process.final",
-    )?;
-    put.execute(params![
-        s.id,
-        row.kept.accepted_at.micros(),
-        owner.session,
-        owner.task,
-        owner.generation,
-        row.kept.hash,
-        s.kept,
-        s.phase,
-        row.phase.is_final(),
-        s.started_at,
-        row.ended_at().map(Time::micros),
-        s.log_end,
-        s.cursor,
-        s.bytes,
-        s.consumed,
-        s.detached,
-        s.sum(),
-    ])?;
+fn forget(tables: &Connection, id: ProcessId) -> rusqlite::Result<()> {
+    for sql in ["DELETE FROM progress WHERE process = ?1", "DELETE FROM process WHERE id = ?1"] {
+        tables.prepare_cached(sql)?.execute(params![id.to_string()])?;
+    }
     Ok(())
 }
 
-/// The columns that are read back.
-struct Stored {
-    id: String,
-    kept: String,
+/// Writes a row, or what became of it since it was first written, unless what is there knows more: two who looked at the same time may be written in either order.
+pub(crate) fn put(tables: &Connection, row: &Row) -> rusqlite::Result<()> {
+    let (id, since) = (row.id().to_string(), Since::of(row));
+    let ended_at = row.ended_at().map(Time::micros);
+    if !tables.prepare_cached("SELECT 1 FROM process WHERE id = ?1")?.exists(params![id])? {
+        // It holds strings, numbers and lists only, which always serialise.
+        let kept = serde_json::to_string(&KeptV1::from(&*row.kept)).expect("a request serialises");
+        let owner = &row.kept.spec.owner;
+        tables
+            .prepare_cached(
+                "INSERT INTO process (id, accepted_at, session, task, generation, hash, kept, phase, final, started_at, ended_at,
+                     log_end, cursor, bytes, consumed, detached, sum)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+            )?
+            .execute(params![
+                id,
+                row.kept.accepted_at.micros(),
+                owner.session,
+                owner.task,
+                owner.generation,
+                row.kept.hash,
+                kept,
+                since.phase,
+                row.phase.is_final(),
+                since.started_at,
+                ended_at,
+                since.log_end,
+                since.cursor,
+                since.bytes,
+                since.consumed,
+                since.detached,
+                since.sum_with(&id, &kept),
+            ])?;
+        return Ok(());
+    }
+    tables
+        .prepare_cached(
+            "INSERT INTO progress (process, phase, final, started_at, ended_at, log_end, cursor, bytes, consumed, detached, sum)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+             ON CONFLICT (process) DO UPDATE SET phase = excluded.phase, final = excluded.final, started_at = excluded.started_at,
+                 ended_at = excluded.ended_at, log_end = excluded.log_end, cursor = excluded.cursor, bytes = excluded.bytes,
+                 consumed = excluded.consumed, detached = excluded.detached, sum = excluded.sum
+             WHERE excluded.cursor >= progress.cursor AND excluded.final >= progress.final",
+        )?
+        .execute(params![
+            id,
+            since.phase,
+            row.phase.is_final(),
+            since.started_at,
+            ended_at,
+            since.log_end,
+            since.cursor,
+            since.bytes,
+            since.consumed,
+            since.detached,
+            since.sum(&id),
+        ])?;
+    Ok(())
+}
+
+/// Where a process stands, as it is written.
+struct Since {
     phase: String,
     started_at: Option<i64>,
     log_end: i64,
@@ -300,14 +352,14 @@ struct Stored {
     detached: bool,
 }
 
-impl Stored {
+impl Since {
+    /// What is read of it, behind the name of the process.
+    const COLUMNS: &str = "phase, started_at, log_end, cursor, bytes, consumed, detached, sum";
+
     fn of(row: &Row) -> Self {
-        // Both hold strings, numbers and lists only, which always serialise.
-        let json = "rows serialise";
         Self {
-            id: row.id().to_string(),
-            kept: serde_json::to_string(&KeptV1::from(&row.kept)).expect(json),
-            phase: serde_json::to_string(&PhaseV1::from(&row.phase)).expect(json),
+            // It holds strings and numbers only, which always serialise.
+            phase: serde_json::to_string(&PhaseV1::from(&row.phase)).expect("a phase serialises"),
             started_at: row.started_at.map(Time::micros),
             log_end: row.log_end as i64,
             cursor: row.cursor as i64,
@@ -317,9 +369,31 @@ impl Stored {
         }
     }
 
-    fn sum(&self) -> i64 {
+    fn read(r: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            phase: r.get(1)?,
+            started_at: r.get(2)?,
+            log_end: r.get(3)?,
+            cursor: r.get(4)?,
+            bytes: r.get(5)?,
+            consumed: r.get(6)?,
+            detached: r.get(7)?,
+        })
+    }
+
+    /// Over a row of what became of a process.
+    fn sum(&self, id: &str) -> i64 {
+        self.sum_of(&[id, &self.phase])
+    }
+
+    /// Over a row of what was asked for.
+    fn sum_with(&self, id: &str, kept: &str) -> i64 {
+        self.sum_of(&[id, kept, &self.phase])
+    }
+
+    fn sum_of(&self, texts: &[&str]) -> i64 {
         let mut sum = Sha256::new();
-        for text in [&self.id, &self.kept, &self.phase] {
+        for text in texts {
             sum.update((text.len() as u64).to_le_bytes());
             sum.update(text);
         }
@@ -331,10 +405,10 @@ impl Stored {
         i64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
     }
 
-    fn into_row(self) -> Option<Row> {
-        let id: ProcessId = self.id.parse().ok()?;
+    fn into_row(self, id: &str, kept: &str) -> Option<Row> {
+        let id: ProcessId = id.parse().ok()?;
         Some(Row {
-            kept: serde_json::from_str::<KeptV1>(&self.kept).ok()?.into_kept(id),
+            kept: Arc::new(serde_json::from_str::<KeptV1>(kept).ok()?.into_kept(id)),
             phase: serde_json::from_str::<PhaseV1>(&self.phase).ok()?.into_phase()?,
             started_at: self.started_at.map(Time::from_micros),
             log_end: self.log_end as u64,

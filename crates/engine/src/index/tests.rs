@@ -56,6 +56,7 @@ async fn close(opened: Opened) {
 async fn filled(path: &Path) {
     let opened = Index::open(path).unwrap();
     for row in rows() {
+        opened.index.put(Row::accepted(Arc::clone(&row.kept))).await.unwrap();
         opened.index.put(row).await.unwrap();
     }
     close(opened).await;
@@ -185,6 +186,33 @@ async fn what_nobody_waits_for_is_written_before_what_somebody_does_and_in_the_e
     let again = Index::open(&tmp.path().join("index.db")).unwrap();
     let count = again.index.read(|db| db.query_row("SELECT count(*) FROM one", [], |r| r.get::<_, i64>(0))).await.unwrap();
     assert_eq!(count, 5, "what waits is written when the index is closed");
+    close(again).await;
+}
+
+#[tokio::test]
+async fn what_becomes_of_a_process_is_written_beside_its_row_and_never_goes_back() {
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("index.db");
+    let opened = Index::open(&path).unwrap();
+    let [accepted, runs, .., over] = &phases().into_iter().map(|phase| row(1, phase)).collect::<Vec<_>>()[..] else { panic!() };
+    opened.index.put(accepted.clone()).await.unwrap();
+    opened.index.put(over.clone()).await.unwrap();
+    // Seen earlier, and written later.
+    opened.index.put(runs.clone()).await.unwrap();
+    // Nobody needs this any more, and the other has not been there yet.
+    opened.index.put_later(row(2, Phase::Accepted)).await;
+    opened.index.put_later(row(3, Phase::Accepted)).await;
+    opened.index.outdate(row(2, Phase::Accepted).id());
+    opened.index.work(|_| Ok(())).await.unwrap();
+    close(opened).await;
+    let again = Index::open(&path).unwrap();
+    assert_eq!(again.rows, [over.clone(), row(3, Phase::Accepted)]);
+    again.index.forget(over.id()).await.unwrap();
+    // The same name again: nothing is left of the first.
+    again.index.put(accepted.clone()).await.unwrap();
+    close(again).await;
+    let again = Index::open(&path).unwrap();
+    assert_eq!(again.rows, [accepted.clone(), row(3, Phase::Accepted)]);
     close(again).await;
 }
 

@@ -64,14 +64,13 @@ impl News {
         Self { repeat: self.repeat || repeat, waited_for: self.waited_for || waited_for, ..self }
     }
 
-    /// What is known once it is written.
-    pub(crate) fn into_facts(self) -> Facts {
-        Facts::from(self.row)
+    pub(super) fn id(&self) -> ProcessId {
+        self.row.id()
     }
 
-    /// Its row, if nothing but the end hangs on it. How far matches were judged must be written with them.
-    pub(super) fn row_for_later(&self) -> Option<Row> {
-        (self.end.is_some() && self.matches.is_empty()).then(|| self.row.clone())
+    /// What is known once it is written.
+    pub(crate) fn into_row(self) -> Row {
+        self.row
     }
 
     /// Whether somebody may have to be told.
@@ -190,15 +189,6 @@ pub(crate) struct Judge {
     pub(crate) waits: Arc<Waits>,
 }
 
-/// Who writes the rows of processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rows {
-    /// Whoever writes the news.
-    Now,
-    /// Whoever asked for that, afterwards.
-    Later,
-}
-
 /// What came of news.
 #[derive(Debug, Clone)]
 pub(crate) struct Made {
@@ -217,13 +207,11 @@ struct Stored {
 
 impl Judge {
     /// Writes what became of processes, and the notices that follow from it.
-    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, rows: Rows, now: Moment) -> rusqlite::Result<Made> {
+    pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
         let (mut made, mut rests) = (Vec::new(), false);
         let mut facts = Vec::new();
         for (n, one) in news.iter_mut().enumerate() {
-            if rows == Rows::Now {
-                index::put(db, &one.row)?;
-            }
+            index::put(db, &one.row)?;
             let (boot, matches) = (one.boot, std::mem::take(&mut one.matches));
             facts.extend(matches.into_iter().map(|(at, m)| (self.here(boot, m.up, now), n, at, m)));
         }

@@ -1,13 +1,12 @@
 //! What owners are to be told: written down with the fact it follows from, given out to one taker at a time, and kept until it is settled.
 //!
-//! A notice is made in the transaction that says how far a process was read ([`judge`]), or, of an end, before that and under a key that it can have once: a crash
-//! makes none twice and forgets none. Everything that happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
+//! A notice is made in the transaction that says how far a process was read ([`judge`]), so that a crash makes none twice and forgets none. Everything that
+//! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
 
 mod judge;
 mod recent;
 mod table;
 
-use judge::Rows;
 pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
 pub(crate) use table::{
@@ -89,30 +88,15 @@ impl Outbox {
     /// Writes what became of processes with the notices that follow from it.
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let judge = Arc::clone(&self.judge);
-        // Whoever waits for an end waits for its notice. That the process is over its folder says, too: should we die before this row is written, the next
-        // engine reads it there, and finds that the notice is made.
-        let later = match &news[..] {
-            [one] => one.row_for_later(),
-            _ => None,
-        };
-        let rows = if later.is_some() { Rows::Later } else { Rows::Now };
-        let made = self.index.work(move |db| judge.advance(db, news, rows, Moment::now(now))).await?;
+        news.iter().for_each(|one| self.index.outdate(one.id()));
+        let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
         if made.rests {
             self.rests.notify_one();
         }
-        if let Some(row) = later {
-            self.index.put_later(row).await;
-        }
         Ok(())
-    }
-
-    /// Has it written behind everything queued before. Only for news that is for nobody: the folder says the same.
-    pub(crate) async fn advance_later(&self, news: News, now: Time) {
-        let judge = Arc::clone(&self.judge);
-        self.index.work_later(move |db| judge.advance(db, vec![news], Rows::Now, Moment::now(now)).map(|_| ())).await;
     }
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.

@@ -78,7 +78,7 @@ impl Following {
     pub(crate) fn behind(&self, after: u64) -> Option<Vec<Arc<Entry>>> {
         let kept = self.0.kept();
         let first = kept.made.front()?.notice.seq;
-        (first <= after + 1).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
+        (first.saturating_sub(1) <= after).then(|| kept.made.iter().filter(|entry| entry.notice.seq > after).cloned().collect())
     }
 }
 

@@ -20,9 +20,9 @@ const DAY: i64 = 86_400 * SECOND;
 fn tables() -> Connection {
     let db = Connection::open_in_memory().unwrap();
     index::keep_questions_ready(&db).unwrap();
-    db.execute_batch(index::CREATE).unwrap();
-    db.execute_batch(CREATE).unwrap();
-    db.execute_batch(NOTICE).unwrap();
+    for tables in [index::PROCESS, index::PROGRESS, CREATE, NOTICE] {
+        db.execute_batch(tables).unwrap();
+    }
     db
 }
 

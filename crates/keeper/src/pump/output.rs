@@ -2,12 +2,11 @@
 
 use super::{CLOSING, Pump, append, is_ready};
 use crate::mover::Moved;
-use crate::{end, tree};
+use crate::{end, spawn, tree};
 use outlast_core::{Record, Role};
 use outlast_store::meta::flag;
 use outlast_store::os::now;
 use outlast_store::points;
-use outlast_store::spec::SpecFile;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -36,8 +35,7 @@ impl Pump<'_> {
         // The holder has told, if it was there to do so; should it have died on the way, its death is news, too.
         let told = live.has(flag::STARTED);
         points::reach("pump.started");
-        // Before anybody can read that it runs. A damaged request has nothing to scrub, and the engine says so when it reads it.
-        let _damaged = SpecFile::scrub(&self.pair.dir);
+        spawn::scrub(self.pair);
         points::reach("pump.scrubbed");
         if live.exec_errno.load(SeqCst) == 0 {
             live.set(flag::STARTED);

@@ -66,13 +66,16 @@ pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM delivery WHERE seq NOT IN (SELECT seq FROM notice)")?.execute([])?;
     db.prepare_cached(
         "DELETE FROM mark WHERE consumed_at < ?1 AND process NOT IN (SELECT id FROM process)
-             AND process NOT IN (SELECT process FROM notice)",
+             AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_of_process WHERE notice.process = mark.process AND notice.process <> '')",
     )?
     .execute(params![before.micros()])?;
     db.prepare_cached("DELETE FROM watching WHERE process NOT IN (SELECT id FROM process)")?.execute([])?;
     db.prepare_cached("DELETE FROM barrier WHERE opened_at > 0 AND opened_at < ?1")?.execute(params![before.micros()])?;
     db.prepare_cached(
-        "DELETE FROM life WHERE session NOT IN (SELECT session FROM notice) AND session NOT IN (SELECT session FROM barrier)
+        "DELETE FROM life
+         WHERE NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_open WHERE notice.session = life.session AND state IN ('pending', 'leased'))
+             AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_closed WHERE notice.session = life.session AND state NOT IN ('pending', 'leased'))
+             AND session NOT IN (SELECT session FROM barrier)
              AND session NOT IN (SELECT session FROM process WHERE session IS NOT NULL)",
     )?
     .execute([])?;

@@ -125,5 +125,9 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         desk.pass(8 * DAY);
         let removed = steps.of(|| assert_eq!(prune(&desk.db, desk.now.utc, &hook()).unwrap(), state == "delivered"));
         println!("{state}: {removed} steps to remove the first");
+        // It looks at what sinks did, and at no notice.
+        desk.db.execute("DELETE FROM delivery", []).unwrap();
+        let swept = steps.of(|| sweep(&desk.db, desk.now.utc).unwrap());
+        assert!(swept < 2_000, "{swept} steps to sweep up");
     }
 }
