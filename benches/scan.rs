@@ -19,7 +19,7 @@ const KEPT: [(&str, f64); 2] = [("10,", 0.80), ("100,", 0.60)];
 const LINES: usize = 640_000;
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
-    let rounds = flags.get("--rounds")?.unwrap_or(9_usize);
+    let rounds = flags.get("--rounds")?.unwrap_or(21_usize);
     let window = Duration::from_millis(flags.get("--millis")?.unwrap_or(400_u64));
     let keeper = match flags.get::<PathBuf>("--program")? {
         Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
