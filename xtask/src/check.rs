@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-client", &["outlast-core", "outlast-wire"]),
     ("outlast-sinks", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
+    ("outlast-mcp", &["outlast-client", "outlast-core", "outlast-tools"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "outlast-core",
             "outlast-engine",
             "outlast-keeper",
+            "outlast-mcp",
             "outlast-sinks",
             "outlast-text",
             "outlast-tools",

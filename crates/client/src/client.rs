@@ -4,6 +4,7 @@ use crate::dial::Connect;
 use crate::error::refusal;
 use crate::follow::{Chunks, ReadOnly, Until};
 use crate::link::{CallError, Cut, Link, read};
+use crate::relay::{Passing, Receipt};
 use crate::{ClientError, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
@@ -38,6 +39,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 pub struct Client {
     shared: Arc<Shared>,
     owner: Owner,
+    relay: Option<Arc<Passing>>,
 }
 
 struct Shared {
@@ -115,12 +117,38 @@ impl Client {
     }
 
     fn new(way: Way, link: Option<Arc<Link>>, owner: Owner) -> Self {
-        Self { shared: Arc::new(Shared { way, link: tokio::sync::Mutex::new(link) }), owner }
+        Self { shared: Arc::new(Shared { way, link: tokio::sync::Mutex::new(link) }), owner, relay: None }
     }
 
     /// The same connection, speaking for `owner`.
     pub fn with_owner(&self, owner: Owner) -> Self {
-        Self { shared: self.shared.clone(), owner }
+        Self { shared: self.shared.clone(), owner, relay: self.relay.clone() }
+    }
+
+    /// The same connection for somebody who passes answers on, as a server in front of an agent does. An end that is answered counts as seen by its owner once
+    /// [`Receipt::passed_on`] says that it has arrived; if the receipt is dropped, or this program is killed, its owner is told after all. A process that is
+    /// removed is gone then, too, and not before.
+    ///
+    /// ```
+    /// # use outlast_client::{Client, Connect, Owner, Run, Spec, Take, Tell, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?.with_owner(Owner::session("chat:42"));
+    /// # let here = caller(std::env::vars_os(), &product.work());
+    /// let (asking, receipt) = client.relaying();
+    /// let process = asking.run(Run::new(Spec::argv(["true"]).telling(Tell::end()), here)).await?;
+    /// let end = process.wait(None).await?;
+    /// println!("{}", end.output); // ... to whoever it is for, and once it is there:
+    /// receipt.passed_on().await?;
+    /// assert!(client.take(&Take::default()).await?.notices.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn relaying(&self) -> (Self, Receipt) {
+        let passing = Arc::new(Passing::default());
+        let client = Self { relay: Some(passing.clone()), ..self.clone() };
+        (client, Receipt::new(self.owner.clone(), passing))
     }
 
     /// For whom it speaks.
@@ -462,7 +490,11 @@ impl Client {
         let mut tries = Tries::default();
         loop {
             let link = self.link().await.map_err(CallError::Unsent)?;
-            match link.call(&self.owner, request(), raw).await {
+            let answered = match &self.relay {
+                Some(passing) => passing.call(&link, &self.owner, request(), raw).await,
+                None => link.call(&self.owner, request(), raw).await,
+            };
+            match answered {
                 Ok(answer) => return Ok(answer),
                 Err(e) if self.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
                 Err(e) => {
@@ -544,7 +576,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
+pub(crate) fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
     read(answer).map_err(ClientError::protocol)
 }
 

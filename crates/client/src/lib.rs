@@ -200,6 +200,7 @@ mod follow;
 mod link;
 mod notices;
 mod process;
+mod relay;
 #[cfg(feature = "start")]
 mod start;
 
@@ -209,6 +210,7 @@ pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
 pub use notices::{Followed, Owed, Take, Unread};
 pub use process::Process;
+pub use relay::Receipt;
 
 pub use outlast_core::{
     Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Spec, Status, Tell, Time, WatchMatch,

@@ -60,6 +60,14 @@ pub(crate) enum Item {
     Failed(CallError),
 }
 
+/// For whom something is asked.
+#[derive(Clone, Copy)]
+struct Sender<'a> {
+    owner: &'a Owner,
+    /// Whether the answer is passed on to them by whoever asks.
+    relay: bool,
+}
+
 enum Waiter {
     Answer(oneshot::Sender<Result<Box<RawValue>, CallError>>),
     Stream(mpsc::Sender<Item>),
@@ -80,7 +88,7 @@ struct Shared {
 pub(crate) struct Link {
     shared: Arc<Shared>,
     out: mpsc::Sender<Vec<u8>>,
-    // Bounded by the requests there were: each is cancelled at most once.
+    // Bounded by the requests there were: each is cancelled or given up at most once.
     cancels: mpsc::UnboundedSender<u64>,
     reader: tokio::task::AbortHandle,
     born: Instant,
@@ -144,18 +152,34 @@ impl Link {
 
     /// Asks, and waits for the answer. `raw` follows the request in raw frames.
     pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
+        self.numbered_call(Sender { owner, relay: false }, request, raw).await.map(|(_, answer)| answer)
+    }
+
+    /// Asks for somebody to whom the answer is passed on. Its number says later what became of it.
+    pub(crate) async fn relayed_call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
+        self.numbered_call(Sender { owner, relay: true }, request, raw).await
+    }
+
+    async fn numbered_call(&self, from: Sender<'_>, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
         let (tell, told) = oneshot::channel();
-        let mut ticket = self.send(owner, request, raw, Waiter::Answer(tell)).await?;
+        let mut ticket = self.send(from, request, raw, Waiter::Answer(tell)).await?;
         let answer = told.await;
         ticket.done = true;
         // A waiter is dropped unanswered only when the connection is over.
-        answer.unwrap_or_else(|_| Err(CallError::Cut(self.cut())))
+        let answer = answer.unwrap_or_else(|_| Err(CallError::Cut(self.cut())))?;
+        Ok((ticket.id, answer))
+    }
+
+    /// The answer to a relayed request has not reached whoever it was for.
+    pub(crate) fn not_passed_on(&self, of: u64) {
+        // If the writer is gone, so is the connection, and with it all that was on its way.
+        let _gone = self.cancels.send(of);
     }
 
     /// Asks, and reads what comes until the answer.
     pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
         let (tell, items) = mpsc::channel(QUEUE);
-        let ticket = self.send(owner, request, &[], Waiter::Stream(tell)).await?;
+        let ticket = self.send(Sender { owner, relay: false }, request, &[], Waiter::Stream(tell)).await?;
         Ok(Stream { items, ticket, _link: self.clone() })
     }
 
@@ -179,7 +203,7 @@ impl Link {
         self.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into()))
     }
 
-    async fn send(&self, owner: &Owner, request: Request, raw: &[u8], waiter: Waiter) -> Result<Ticket, CallError> {
+    async fn send(&self, from: Sender<'_>, request: Request, raw: &[u8], waiter: Waiter) -> Result<Ticket, CallError> {
         let id = {
             let mut waiting = self.shared.lock();
             if let Some(cut) = &waiting.over {
@@ -191,7 +215,7 @@ impl Link {
             id
         };
         let mut ticket = Ticket { id, shared: self.shared.clone(), cancels: self.cancels.clone(), done: false };
-        let mut bytes = frame::json(&Message { id, owner: owner.clone(), request });
+        let mut bytes = frame::json(&Message { id, owner: from.owner.clone(), relay: from.relay, request });
         if bytes.len() - 4 > frame::MAX {
             ticket.forget();
             return Err(CallError::Unsent(refusal(
@@ -405,7 +429,7 @@ impl Shared {
             waiting.next += 1;
             waiting.next - 1
         };
-        frame::json(&Message { id, owner: Owner::default(), request: Request::Cancel { of } })
+        frame::json(&Message { id, owner: Owner::default(), relay: false, request: Request::Cancel { of } })
     }
 }
 

@@ -4,7 +4,8 @@ use crate::meaning::meaning;
 use crate::output::Output;
 use crate::plan::UNSUPPORTED;
 use crate::terminal::{start, warn};
-use crate::{Answer, AtLimit, Host, Plan, Policy, answer};
+use crate::yielding::{Left, STILL_PRINTING, leave};
+use crate::{Answer, AtLimit, Host, Plan, answer};
 use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ const INTERRUPTED: i32 = 130;
 
 /// Runs it, and waits for its end, the end of its time, or an interrupt of the conversation.
 pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
-    let info = match start(client, host, &plan).await {
+    let info = match start(client, host, &plan.spec).await {
         Ok(info) => info,
         Err(failure) => {
             failure.seen(client).await;
@@ -185,16 +186,12 @@ impl Call<'_> {
         Output::read(self.client, self.host, &self.id, self.plan.tokens).await.unwrap_or_else(|_| Output::of(known, self.host))
     }
 
-    /// A command whose whole output was answered is forgotten. One with more to read keeps its name, and so does one that left something running.
     async fn leave(&self, all: &mut Answer, more: bool) {
-        if !(more && self.host.policy == Policy::Agent) {
-            match self.client.remove(&self.id).await {
-                Ok(_) => return,
-                Err(e) if e.code() == code::STILL_RUNNING => {
-                    all.insert("note".into(), "something that it started still runs and may print more".into());
-                }
-                // It stays until it is too old, which does no harm.
-                Err(_) => {}
+        match leave(self.client, self.host, &self.id, more).await {
+            Left::Forgotten => return,
+            Left::Kept => {}
+            Left::Running => {
+                all.insert("note".into(), STILL_PRINTING.into());
             }
         }
         all.insert("session_id".into(), self.id.as_str().into());

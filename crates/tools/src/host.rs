@@ -26,6 +26,33 @@ pub enum AtLimit {
     Kill,
 }
 
+/// Which tools there are. All do the same underneath; models differ in what they know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// `terminal` and `process`.
+    #[default]
+    Hermes,
+    /// `exec_command` and `write_stdin`.
+    Codex,
+    /// `run`, `wait`, `log`, `list`, `kill`, `write` and `notices`.
+    Native,
+}
+
+impl Profile {
+    /// Its name, as it is asked for.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hermes => "hermes",
+            Self::Codex => "codex",
+            Self::Native => "native",
+        }
+    }
+
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Native, Self::Hermes, Self::Codex];
+}
+
 /// The surroundings of the tools. Nothing below reads an environment or a configuration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -36,6 +63,8 @@ pub struct Host {
     pub route: Route,
     /// Whether it can tell the agent something after the call; a one-shot runner or a stateless server cannot.
     pub can_notify: bool,
+    /// Which tools there are.
+    pub profile: Profile,
     /// Who calls.
     pub policy: Policy,
     /// What becomes of a foreground command that is not done in time.
@@ -59,6 +88,7 @@ impl Host {
             caller,
             route: Route::default(),
             can_notify: true,
+            profile: Profile::default(),
             policy: Policy::default(),
             at_limit: AtLimit::default(),
             default_timeout: limits::DEFAULT_WAIT_LIMIT,

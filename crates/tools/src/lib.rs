@@ -1,4 +1,7 @@
-//! The two tools that an agent calls: `terminal` runs a command, `process` looks after those in the background.
+//! The tools that an agent calls: to run a command, and to look after those in the background.
+//!
+//! There are three sets of them ([`Profile`]), since models differ in what they know: `terminal` and `process`, as shown here; `exec_command` and `write_stdin`; and
+//! `run` with its companions, which is our own.
 //!
 //! A host (a command line, an MCP server, a gateway) makes [`Tools`] from a [`Client`] that speaks for the conversation's owner and a [`Host`] that says what the
 //! host can do, shows the model their [`schemas`](Tools::schemas), and passes each call's arguments to [`Tools::call`]. The answer is always an object, whatever the
@@ -24,15 +27,22 @@
 //! ```
 //!
 //! What a call asks for is decided apart from doing it, by [`Plan`] and [`Ask`], which are functions of the arguments and the host.
+//!
+//! A host that passes answers on, as a server in front of an agent does, calls [`Tools::relay`] with a client that is [relaying](Client::relaying), and says with
+//! [`After::arrived`] when the answer is where it belongs.
 
 #![forbid(unsafe_code)]
 
+mod after;
 mod args;
 mod cap;
+mod codex;
 mod foreground;
 mod guard;
 mod host;
 mod meaning;
+mod native;
+mod outcome;
 mod output;
 mod pages;
 mod plan;
@@ -41,15 +51,21 @@ mod schema;
 mod shell;
 mod terminal;
 mod tokens;
+mod words;
+mod yielding;
 
+pub use after::After;
 pub use guard::{Misuse, misuse};
-pub use host::{AtLimit, Host, Policy};
+pub use host::{AtLimit, Host, Policy, Profile};
+pub use outcome::Outcome;
 pub use plan::{Mode, Plan};
 pub use process::Ask;
-pub use schema::Schema;
+pub use schema::{Hints, Schema};
 
-use outlast_client::Client;
+use after::Cursors;
+use outlast_client::{Client, ClientError, Told};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// What a tool answers: always an object.
 pub type Answer = Map<String, Value>;
@@ -59,12 +75,34 @@ pub type Answer = Map<String, Value>;
 pub struct Tools {
     client: Client,
     host: Host,
+    cursors: Arc<Cursors>,
 }
 
 impl Tools {
     /// Tools that ask through `client`, whose owner is the conversation, in the surroundings of `host`.
     pub fn new(client: Client, host: Host) -> Self {
-        Self { client, host }
+        Self { client, host, cursors: Arc::default() }
+    }
+
+    /// The same tools, of the same conversation, asking through another client.
+    #[must_use]
+    pub fn through(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
+    /// The same tools in the surroundings of another host.
+    #[must_use]
+    pub fn with_host(&self, host: Host) -> Self {
+        Self { host, ..self.clone() }
+    }
+
+    /// What is left to do when these notices, which the host took for its conversation, have arrived.
+    pub fn told(&self, notices: &[Told]) -> After {
+        let after = After::new(self.client.clone(), self.cursors.clone());
+        for one in notices {
+            after.told(&one.event.event_id, one.lease.as_deref());
+        }
+        after
     }
 
     /// What to tell a model of the tools there are.
@@ -81,15 +119,50 @@ impl Tools {
     ///
     /// A future that is dropped leaves a foreground command running; where the host can notify, its end will be told.
     pub async fn call(&self, tool: &str, arguments: &Value) -> Answer {
-        let mut answer = match tool {
+        let (answer, after) = self.relay(tool, arguments).await;
+        after.arrived().await;
+        answer
+    }
+
+    /// Answers a call of somebody to whom the answer is passed on, and says what is left to do when it has arrived.
+    pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, After) {
+        let after = After::new(self.client.clone(), self.cursors.clone());
+        let mut answer = match (self.host.profile, self.host.policy) {
+            (Profile::Native, Policy::Agent) => native::answer_to(&self.client, &self.host, &after, tool, arguments).await,
+            (Profile::Codex, Policy::Agent) => codex::answer_to(&self.client, &self.host, (&self.cursors, &after), tool, arguments).await,
+            (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(tool, arguments).await,
+        };
+        cap::cap(&mut answer, self.host.result_chars);
+        (answer, after)
+    }
+
+    /// How a process is: what a call that had waited for its end would have answered, or that it goes on. It may be asked for again and again.
+    pub async fn outcome(&self, process: &str) -> Result<Outcome, ClientError> {
+        outcome::of(&self.client, &self.host, process).await
+    }
+
+    /// What a model reads of an answer, where it is text.
+    pub fn text(&self, answer: &Answer) -> String {
+        match (self.host.profile, self.host.policy) {
+            (Profile::Native, Policy::Agent) => native::text(answer),
+            (Profile::Codex, Policy::Agent) => codex::text(answer),
+            (Profile::Hermes, _) | (_, Policy::CodeExecution) => Value::Object(answer.clone()).to_string(),
+        }
+    }
+
+    async fn terminal_or_process(&self, tool: &str, arguments: &Value) -> Answer {
+        match tool {
             "terminal" => terminal::answer_to(&self.client, &self.host, arguments).await,
             "process" if self.host.policy == Policy::Agent => process::answer_to(&self.client, &self.host, arguments).await,
             "process" => answer([("error", "the process tool is not there for scripts: call it as an agent".into())]),
-            other => answer([("error", format!("Unknown tool: {}. Use: terminal, process", args::short(other)).into())]),
-        };
-        cap::cap(&mut answer, self.host.result_chars);
-        answer
+            other => unknown(other, &["terminal", "process"]),
+        }
     }
+}
+
+/// The answer to a call of a tool that is not there.
+fn unknown(tool: &str, there: &[&str]) -> Answer {
+    answer([("error", format!("Unknown tool: {}. Use: {}", args::short(tool), there.join(", ")).into())])
 }
 
 fn answer<const N: usize>(fields: [(&str, Value); N]) -> Answer {

@@ -22,7 +22,7 @@ impl Output {
     /// What there is of a process's output, as much of it as the host answers with or, if that is said, so many tokens.
     pub(crate) async fn read(client: &Client, host: &Host, id: &str, tokens: Option<usize>) -> Result<Self, ClientError> {
         if let Some(tokens) = tokens {
-            return Self::brief(client, id, tokens).await;
+            return Self::brief(client, host, id, tokens).await;
         }
         let head = client.log(id, Page::from_line(0).limit(u64::MAX)).await?;
         if head.at_end && head.output_cut.is_none() {
@@ -79,7 +79,8 @@ fn last(text: &str, chars: usize) -> &str {
 fn notice(host: &Host, how_much: &str, line: usize) -> String {
     match host.policy {
         Policy::Agent => {
-            format!("[OUTPUT TRUNCATED: {how_much} left out here; process(action=\"log\", offset={line}) reads on from line {line}]")
+            let reads = host.profile.read_lines(line as u64, None);
+            format!("[OUTPUT TRUNCATED: {how_much} left out here; {reads} reads on from line {line}]")
         }
         Policy::CodeExecution => format!("[OUTPUT TRUNCATED: {how_much} left out here]"),
     }

@@ -14,7 +14,7 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The lines that were asked for: from an offset on, or the last ones. Without a limit all of them.
+    /// The lines that were asked for: from a byte or an offset on, or the last ones. Without a limit all of them.
     pub(crate) async fn read(client: &Client, id: &str, wanted: Page) -> Result<Self, ClientError> {
         let mut all = Self { page: first(client, id, wanted).await?, holes: Vec::new() };
         let end = all.page.first_line.saturating_add(wanted.limit.unwrap_or(u64::MAX));
@@ -66,6 +66,9 @@ impl Pages {
 /// The page to begin with. Where the last lines are too many for one, it is that of the first of them.
 async fn first(client: &Client, id: &str, wanted: Page) -> Result<LogPage, ClientError> {
     let from_line = |line: u64, limit: u64| client.log(id, Page::from_line(line).limit(limit));
+    if let Some(byte) = wanted.from_byte {
+        return client.log(id, Page::from_byte(byte).limit(wanted.limit.unwrap_or(u64::MAX))).await;
+    }
     match (wanted.offset, wanted.limit) {
         (Some(line), limit) => from_line(line, limit.unwrap_or(u64::MAX)).await,
         (None, None) => from_line(0, u64::MAX).await,

@@ -181,7 +181,7 @@ fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answe
 }
 
 /// The directory that is meant. It never passes through a shell; what could do harm in one is refused all the same, since a model that writes it means something else.
-fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
+pub(crate) fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
     let allowed = |c: char| c.is_alphanumeric() || r"/\:_-.~ +@=,".contains(c);
     if let Some(bad) = dir.chars().find(|c| !allowed(*c)) {
         let error = format!("Blocked: workdir contains {bad:?}, which no workdir may contain. Give a plain path; got {:?}", short(dir));

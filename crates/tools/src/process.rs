@@ -4,7 +4,7 @@ use crate::args::{Args, short};
 use crate::output::Output;
 use crate::pages::Pages;
 use crate::tokens::end_of;
-use crate::{Answer, Host, answer, cap};
+use crate::{Answer, Host, Profile, answer, cap};
 use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
 use outlast_core::limits;
 use serde::Serialize;
@@ -52,6 +52,8 @@ pub enum Ask {
     Kill {
         /// Which.
         id: String,
+        /// How.
+        how: Kill,
         /// How many tokens of output the answer may have.
         tokens: Option<usize>,
     },
@@ -103,7 +105,7 @@ impl Ask {
                 Self::Log { id, page, tokens: tokens()? }
             }
             "wait" => Self::Wait { id, seconds: args.whole("timeout", 1).map_err(wrong)?, tokens: tokens()? },
-            "kill" => Self::Kill { id, tokens: tokens()? },
+            "kill" => Self::Kill { id, how: Kill::default(), tokens: tokens()? },
             "write" => Self::Write { id, data: data(), line: false },
             "submit" => Self::Write { id, data: data(), line: true },
             // The last of the actions.
@@ -114,17 +116,21 @@ impl Ask {
 
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
-    let ask = match Ask::of(arguments) {
-        Ok(ask) => ask,
-        Err(refusal) => return refusal,
-    };
+    match Ask::of(arguments) {
+        Ok(ask) => answer_of(client, host, ask).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// Answers what is asked for.
+pub(crate) async fn answer_of(client: &Client, host: &Host, ask: Ask) -> Answer {
     let killing = matches!(ask, Ask::Kill { .. });
     match done(client, host, ask).await {
         Ok(all) => all,
         Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
             answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))])
         }
-        Err(e) => failed(&e),
+        Err(e) => failed(host.profile, &e),
     }
 }
 
@@ -141,13 +147,13 @@ async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientEr
             // The lines that matter are looked for in all that there is, unless it is said where.
             let pages = Pages::read(client, &id, page).await?;
             let mut all = fields(&pages.page);
-            put(&mut all, Output::brief_of(&pages, tokens));
+            put(&mut all, Output::brief_of(&pages, host, tokens));
             all
         }
         Ask::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
-        Ask::Kill { id, tokens } => {
-            let mut all = fields(&client.kill(&id, Kill::default()).await?);
-            brief_end(client, &id, &mut all, tokens).await;
+        Ask::Kill { id, how, tokens } => {
+            let mut all = fields(&client.kill(&id, how).await?);
+            brief_end(client, host, &id, &mut all, tokens).await;
             all
         }
         Ask::Write { id, data, line: false } => fields(&client.write(&id, data.as_bytes(), At::End).await?),
@@ -209,7 +215,7 @@ async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, toke
         all.insert("timeout_note".into(), note.into());
     }
     match all["status"] == "exited" {
-        true => brief_end(client, id, &mut all, tokens).await,
+        true => brief_end(client, host, id, &mut all, tokens).await,
         // To read its log now might take the notice of an end that nobody has answered.
         false => shorten(&mut all, "output", tokens),
     }
@@ -217,9 +223,9 @@ async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, toke
 }
 
 /// Puts the lines that matter in place of the end of the output, of a process whose end was answered.
-async fn brief_end(client: &Client, id: &str, all: &mut Answer, tokens: Option<usize>) {
+async fn brief_end(client: &Client, host: &Host, id: &str, all: &mut Answer, tokens: Option<usize>) {
     let Some(tokens) = tokens else { return };
-    match Output::brief(client, id, tokens).await {
+    match Output::brief(client, host, id, tokens).await {
         Ok(output) => put(all, output),
         // What is at hand has to do.
         Err(_) => shorten(all, "output", Some(tokens)),
@@ -245,7 +251,7 @@ fn shorten(all: &mut Answer, field: &str, tokens: Option<usize>) {
     }
 }
 
-fn fields(said: &impl Serialize) -> Answer {
+pub(crate) fn fields(said: &impl Serialize) -> Answer {
     match serde_json::to_value(said) {
         Ok(Value::Object(all)) => all,
         // What the engine answers is always an object with names for keys.
@@ -254,14 +260,14 @@ fn fields(said: &impl Serialize) -> Answer {
 }
 
 /// An error in the tool's own words about what to do.
-fn failed(e: &ClientError) -> Answer {
+pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
     let hint = match e.code() {
-        code::NOT_FOUND | code::BAD_ID => "process(action=\"list\") shows those there are",
-        code::NO_INPUT => "only a process that was started with pty=true takes input",
-        code::ALREADY_EXITED => "process(action=\"log\") shows its output",
-        code::AMBIGUOUS_ID => "give the whole session_id",
-        code::BAD_REQUEST => "",
-        _ => e.hint(),
+        code::NOT_FOUND | code::BAD_ID => format!("{} shows those there are", profile.list()),
+        code::NO_INPUT => format!("only a process that was started with {} takes input", profile.input()),
+        code::ALREADY_EXITED => format!("{} shows its output", profile.log()),
+        code::AMBIGUOUS_ID => format!("give the whole {}", profile.process()),
+        code::BAD_REQUEST => String::new(),
+        _ => e.hint().to_owned(),
     };
     let mut all = answer([("status", e.status().into()), ("error", e.to_string().into()), ("code", e.code().into())]);
     if !hint.is_empty() {

@@ -1,7 +1,10 @@
 //! What a model is told of the tools.
 
+mod codex;
+mod native;
+
 use crate::process::ACTIONS;
-use crate::{Host, Policy};
+use crate::{Host, Policy, Profile};
 use outlast_core::limits;
 use serde_json::{Value, json};
 
@@ -15,6 +18,31 @@ pub struct Schema {
     pub description: String,
     /// Its arguments.
     pub parameters: Value,
+    /// What a host may assume of it.
+    pub hints: Hints,
+}
+
+/// What a host may assume of a tool before it asks its user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hints {
+    /// It changes nothing.
+    pub read_only: bool,
+    /// It may undo or end something that was there.
+    pub destructive: bool,
+    /// Called again with the same arguments, it does no more than it did.
+    pub idempotent: bool,
+    /// It reaches beyond what is ours: a command may do anything.
+    pub open_world: bool,
+}
+
+impl Hints {
+    /// It looks.
+    const LOOKS: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
+    /// It ends a process.
+    const ENDS: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: false };
+    /// It runs a command, or tells one what to do.
+    const ACTS: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
 }
 
 impl Schema {
@@ -26,9 +54,11 @@ impl Schema {
 
 /// The tools there are for callers of this host.
 pub(crate) fn of(host: &Host) -> Vec<Schema> {
-    match host.policy {
-        Policy::Agent => vec![terminal(host), process(host)],
-        Policy::CodeExecution => vec![terminal_of_a_script(host)],
+    match (host.policy, host.profile) {
+        (Policy::CodeExecution, _) => vec![terminal_of_a_script(host)],
+        (Policy::Agent, Profile::Hermes) => vec![terminal(host), process(host)],
+        (Policy::Agent, Profile::Codex) => codex::all(),
+        (Policy::Agent, Profile::Native) => native::all(host),
     }
 }
 
@@ -82,7 +112,7 @@ fn terminal(host: &Host) -> Schema {
         },
         "required": ["command"],
     });
-    Schema { name: "terminal", description, parameters }
+    Schema { name: "terminal", description, parameters, hints: Hints::ACTS }
 }
 
 fn terminal_of_a_script(host: &Host) -> Schema {
@@ -97,6 +127,7 @@ fn terminal_of_a_script(host: &Host) -> Schema {
             "properties": {"command": command(), "timeout": timeout(default, most, ""), "workdir": workdir()},
             "required": ["command"],
         }),
+        hints: Hints::ACTS,
     }
 }
 
@@ -155,7 +186,7 @@ fn process(host: &Host) -> Schema {
         },
         "required": ["action"],
     });
-    Schema { name: "process", description, parameters }
+    Schema { name: "process", description, parameters, hints: Hints::ACTS }
 }
 
 #[cfg(test)]
@@ -168,6 +199,11 @@ mod tests {
         let host = Host::new(caller([], std::path::Path::new("/")));
         let all: Vec<Value> = of(&host).iter().map(Schema::to_json).collect();
         insta::assert_json_snapshot!("schemas", all);
+        for profile in [Profile::Native, Profile::Codex] {
+            let host = Host { profile, ..host.clone() };
+            let all: Vec<Value> = of(&host).iter().map(Schema::to_json).collect();
+            insta::assert_json_snapshot!(format!("schemas_of_{}", profile.name()), all);
+        }
         let script = Host { policy: Policy::CodeExecution, ..host };
         let all: Vec<Value> = of(&script).iter().map(Schema::to_json).collect();
         insta::assert_json_snapshot!("schemas_for_scripts", all);

@@ -2,7 +2,7 @@
 
 use crate::plan::refused;
 use crate::{Answer, Host, Mode, Plan, answer, foreground};
-use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run};
+use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run, Spec};
 use serde_json::{Value, json};
 
 /// Answers a call.
@@ -17,7 +17,7 @@ pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -
 }
 
 async fn background(client: &Client, host: &Host, plan: Plan) -> Answer {
-    let said = start(client, host, &plan).await;
+    let said = start(client, host, &plan.spec).await;
     let info = match said {
         Ok(info) => info,
         Err(failure) => return failure.told("Failed to start background process"),
@@ -65,8 +65,8 @@ impl Failure {
 }
 
 /// Starts what was planned.
-pub(crate) async fn start(client: &Client, host: &Host, plan: &Plan) -> Result<ProcessInfo, Failure> {
-    let info = client.run_info(Run::new(plan.spec.clone(), host.caller.clone())).await.map_err(Failure::Asking)?;
+pub(crate) async fn start(client: &Client, host: &Host, spec: &Spec) -> Result<ProcessInfo, Failure> {
+    let info = client.run_info(Run::new(spec.clone(), host.caller.clone())).await.map_err(Failure::Asking)?;
     match info.fate.completion_reason {
         Some(Reason::FailedStart) => Err(Failure::Starting(Box::new(info))),
         _ => Ok(info),

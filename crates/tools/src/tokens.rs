@@ -1,5 +1,6 @@
 //! Output within a number of tokens, for whoever pays for each.
 
+use crate::Host;
 use crate::output::Output;
 use crate::pages::Pages;
 use outlast_client::{Client, ClientError, Page, Status};
@@ -8,12 +9,13 @@ use std::ops::Range;
 
 impl Output {
     /// The lines of a whole log that matter most, at most so many tokens of them.
-    pub(crate) async fn brief(client: &Client, id: &str, tokens: usize) -> Result<Self, ClientError> {
-        Ok(Self::brief_of(&Pages::read(client, id, Page::default()).await?, tokens))
+    pub(crate) async fn brief(client: &Client, host: &Host, id: &str, tokens: usize) -> Result<Self, ClientError> {
+        Ok(Self::brief_of(&Pages::read(client, id, Page::default()).await?, host, tokens))
     }
 
     /// The lines of some pages that matter most.
-    pub(crate) fn brief_of(pages: &Pages, tokens: usize) -> Self {
+    pub(crate) fn brief_of(pages: &Pages, host: &Host, tokens: usize) -> Self {
+        let read = |lines: Range<u64>| host.profile.read_lines(lines.start, Some(lines.end - lines.start));
         let page = &pages.page;
         let log = Log { first_line: page.first_line, holes: &pages.holes, ..Log::whole(page.output.trim_end()) };
         let made = brief(&log, Some(tokens), &read);
@@ -25,11 +27,6 @@ impl Output {
             tokens: Some(made.tokens),
         }
     }
-}
-
-/// How a range of lines is read.
-fn read(lines: Range<u64>) -> String {
-    format!("process(action=\"log\", offset={}, limit={})", lines.start, lines.end - lines.start)
 }
 
 /// The end of a text that costs at most so many tokens, and how many characters are missing before it.

@@ -89,7 +89,7 @@ fn requests() -> Vec<Message> {
         Request::ViewClose { process: process() },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
-    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), request }).collect()
+    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: false, request }).collect()
 }
 
 fn route() -> Route {

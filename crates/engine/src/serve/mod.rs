@@ -16,6 +16,7 @@ mod log;
 mod notice;
 mod poll;
 mod read;
+mod relay;
 mod remove;
 mod rerun;
 mod resize;
@@ -41,8 +42,9 @@ use awaiting::Awaiting;
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
-use outlast_wire::v1::{Done, Error, Event, Hello, Message, Reply, Request};
+use outlast_wire::v1::{Done, Error, Event, Hello, Message, Removed, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
+use relay::{Relay, Relays};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io;
@@ -80,6 +82,7 @@ pub(crate) async fn connection(
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
     let mut talk = Talk {
+        relays: Arc::new(Relays::new(engine.clone())),
         engine,
         out,
         tasks: JoinSet::new(),
@@ -185,6 +188,8 @@ struct Talk {
     writing: Option<Writing>,
     /// A permit for each byte that the writes under way may hold.
     room: Arc<Semaphore>,
+    /// Answers that are on their way to somebody behind this connection.
+    relays: Arc<Relays>,
 }
 
 impl Talk {
@@ -236,6 +241,7 @@ impl Talk {
                 if let Some(task) = self.under_way.remove(of) {
                     task.abort();
                 }
+                self.relays.let_go(*of).await;
                 // Its bytes, should they still come, belong to nothing.
                 let _cancelled = self.writing.take_if(|w| w.message.id == *of);
             }
@@ -305,7 +311,13 @@ impl Talk {
     }
 
     fn start(&mut self, message: Message, input: Input) {
-        let asked = Asked { engine: self.engine.clone(), owner: message.owner, out: self.out_for(message.id) };
+        let asked = Asked {
+            engine: self.engine.clone(),
+            owner: message.owner,
+            relays: self.relays.clone(),
+            relay: message.relay,
+            out: self.out_for(message.id),
+        };
         let id = message.id;
         let task = self.tasks.spawn(async move { asked.serve(message.request, input).await });
         self.under_way.insert(id, task);
@@ -395,6 +407,9 @@ impl Out {
 pub(crate) struct Asked {
     pub(crate) engine: Engine,
     pub(crate) owner: Owner,
+    relays: Arc<Relays>,
+    /// Whether the answer is for somebody behind whoever asks.
+    relay: bool,
     out: Out,
 }
 
@@ -440,6 +455,7 @@ impl Asked {
             Request::Resize { process, rows, cols } => out.result(resize::resize(self, &process, rows, cols).await).await,
             Request::Attach { process, read_only } => attach::attach(self, &process, read_only).await,
             Request::ViewClose { process } => out.result(view::close(self, &process).await).await,
+            Request::Remove { process } if self.relay => self.answer_and_remove(&process).await,
             Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
             Request::Clean { scope } => {
                 let asked = self.clone();
@@ -457,6 +473,7 @@ impl Asked {
             Request::NoticeReplay(what) => out.result(notice::replay(self, what).await).await,
             Request::NoticeDead { limit } => out.result(notice::dead(self, limit).await).await,
             Request::Consumed { process, mark } => out.result(notice::consumed(self, &process, mark).await).await,
+            Request::Relayed { of } => out.result(self.relays.passed_on(&of).await).await,
             Request::Deliveries { sink, limit, lease_ms } => {
                 out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
             }
@@ -498,16 +515,38 @@ impl Asked {
             }
         };
         let engine = self.engine.clone();
-        let then = move |sent| async move {
+        if self.relay {
+            let (relays, of) = (self.relays.clone(), self.out.of);
+            relays.begin(of, Relay::End { process: id, how, since: now });
+            let then = move |sent: bool| async move {
+                point!("answer.sent");
+                if !sent {
+                    relays.let_go(of).await;
+                }
+            };
+            return self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
+        }
+        let then = move |sent: bool| async move {
             point!("answer.sent");
             if sent {
-                engine.shared().outbox.consume_later(id, how, now).await;
-                engine.consumed(id).await;
+                relay::seen(&engine, id, how, now).await;
             } else {
                 engine.shared().outbox.let_go(id).await;
             }
         };
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
+    }
+
+    /// Answers that a process is removed, which it is once that has arrived. Should it not, the process stays until it is too old.
+    async fn answer_and_remove(&self, name: &str) {
+        match remove::removable(self, name).await {
+            Ok(view) => {
+                let removed = Removed::new(view.id());
+                self.relays.begin(self.out.of, Relay::Removal(Box::new(view)));
+                self.out.answer(removed).await;
+            }
+            Err(error) => self.out.error(error).await,
+        }
     }
 
     fn shared(&self) -> &Arc<Shared> {

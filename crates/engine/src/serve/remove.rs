@@ -11,11 +11,17 @@ use std::time::Duration;
 const CLOSING: Duration = Duration::from_secs(1);
 
 pub(super) async fn remove(asked: &Asked, name: &str) -> Result<Removed, Error> {
+    let view = removable(asked, name).await?;
+    asked.engine.forget(&view).await?;
+    Ok(Removed::new(view.id()))
+}
+
+/// One that may be forgotten.
+pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> {
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
-    asked.engine.forget(&view).await?;
-    Ok(Removed::new(view.id()))
+    Ok(view)
 }
 
 /// Gives a process that has ended a moment to let go of its output.

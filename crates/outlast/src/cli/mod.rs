@@ -20,6 +20,7 @@ mod kill;
 mod list;
 mod log;
 mod man;
+mod mcp;
 mod out;
 mod owner;
 mod poll;
@@ -98,6 +99,7 @@ enum Verb {
     View(view::View),
     Adopt(adopt::Adopt),
     Tool(tool::Tool),
+    Mcp(mcp::Mcp),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -194,6 +196,15 @@ impl Context {
         Ok(progress::beside(self, progress::About::Words("starting the engine"), Client::connect(&to)).await?)
     }
 
+    /// The surroundings of the tools that agents call.
+    fn host(&self) -> outlast_tools::Host {
+        let mut host = outlast_tools::Host::new(self.caller());
+        host.default_timeout = self.settings.wait_limit;
+        host.foreground_limit = self.settings.foreground_limit;
+        host.wait_limit = self.settings.wait_limit;
+        host
+    }
+
     /// The surroundings that a command inherits.
     fn caller(&self) -> outlast_client::Caller {
         let mut here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
@@ -237,6 +248,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::View(args) => args.perform(ctx).await,
         Verb::Adopt(args) => args.perform(ctx).await,
         Verb::Tool(args) => args.perform(ctx).await,
+        Verb::Mcp(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,

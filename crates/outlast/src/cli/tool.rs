@@ -81,13 +81,10 @@ impl Call {
 
 impl Can {
     fn host(&self, ctx: &Context) -> Host {
-        let mut host = Host::new(ctx.caller());
+        let mut host = ctx.host();
         host.can_notify = !self.no_notify;
         host.policy = if self.code_execution { Policy::CodeExecution } else { Policy::Agent };
         host.at_limit = if self.kill_at_limit { AtLimit::Kill } else { AtLimit::HandOver };
-        host.default_timeout = ctx.settings.wait_limit;
-        host.foreground_limit = ctx.settings.foreground_limit;
-        host.wait_limit = ctx.settings.wait_limit;
         host
     }
 }

@@ -29,6 +29,7 @@ mod list;
 mod load;
 mod log;
 mod matched;
+mod mcp;
 mod nest;
 mod output;
 mod points;

@@ -13,12 +13,16 @@ pub struct Message {
     /// For whom.
     #[serde(default)]
     pub owner: Owner,
+    /// Whether the answer is passed on to somebody else: an end that it shows counts as seen, and what it says is removed is so, when [`Request::Relayed`] says
+    /// that it arrived.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub relay: bool,
     /// What.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// What is asked. Its fields lie beside the message's own, so none may be called `id`, `owner` or `op`. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
+/// What is asked. Its fields lie beside the message's own, so none may be called `id`, `owner`, `relay` or `op`. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
 ///
 /// | request | answer |
 /// |---|---|
@@ -41,7 +45,7 @@ pub struct Message {
 /// | notice_settle | [`super::notice::Judged`] |
 /// | notice_follow | none, behind its events |
 /// | notice_post | [`super::notice::Posted`] |
-/// | notice_replay, pushed | [`super::Done`] |
+/// | notice_replay, pushed, relayed | [`super::Done`] |
 /// | notice_dead | [`super::notice::Dead`] |
 /// | consumed | [`super::notice::Consumed`] |
 /// | deliveries | [`super::notice::Deliveries`] |
@@ -266,6 +270,12 @@ pub enum Request {
         /// Say that it has.
         #[serde(default)]
         mark: bool,
+    },
+    /// The answers to these requests of this connection, which were asked for with `relay`, have reached whoever they are for. One that is cancelled
+    /// after its answer has not, and neither have those that nothing was said of when the connection ends.
+    Relayed {
+        /// Their numbers.
+        of: Vec<u64>,
     },
     /// What a sink owes, as soon as it owes something.
     Deliveries {

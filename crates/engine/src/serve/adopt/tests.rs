@@ -1,7 +1,9 @@
 use super::*;
 use crate::engine::tests::{engine, left_after, until_listed_as_on_disk};
 use crate::serve::Out;
+use crate::serve::relay::Relays;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
@@ -9,7 +11,8 @@ async fn an_adoption_whose_caller_leaves_is_finished() {
     let tmp = tempfile::tempdir().unwrap();
     let engine = engine(&tmp).await;
     let (to, _answers) = tokio::sync::mpsc::channel(1);
-    let asked = Asked { engine: engine.clone(), owner: Default::default(), out: Out { to, of: 1 } };
+    let relays = Arc::new(Relays::new(engine.clone()));
+    let asked = Asked { engine: engine.clone(), owner: Default::default(), relays, relay: false, out: Out { to, of: 1 } };
     let mut children = Vec::new();
     for polls in 1.. {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();

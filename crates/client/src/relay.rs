@@ -1,0 +1,85 @@
+//! For those who ask for somebody else: what they were answered has been seen once it was passed on, and what is to be forgotten is forgotten then.
+
+use crate::ClientError;
+use crate::client::{decode, to_error};
+use crate::link::{CallError, Link};
+use outlast_core::Owner;
+use outlast_wire::v1::{Done, Request};
+use serde_json::value::RawValue;
+use std::sync::{Arc, Mutex};
+
+/// Answers that have yet to be passed on, and from which something follows.
+#[derive(Default)]
+pub(crate) struct Passing {
+    /// Over which connection each came, and under which number. As many as were asked for, by somebody who holds the receipt.
+    answered: Mutex<Vec<(Arc<Link>, u64)>>,
+}
+
+impl Passing {
+    /// Asks, and remembers the answer if it matters whether it arrives.
+    pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
+        if !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
+            return link.call(owner, request, raw).await;
+        }
+        let (of, answer) = link.relayed_call(owner, request, raw).await?;
+        self.answered.lock().expect("nothing panics while it is held").push((link.clone(), of));
+        Ok(answer)
+    }
+
+    fn take(&self) -> Vec<(Arc<Link>, u64)> {
+        std::mem::take(&mut *self.answered.lock().expect("nothing panics while it is held"))
+    }
+}
+
+/// What a [`Client::relaying`](crate::Client::relaying) was answered. Dropped, nothing of it has reached whoever it was for.
+#[must_use = "dropped, it says that nothing was passed on"]
+pub struct Receipt {
+    owner: Owner,
+    passing: Arc<Passing>,
+}
+
+impl Receipt {
+    pub(crate) fn new(owner: Owner, passing: Arc<Passing>) -> Self {
+        Self { owner, passing }
+    }
+
+    /// Everything that was answered so far is where it belongs. Where the engine was restarted meanwhile, what the old one had answered is told again, marked
+    /// as a repeat.
+    pub async fn passed_on(self) -> Result<(), ClientError> {
+        let mut rest = self.passing.take();
+        while let Some((link, first)) = rest.pop() {
+            let mut of = vec![first];
+            rest.retain(|(other, id)| {
+                let same = Arc::ptr_eq(other, &link);
+                if same {
+                    of.push(*id);
+                }
+                !same
+            });
+            of.sort_unstable();
+            match link.call(&self.owner, Request::Relayed { of }, &[]).await {
+                Ok(answer) => {
+                    let _done: Done = decode(&answer)?;
+                }
+                // That engine is gone, and the next one tells what this one could not know to be seen.
+                Err(CallError::Cut(_)) => {}
+                Err(e) => return Err(to_error(e, "say that an answer has arrived")),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Receipt {
+    fn drop(&mut self) {
+        for (link, of) in self.passing.take() {
+            link.not_passed_on(of);
+        }
+    }
+}
+
+impl std::fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receipt").field("owner", &self.owner).finish_non_exhaustive()
+    }
+}

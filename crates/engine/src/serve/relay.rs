@@ -1,0 +1,100 @@
+//! Answers that whoever asked passes on. An end that one of them shows counts as seen when it is said to have arrived, and is told after all if it is not.
+
+use crate::engine::Engine;
+use crate::state::View;
+use outlast_core::{ProcessId, Time};
+use outlast_wire::v1::{Done, Error};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+/// What is on its way through one connection, by the number of the request.
+pub(crate) struct Relays {
+    engine: Engine,
+    under_way: Mutex<HashMap<u64, Relay>>,
+}
+
+/// What an answer on its way leads to when it arrives.
+pub(crate) enum Relay {
+    /// It shows the end of a process.
+    End { process: ProcessId, how: &'static str, since: Time },
+    /// It says that a process is forgotten.
+    Removal(Box<View>),
+}
+
+/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat, when it was held for long enough.
+const MOST: usize = 4_096;
+
+impl Relays {
+    pub(crate) fn new(engine: Engine) -> Self {
+        Self { engine, under_way: Mutex::default() }
+    }
+
+    /// The answer to this request is about to be sent.
+    pub(crate) fn begin(&self, of: u64, relay: Relay) {
+        let mut under_way = self.lock();
+        if under_way.len() < MOST {
+            under_way.insert(of, relay);
+        }
+    }
+
+    /// They have arrived. How many of them mattered.
+    pub(crate) async fn passed_on(&self, of: &[u64]) -> Result<Done, Error> {
+        let arrived: Vec<Relay> = {
+            let mut under_way = self.lock();
+            of.iter().filter_map(|of| under_way.remove(of)).collect()
+        };
+        let count = arrived.len() as u64;
+        for relay in arrived {
+            match relay {
+                Relay::End { process, how, since } => seen(&self.engine, process, how, since).await,
+                Relay::Removal(view) => {
+                    // Whoever was first did the same.
+                    let _gone = self.engine.forget(&view).await;
+                }
+            }
+        }
+        Ok(Done::many(count))
+    }
+
+    /// It will not arrive.
+    pub(crate) async fn let_go(&self, of: u64) {
+        let relay = self.lock().remove(&of);
+        if let Some(relay) = relay {
+            relay.let_go(&self.engine).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Relay>> {
+        self.under_way.lock().expect("nothing panics while it is held")
+    }
+}
+
+impl Relay {
+    /// Its owner is told after all, and what was to be forgotten stays.
+    async fn let_go(self, engine: &Engine) {
+        match self {
+            Self::End { process, .. } => engine.shared().outbox.let_go(process).await,
+            Self::Removal(_) => {}
+        }
+    }
+}
+
+impl Drop for Relays {
+    fn drop(&mut self) {
+        let rest = std::mem::take(&mut *self.lock());
+        // Without a runtime there is no engine left that could tell anybody.
+        let (false, Ok(runtime)) = (rest.is_empty(), tokio::runtime::Handle::try_current()) else { return };
+        let engine = self.engine.clone();
+        runtime.spawn(async move {
+            for relay in rest.into_values() {
+                relay.let_go(&engine).await;
+            }
+        });
+    }
+}
+
+/// The owner of a process has seen its end.
+pub(super) async fn seen(engine: &Engine, process: ProcessId, how: &'static str, now: Time) {
+    engine.shared().outbox.consume_later(process, how, now).await;
+    engine.consumed(process).await;
+}

@@ -1,0 +1,120 @@
+//! What follows from an answer once it has arrived.
+//!
+//! An answer that is handed to the protocol's library is not yet with anybody. Each transport says when it is in the pipe or socket; only then an end that it showed
+//! counts as seen, and a notice that came with it as told.
+
+use outlast_client::Receipt;
+use outlast_tools::After;
+use rmcp::model::{JsonRpcMessage, RequestId};
+use rmcp::service::{RequestContext, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What follows from one answer.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) receipt: Receipt,
+    pub(crate) after: Vec<After>,
+}
+
+impl Arrival {
+    pub(crate) fn of(receipt: Receipt) -> Self {
+        Self { receipt, after: Vec::new() }
+    }
+
+    /// It is there.
+    pub(crate) async fn arrived(self) {
+        for after in self.after {
+            after.arrived().await;
+        }
+        if let Err(error) = self.receipt.passed_on().await {
+            // It is told once more, and said to be a repeat.
+            tracing::warn!(%error, "an answer has arrived, and the engine does not know");
+        }
+    }
+}
+
+/// Arrivals of one HTTP request.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passage(Arc<Mutex<Vec<Arrival>>>);
+
+impl Passage {
+    pub(crate) fn add(&self, arrival: Arrival) {
+        self.lock().push(arrival);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Arrival> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
+        self.0.lock().expect("nothing panics while it is held")
+    }
+}
+
+/// Arrivals by the requests of one connection. Each is taken when its request is answered, which every request is.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passages(Arc<Mutex<HashMap<RequestId, Passage>>>);
+
+impl Passages {
+    /// The answer to this request leads to that.
+    pub(crate) fn add(&self, request: &RequestContext<RoleServer>, arrival: Arrival) {
+        match request.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get::<Passage>()) {
+            Some(passage) => passage.add(arrival),
+            None => self.lock().entry(request.id.clone()).or_default().add(arrival),
+        }
+    }
+
+    fn take(&self, request: &RequestId) -> Vec<Arrival> {
+        self.lock().remove(request).map(|passage| passage.take()).unwrap_or_default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Passage>> {
+        self.0.lock().expect("nothing panics while it is held")
+    }
+}
+
+/// A transport that knows when an answer was written.
+pub(crate) struct Noting<T> {
+    inner: T,
+    passages: Passages,
+}
+
+impl<T> Noting<T> {
+    pub(crate) fn new(inner: T, passages: Passages) -> Self {
+        Self { inner, passages }
+    }
+}
+
+impl<T: Transport<RoleServer>> Transport<RoleServer> for Noting<T> {
+    type Error = T::Error;
+
+    fn send(&mut self, item: TxJsonRpcMessage<RoleServer>) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let arrivals = match &item {
+            JsonRpcMessage::Response(response) => self.passages.take(&response.id),
+            JsonRpcMessage::Error(error) => {
+                // What could not be answered was not shown.
+                drop(error.id.as_ref().map(|id| self.passages.take(id)));
+                Vec::new()
+            }
+            JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => Vec::new(),
+        };
+        let sent = self.inner.send(item);
+        async move {
+            sent.await?;
+            for arrival in arrivals {
+                arrival.arrived().await;
+            }
+            Ok(())
+        }
+    }
+
+    fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleServer>>> + Send {
+        self.inner.receive()
+    }
+
+    fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        self.inner.close()
+    }
+}

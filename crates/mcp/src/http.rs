@@ -1,0 +1,286 @@
+//! Over HTTP on the loopback interface, for clients that share a server.
+//!
+//! Whoever asks must have the token: the interface is open to every user and every web page of the machine. `Host` and `Origin` are checked besides, so that a page that
+//! had its own name point here is refused even if it should know the token.
+
+use crate::Server;
+use crate::arrival::{Arrival, Passage};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+/// The longest request.
+const LONGEST: usize = 8 << 20;
+/// How many connections there may be at once. Who comes on top waits.
+const MOST_CONNECTIONS: usize = 512;
+/// How long a client may take to send the head of a request.
+const HEAD_LIMIT: Duration = Duration::from_secs(30);
+/// How long is waited before a listener that cannot accept, for want of descriptors, is asked again.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Where requests go.
+const PATH: &str = "/mcp";
+/// Web pages of this machine may ask, if they have the token.
+const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
+/// What a client has to know to be answered.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// A text that cannot be a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BadToken;
+
+impl fmt::Display for BadToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a token has 16 to 256 letters, digits, `-`, `_`, `.` or `~`")
+    }
+}
+
+impl std::error::Error for BadToken {}
+
+impl Token {
+    /// A new one that nobody can guess.
+    pub fn draw() -> io::Result<Self> {
+        let mut bytes = [0; 32];
+        let mut drawn = 0;
+        while drawn < bytes.len() {
+            drawn += rustix::rand::getrandom(&mut bytes[drawn..], rustix::rand::GetRandomFlags::empty())?;
+        }
+        Ok(Self(bytes.iter().map(|b| format!("{b:02x}")).collect()))
+    }
+
+    /// One that somebody chose.
+    pub fn read(text: &str) -> Result<Self, BadToken> {
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
+        if plain && (16..=256).contains(&text.len()) { Ok(Self(text.to_owned())) } else { Err(BadToken) }
+    }
+
+    /// The text, to be told to whoever may know it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a request has it. How long that takes says nothing about where it differs.
+    fn is_in(&self, value: Option<&HeaderValue>) -> bool {
+        let given = value.and_then(|v| v.to_str().ok()).and_then(|v| v.split_once(' '));
+        let Some((_, given)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else { return false };
+        let (given, own) = (given.trim().as_bytes(), self.0.as_bytes());
+        given.len() == own.len() && given.iter().zip(own).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+/// A server on the loopback interface.
+pub struct Http {
+    listener: TcpListener,
+    address: SocketAddr,
+    service: Arc<Service>,
+}
+
+struct Service {
+    mcp: StreamableHttpService<Server, LocalSessionManager>,
+    /// Nothing where everybody may ask: in tests of the protocol alone.
+    token: Option<Token>,
+}
+
+impl Http {
+    /// Listens at an address of the loopback interface; any other is refused.
+    pub async fn listen(address: SocketAddr, server: Server, token: Option<Token>) -> io::Result<Self> {
+        if !address.ip().is_loopback() {
+            let what = format!("{} is not an address of the loopback interface: use 127.0.0.1 or [::1]", address.ip());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(LONGEST).with_allowed_origins(ORIGINS);
+        let mcp = StreamableHttpService::new(move || Ok(server.for_another()), Arc::default(), config);
+        Ok(Self { listener, address, service: Arc::new(Service { mcp, token }) })
+    }
+
+    /// Where it is reached.
+    pub fn url(&self) -> String {
+        format!("http://{}{PATH}", self.address)
+    }
+
+    /// Serves for as long as it is not dropped.
+    pub async fn serve(self) {
+        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        loop {
+            let Ok(permit) = room.clone().acquire_owned().await else { return };
+            let stream = match self.listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    // Nothing says when there are descriptors again.
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            };
+            let service = self.service.clone();
+            tokio::spawn(async move {
+                service.connection(stream).await;
+                drop(permit);
+            });
+        }
+    }
+}
+
+impl Service {
+    async fn connection(self: Arc<Self>, stream: TcpStream) {
+        // A small answer must not wait for more; where that cannot be had it is only slower.
+        let _slower = stream.set_nodelay(true);
+        // Answers that are with the library, and not yet in the socket.
+        let written = Passage::default();
+        let io = TokioIo::new(Flushing { stream, written: written.clone() });
+        let answer = service_fn(move |request: Request<Incoming>| {
+            let (service, written) = (self.clone(), written.clone());
+            async move { Ok::<_, Infallible>(service.answer(request, written).await) }
+        });
+        let mut connection = hyper::server::conn::http1::Builder::new();
+        connection.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
+        if let Err(error) = connection.serve_connection(io, answer).await {
+            tracing::debug!(%error, "a connection ended");
+        }
+    }
+
+    async fn answer(&self, mut request: Request<Incoming>, written: Passage) -> Response<BoxBody<Bytes, Infallible>> {
+        if request.uri().path() != PATH {
+            return refusal(StatusCode::NOT_FOUND, "there is nothing here: the endpoint is /mcp\n");
+        }
+        if self.token.as_ref().is_some_and(|token| !token.is_in(request.headers().get(header::AUTHORIZATION))) {
+            let mut refused = refusal(
+                StatusCode::UNAUTHORIZED,
+                "the token is missing or wrong: send `Authorization: Bearer TOKEN`; `outlast mcp --http` says where it is kept\n",
+            );
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"outlast\""));
+            return refused;
+        }
+        let passage = Passage::default();
+        request.extensions_mut().insert(passage.clone());
+        let answered = self.mcp.handle(request).await;
+        answered.map(|body| Answered { body, passage, written }.boxed())
+    }
+}
+
+fn refusal(status: StatusCode, why: &'static str) -> Response<BoxBody<Bytes, Infallible>> {
+    let mut response = Response::new(Full::new(Bytes::from_static(why.as_bytes())).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// A body that says when all of it was taken. What follows from it waits for the socket then; if it is dropped before, nothing does.
+struct Answered {
+    body: BoxBody<Bytes, Infallible>,
+    passage: Passage,
+    written: Passage,
+}
+
+impl Body for Answered {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(polled, Poll::Ready(None)) || (polled.is_ready() && self.body.is_end_stream()) {
+            for arrival in self.passage.take() {
+                self.written.add(arrival);
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A stream that knows when all that was given to it is in the socket.
+struct Flushing {
+    stream: TcpStream,
+    written: Passage,
+}
+
+impl AsyncRead for Flushing {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Flushing {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, pieces: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            for arrival in self.written.take() {
+                tokio::spawn(Arrival::arrived(arrival));
+            }
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_compared_whole_and_never_shown() {
+        let token = Token::read("0123456789abcdef").unwrap();
+        let header = |text: &str| HeaderValue::from_str(text).unwrap();
+        assert!(token.is_in(Some(&header("Bearer 0123456789abcdef"))) && token.is_in(Some(&header("bearer 0123456789abcdef "))));
+        for bad in ["Bearer 0123456789abcde", "Bearer 0123456789abcdeg", "Basic 0123456789abcdef", "0123456789abcdef", "Bearer", "Bearer "]
+        {
+            assert!(!token.is_in(Some(&header(bad))), "{bad}");
+        }
+        assert!(!token.is_in(None));
+        assert_eq!(format!("{token:?}"), "Token");
+        let drawn = Token::draw().unwrap();
+        assert!(drawn.reveal().len() == 64 && Token::read(drawn.reveal()).is_ok());
+        for bad in ["short", "0123456789 abcdef", "0123456789abcdef\n", &"x".repeat(257)] {
+            assert!(Token::read(bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! For whom a request is made.
+
+use outlast_core::Owner;
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The argument by which a caller names its conversation, where one server has several.
+pub(crate) const HANDLE: &str = "conversation";
+/// The longest part of a conversation's name that a caller may choose.
+const LONGEST: usize = 200;
+
+/// Whom a request is made for, and how that is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Asker {
+    pub(crate) owner: Owner,
+    from: Source,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The client said which of its threads it is.
+    Thread,
+    /// The call said so.
+    Handle,
+    /// Whoever started the server said so.
+    Environment,
+    /// Nobody said so: the client's name and the directory.
+    Client,
+}
+
+impl Asker {
+    /// In this order: the thread that the client names with each request, the conversation that the call names, what the server was started for, and the pair of
+    /// client and directory. A call can name a conversation only beside the pair of its own client, never another's.
+    pub(crate) fn of(
+        context: &RequestContext<RoleServer>,
+        arguments: Option<&Map<String, Value>>,
+        started_for: &Owner,
+        dir: &Path,
+    ) -> Result<Self, String> {
+        let client = context.client_info().map(|info| info.name).unwrap_or_default();
+        let thread = context.meta.0.0.get("threadId").and_then(Value::as_str).filter(|id| !id.is_empty());
+        let handle = arguments.and_then(|all| all.get(HANDLE)).filter(|v| !v.is_null());
+        Self::known(&client, thread, handle, started_for, dir)
+    }
+
+    fn known(client: &str, thread: Option<&str>, handle: Option<&Value>, started_for: &Owner, dir: &Path) -> Result<Self, String> {
+        let rest = |session: String| Owner { session: Some(session), ..started_for.clone() };
+        if let Some(thread) = thread {
+            let session = format!("{}:{}", agent(client), plain(thread, "threadId")?);
+            return Ok(Self { owner: rest(session), from: Source::Thread });
+        }
+        let pair = Owner::of_agent(named(client), dir).session.unwrap_or_default();
+        if let Some(handle) = handle {
+            let given = handle.as_str().ok_or_else(|| format!("{HANDLE} must be a text"))?;
+            return Ok(Self { owner: rest(format!("{pair}#{}", plain(given, HANDLE)?)), from: Source::Handle });
+        }
+        if started_for.session.is_some() {
+            return Ok(Self { owner: started_for.clone(), from: Source::Environment });
+        }
+        Ok(Self { owner: rest(pair), from: Source::Client })
+    }
+
+    /// What a client is told of it.
+    pub(crate) fn to_json(&self) -> Value {
+        let from = match self.from {
+            Source::Thread => "threadId",
+            Source::Handle => HANDLE,
+            Source::Environment => "OUTLAST_SESSION",
+            Source::Client => "client and directory",
+        };
+        json!({"session": self.owner.session, "from": from})
+    }
+}
+
+/// What a client is called in the name of a conversation: `codex-mcp-client` is Codex.
+fn agent(client: &str) -> String {
+    let name = Owner::of_agent(named(client), Path::new("")).session.unwrap_or_default();
+    let name = name.trim_start_matches("mcp:").trim_end_matches(':');
+    name.trim_end_matches("-client").trim_end_matches("-mcp").to_owned()
+}
+
+fn named(client: &str) -> &str {
+    if client.trim().is_empty() { "unknown" } else { client }
+}
+
+/// A name that is short and without surprises.
+fn plain<'a>(name: &'a str, what: &str) -> Result<&'a str, String> {
+    match name.len() {
+        1..=LONGEST if name.chars().all(|c| c.is_ascii_graphic() && c != '#') => Ok(name),
+        _ => Err(format!("{what} must be 1 to {LONGEST} visible ASCII characters without `#`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(client: &str, thread: Option<&str>, handle: Option<Value>, started_for: Option<&str>) -> Result<(String, Source), String> {
+        let started_for = Owner { session: started_for.map(str::to_owned), task: Some("t".into()), ..Owner::default() };
+        let asker = Asker::known(client, thread, handle.as_ref(), &started_for, Path::new("/work"))?;
+        assert_eq!(asker.owner.task.as_deref(), Some("t"));
+        Ok((asker.owner.session.unwrap(), asker.from))
+    }
+
+    #[test]
+    fn the_surest_word_counts() {
+        let all = |thread, handle: Option<&str>, session| known("codex-mcp-client", thread, handle.map(Value::from), session).unwrap();
+        assert_eq!(all(Some("0199-a"), Some("h"), Some("s")), ("codex:0199-a".into(), Source::Thread));
+        assert_eq!(all(None, Some("h"), Some("s")), ("mcp:codex-mcp-client:/work#h".into(), Source::Handle));
+        assert_eq!(all(None, None, Some("s")), ("s".into(), Source::Environment));
+        assert_eq!(all(None, None, None), ("mcp:codex-mcp-client:/work".into(), Source::Client));
+    }
+
+    #[test]
+    fn no_handle_reaches_another_conversation() {
+        // Neither a name with the mark in it, nor one that looks like another client's.
+        for bad in [json!("a#b"), json!(""), json!("a b"), json!("ä"), json!("x".repeat(201)), json!(7)] {
+            assert!(known("c", None, Some(bad.clone()), None).is_err(), "{bad}");
+        }
+        assert_eq!(known("c", None, Some(json!("codex:1")), None).unwrap().0, "mcp:c:/work#codex:1");
+        assert!(known("c", Some("a b"), None, None).is_err());
+    }
+
+    #[test]
+    fn agents_have_short_names() {
+        for (client, want) in
+            [("codex-mcp-client", "codex"), ("Claude Code", "claude-code"), ("opencode", "opencode"), ("", "unknown"), ("x-mcp", "x")]
+        {
+            assert_eq!(agent(client), want);
+        }
+    }
+}

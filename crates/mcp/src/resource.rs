@@ -1,0 +1,104 @@
+//! Processes as resources: `proc://ID/status` and `proc://ID/log`.
+
+use outlast_client::{Client, ClientError, Owner, Page, ProcessInfo, Scope, code};
+use rmcp::ErrorData;
+use rmcp::model::{ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde_json::json;
+
+/// How many processes a list of resources has, the newest first.
+const MOST: usize = 100;
+
+/// What of a process a resource shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// How it is.
+    Status,
+    /// What it printed.
+    Log,
+}
+
+/// The process and the part that an address names.
+pub(crate) fn parse(uri: &str) -> Option<(&str, Part)> {
+    let (id, part) = uri.strip_prefix("proc://")?.split_once('/')?;
+    let part = match part {
+        "status" => Part::Status,
+        "log" => Part::Log,
+        _ => return None,
+    };
+    let plain = !id.is_empty() && id.len() <= 64 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    plain.then_some((id, part))
+}
+
+/// What a client is told of an address that leads nowhere.
+pub(crate) fn not_found(uri: &str) -> ErrorData {
+    let hint = "resources are proc://ID/status and proc://ID/log of this conversation's processes";
+    ErrorData::resource_not_found(format!("there is no resource {uri:?}: {hint}"), Some(json!({"uri": uri})))
+}
+
+pub(crate) fn templates() -> ListResourceTemplatesResult {
+    let template = |part: &str, mime: &str, what: &str| {
+        ResourceTemplate::new(format!("proc://{{id}}/{part}"), format!("process-{part}")).with_description(what).with_mime_type(mime)
+    };
+    ListResourceTemplatesResult::with_all_items(vec![
+        template("status", "application/json", "How a process is: phase, exit code, times, the end of its output"),
+        template("log", "text/plain", "The last lines that a process printed"),
+    ])
+}
+
+/// Those of a conversation.
+pub(crate) async fn list(client: &Client) -> Result<ListResourcesResult, ClientError> {
+    let Owner { task, session, .. } = client.owner().clone();
+    let mut all = client.list(&Scope { task, session }, true).await?;
+    all.sort_by_key(|p| std::cmp::Reverse(p.started_at));
+    Ok(ListResourcesResult::with_all_items(all.iter().take(MOST).flat_map(both).collect()))
+}
+
+fn both(process: &ProcessInfo) -> [Resource; 2] {
+    let id = process.session_id;
+    let one = |part: &str, mime: &str| {
+        Resource::new(format!("proc://{id}/{part}"), format!("{id}-{part}")).with_description(process.command.clone()).with_mime_type(mime)
+    };
+    [one("status", "application/json"), one("log", "text/plain")]
+}
+
+/// Reads one. A reader of resources looks on: what it sees silences nobody.
+pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let (id, part) = parse(uri).ok_or_else(|| not_found(uri))?;
+    let failed = |e: ClientError| match e.code() {
+        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => not_found(uri),
+        _ => ErrorData::internal_error(e.to_string(), Some(json!({"code": e.code(), "hint": e.hint()}))),
+    };
+    // Whether it is the caller's own.
+    let info = client.poll(id).await.map_err(failed)?;
+    let contents = match part {
+        Part::Status => ResourceContents::text(json!(info).to_string(), uri).with_mime_type("application/json"),
+        Part::Log => {
+            let page = client.with_owner(Owner::default()).log(&info.session_id.to_string(), Page::default()).await.map_err(failed)?;
+            ResourceContents::text(page.output, uri)
+        }
+    };
+    Ok(ReadResourceResult::new(vec![contents]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_two_kinds_of_address_mean_something() {
+        assert_eq!(parse("proc://proc_ab12000000ff/log"), Some(("proc_ab12000000ff", Part::Log)));
+        assert_eq!(parse("proc://ab12/status"), Some(("ab12", Part::Status)));
+        for bad in [
+            "proc://",
+            "proc:///log",
+            "proc://a/b/log",
+            "proc://../log",
+            "proc://a%2f/log",
+            "file://a/log",
+            "proc://a/env",
+            "proc://a/log/",
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

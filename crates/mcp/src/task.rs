@@ -1,0 +1,95 @@
+//! Durable tasks: a process is one, under its own name. The engine has it on disk before anybody is told, and it can be asked for until retention takes it.
+
+use crate::answer;
+use outlast_client::{ClientError, ProcessInfo, Reason, Time, code};
+use outlast_tools::{Answer, Outcome, Profile, Tools};
+use rmcp::ErrorData;
+use rmcp::model::{CreateTaskResult, DetailedTask, GetTaskResult, ProtocolVersion, Task, TaskPayload, TaskStatus};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// How often a client may ask, at first and at last: the longer something runs, the less it matters.
+const OFTEN: Duration = Duration::from_secs(1);
+const SELDOM: Duration = Duration::from_secs(30);
+
+/// Whether a task may be made for a request. A client of the old era may declare the extension, and shows its user nothing if it is given one.
+pub(crate) fn are_understood(context: &RequestContext<RoleServer>) -> bool {
+    let new_era = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    new_era && context.client_capabilities().is_some_and(|able| able.supports_tasks())
+}
+
+/// The process that an answer leaves running and whose end is to be told, if it does.
+pub(crate) fn left_running(profile: Profile, tool: &str, answer: &Answer) -> Option<String> {
+    let (named, told) = match (profile, tool) {
+        (Profile::Native, "run") => ("process", "notify"),
+        (Profile::Hermes, "terminal") => ("session_id", "notify_on_complete"),
+        _ => return None,
+    };
+    let ended = answer.get("status").is_some_and(|status| status == "exited");
+    let wanted = answer.get(told) == Some(&Value::Bool(true)) && !ended;
+    wanted.then(|| answer.get(named).and_then(Value::as_str).map(str::to_owned)).flatten()
+}
+
+/// What a client is answered instead of a result.
+pub(crate) fn created(info: &ProcessInfo, keep_for: Duration, now: Time) -> CreateTaskResult {
+    CreateTaskResult::new(task(info, keep_for, now))
+}
+
+/// How a task is.
+pub(crate) fn status(tools: &Tools, outcome: &Outcome, keep_for: Duration, now: Time) -> GetTaskResult {
+    let base = task(&outcome.info, keep_for, now);
+    let payload = match &outcome.answer {
+        None => TaskPayload::Working,
+        Some(_) if was_cancelled(&outcome.info) => TaskPayload::Cancelled,
+        Some(all) => {
+            let result = json!(answer::result(tools, true, all));
+            TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
+        }
+    };
+    GetTaskResult::new(DetailedTask::new(base, payload))
+}
+
+/// Whether somebody who may has stopped it, so that there is no result.
+fn was_cancelled(info: &ProcessInfo) -> bool {
+    info.fate.completion_reason == Some(Reason::Killed) && info.fate.termination_source.as_deref() != Some("timeout")
+}
+
+fn task(info: &ProcessInfo, keep_for: Duration, now: Time) -> Task {
+    let since = info.started_at;
+    let last = info.fate.ended_at.unwrap_or(since);
+    let until = info.fate.ended_at.unwrap_or(now);
+    let ran = millis(since, until);
+    let poll = Duration::from_millis(ran / 10).clamp(OFTEN, SELDOM);
+    let ttl = ran.saturating_add(u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX));
+    let status = if info.fate.ended_at.is_some() { TaskStatus::Completed } else { TaskStatus::Working };
+    Task::new(info.session_id.to_string(), status, since.to_string(), last.to_string())
+        .with_status_message(message(info))
+        .with_ttl_ms(ttl)
+        .with_poll_interval_ms(u64::try_from(poll.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn message(info: &ProcessInfo) -> String {
+    let command = &info.command;
+    match (&info.fate.signal, info.fate.exit_code.flatten()) {
+        (Some(signal), _) => format!("{command}: ended by {signal}"),
+        (None, Some(code)) => format!("{command}: exited with code {code}"),
+        (None, None) if info.fate.ended_at.is_some() => format!("{command}: ended, and nobody saw how"),
+        (None, None) => format!("{command}: running"),
+    }
+}
+
+fn millis(from: Time, to: Time) -> u64 {
+    u64::try_from(to.micros().saturating_sub(from.micros()) / 1_000).unwrap_or(0)
+}
+
+/// What is said of a task that is not there, or not the caller's: whether it is somebody else's is already something to know.
+pub(crate) fn error(task: &str, e: &ClientError) -> ErrorData {
+    match e.code() {
+        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => ErrorData::invalid_params(
+            format!("there is no task {task:?}: it never was, or was kept for as long as its time to live said"),
+            None,
+        ),
+        _ => ErrorData::internal_error(e.to_string(), Some(json!({"code": e.code(), "hint": e.hint()}))),
+    }
+}

@@ -1,0 +1,191 @@
+//! Over HTTP: who may ask, and what is refused.
+
+use super::*;
+use crate::gate::Gate;
+use std::io::Read as _;
+use std::net::TcpStream;
+
+/// `outlast mcp --http`, and what it said about itself.
+struct Http {
+    child: Child,
+    address: String,
+    token: String,
+}
+
+impl Http {
+    fn start(p: &Product) -> Self {
+        let mut child = p.command(["mcp", "--http", "--json"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        let address = said["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+        let token = std::fs::read_to_string(said["token_file"].as_str().unwrap()).unwrap();
+        Self { child, address, token }
+    }
+
+    /// Sends one request with these headers beside the usual ones, and returns the status and the body.
+    fn post(&self, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        let mut all = vec![
+            ("Host", self.address.clone()),
+            ("Authorization", format!("Bearer {}", self.token)),
+            ("Content-Type", "application/json".into()),
+            ("Accept", "application/json, text/event-stream".into()),
+        ];
+        for (name, value) in headers {
+            all.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
+            if !value.is_empty() {
+                all.push((name, (*value).to_owned()));
+            }
+        }
+        let head: String = all.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "POST /mcp HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+        // One that is refused early may close before it has read all.
+        let _refused = stream.write_all(body);
+        let mut said = Vec::new();
+        let _reset = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let status = said.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {said:?}"));
+        (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    /// Makes a request of the new era, and returns its answer.
+    fn ask(&self, name: &str, capabilities: Value, method: &str, mut params: Value) -> Value {
+        params["_meta"] = meta(name, capabilities);
+        let what = params.get("name").or(params.get("uri")).or(params.get("taskId")).and_then(Value::as_str).unwrap_or("").to_owned();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let headers = [("MCP-Protocol-Version", NEW), ("Mcp-Method", method), ("Mcp-Name", what.as_str())];
+        let (status, said) = self.post(&headers, body.as_bytes());
+        assert_eq!(status, 200, "{said}");
+        message(&said)
+    }
+
+    fn call(&self, name: &str, tool: &str, arguments: Value) -> Value {
+        self.ask(name, json!({}), "tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        let _over = self.child.kill();
+        let _over = self.child.wait();
+    }
+}
+
+/// The last message of a body, be it an object, events or chunks of either.
+fn message(body: &str) -> Value {
+    let lines = body.lines().map(|line| line.trim_start_matches("data:").trim());
+    let mut objects = lines.filter(|line| line.starts_with('{')).filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    objects.next_back().unwrap_or_else(|| panic!("no message: {body:?}"))
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+
+#[test]
+fn only_who_has_the_token_is_answered() {
+    let p = product();
+    let http = Http::start(&p);
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(p.home().root.join("mcp-token")).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(http.post(&[], INITIALIZE.as_bytes()).0, 200);
+    let shorter = &http.token[1..];
+    for wrong in
+        ["", "Bearer", "Bearer nonsense", &format!("Bearer {shorter}"), &format!("Bearer x{shorter}"), &format!("Basic {}", http.token)]
+    {
+        let (status, said) = http.post(&[("Authorization", wrong)], INITIALIZE.as_bytes());
+        assert_eq!(status, 401, "{wrong}: {said}");
+        assert!(said.contains("token is missing or wrong") && !said.contains(&http.token), "{said}");
+    }
+    // The token stays with the home.
+    let again = Http::start(&p);
+    assert_eq!(again.token, http.token);
+}
+
+#[test]
+fn other_origins_and_names_are_refused() {
+    let p = product();
+    let http = Http::start(&p);
+    for host in ["evil.example", "evil.example:80", "127.0.0.1.evil.example"] {
+        let (status, said) = http.post(&[("Host", host)], INITIALIZE.as_bytes());
+        assert_eq!(status, 403, "{host}: {said}");
+    }
+    for origin in ["http://evil.example", "https://localhost.evil.example", "null", "http://127.0.0.1.evil.example"] {
+        let (status, said) = http.post(&[("Origin", origin)], INITIALIZE.as_bytes());
+        assert_eq!(status, 403, "{origin}: {said}");
+    }
+    assert_eq!(http.post(&[("Origin", "http://localhost:5173")], INITIALIZE.as_bytes()).0, 200);
+    assert!(p.processes().iter().all(|(_, line)| !line.contains("__engine")), "nobody was let near an engine");
+}
+
+#[test]
+fn nonsense_and_too_much_are_refused_and_the_server_goes_on() {
+    let p = product();
+    let http = Http::start(&p);
+    for (body, least) in [(&b"no JSON"[..], 400), (b"{}", 400), (b"[]", 400), (b"\xff\xfe", 400), (b"", 400)] {
+        let (status, said) = http.post(&[], body);
+        assert!((least..500).contains(&status), "{:?}: {status} {said}", String::from_utf8_lossy(body));
+    }
+    let (status, _) = http.post(&[], &vec![b' '; 9 << 20]);
+    assert_eq!(status, 413);
+    assert!((400..500).contains(&http.post(&[("Content-Type", "text/plain")], INITIALIZE.as_bytes()).0));
+    assert_eq!(http.call("a", "run", json!({"command": "echo here"}))["structuredContent"]["output"], "here");
+}
+
+#[test]
+fn an_address_outside_of_the_machine_is_not_listened_at() {
+    let p = product();
+    for address in ["0.0.0.0:0", "[::]:0"] {
+        let said = p.call(["mcp", "--http", address, "--json"]);
+        assert!(said.code != Some(0) && said.json()["error"].as_str().unwrap().contains("loopback"), "{said:?}");
+    }
+    assert_eq!(p.call(["mcp", "--http", "nonsense"]).code, Some(2));
+}
+
+#[test]
+fn both_eras_share_an_endpoint_and_conversations_are_kept_apart() {
+    let p = product();
+    let http = Http::start(&p);
+    let gate = Gate::new(&p, "gate");
+    let begun = http.call("a", "run", json!({"command": format!("{}; exit 3", gate.wait()), "wait_seconds": 0, "conversation": "one"}));
+    let id = begun["structuredContent"]["process"].clone();
+    for other in [json!({}), json!({"conversation": "two"})] {
+        assert_eq!(http.call("a", "list", other.clone())["structuredContent"]["processes"], json!([]), "{other}");
+    }
+    assert_eq!(http.call("b", "list", json!({"conversation": "one"}))["structuredContent"]["processes"], json!([]));
+    gate.open();
+    // An answer that has arrived has told: once, whatever comes after.
+    let told = http.call("a", "notices", json!({"wait_seconds": 60, "conversation": "one"}));
+    assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], id, "{told}");
+    eventually("it is settled", || {
+        let all = p.json(["events", "history"]);
+        (all["notices"][0]["state"] == "delivered").then_some(())
+    });
+    assert_eq!(http.call("a", "notices", json!({"conversation": "one"}))["structuredContent"]["notices"], json!([]));
+    let (status, said) = http.post(&[], INITIALIZE.as_bytes());
+    assert_eq!((status, &message(&said)["result"]["protocolVersion"]), (200, &json!(OLD)), "{said}");
+}
+
+#[test]
+fn a_task_outlasts_the_server() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let http = Http::start(&p);
+    let made = http.ask(
+        "a",
+        with_tasks(),
+        "tools/call",
+        json!({"name": "run", "arguments": {"command": format!("{}; exit 3", gate.wait()), "wait_seconds": 0}}),
+    );
+    let id = made["result"]["taskId"].clone();
+    assert!(id.is_string(), "{made}");
+    drop(http);
+    p.kill_engine();
+    gate.open();
+    let http = Http::start(&p);
+    let over = eventually("the task is over", || {
+        let said = http.ask("a", with_tasks(), "tasks/get", json!({"taskId": id}));
+        (said["result"]["status"] == "completed").then_some(said)
+    });
+    assert_eq!(over["result"]["result"]["structuredContent"]["exit_code"], 3, "{over}");
+}

@@ -1,0 +1,89 @@
+//! Durable tasks.
+
+use super::*;
+use crate::gate::Gate;
+
+fn task_of(agent: &mut Agent, arguments: Value) -> String {
+    let said = agent.call("run", arguments);
+    assert_eq!((&said["resultType"], &said["status"]), (&json!("task"), &json!("working")), "{said}");
+    assert!(said["ttlMs"].as_u64().unwrap() >= 6 * 86_400_000 && said["pollIntervalMs"].is_u64(), "{said}");
+    said["taskId"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_task_can_be_resolved_after_any_crash() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let id = task_of(&mut agent, json!({"command": format!("echo out; {}; exit 4", gate.wait()), "wait_seconds": 0}));
+    assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "working");
+    agent.kill();
+    p.kill_engine();
+    gate.open();
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let over = eventually("the task is over", || {
+        let said = agent.ask("tasks/get", json!({"taskId": id}));
+        (said["status"] != "working").then_some(said)
+    });
+    // What did not end well is a result, and no failure of the call.
+    assert_eq!((&over["status"], &over["result"]["isError"]), (&json!("completed"), &json!(true)), "{over}");
+    assert_eq!(
+        (&over["result"]["structuredContent"]["exit_code"], &over["result"]["structuredContent"]["output"]),
+        (&json!(4), &json!("out")),
+        "{over}"
+    );
+    // It may be asked for again, and whoever has it need not be told.
+    assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "completed");
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    agent.leave();
+}
+
+#[test]
+fn what_ends_in_time_is_no_task_and_neither_is_what_nobody_waits_for() {
+    let p = product();
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let done = agent.call("run", json!({"command": "echo x"}));
+    assert_eq!((&done["resultType"], &done["structuredContent"]["output"]), (&json!("complete"), &json!("x")), "{done}");
+    let server = agent.call("run", json!({"command": "sleep 1000", "wait_seconds": 0, "notify": false}));
+    assert_eq!((&server["resultType"], &server["structuredContent"]["status"]), (&json!("complete"), &json!("running")), "{server}");
+    agent.tool("kill", json!({"process": server["structuredContent"]["process"]}));
+    agent.leave();
+}
+
+#[test]
+fn a_task_is_offered_only_where_version_and_capability_allow_it() {
+    let p = product();
+    let call = json!({"command": "sleep 1000", "wait_seconds": 0});
+    // A client of the old era that declares the extension would show an empty result.
+    let mut old = Agent::declaring(&p, "a", &[], with_tasks());
+    let mut plain = Agent::new(&p, "a", &[], json!({}));
+    for agent in [&mut old, &mut plain] {
+        let said = agent.call("run", call.clone());
+        assert_eq!((&said["taskId"], &said["structuredContent"]["status"]), (&Value::Null, &json!("running")), "{said}");
+        agent.tool("kill", json!({"process": said["structuredContent"]["process"]}));
+    }
+    assert_eq!(plain.refused("tasks/get", json!({"taskId": "proc_000000000000"}))["code"], -32021);
+    old.leave();
+    plain.leave();
+}
+
+#[test]
+fn a_cancelled_task_is_stopped_and_says_so() {
+    let p = product();
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let id = task_of(&mut agent, json!({"command": "sleep 1000", "wait_seconds": 0}));
+    agent.ask("tasks/cancel", json!({"taskId": id}));
+    let said = agent.ask("tasks/get", json!({"taskId": id}));
+    assert_eq!(said["status"], "cancelled", "{said}");
+    // Cancelled twice is cancelled.
+    agent.ask("tasks/cancel", json!({"taskId": id}));
+    // Nobody else's, and none that never was.
+    let mut other = Agent::new(&p, "b", &[], with_tasks());
+    for unknown in [id.as_str(), "proc_000000000000", "nonsense", ""] {
+        assert_eq!(other.refused("tasks/get", json!({"taskId": unknown}))["code"], -32602, "{unknown}");
+        assert_eq!(other.refused("tasks/cancel", json!({"taskId": unknown}))["code"], -32602, "{unknown}");
+        assert_eq!(other.refused("tasks/update", json!({"taskId": unknown, "inputResponses": {}}))["code"], -32602, "{unknown}");
+    }
+    other.leave();
+    agent.leave();
+}

@@ -1,0 +1,126 @@
+//! Ends are told once, whoever is killed.
+
+use super::*;
+use crate::gate::Gate;
+
+#[test]
+fn an_end_comes_with_the_next_answer_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}));
+    let id = begun["process"].as_str().unwrap().to_owned();
+    assert_eq!(begun["status"], "running", "{begun}");
+    gate.open();
+    p.wait(&id);
+    let said = agent.call("list", json!({}));
+    let told = notices(&said);
+    assert_eq!(told.len(), 1, "{said}");
+    assert_eq!((&told[0]["session_id"], &told[0]["exit_code"]), (&json!(id), &json!(5)));
+    assert!(texts(&said).last().unwrap().contains(&id), "{said}");
+    assert!(notices(&agent.call("list", json!({}))).is_empty());
+    agent.leave();
+}
+
+#[test]
+fn a_server_killed_while_it_waits_leaves_the_end_to_the_next() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}));
+    let id = begun["process"].clone();
+    agent.send("tools/call", json!({"name": "wait", "arguments": {"process": id}, "_meta": {"progressToken": 1}}));
+    assert_eq!(agent.hear()["method"], "notifications/progress");
+    agent.kill();
+    gate.open();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let told = agent.tool("notices", json!({"wait_seconds": 60}));
+    assert_eq!((&told["notices"][0]["event"]["session_id"], &told["notices"][0]["event"]["exit_code"]), (&id, &json!(5)), "{told}");
+    assert!(notices(&agent.call("list", json!({}))).is_empty());
+    agent.leave();
+}
+
+/// Fills the pipe to the agent, so that nothing more can be answered.
+fn deafen(p: &Product, agent: &mut Agent) {
+    let long = p.run_with(&["--session", &format!("mcp:a:{}", p.work().display())], "seq 20000");
+    p.wait(&long);
+    for _ in 0..4 {
+        agent.send("tools/call", json!({"name": "log", "arguments": {"process": long, "offset": 0, "limit": 20000}}));
+    }
+}
+
+#[test]
+fn an_end_in_an_answer_that_never_arrived_is_told() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    deafen(&p, &mut agent);
+    // It waits, is answered by the engine, and cannot pass that on.
+    let waiting = agent.send("tools/call", json!({"name": "run", "arguments": {"command": "exit 6"}}));
+    let session = format!("mcp:a:{}", p.work().display());
+    let leased = |state: &str| {
+        let all = p.json(["events", "history", "--session", &session]);
+        all["notices"].as_array().unwrap().iter().any(|n| n["event"]["exit_code"] == 6 && n["state"] == state)
+    };
+    eventually("the end is held for its answer", || leased("leased").then_some(()));
+    assert!(waiting > 0);
+    agent.kill();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let told = agent.tool("notices", json!({"wait_seconds": 60}));
+    let event = &told["notices"][0]["event"];
+    assert_eq!(event["exit_code"], 6, "{told}");
+    // Its log is there, since nothing of it was forgotten.
+    let log = agent.tool("log", json!({"process": event["session_id"]}));
+    assert_eq!(log["status"], "exited", "{log}");
+    agent.leave();
+}
+
+#[test]
+fn an_answer_that_arrived_is_told_by_nobody_else() {
+    let p = product();
+    for _ in 0..5 {
+        let mut agent = Agent::old(&p, "a", &[]);
+        let said = agent.tool("run", json!({"command": "exit 6"}));
+        assert_eq!(said["exit_code"], 6);
+        agent.leave();
+        let mut agent = Agent::old(&p, "a", &[]);
+        assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+        assert_eq!(agent.tool("list", json!({}))["processes"], json!([]), "and it is forgotten");
+        agent.leave();
+    }
+}
+
+#[test]
+fn an_engine_killed_while_somebody_waits_changes_nothing() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": format!("{}; exit 7", gate.wait()), "wait_seconds": 0}));
+    let waiting =
+        agent.send("tools/call", json!({"name": "wait", "arguments": {"process": begun["process"]}, "_meta": {"progressToken": 1}}));
+    assert_eq!(agent.hear()["method"], "notifications/progress");
+    p.kill_engine();
+    gate.open();
+    let said = agent.answer(waiting);
+    assert_eq!(said["result"]["structuredContent"]["exit_code"], 7, "{said}");
+    agent.leave();
+}
+
+#[test]
+fn agent_server_and_engine_killed_and_the_next_agent_is_told_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": format!("{}; exit 8", gate.wait()), "wait_seconds": 0}));
+    agent.kill();
+    p.kill_engine();
+    gate.open();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let told = agent.tool("notices", json!({"wait_seconds": 60}));
+    assert_eq!(
+        (&told["notices"][0]["event"]["session_id"], &told["notices"][0]["event"]["exit_code"]),
+        (&begun["process"], &json!(8)),
+        "{told}"
+    );
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    agent.leave();
+}

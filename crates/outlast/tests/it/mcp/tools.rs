@@ -1,0 +1,188 @@
+//! What the tools of each profile answer.
+
+use super::*;
+use crate::gate::Gate;
+
+fn names(agent: &mut Agent) -> Vec<String> {
+    agent.ask("tools/list", json!({}))["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_client_gets_the_tools_it_knows_or_those_it_was_given() {
+    let p = product();
+    let native = ["run", "wait", "log", "list", "kill", "write", "notices"];
+    for (name, args, want) in [
+        ("any-agent", &[][..], &native[..]),
+        ("codex-mcp-client", &[], &["exec_command", "write_stdin"]),
+        ("Hermes Agent", &[], &["terminal", "process"]),
+        ("codex-mcp-client", &["--profile", "native"], &native),
+        ("any-agent", &["--profile", "hermes"], &["terminal", "process"]),
+    ] {
+        let mut agent = Agent::old(&p, name, args);
+        assert_eq!(names(&mut agent), want, "{name} {args:?}");
+        agent.leave();
+        let mut agent = Agent::new(&p, name, args, json!({}));
+        assert_eq!(names(&mut agent), want, "{name} {args:?}");
+        agent.leave();
+    }
+    assert!(p.processes().is_empty(), "nobody asked for an engine");
+}
+
+#[test]
+fn a_short_command_is_answered_whole() {
+    let p = product();
+    for mut agent in [Agent::old(&p, "a", &[]), Agent::new(&p, "a", &[], json!({}))] {
+        let said = agent.call("run", json!({"command": "echo höllo; exit 3"}));
+        assert_eq!((&said["isError"], &said["structuredContent"]["exit_code"]), (&json!(true), &json!(3)), "{said}");
+        assert_eq!(texts(&said), ["höllo\n[exited with code 3]"]);
+        let good = agent.call("run", json!({"command": ["printf", "%s", "a b"]}));
+        assert_eq!((&good["isError"], &good["structuredContent"]["output"]), (&json!(false), &json!("a b")), "{good}");
+        let never = agent.call("run", json!({"command": ["/does/not/exist"]}));
+        assert_eq!(never["isError"], true, "{never}");
+        assert_eq!(agent.tool("list", json!({}))["processes"].as_array().unwrap().len(), 1, "what failed to start can be looked at");
+        let missing = agent.call("log", json!({"process": "proc_000000000000"}));
+        assert_eq!((&missing["isError"], &missing["structuredContent"]["code"]), (&json!(true), &json!("not_found")), "{missing}");
+        assert_eq!(agent.refused("tools/call", json!({"name": "dance"}))["code"], -32602);
+        for one in agent.tool("list", json!({}))["processes"].as_array().unwrap() {
+            p.call(["rm", one["process"].as_str().unwrap()]).good();
+        }
+        agent.leave();
+    }
+}
+
+#[test]
+fn the_pair_of_exec_command_and_write_stdin() {
+    let p = product();
+    let mut agent = Agent::old(&p, "codex-mcp-client", &[]);
+    let done = agent.call("exec_command", json!({"cmd": "echo one; exit 2", "yield_time_ms": 10_000}));
+    assert_eq!((&done["structuredContent"]["exit_code"], &done["isError"]), (&json!(2), &json!(true)), "{done}");
+    let text = texts(&done).remove(0);
+    assert!(text.contains("Process exited with code 2\n") && text.ends_with("Output:\none"), "{text}");
+
+    let begun = agent
+        .tool("exec_command", json!({"cmd": "echo ready; while read -r line; do echo got $line; done", "tty": true, "yield_time_ms": 500}));
+    assert!(begun["session_id"].is_u64() && begun["output"].as_str().unwrap().contains("ready"), "{begun}");
+    let id = begun["session_id"].clone();
+    let said = agent.tool("write_stdin", json!({"session_id": id, "chars": "hey\n", "yield_time_ms": 1_000}));
+    assert!(
+        said["output"].as_str().unwrap().contains("got hey") && !said["output"].as_str().unwrap().contains("ready"),
+        "only what is new: {said}"
+    );
+    // Its end is there at once, and its number is as good for the next server.
+    agent.leave();
+    let mut agent = Agent::old(&p, "codex-mcp-client", &[]);
+    let over = agent.tool("write_stdin", json!({"session_id": id, "chars": "\u{4}", "yield_time_ms": 30_000}));
+    assert_eq!(over["exit_code"], 0, "{over}");
+    // Where there is no terminal, the key still means what it says.
+    let sleeping = agent.tool("exec_command", json!({"cmd": "sleep 1000", "yield_time_ms": 250}));
+    let interrupted = agent.tool("write_stdin", json!({"session_id": sleeping["session_id"], "chars": "\u{3}", "yield_time_ms": 30_000}));
+    assert_eq!(interrupted["signal"], "SIGINT", "{interrupted}");
+    agent.leave();
+}
+
+#[test]
+fn the_tools_of_the_contract() {
+    let p = product();
+    let mut agent = Agent::old(&p, "hermes", &[]);
+    assert_eq!(agent.tool("terminal", json!({"command": "echo x"})), json!({"output": "x", "exit_code": 0, "error": null}));
+    let begun = agent.tool("terminal", json!({"command": "sleep 1000", "background": true}));
+    let id = begun["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(agent.tool("process", json!({"action": "poll", "session_id": id}))["status"], "running");
+    assert_eq!(agent.tool("process", json!({"action": "kill", "session_id": id}))["status"], "killed");
+    agent.leave();
+}
+
+#[test]
+fn a_cancelled_call_ends_the_wait_and_not_the_process() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": gate.wait(), "wait_seconds": 0}));
+    let id = begun["process"].as_str().unwrap().to_owned();
+    let waiting = agent.send("tools/call", json!({"name": "wait", "arguments": {"process": id}, "_meta": {"progressToken": "p"}}));
+    // It is under way for as long as it says so.
+    let progress = agent.hear();
+    assert_eq!((&progress["method"], &progress["params"]["progressToken"]), (&json!("notifications/progress"), &json!("p")), "{progress}");
+    agent.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
+    let polled = agent.tool("list", json!({}));
+    assert_eq!(polled["processes"][0]["status"], "running", "{polled}");
+    gate.open();
+    // Nobody waits, so it is told.
+    let told = agent.tool("notices", json!({"wait_seconds": 60}));
+    assert_eq!(told["notices"][0]["event"]["session_id"], json!(id), "{told}");
+    agent.leave();
+}
+
+#[test]
+fn nonsense_is_refused_and_the_server_goes_on() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    agent.write(b"this is no JSON\n{\"jsonrpc\": \"2.0\"}\n\xff\xfe\n\n");
+    agent.say(&json!({"jsonrpc": "2.0", "id": 77, "method": "no/such/method", "params": {}}));
+    let refused = loop {
+        let said = agent.hear();
+        if said["id"] == 77 {
+            break said;
+        }
+    };
+    assert_eq!(refused["error"]["code"], -32601, "{refused}");
+    for bad in [json!({"command": 5}), json!({"command": "x", "wait_seconds": "soon"}), json!({})] {
+        assert_eq!(agent.call("run", bad.clone())["isError"], true, "{bad}");
+    }
+    // More than a message may have: dropped, and said so.
+    let mut long = vec![b'x'; 9 << 20];
+    long.push(b'\n');
+    agent.write(&long);
+    assert_eq!(agent.tool("run", json!({"command": "echo still here"}))["output"], "still here");
+    agent.leave();
+}
+
+#[test]
+fn resources_show_processes_and_say_when_they_change() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": format!("echo begun; {}; echo ended", gate.wait()), "wait_seconds": 0}));
+    let id = begun["process"].as_str().unwrap().to_owned();
+    let (log, status) = (format!("proc://{id}/log"), format!("proc://{id}/status"));
+    let listed = agent.ask("resources/list", json!({}));
+    let uris: Vec<&str> = listed["resources"].as_array().unwrap().iter().map(|r| r["uri"].as_str().unwrap()).collect();
+    assert_eq!(uris, [status.as_str(), log.as_str()]);
+    assert_eq!(agent.ask("resources/templates/list", json!({}))["resourceTemplates"].as_array().unwrap().len(), 2);
+    let read =
+        |agent: &mut Agent, uri: &str| agent.ask("resources/read", json!({"uri": uri}))["contents"][0]["text"].as_str().unwrap().to_owned();
+    assert_eq!(serde_json::from_str::<Value>(&read(&mut agent, &status)).unwrap()["status"], "running");
+    agent.ask("resources/subscribe", json!({"uri": status}));
+    agent.ask("resources/subscribe", json!({"uri": log}));
+    for bad in ["proc://proc_000000000000/log", "file:///etc/passwd", "proc://../log"] {
+        assert_eq!(agent.refused("resources/read", json!({"uri": bad}))["code"], -32002, "{bad}");
+        assert_eq!(agent.refused("resources/subscribe", json!({"uri": bad}))["code"], -32002, "{bad}");
+    }
+    gate.open();
+    let mut changed = std::collections::BTreeSet::new();
+    while changed.len() < 2 {
+        let said = if agent.notified.is_empty() { agent.hear() } else { agent.notified.remove(0) };
+        assert_eq!(said["method"], "notifications/resources/updated", "{said}");
+        changed.insert(said["params"]["uri"].as_str().unwrap().to_owned());
+    }
+    eventually("the end in the log", || read(&mut agent, &log).contains("begun\nended").then_some(()));
+    // To look at a resource is not to be told.
+    assert_eq!(agent.tool("notices", json!({"wait_seconds": 60}))["notices"][0]["event"]["session_id"], json!(id));
+    agent.leave();
+}
+
+#[test]
+fn a_listener_of_the_new_era_hears_of_changes_too() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::new(&p, "a", &[], json!({}));
+    let begun = agent.tool("run", json!({"command": gate.wait(), "wait_seconds": 0}));
+    let status = format!("proc://{}/status", begun["process"].as_str().unwrap());
+    agent.send("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [status, "proc://../env"]}}));
+    let accepted = agent.hear();
+    assert_eq!(accepted["params"]["notifications"]["resourceSubscriptions"], json!([status]), "{accepted}");
+    gate.open();
+    let said = agent.hear();
+    assert_eq!((&said["method"], &said["params"]["uri"]), (&json!("notifications/resources/updated"), &json!(status)), "{said}");
+    agent.leave();
+}

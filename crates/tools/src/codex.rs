@@ -1,0 +1,275 @@
+//! `exec_command` and `write_stdin`: run a command, and come back to it for what is new.
+
+use crate::after::{After, Cursors};
+use crate::args::{Args, short};
+use crate::native::how;
+use crate::plan::directory;
+use crate::process::failed;
+use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
+use crate::{Answer, Host, answer, unknown};
+use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
+use outlast_text::count_tokens;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+pub(crate) const EXEC: &str = "exec_command";
+pub(crate) const STDIN: &str = "write_stdin";
+
+/// How long a call waits unless it says so, and what it may say.
+pub(crate) const YIELD: Duration = Duration::from_secs(10);
+const LEAST_YIELD: Duration = Duration::from_millis(250);
+const MOST_YIELD: Duration = Duration::from_secs(30);
+/// The same of a call that writes nothing.
+const LEAST_POLL: Duration = Duration::from_secs(5);
+const MOST_POLL: Duration = Duration::from_secs(300);
+/// The same of a call that writes something.
+const YIELD_OF_WRITE: Duration = LEAST_YIELD;
+/// How many tokens of output an answer has unless it says so.
+pub(crate) const TOKENS: usize = 10_000;
+/// Longer output is not counted token by token: four bytes are about one.
+const COUNTED: usize = 256 << 10;
+/// What Ctrl-C is in a terminal.
+const INTERRUPT: &str = "\u{3}";
+
+/// Answers a call.
+pub(crate) async fn answer_to(client: &Client, host: &Host, (cursors, after): (&Cursors, &After), tool: &str, arguments: &Value) -> Answer {
+    let read = match tool {
+        EXEC => Exec::of(arguments, host).map(Ok),
+        STDIN => Stdin::of(arguments).map(Err),
+        other => return unknown(other, &[EXEC, STDIN]),
+    };
+    let done = match read {
+        Err(error) => return refused(&error),
+        Ok(Ok(exec)) => exec.done(client, host, after).await,
+        Ok(Err(stdin)) => stdin.done(client, host, cursors, after).await,
+    };
+    done.unwrap_or_else(|e| failed(host.profile, &e))
+}
+
+/// What a call of `exec_command` asks for.
+#[derive(Debug)]
+struct Exec {
+    spec: Spec,
+    wait: Duration,
+    tokens: usize,
+}
+
+impl Exec {
+    fn of(arguments: &Value, host: &Host) -> Result<Self, String> {
+        let args = Args::of(arguments)?;
+        let cmd = args.text("cmd").or_else(|| args.text("command")).unwrap_or_default();
+        if cmd.trim().is_empty() {
+            return Err("cmd is required: the shell line to run".into());
+        }
+        let mut tell = Tell::default();
+        if host.can_notify {
+            tell = Tell::end().to(host.route.clone());
+            tell.unless_waited_for = true;
+        }
+        let mut spec = Spec::shell(cmd.as_str()).telling(tell);
+        spec.pty = args.flag("tty")?;
+        spec.cwd = args
+            .text("workdir")
+            .filter(|dir| !dir.trim().is_empty())
+            .map(|dir| directory(&dir, host))
+            .transpose()
+            .map_err(|refusal| refusal.get("error").and_then(Value::as_str).unwrap_or("workdir cannot be used").to_owned())?;
+        Ok(Self { spec, wait: yielded(&args, YIELD, LEAST_YIELD, MOST_YIELD)?, tokens: tokens(&args)? })
+    }
+
+    async fn done(self, client: &Client, host: &Host, after: &After) -> Result<Answer, ClientError> {
+        let info = match begin(client, host, &self.spec).await {
+            Ok(info) => info,
+            Err(failure) => return Ok(failure.told("Failed to start the command")),
+        };
+        let yielded = wait(client, host, &info.session_id.to_string(), self.wait, Wanted { from: Some(0), tokens: self.tokens }).await?;
+        told(client, host, after, info.session_id, yielded).await
+    }
+}
+
+/// What a call of `write_stdin` asks for.
+#[derive(Debug)]
+struct Stdin {
+    process: ProcessId,
+    chars: String,
+    wait: Duration,
+    tokens: usize,
+}
+
+impl Stdin {
+    fn of(arguments: &Value) -> Result<Self, String> {
+        let args = Args::of(arguments)?;
+        let given = args.text("session_id").unwrap_or_default();
+        let process = process_of(given.trim())
+            .ok_or_else(|| format!("session_id must be the number that exec_command answered with, got {:?}", short(given.trim())))?;
+        let chars = args.text("chars").unwrap_or_default();
+        let wait = match chars.is_empty() {
+            true => yielded(&args, LEAST_POLL, LEAST_POLL, MOST_POLL)?,
+            false => yielded(&args, YIELD_OF_WRITE, LEAST_YIELD, MOST_YIELD)?,
+        };
+        Ok(Self { process, chars, wait, tokens: tokens(&args)? })
+    }
+
+    async fn done(self, client: &Client, host: &Host, cursors: &Cursors, after: &After) -> Result<Answer, ClientError> {
+        let id = self.process.to_string();
+        match self.write(client, &id).await {
+            // What it printed, and how it ended, is what there is to say.
+            Err(e) if e.code() == code::ALREADY_EXITED => {}
+            written => written?,
+        }
+        let wanted = Wanted { from: cursors.get(self.process), tokens: self.tokens };
+        let yielded = wait(client, host, &id, self.wait, wanted).await?;
+        told(client, host, after, self.process, yielded).await
+    }
+
+    async fn write(&self, client: &Client, id: &str) -> Result<(), ClientError> {
+        if self.chars.is_empty() {
+            return Ok(());
+        }
+        let written = client.write(id, self.chars.as_bytes(), At::End).await;
+        if self.chars == INTERRUPT && written.as_ref().is_err_and(|e| e.code() == code::NO_INPUT) {
+            // What the key means, where there is no terminal to press it in.
+            client.signal(id, SIGINT).await?;
+            return Ok(());
+        }
+        written.map(drop)
+    }
+}
+
+const SIGINT: i32 = 2;
+
+/// The answer to either.
+async fn told(client: &Client, host: &Host, after: &After, process: ProcessId, done: Yielded) -> Result<Answer, ClientError> {
+    let Yielded { id, ended, output, whole, took } = done;
+    after.read(process, whole.next_byte);
+    let counted = if whole.text.len() <= COUNTED { count_tokens(&whole.text) } else { whole.text.len() / 4 };
+    let mut all = answer([
+        ("chunk_id", chunk_id(process, whole.next_byte).into()),
+        ("wall_time_seconds", json!((took.as_secs_f64() * 10_000.0).round() / 10_000.0)),
+        ("original_token_count", counted.into()),
+        ("output", output.text.into()),
+    ]);
+    if !output.gaps.is_empty() {
+        all.insert("gaps".into(), json!(output.gaps));
+    }
+    let Some(waited) = ended else {
+        all.insert("session_id".into(), number_of(process).into());
+        all.insert("process".into(), id.into());
+        return Ok(all);
+    };
+    all.insert("exit_code".into(), json!(waited.fate.exit_code.flatten()));
+    let kept = ["signal", "completion_reason", "termination_source"];
+    all.extend(how(&waited.fate).into_iter().filter(|(name, value)| kept.contains(&name.as_str()) && value != "exited"));
+    match leave(client, host, &id, output.cut).await {
+        Left::Forgotten => {}
+        Left::Kept => {
+            all.insert("process".into(), id.into());
+        }
+        Left::Running => {
+            all.insert("process".into(), id.into());
+            all.insert("note".into(), STILL_PRINTING.into());
+        }
+    }
+    Ok(all)
+}
+
+fn refused(error: &str) -> Answer {
+    answer([("error", error.into())])
+}
+
+fn yielded(args: &Args<'_>, usual: Duration, least: Duration, most: Duration) -> Result<Duration, String> {
+    Ok(args.whole("yield_time_ms", 0)?.map_or(usual, Duration::from_millis).clamp(least, most))
+}
+
+fn tokens(args: &Args<'_>) -> Result<usize, String> {
+    Ok(args.size("max_output_tokens")?.unwrap_or(TOKENS))
+}
+
+/// The number by which these tools call a process: its own twelve digits, so that it means the same to any server, for as long as the process is kept.
+pub(crate) fn number_of(process: ProcessId) -> u64 {
+    let name = process.to_string();
+    u64::from_str_radix(name.trim_start_matches("proc_"), 16).unwrap_or_default()
+}
+
+/// The process of a number, or of its name.
+fn process_of(given: &str) -> Option<ProcessId> {
+    if let Ok(id) = given.parse() {
+        return Some(id);
+    }
+    let number =
+        given.parse::<u64>().ok().or_else(|| given.parse::<f64>().ok().filter(|n| n.fract() == 0.0 && *n >= 0.0).map(|n| n as u64));
+    number.filter(|n| *n < 1 << 48).and_then(|n| format!("proc_{n:012x}").parse().ok())
+}
+
+/// A name for what was answered: of the same process and place it is the same.
+fn chunk_id(process: ProcessId, byte: u64) -> String {
+    format!("{:06x}", (number_of(process) ^ byte.wrapping_mul(0x9e37_79b9)) & 0xff_ffff)
+}
+
+/// What a model reads.
+pub(crate) fn text(all: &Answer) -> String {
+    let Some(output) = all.get("output").and_then(Value::as_str).filter(|_| all.contains_key("chunk_id")) else {
+        return all.get("error").and_then(Value::as_str).map_or_else(|| Value::Object(all.clone()).to_string(), str::to_owned);
+    };
+    let field = |name: &str| all.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_default();
+    let state = match (all.get("session_id"), all.get("signal")) {
+        (Some(number), _) => format!("Process running with session ID {number}"),
+        (None, Some(Value::String(signal))) => format!("Process was ended by {signal}"),
+        (None, _) if all.get("exit_code").is_none_or(Value::is_null) => "Process ended, and nobody saw how".to_owned(),
+        (None, _) => format!("Process exited with code {}", field("exit_code")),
+    };
+    let note = all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default();
+    format!(
+        "Chunk ID: {}\nWall time: {} seconds\n{state}\nOriginal token count: {}\n{note}Output:\n{output}",
+        field("chunk_id"),
+        field("wall_time_seconds"),
+        field("original_token_count"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::caller;
+    use proptest::prelude::*;
+
+    fn host() -> Host {
+        Host { profile: crate::Profile::Codex, ..Host::new(caller([], std::path::Path::new("/work"))) }
+    }
+
+    #[test]
+    fn times_are_kept_within_what_codex_allows() {
+        let exec = |ms: Value| Exec::of(&json!({"cmd": "ls", "yield_time_ms": ms}), &host()).unwrap().wait.as_millis();
+        assert_eq!([exec(Value::Null), exec(json!(1)), exec(json!("2000")), exec(json!(90_000))], [10_000, 250, 2_000, 30_000]);
+        let stdin =
+            |chars: &str, ms: Value| Stdin::of(&json!({"session_id": 7, "chars": chars, "yield_time_ms": ms})).unwrap().wait.as_millis();
+        assert_eq!([stdin("", Value::Null), stdin("", json!(10)), stdin("", json!(900_000))], [5_000, 5_000, 300_000]);
+        assert_eq!([stdin("y\n", Value::Null), stdin("y\n", json!(90_000))], [250, 30_000]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_said() {
+        assert!(Exec::of(&json!({"cmd": " "}), &host()).unwrap_err().starts_with("cmd is required"));
+        for bad in [json!(null), json!("x"), json!(-1), json!(1.5), json!(1u64 << 48)] {
+            let error = Stdin::of(&json!({"session_id": bad})).unwrap_err();
+            assert!(error.starts_with("session_id must be the number"), "{error}");
+        }
+        assert!(Exec::of(&json!({"cmd": "ls", "workdir": "a;b"}), &host()).unwrap_err().contains("workdir contains ';'"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_a_process_and_back(bytes in any::<[u8; 6]>()) {
+            let id = ProcessId::from_bytes(bytes);
+            prop_assert_eq!(process_of(&number_of(id).to_string()), Some(id));
+            prop_assert_eq!(process_of(&id.to_string()), Some(id));
+            // As models and JSON libraries may write it.
+            prop_assert_eq!(process_of(&format!("{:.1}", number_of(id) as f64)), Some(id));
+        }
+
+        #[test]
+        fn any_arguments_are_read(call in crate::plan::any_call(&["cmd", "session_id", "chars", "workdir", "tty", "yield_time_ms", "max_output_tokens"])) {
+            let _either = (Exec::of(&call, &host()).is_ok(), Stdin::of(&call).is_ok());
+        }
+    }
+}

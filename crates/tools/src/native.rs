@@ -1,0 +1,386 @@
+//! Our own tools: `run`, and what looks after it. One call answers with a whole result or with a process to come back to.
+
+use crate::after::After;
+use crate::args::{Args, short};
+use crate::plan::directory;
+use crate::process::{Ask, answer_of, failed, fields};
+use crate::terminal::warn;
+use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
+use crate::{Answer, Host, answer, unknown};
+use outlast_client::{At, Client, ClientError, EnvVar, Fate, Kill, Page, ProcessInfo, Spec, Take, Tell, Told};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+pub(crate) const NAMES: [&str; 7] = ["run", "wait", "log", "list", "kill", "write", "notices"];
+
+/// How long `run` waits for an end unless it is told.
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
+/// How many tokens of output an answer has unless it is told.
+pub(crate) const TOKENS: usize = 2_500;
+/// How many notices one answer brings.
+const MOST_NOTICES: u32 = 16;
+/// How long a notice is kept for an answer that is on its way.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// Answers a call.
+pub(crate) async fn answer_to(client: &Client, host: &Host, after: &After, tool: &str, arguments: &Value) -> Answer {
+    let read = Args::of(arguments).and_then(|args| Call::of(tool, &args, host));
+    match read {
+        Ok(Some(call)) => call.done(client, host, after).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Ok(None) => unknown(tool, &NAMES),
+        Err(error) => answer([("error", error.into())]),
+    }
+}
+
+/// What a call asks for.
+#[derive(Debug)]
+enum Call {
+    Run { spec: Box<Spec>, wait: Duration, tokens: usize },
+    Wait { id: String, most: Duration, tokens: usize },
+    Process(Ask),
+    Write { id: String, text: String, close: bool },
+    Notices { wait: Duration },
+}
+
+impl Call {
+    /// Nothing if there is no such tool.
+    fn of(tool: &str, args: &Args<'_>, host: &Host) -> Result<Option<Self>, String> {
+        let id = || match args.text("process").unwrap_or_default().trim() {
+            "" => Err(format!("process is required for {tool}: the name that run answered with")),
+            id => Ok(id.to_owned()),
+        };
+        let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(TOKENS));
+        Ok(Some(match tool {
+            "run" => Self::run(args, host)?,
+            "wait" => Self::Wait { id: id()?, most: time(args, "seconds", host.wait_limit)?.min(host.wait_limit), tokens: tokens()? },
+            "log" => {
+                let mut page = Page::default();
+                (page.offset, page.limit) = (args.whole("offset", 0)?, args.whole("limit", 1)?);
+                let tokens = args.size("max_output_tokens")?.or((page == Page::default()).then_some(TOKENS));
+                Self::Process(Ask::Log { id: id()?, page, tokens })
+            }
+            "list" => Self::Process(Ask::List),
+            "kill" => {
+                let how = args.whole("grace_seconds", 0)?.map_or_else(Kill::default, |s| Kill::within(Duration::from_secs(s)));
+                Self::Process(Ask::Kill { id: id()?, how, tokens: Some(tokens()?) })
+            }
+            "write" => {
+                let (mut text, close) = (args.text("text").unwrap_or_default(), args.flag("close")?);
+                if args.flag("enter")? {
+                    text.push('\n');
+                }
+                if text.is_empty() && !close {
+                    return Err("nothing to write: give text, enter=true for a newline, or close=true to end the input".into());
+                }
+                Self::Write { id: id()?, text, close }
+            }
+            "notices" => Self::Notices { wait: time(args, "wait_seconds", Duration::ZERO)?.min(host.wait_limit) },
+            _ => return Ok(None),
+        }))
+    }
+
+    fn run(args: &Args<'_>, host: &Host) -> Result<Self, String> {
+        let mut spec = match args.get("command") {
+            Some(Value::String(line)) if !line.trim().is_empty() => Spec::shell(line.as_str()),
+            Some(Value::Array(_)) => {
+                let words = args.texts("command")?;
+                if words.is_empty() {
+                    return Err("command is empty: a program and its arguments, or a shell line".into());
+                }
+                Spec::argv(words)
+            }
+            _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
+        };
+        let wait = time(args, "wait_seconds", WAIT)?.min(host.foreground_limit);
+        let notify = args.get("notify").is_none() || args.flag("notify")?;
+        let mut tell = Tell::default();
+        if host.can_notify {
+            tell.completion = notify;
+            tell.watch = args.texts("watch")?;
+        }
+        if !tell.is_nothing() {
+            tell.unless_waited_for = tell.completion && !wait.is_zero();
+            tell.route = host.route.clone();
+        }
+        spec = spec.telling(tell);
+        spec.cwd = args
+            .text("cwd")
+            .filter(|dir| !dir.trim().is_empty())
+            .map(|dir| directory(&dir, host))
+            .transpose()
+            .map_err(|refusal| refusal.get("error").and_then(Value::as_str).unwrap_or("cwd cannot be used").to_owned())?;
+        spec.pty = args.flag("pty")?;
+        if args.flag("input")? && !spec.pty {
+            spec = spec.with_input();
+        }
+        spec.timeout = args.whole("timeout_seconds", 1)?.map(Duration::from_secs);
+        spec.name = args.text("name").filter(|name| !name.trim().is_empty());
+        for EnvVar { name, value } in env(args)? {
+            spec = spec.with_env(name, value);
+        }
+        Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(TOKENS) })
+    }
+
+    async fn done(self, client: &Client, host: &Host, after: &After) -> Result<Answer, ClientError> {
+        match self {
+            Self::Run { spec, wait: most, tokens } => {
+                let info = match begin(client, host, &spec).await {
+                    Ok(info) => info,
+                    Err(failure) => return Ok(renamed(failure.told("Failed to start the command"))),
+                };
+                let id = info.session_id.to_string();
+                if most.is_zero() {
+                    return Ok(running(&info, &spec.tell, host));
+                }
+                let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
+                match yielded.ended.is_some() {
+                    true => over(client, host, yielded).await,
+                    false => {
+                        let mut all = running(&info, &spec.tell, host);
+                        put(&mut all, &yielded);
+                        Ok(all)
+                    }
+                }
+            }
+            Self::Wait { id, most, tokens } => {
+                let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
+                if yielded.ended.is_some() {
+                    return over(client, host, yielded).await;
+                }
+                let mut all = answer([("process", yielded.id.as_str().into()), ("status", "running".into())]);
+                put(&mut all, &yielded);
+                all.insert("note".into(), "Still running. You need not wait: go on, and its end will be told.".into());
+                Ok(all)
+            }
+            Self::Process(ask) => Ok(renamed(answer_of(client, host, ask).await)),
+            Self::Write { id, text, close } => {
+                let mut all = Answer::new();
+                if !text.is_empty() {
+                    all.extend(fields(&client.write(&id, text.as_bytes(), At::End).await?));
+                }
+                if close {
+                    all.extend(fields(&client.close(&id).await?));
+                }
+                Ok(renamed(all))
+            }
+            Self::Notices { wait } => {
+                let take = Take::default().limit(MOST_NOTICES).lease(LEASE).wait_at_most(wait);
+                let given = client.take(&take).await?;
+                let told: Vec<Value> = given.notices.iter().map(|told| noticed(after, told)).collect();
+                Ok(answer([("notices", told.into())]))
+            }
+        }
+    }
+}
+
+/// A notice, which is told with this answer.
+fn noticed(after: &After, told: &Told) -> Value {
+    after.told(&told.event.event_id, told.lease.as_deref());
+    json!({"text": told.text, "event": told.event})
+}
+
+/// One that has ended. Where there is nothing left to read, it is forgotten.
+async fn over(client: &Client, host: &Host, done: Yielded) -> Result<Answer, ClientError> {
+    let mut all = answer([("status", "exited".into())]);
+    put(&mut all, &done);
+    let Some(waited) = done.ended else { return Ok(all) };
+    all.extend(how(&waited.fate));
+    all.entry("exit_code").or_insert(Value::Null);
+    match leave(client, host, &done.id, done.output.cut).await {
+        Left::Forgotten => return Ok(all),
+        Left::Kept => {}
+        Left::Running => {
+            all.insert("note".into(), STILL_PRINTING.into());
+        }
+    }
+    all.insert("process".into(), done.id.into());
+    Ok(all)
+}
+
+/// How one ended, without what there is nothing to say of.
+pub(crate) fn how(fate: &Fate) -> Answer {
+    fields(fate).into_iter().filter(|(_, value)| !value.is_null() && value != "").collect()
+}
+
+/// One that goes on.
+fn running(info: &ProcessInfo, tell: &Tell, host: &Host) -> Answer {
+    let next = match (tell.completion, host.can_notify) {
+        (true, _) => "Go on with something else: its end will be told. Do not poll.",
+        (false, true) => "Nobody will be told of its end: look with log when you need to.",
+        (false, false) => "This host cannot tell you of its end: ask with wait or log.",
+    };
+    let mut all = answer([
+        ("process", json!(info.session_id)),
+        ("status", "running".into()),
+        ("pid", json!(info.pid)),
+        ("notify", tell.completion.into()),
+        ("note", next.into()),
+    ]);
+    if !tell.watch.is_empty() {
+        all.insert("watch".into(), json!(tell.watch));
+    }
+    warn(&mut all, info);
+    all
+}
+
+fn put(all: &mut Answer, done: &Yielded) {
+    all.insert("output".into(), done.output.text.as_str().into());
+    if done.output.cut {
+        all.insert("output_cut".into(), true.into());
+    }
+    if !done.output.gaps.is_empty() {
+        all.insert("gaps".into(), json!(done.output.gaps));
+    }
+    all.insert("waited_seconds".into(), json!((done.took.as_secs_f64() * 1_000.0).round() / 1_000.0));
+}
+
+/// The same answer, in which a process is called one.
+fn renamed(mut all: Answer) -> Answer {
+    if let Some(id) = all.remove("session_id") {
+        all.insert("process".into(), id);
+    }
+    if let Some(Value::Array(processes)) = all.get_mut("processes") {
+        for one in processes.iter_mut().filter_map(Value::as_object_mut) {
+            if let Some(id) = one.remove("session_id") {
+                one.insert("process".into(), id);
+            }
+        }
+    }
+    all
+}
+
+/// Seconds, with a fraction if need be.
+fn time(args: &Args<'_>, name: &str, usual: Duration) -> Result<Duration, String> {
+    let Some(text) = args.text(name).filter(|text| !text.trim().is_empty()) else { return Ok(usual) };
+    let seconds = text.trim().parse().ok().filter(|s: &f64| !s.is_nan() && *s >= 0.0);
+    let seconds = seconds.ok_or_else(|| format!("{name} must be a number of seconds from 0 on, got {:?}", short(&text)))?;
+    Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+}
+
+/// Variables, as an object of names and values.
+fn env(args: &Args<'_>) -> Result<Vec<EnvVar>, String> {
+    let wrong = |got: &Value| format!("env must be an object of names and texts, got {}", crate::args::shown(got));
+    let given: Map<String, Value> = match args.get("env") {
+        None => return Ok(Vec::new()),
+        Some(Value::Object(given)) => given.clone(),
+        Some(Value::String(text)) => serde_json::from_str(text).map_err(|_| wrong(&Value::String(text.clone())))?,
+        Some(other) => return Err(wrong(other)),
+    };
+    let one = |(name, value): (String, Value)| {
+        let value = match value {
+            Value::String(text) => text,
+            Value::Number(number) => number.to_string(),
+            Value::Bool(flag) => flag.to_string(),
+            other => return Err(format!("env.{name} must be a text, got {}", crate::args::type_name(Some(&other)))),
+        };
+        Ok(EnvVar { name: name.into(), value: value.into() })
+    };
+    given.into_iter().map(one).collect()
+}
+
+/// What a model reads: the output as it is, and what else there is to know around it.
+pub(crate) fn text(all: &Answer) -> String {
+    let known = |name: &str| all.get(name).filter(|v| !v.is_null());
+    let word = |name: &str| known(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
+    if let Some(Value::Array(notices)) = all.get("notices") {
+        let texts: Vec<&str> = notices.iter().filter_map(|n| n.get("text").and_then(Value::as_str)).collect();
+        return if texts.is_empty() { "[nothing to tell]".into() } else { texts.join("\n\n") };
+    }
+    let (Some(status), Some(output)) = (word("status"), all.get("output").and_then(Value::as_str)) else {
+        return Value::Object(all.clone()).to_string();
+    };
+    let mut said = Vec::new();
+    match status.as_str() {
+        "exited" | "killed" | "already_exited" => {
+            let how = match (word("signal"), word("exit_code")) {
+                (Some(signal), _) => format!("ended by {signal}"),
+                (None, Some(code)) => format!("exited with code {code}"),
+                (None, None) => "ended, and nobody saw how".to_owned(),
+            };
+            said.push(how);
+        }
+        other => said.push(other.to_owned()),
+    }
+    for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note"] {
+        if let Some(word) = word(name).filter(|word| !(name == "completion_reason" && word == "exited")) {
+            said.push(if name == "note" || name == "error" { word } else { format!("{name}: {word}") });
+        }
+    }
+    if let Some(Value::Array(warnings)) = known("warnings") {
+        said.extend(warnings.iter().filter_map(|w| w.as_str().map(str::to_owned)));
+    }
+    let gap = if output.is_empty() { "" } else { "\n" };
+    format!("{}{gap}[{}]", output.trim_end_matches('\n'), said.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::caller;
+    use proptest::prelude::*;
+
+    fn host() -> Host {
+        Host { profile: crate::Profile::Native, ..Host::new(caller([], std::path::Path::new("/work"))) }
+    }
+
+    fn read(tool: &str, arguments: Value) -> Result<Option<Call>, String> {
+        Call::of(tool, &Args::of(&arguments).unwrap(), &host())
+    }
+
+    #[test]
+    fn a_run_says_what_it_wants() {
+        let Ok(Some(Call::Run { spec, wait, tokens })) = read("run", json!({"command": "make"})) else { panic!("no run") };
+        assert_eq!((wait, tokens), (WAIT, TOKENS));
+        assert!(spec.tell.completion && spec.tell.unless_waited_for && !spec.pty);
+        let call = json!({"command": ["ls", "-l"], "wait_seconds": 0, "notify": false, "watch": "READY", "cwd": "sub", "env": {"A": 1}, "timeout_seconds": "60"});
+        let Ok(Some(Call::Run { spec, wait, .. })) = read("run", call) else { panic!("no run") };
+        assert_eq!(
+            (wait, spec.tell.watch.as_slice(), spec.timeout),
+            (Duration::ZERO, &["READY".to_owned()][..], Some(Duration::from_secs(60)))
+        );
+        assert!(!spec.tell.completion && !spec.tell.unless_waited_for);
+        assert_eq!(spec.cwd.as_ref().map(|dir| dir.to_lossy().into_owned()).as_deref(), Some("/work/sub"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_said() {
+        for (tool, arguments, want) in [
+            ("run", json!({}), "command is required"),
+            ("run", json!({"command": []}), "command is empty"),
+            ("run", json!({"command": "x", "wait_seconds": "soon"}), "wait_seconds must be a number of seconds"),
+            ("run", json!({"command": "x", "wait_seconds": -1}), "wait_seconds must be a number of seconds"),
+            ("run", json!({"command": "x", "env": ["A=1"]}), "env must be an object"),
+            ("run", json!({"command": "x", "env": {"A": []}}), "env.A must be a text"),
+            ("wait", json!({}), "process is required for wait"),
+            ("kill", json!({"process": " "}), "process is required for kill"),
+            ("write", json!({"process": "proc_ab12"}), "nothing to write"),
+        ] {
+            let error = read(tool, arguments.clone()).unwrap_err();
+            assert!(error.starts_with(want), "{tool} {arguments}: {error}");
+        }
+        assert!(read("dance", json!({})).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_model_reads_output_as_it_is() {
+        let all = |value: Value| value.as_object().unwrap().clone();
+        assert_eq!(text(&all(json!({"status": "exited", "exit_code": 3, "output": "a\nb\n"}))), "a\nb\n[exited with code 3]");
+        assert_eq!(
+            text(&all(json!({"status": "running", "process": "proc_ab12000000ff", "output": "", "note": "Go on."}))),
+            "[running; process: proc_ab12000000ff; Go on.]"
+        );
+        assert_eq!(text(&all(json!({"notices": []}))), "[nothing to tell]");
+        assert_eq!(text(&all(json!({"error": "no"}))), r#"{"error":"no"}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_read(call in crate::plan::any_call(&["command", "process", "wait_seconds", "seconds", "env", "watch", "notify", "text", "close", "offset", "limit"])) {
+            if let Ok(args) = Args::of(&call) {
+                for tool in NAMES {
+                    let _either = Call::of(tool, &args, &host());
+                }
+            }
+        }
+    }
+}

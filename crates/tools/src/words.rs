@@ -1,0 +1,51 @@
+//! How each set of tools says what to do next, for notes and hints.
+
+use crate::Profile;
+
+impl Profile {
+    /// How lines of a log are read; of which process, where the reader may not know.
+    pub(crate) fn read_lines(self, first: u64, many: Option<u64>) -> String {
+        let limit = many.map(|many| format!(", limit={many}")).unwrap_or_default();
+        match self {
+            Self::Hermes => format!("process(action=\"log\", offset={first}{limit})"),
+            Self::Native => format!("log(offset={first}{limit})"),
+            // It has no way to look back.
+            Self::Codex => format!("`outlast log --offset {first}{}`", many.map(|many| format!(" --limit {many}")).unwrap_or_default()),
+        }
+    }
+
+    /// How all there are are seen.
+    pub(crate) fn list(self) -> &'static str {
+        match self {
+            Self::Hermes => "process(action=\"list\")",
+            Self::Native => "list()",
+            Self::Codex => "`outlast list`",
+        }
+    }
+
+    /// How the output of one that is over is seen.
+    pub(crate) fn log(self) -> &'static str {
+        match self {
+            Self::Hermes => "process(action=\"log\")",
+            Self::Native => "log(process)",
+            Self::Codex => "write_stdin with empty chars",
+        }
+    }
+
+    /// How one has to be started so that it takes input.
+    pub(crate) fn input(self) -> &'static str {
+        match self {
+            Self::Hermes => "pty=true",
+            Self::Native => "pty=true or input=true",
+            Self::Codex => "tty=true",
+        }
+    }
+
+    /// What a process is called in its arguments.
+    pub(crate) fn process(self) -> &'static str {
+        match self {
+            Self::Hermes | Self::Codex => "session_id",
+            Self::Native => "process",
+        }
+    }
+}
