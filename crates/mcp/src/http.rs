@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use std::convert::Infallible;
@@ -94,21 +95,28 @@ impl fmt::Debug for Token {
 }
 
 /// A server on the loopback interface.
-pub struct Http {
+pub struct Http<S> {
     listener: TcpListener,
     address: SocketAddr,
-    service: Arc<Service>,
+    service: Arc<Service<S>>,
 }
 
-struct Service {
-    mcp: StreamableHttpService<Server, LocalSessionManager>,
+struct Service<S> {
+    mcp: StreamableHttpService<S, LocalSessionManager>,
     /// Nothing where everybody may ask: in tests of the protocol alone.
     token: Option<Token>,
 }
 
-impl Http {
+impl Http<Server> {
     /// Listens at an address of the loopback interface; any other is refused.
-    pub async fn listen(address: SocketAddr, server: Server, token: Option<Token>) -> io::Result<Self> {
+    pub async fn listen(address: SocketAddr, server: Server, token: Token) -> io::Result<Self> {
+        Self::listen_for(address, move || server.for_another(), Some(token)).await
+    }
+}
+
+impl<S: ServerHandler> Http<S> {
+    /// The same, for a server of another kind, which is made anew for each connection. Without a token everybody may ask: that is for tests of the protocol alone.
+    pub async fn listen_for(address: SocketAddr, make: impl Fn() -> S + Send + Sync + 'static, token: Option<Token>) -> io::Result<Self> {
         if !address.ip().is_loopback() {
             let what = format!("{} is not an address of the loopback interface: use 127.0.0.1 or [::1]", address.ip());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -116,7 +124,7 @@ impl Http {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(LONGEST).with_allowed_origins(ORIGINS);
-        let mcp = StreamableHttpService::new(move || Ok(server.for_another()), Arc::default(), config);
+        let mcp = StreamableHttpService::new(move || Ok(make()), Arc::default(), config);
         Ok(Self { listener, address, service: Arc::new(Service { mcp, token }) })
     }
 
@@ -148,7 +156,7 @@ impl Http {
     }
 }
 
-impl Service {
+impl<S: ServerHandler> Service<S> {
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         // A small answer must not wait for more; where that cannot be had it is only slower.
         let _slower = stream.set_nodelay(true);

@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// The same server for another connection.
-    pub(crate) fn for_another(&self) -> Self {
+    pub fn for_another(&self) -> Self {
         Self { shared: self.shared.clone(), passages: Passages::default(), subscriptions: Arc::default() }
     }
 

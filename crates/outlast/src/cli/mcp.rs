@@ -71,7 +71,7 @@ impl Mcp {
 
 async fn over_http(ctx: &Context, server: Server, address: SocketAddr) -> Result<i32, Failure> {
     let (token, kept) = token(ctx)?;
-    let http = Http::listen(address, server, Some(token))
+    let http = Http::listen(address, server, token)
         .await
         .map_err(|e| Failure::refused(format!("cannot listen at {address}: {e}"), "choose another port, or leave the address out"))?;
     let url = http.url();
