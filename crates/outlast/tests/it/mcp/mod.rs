@@ -118,6 +118,11 @@ impl Agent {
         self.call(tool, arguments)["structuredContent"].clone()
     }
 
+    /// How many bytes wait to be read.
+    pub(crate) fn unread(&self) -> u64 {
+        rustix::io::ioctl_fionread(self.from.get_ref()).unwrap()
+    }
+
     /// Ends it with its agent, as a crash does.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
