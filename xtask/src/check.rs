@@ -16,11 +16,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-client", &["outlast-core", "outlast-wire"]),
     ("outlast-sinks", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
+    ("outlast-acp", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
         "outlast",
         &[
+            "outlast-acp",
             "outlast-client",
             "outlast-core",
             "outlast-engine",
