@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 const MOST_REQUESTS: usize = 1_024;
 /// How much is read at a time.
 const PIECE: usize = 64 << 10;
-/// How long starts and stops that an agent asked for may take when it has left.
+/// How long what an agent asked for may take when it has left.
 const FINISH: Duration = Duration::from_secs(5);
 
 /// What a proxy needs to know.
@@ -146,8 +146,7 @@ impl Proxy {
         CW: AsyncWrite + Unpin,
         AW: AsyncWrite + Unpin + Send + 'static,
     {
-        // What changes something is finished when the agent has left; the rest is dropped with its reader.
-        let (mut changes, mut looks) = (JoinSet::new(), JoinSet::new());
+        let mut tasks = JoinSet::new();
         loop {
             let line = match lines.next().await {
                 Ok(Some(Line::Whole(line))) => line,
@@ -161,7 +160,7 @@ impl Proxy {
                     break;
                 }
             };
-            while changes.try_join_next().is_some() || looks.try_join_next().is_some() {}
+            while tasks.try_join_next().is_some() {}
             let (id, call) = match self.from_agent(&line) {
                 ForUs::No => {
                     to_client.send(&line).await;
@@ -173,18 +172,19 @@ impl Proxy {
             let call = match call {
                 // Nobody would be answered, and a command that nobody knows of is not begun.
                 Ok(call) if to_agent.is_closed() && !call.stops() => continue,
-                Ok(_) if changes.len() + looks.len() >= MOST_REQUESTS => {
+                Ok(_) if tasks.len() >= MOST_REQUESTS => {
                     Err(Failure::new(INTERNAL, format!("{MOST_REQUESTS} requests about terminals are under way: wait for one of them")))
                 }
                 call => call.and_then(|call| self.terminals.arrived(&call).map(|()| call)),
             };
             match call {
-                Ok(call) if call.changes() => drop(changes.spawn(self.serve(id, call, to_agent))),
-                Ok(call) => drop(looks.spawn(self.serve(id, call, to_agent))),
+                Ok(call) => drop(tasks.spawn(self.serve(id, call, to_agent))),
                 Err(failure) => drop(to_agent.send(&message::answer(Some(&id), &Err(failure))).await),
             }
         }
-        let _in_time = tokio::time::timeout(FINISH, async { while changes.join_next().await.is_some() {} }).await;
+        // Nobody waits any more, and what else was asked for is finished.
+        self.waits.cancel_all();
+        let _in_time = tokio::time::timeout(FINISH, async { while tasks.join_next().await.is_some() {} }).await;
     }
 
     /// What to do with a message of the agent's.
@@ -269,6 +269,13 @@ impl Waits {
         let (cancel, cancelled) = oneshot::channel();
         lock(&self.0).insert(id.to_owned(), cancel);
         Wait { waits: self.clone(), id: id.to_owned(), cancelled }
+    }
+
+    fn cancel_all(&self) {
+        for (_, cancel) in lock(&self.0).drain() {
+            // It may have been answered just now.
+            let _over = cancel.send(());
+        }
     }
 
     /// Whether there was such a wait.

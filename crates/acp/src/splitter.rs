@@ -19,7 +19,9 @@ pub enum Line {
 pub struct Splitter {
     most: usize,
     held: Vec<u8>,
-    /// How much of what is held has no end of a line in it.
+    /// How much of what is held was given out.
+    given: usize,
+    /// How far there is no end of a line behind that.
     searched: usize,
     /// The line that is being skipped.
     skipped: Option<Skim>,
@@ -28,46 +30,44 @@ pub struct Splitter {
 impl Splitter {
     /// With no line longer than `most` bytes.
     pub fn new(most: usize) -> Self {
-        Self { most, held: Vec::new(), searched: 0, skipped: None }
+        Self { most, held: Vec::new(), given: 0, searched: 0, skipped: None }
     }
 
     /// Takes a piece of the stream. Take lines with [`Splitter::next_line`] until there is none before the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.held.drain(..self.given);
+        self.searched -= self.given;
+        self.given = 0;
+        if self.held.is_empty() {
+            // What was held for a long line is not kept for the next.
+            self.held.shrink_to(MODEST);
+        }
         self.held.extend_from_slice(bytes);
     }
 
     /// The next line, if it is whole.
     pub fn next_line(&mut self) -> Option<Line> {
-        let Some(end) = memchr::memchr(b'\n', &self.held[self.searched..]).map(|at| self.searched + at + 1) else {
-            self.searched = self.held.len();
-            if self.skipped.is_some() || self.held.len() > self.most {
-                self.skip(self.held.len());
-            }
-            return None;
-        };
-        if self.skipped.is_some() || end > self.most {
-            self.skip(end);
+        let found = memchr::memchr(b'\n', &self.held[self.searched..]).map(|at| self.searched + at + 1);
+        let end = found.unwrap_or(self.held.len());
+        self.searched = end;
+        if self.skipped.is_some() || end - self.given > self.most {
+            self.skipped.get_or_insert_default().push(&self.held[self.given..end]);
+            self.given = end;
+            found?;
             return self.skipped.take().map(|skim| Line::Long(skim.finish()));
         }
-        let rest = self.held.split_off(end);
-        self.searched = 0;
-        Some(Line::Whole(std::mem::replace(&mut self.held, rest)))
+        found?;
+        let line = self.held[self.given..end].to_vec();
+        self.given = end;
+        Some(Line::Whole(line))
     }
 
     /// What is left when nothing more comes.
     pub fn finish(mut self) -> Option<Line> {
         match self.skipped.take() {
             Some(skim) => Some(Line::Long(skim.finish())),
-            None => (!self.held.is_empty()).then_some(Line::Whole(self.held)),
+            None => (self.given < self.held.len()).then(|| Line::Whole(self.held.split_off(self.given))),
         }
-    }
-
-    fn skip(&mut self, end: usize) {
-        self.skipped.get_or_insert_default().push(&self.held[..end]);
-        self.held.drain(..end);
-        // What was held for the line is not kept for the next.
-        self.held.shrink_to(MODEST);
-        self.searched = 0;
     }
 }
 

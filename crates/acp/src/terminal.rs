@@ -58,11 +58,6 @@ impl Call {
         matches!(self, Self::Kill(_) | Self::Release(_))
     }
 
-    /// Whether it changes something, and so is not given up half-way.
-    pub(crate) fn changes(&self) -> bool {
-        self.stops() || matches!(self, Self::Create(_))
-    }
-
     pub(crate) fn session(&self) -> &str {
         match self {
             Self::Create(create) => create.session(),
@@ -225,7 +220,7 @@ mod tests {
             assert_eq!(got, of, "{method}");
         }
         let create = read("terminal/create", r#"{"sessionId":"s","command":"ls","outputByteLimit":1,"new":{}}"#).unwrap().unwrap();
-        assert!(matches!(create, Call::Create(_)) && create.changes() && !create.stops());
+        assert!(matches!(create, Call::Create(_)) && !create.stops());
     }
 
     #[test]

@@ -75,6 +75,7 @@ impl Tail {
             match part {
                 Part::Bytes { at, bytes } => {
                     let is_last = n + 1 == self.parts.len();
+                    let bytes = if is_last && !self.closed { without_redraws(bytes) } else { bytes };
                     let options = Options {
                         starts_mid_stream: *at > 0,
                         ends_mid_stream: is_last && !self.closed,
@@ -94,6 +95,15 @@ impl Tail {
         let tail = last_bytes(&text, usize::try_from(most).unwrap_or(usize::MAX));
         (tail.to_owned(), truncated || tail.len() < text.len())
     }
+}
+
+/// Without an unfinished line that is being drawn over and over: it would change under an agent that asks again and takes what is new from where it stopped.
+/// It is shown when it is finished, as it looks then.
+fn without_redraws(bytes: &[u8]) -> &[u8] {
+    let (finished, line) = bytes.split_at(memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1));
+    // One at the very end may be half of the end of the line.
+    let judged = line.strip_suffix(b"\r").unwrap_or(line);
+    if judged.contains(&b'\r') { finished } else { &bytes[..finished.len() + judged.len()] }
 }
 
 /// The end of a text, at most so many bytes, from the beginning of a character on.
@@ -136,6 +146,20 @@ mod tests {
         let gap = Part::Gap { from: 2, to: 9, why: "disk_full".into() };
         let (text, truncated) = shown(vec![bytes(0, "a"), gap, bytes(9, "rest of a line\nb\n")], CAP);
         assert_eq!((text.as_str(), truncated), ("a\n[bytes 2 to 9 are gone: disk_full]\nb\n", true));
+    }
+
+    #[test]
+    fn what_was_shown_of_a_running_command_stays_as_it_was() {
+        let log = "one\n\x1b[1mtwo\x1b[0m\r\n 10%\r 20%\r100%\ndone é";
+        let mut before = String::new();
+        for end in 0..=log.len() {
+            let tail = Tail { parts: vec![Part::Bytes { at: 0, bytes: log.as_bytes()[..end].into() }], closed: false };
+            let (text, _) = tail.shown(&Redactor::new(true), &info(), CAP);
+            // The first drawing of a line that turns out to be redrawn is all that is taken back.
+            assert!(text.starts_with(before.trim_end_matches(" 10%")), "{before:?} became {text:?}");
+            before = text;
+        }
+        assert_eq!(before, "one\ntwo\n100%\ndone é");
     }
 
     #[test]

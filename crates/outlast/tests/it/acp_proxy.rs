@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
 /// An agent that says what is written into one FIFO and gives what it hears to another. It exits with 7 when it hears no more.
-const AGENT: &str = "cat \"$1\" & cat >\"$2\"; kill $!; wait; exit 7";
+const AGENT: &str = "cat \"$1\" & cat >\"$2\"; kill $! 2>/dev/null; wait; exit 7";
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
