@@ -77,7 +77,7 @@ impl Stage {
         ensure!(told.contains("one") && told.contains("two"), "the model was not told what the command said: {told:?}");
         ensure!(self.drained(&session).is_empty(), "the end was told twice");
         println!("  a turn: terminal {}, exit code 3, and the model read {:?}", one["session_id"], short(&told));
-        println!("  terminals that the client was shown: {:?}", client.terminals);
+        println!("  the client was shown the terminals {:?}, and {:?}", client.terminals, short(&client.text));
         client.leave()?;
         Ok(session)
     }

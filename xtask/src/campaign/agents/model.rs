@@ -1,4 +1,4 @@
-//! A scripted model on the loopback, as agents ask one: chat completions, streamed. What it answers depends on the last message alone.
+//! A scripted model on the loopback, as agents ask one: chat completions, streamed. What it answers depends on what came since it spoke last.
 //!
 //! `RUN: line` in a user's message is a call of the agent's shell tool; what the tool said, and anything else a user says, is answered with a text that repeats it.
 
@@ -105,18 +105,18 @@ fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Value>>) -> Result<()> {
     }
 }
 
-/// What the model says to the last message.
+/// What the model says to what came since it spoke last: what a user said, with whatever the agent added to it, or what the tool did.
 fn answer(request: &Value) -> Value {
-    let last = messages(request).last();
-    let said = last.map(text).unwrap_or_default();
-    let line = said.split_once(RUN).map(|(_, line)| line.trim());
-    match (last.map(|m| m["role"] == "user"), line, shell(request)) {
-        (Some(true), Some(line), Some(tool)) => {
-            let arguments = json!({"command": line, "description": "as told"}).to_string();
+    let all: Vec<&Value> = messages(request).collect();
+    let users: Vec<String> = all.iter().rev().take_while(|m| m["role"] == "user").map(|m| text(m)).collect();
+    let line = users.iter().find_map(|said| said.split_once(RUN)?.1.lines().next().map(str::to_owned));
+    match (line, shell(request)) {
+        (Some(line), Some(tool)) => {
+            let arguments = json!({"command": line.trim(), "description": "as told"}).to_string();
             let call = json!([{"index": 0, "id": "call_1", "type": "function", "function": {"name": tool, "arguments": arguments}}]);
             json!({"role": "assistant", "content": null, "tool_calls": call})
         }
-        _ => json!({"role": "assistant", "content": format!("I read: {said}")}),
+        _ => json!({"role": "assistant", "content": format!("I read: {}", all.last().map(|m| text(m)).unwrap_or_default())}),
     }
 }
 
