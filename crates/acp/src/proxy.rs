@@ -124,13 +124,13 @@ impl Proxy {
                     break;
                 }
             };
-            to_agent.send(&self.from_client(line)).await;
+            to_agent.send(&self.for_the_agent(line)).await;
         }
         to_agent.close().await;
     }
 
     /// What the agent gets for a message of its client's.
-    fn from_client(&self, line: Vec<u8>) -> Vec<u8> {
+    fn for_the_agent(&self, line: Vec<u8>) -> Vec<u8> {
         let Some(message) = Message::read(&line) else { return line };
         lock(&self.sessions).asked(&message);
         match message.asks() {
@@ -161,7 +161,7 @@ impl Proxy {
                 }
             };
             while tasks.try_join_next().is_some() {}
-            let (id, call) = match self.from_agent(&line) {
+            let (id, call) = match self.for_us(&line) {
                 ForUs::No => {
                     to_client.send(&line).await;
                     continue;
@@ -188,7 +188,7 @@ impl Proxy {
     }
 
     /// What to do with a message of the agent's.
-    fn from_agent(&self, line: &[u8]) -> ForUs {
+    fn for_us(&self, line: &[u8]) -> ForUs {
         let Some(message) = Message::read(line) else { return ForUs::No };
         lock(&self.sessions).answered(&message);
         if let Some((method, id)) = message.asks() {

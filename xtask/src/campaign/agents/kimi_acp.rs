@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
 const KIMI: &str = "@moonshot-ai/kimi-code";
 const KIMI_VERSION: &str = "2.1.0";
+static COUNT: AtomicU32 = AtomicU32::new(0);
 const NODE: &str = "node@24";
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -49,15 +51,16 @@ impl Stage {
         std::fs::write(dir.join("config.toml"), config).context("cannot configure it")
     }
 
-    /// A proxy with the agent behind it.
+    /// A proxy with the agent behind it, which has what it says written down.
     fn start(&self) -> Result<Client> {
-        let mut command = self.product.command(["acp-proxy", "--"]);
-        command.arg(self.installed.program("kimi")).arg("acp");
+        let said = self.product.work().join(format!("said-{}.jsonl", COUNT.fetch_add(1, Relaxed)));
+        let mut command = self.product.command(["acp-proxy", "--", "sh", "-c", "\"$1\" acp | tee \"$2\"", "agent"]);
+        command.arg(self.installed.program("kimi")).arg(&said);
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.installed.bin().display());
         command.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut proxy = command.spawn().context("no proxy")?;
         let (says, hears) = (proxy.stdin.take(), lines(BufReader::new(proxy.stdout.take().context("a pipe")?)));
-        let mut client = Client { proxy, says, hears, asked: 0, text: String::new(), terminals: Vec::new() };
+        let mut client = Client { proxy, says, hears, said, asked: 0, text: String::new(), terminals: Vec::new() };
         let said = client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {"terminal": false}}))?;
         ensure!(said["protocolVersion"] == 1, "another protocol: {said}");
         Ok(client)
@@ -76,7 +79,12 @@ impl Stage {
         let told = self.model.tools_said().join("\n");
         ensure!(told.contains("one") && told.contains("two"), "the model was not told what the command said: {told:?}");
         ensure!(self.drained(&session).is_empty(), "the end was told twice");
+        let calls = client.terminal_calls();
+        for call in ["create", "wait_for_exit", "output", "release"] {
+            ensure!(calls.iter().any(|c| c == call), "it never asked for terminal/{call}: {calls:?}");
+        }
         println!("  a turn: terminal {}, exit code 3, and the model read {:?}", one["session_id"], short(&told));
+        println!("  the agent asked for {}", calls.join(", "));
         println!("  the client was shown the terminals {:?}, and {:?}", client.terminals, short(&client.text));
         client.leave()?;
         Ok(session)
@@ -109,7 +117,7 @@ impl Stage {
         let go = self.product.work().join("go-2");
         client.begin("session/prompt", prompt(session, &format!("{RUN}until [ -e {} ]; do sleep 0.1; done; exit 42", go.display())));
         let id = self.running(session, &mut client)?;
-        let agents = children(client.proxy.id());
+        let agents = below(client.proxy.id());
         kill_and_wait(client.proxy.id())?;
         for agent in &agents {
             kill_and_wait(*agent)?;
@@ -144,11 +152,12 @@ impl Stage {
         ids.iter().map(|p| self.product.json(["poll", p["session_id"].as_str().unwrap_or_default()])).collect()
     }
 
-    /// The process that runs, once it does.
+    /// The process that runs, once it does and the agent waits for its end.
     fn running(&self, session: &str, client: &mut Client) -> Result<String> {
         eventually("a command that runs", || {
             // What the agent asks meanwhile, may it run this, wants an answer.
             client.hear().ok()?;
+            client.terminal_calls().iter().find(|call| *call == "wait_for_exit")?;
             let of = self.processes(session);
             of.iter().find(|p| p["status"] == "running").and_then(|p| p["session_id"].as_str()).map(str::to_owned).map(Ok)
         })
@@ -170,6 +179,8 @@ struct Client {
     proxy: Child,
     says: Option<ChildStdin>,
     hears: Receiver<String>,
+    /// Where everything that the agent says is written down.
+    said: PathBuf,
     asked: u64,
     /// What the agent said.
     text: String,
@@ -252,6 +263,14 @@ impl Client {
         Ok(())
     }
 
+    /// What the agent asked for of terminals, in this order.
+    fn terminal_calls(&self) -> Vec<String> {
+        let said = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let method =
+            |line: &str| serde_json::from_str::<Value>(line).ok()?["method"].as_str()?.strip_prefix("terminal/").map(str::to_owned);
+        said.lines().filter_map(method).collect()
+    }
+
     /// Leaves, and waits until proxy and agent have.
     fn leave(mut self) -> Result<()> {
         drop(self.says.take());
@@ -284,10 +303,11 @@ fn lines(mut from: impl BufRead + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// The pids whose parent is `pid`.
-fn children(pid: u32) -> Vec<u32> {
+/// The pids of what `pid` started, and of what that did.
+fn below(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|p| p.parse().ok()).collect()
+    let own: Vec<u32> = text.split_whitespace().filter_map(|p| p.parse().ok()).collect();
+    own.iter().copied().chain(own.iter().flat_map(|p| below(*p))).collect()
 }
 
 fn short(text: &str) -> String {
