@@ -493,7 +493,8 @@ fn the_exit_is_the_agents() {
 #[test]
 fn a_signal_to_the_proxy_is_the_agents() {
     let p = product();
-    let agent = "trap 'kill $!; echo \"{\\\"bye\\\":1}\"; exit 6' TERM; sleep 1000 & echo '{\"ready\":1}'; wait";
+    // Not politely: a shell's child that was just forked may swallow what its parent listens for.
+    let agent = "trap 'kill -9 $!; echo \"{\\\"bye\\\":1}\"; exit 6' TERM; sleep 1000 & echo '{\"ready\":1}'; wait";
     let mut b = Between::start_as(&p, agent);
     assert_eq!(b.client_hears(), "{\"ready\":1}\n");
     let pid = rustix::process::Pid::from_raw(b.proxy.id() as i32).unwrap();
