@@ -17,11 +17,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-sinks", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-mcp", &["outlast-client", "outlast-core", "outlast-tools"]),
+    ("outlast-acp", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
         "outlast",
         &[
+            "outlast-acp",
             "outlast-client",
             "outlast-core",
             "outlast-engine",

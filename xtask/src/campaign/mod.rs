@@ -1,5 +1,6 @@
 //! Campaigns: the product is broken on purpose, many times, and everything it promised is counted.
 
+mod agents;
 mod core;
 mod faults;
 mod flood;
@@ -17,6 +18,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Instant;
 
+pub(crate) use self::agents::run as agents;
 pub(crate) use self::core::run as core;
 pub(crate) use self::flood::run as flood;
 pub(crate) use self::histories::run as histories;

@@ -1,5 +1,6 @@
 //! The command line: one verb, one file.
 
+mod acp_proxy;
 mod active;
 mod adopt;
 mod attach;
@@ -100,6 +101,7 @@ enum Verb {
     Adopt(adopt::Adopt),
     Tool(tool::Tool),
     Mcp(mcp::Mcp),
+    AcpProxy(acp_proxy::AcpProxy),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -148,7 +150,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     let json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
-    let may_answer_for_a_command = verb.is_some_and(|v| v == "run" || v == "wait" || v == "rerun");
+    let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy"].iter().any(|own| v == own));
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
@@ -249,6 +251,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Adopt(args) => args.perform(ctx).await,
         Verb::Tool(args) => args.perform(ctx).await,
         Verb::Mcp(args) => args.perform(ctx).await,
+        Verb::AcpProxy(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,

@@ -8,6 +8,7 @@ mod support;
 mod tmux;
 mod told;
 
+mod acp_proxy;
 mod active;
 mod adopt;
 mod answers;

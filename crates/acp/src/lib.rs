@@ -1,0 +1,23 @@
+//! A proxy between an ACP client and an ACP agent, which runs the agent's terminals so that they outlast both.
+//!
+//! ACP (the Agent Client Protocol, version 1) lets an agent ask its client to run commands: `terminal/create`, `terminal/output`, `terminal/wait_for_exit`,
+//! `terminal/kill` and `terminal/release`. A client that does so itself loses them when it ends. [`Proxy`] answers these five from an engine, and passes on
+//! everything else as it came, byte for byte, but for one word in `initialize`: the agent is told that there are terminals, whatever the client said.
+//!
+//! A terminal is a process, and its id the process's. It belongs to the conversation of the request (`acp:` and the ACP session id), so the next proxy for the same
+//! conversation serves it as the first one did. The proxy holds nothing that matters: it may be killed at any time.
+
+#![forbid(unsafe_code)]
+
+mod initialize;
+mod message;
+mod proxy;
+mod sessions;
+mod skim;
+mod splitter;
+mod terminal;
+
+pub use initialize::with_terminals;
+pub use proxy::{Ended, Options, Proxy};
+pub use skim::{Skim, Skimmed};
+pub use splitter::{Line, MOST_BYTES, Splitter};

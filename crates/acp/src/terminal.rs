@@ -1,0 +1,260 @@
+//! The five calls about terminals, each a file, and what they have in common.
+
+mod create;
+mod kill;
+mod known;
+mod output;
+mod release;
+mod wait_for_exit;
+
+use crate::message::{Failure, INTERNAL, INVALID_PARAMS, NOT_FOUND};
+use create::Create;
+use known::Known;
+use outlast_client::{Caller, Client, ClientError, Connect, Error, ErrorKind, Fate, Owner, ProcessId, Reason, Receipt, code};
+use outlast_text::Redactor;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+
+/// How many outputs may be on their way at once: each is up to [`output::CAP`] bytes, and an agent may not read them.
+const OUTPUTS: usize = 8;
+
+/// What an agent asks of its client's terminals.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Create(Create),
+    Output(Terminal),
+    WaitForExit(Terminal),
+    Kill(Terminal),
+    Release(Terminal),
+}
+
+/// Which terminal, and for which conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Terminal {
+    session_id: String,
+    terminal_id: String,
+}
+
+impl Call {
+    /// Reads a request. Nothing for one that is not about terminals, and so not ours.
+    pub(crate) fn read(method: &str, params: Option<&RawValue>) -> Option<Result<Self, Failure>> {
+        Some(match method {
+            "terminal/create" => given(params).map(Self::Create),
+            "terminal/output" => given(params).map(Self::Output),
+            "terminal/wait_for_exit" => given(params).map(Self::WaitForExit),
+            "terminal/kill" => given(params).map(Self::Kill),
+            "terminal/release" => given(params).map(Self::Release),
+            _ => return None,
+        })
+    }
+
+    /// Whether it is done though nobody is left to be answered.
+    pub(crate) fn stops(&self) -> bool {
+        matches!(self, Self::Kill(_) | Self::Release(_))
+    }
+
+    pub(crate) fn session(&self) -> &str {
+        match self {
+            Self::Create(create) => create.session(),
+            Self::Output(of) | Self::WaitForExit(of) | Self::Kill(of) | Self::Release(of) => &of.session_id,
+        }
+    }
+}
+
+fn given<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Failure> {
+    let text = params.map_or("null", RawValue::get);
+    serde_json::from_str(text).map_err(|e| Failure::new(INVALID_PARAMS, format!("the parameters make no sense: {e}")))
+}
+
+/// What became of a call.
+pub(crate) struct Done {
+    pub(crate) outcome: Result<Value, Failure>,
+    /// The agent sees the end of this process with the answer, and need not be told of it once it has it.
+    seen: Option<Seen>,
+    /// The same of an end that it waited for, which is held for the answer meanwhile.
+    receipt: Option<Receipt>,
+    /// Room for the answer, until it is written.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+struct Seen {
+    client: Client,
+    id: ProcessId,
+}
+
+impl Done {
+    /// The answer is with the agent.
+    pub(crate) async fn told(self) {
+        if let Some(Seen { client, id }) = self.seen {
+            // Where that cannot be said, the end is told once more, which is better than never.
+            let _told_again = client.mark_completion_consumed(&id.to_string()).await;
+        }
+        if let Some(receipt) = self.receipt {
+            let _told_again = receipt.passed_on().await;
+        }
+    }
+}
+
+impl From<Result<Value, Failure>> for Done {
+    fn from(outcome: Result<Value, Failure>) -> Self {
+        Self { outcome, seen: None, receipt: None, _room: None }
+    }
+}
+
+/// The terminals of all conversations that one agent has.
+pub(crate) struct Terminals {
+    to: Connect,
+    caller: Caller,
+    /// The task and the generation of everything; the conversation is that of each request.
+    owner: Owner,
+    redactor: Redactor,
+    client: OnceCell<Client>,
+    known: Mutex<Known>,
+    room: Arc<Semaphore>,
+}
+
+impl Terminals {
+    pub(crate) fn new(to: Connect, caller: Caller, owner: Owner, redact: bool) -> Self {
+        let (client, known) = (OnceCell::new(), Mutex::default());
+        Self { to, caller, owner, redactor: Redactor::new(redact), client, known, room: Arc::new(Semaphore::new(OUTPUTS)) }
+    }
+
+    /// Notes a call in the order in which calls come: what comes after a release finds nothing, what came before it is still served.
+    pub(crate) fn arrived(&self, call: &Call) -> Result<(), Failure> {
+        match call {
+            Call::Create(_) => Ok(()),
+            Call::Output(of) | Call::WaitForExit(of) | Call::Kill(of) => {
+                let id = of.id()?;
+                if self.known().is_released(&of.session_id, id) { Err(of.not_found()) } else { Ok(()) }
+            }
+            Call::Release(of) => {
+                let id = of.id()?;
+                if self.known().release(&of.session_id, id) { Ok(()) } else { Err(of.not_found()) }
+            }
+        }
+    }
+
+    /// Does what was asked. A wait is given up when `cancelled` comes to pass; the command goes on.
+    pub(crate) async fn serve(&self, call: Call, dir: Option<String>, cancelled: impl Future<Output = ()>) -> Done {
+        match call {
+            Call::Create(create) => self.create(create, dir).await,
+            Call::Output(of) => self.output(&of).await,
+            Call::WaitForExit(of) => self.wait_for_exit(&of, cancelled).await.unwrap_or_else(|failure| Err(failure).into()),
+            Call::Kill(of) => self.kill(&of).await.into(),
+            Call::Release(of) => self.release(&of).await.into(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // A panic elsewhere leaves a table that is whole: each change is one call.
+        self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// A client that speaks for a conversation. The engine is asked for when it is needed first, so that an agent without terminals needs none.
+    async fn client(&self, session: &str) -> Result<Client, ClientError> {
+        let client = self.client.get_or_try_init(|| Client::connect(&self.to)).await?;
+        Ok(client.with_owner(Owner { session: Some(format!("acp:{session}")), ..self.owner.clone() }))
+    }
+}
+
+impl Terminal {
+    fn id(&self) -> Result<ProcessId, Failure> {
+        // In full: a beginning that happens to be unique is nobody's terminal.
+        self.terminal_id.parse().map_err(|_| self.not_found())
+    }
+
+    fn not_found(&self) -> Failure {
+        let shown: String = self.terminal_id.chars().take(80).collect();
+        let message = format!("there is no terminal {shown} in this session, or it was released");
+        Failure { code: NOT_FOUND, message, data: Some(json!({ "terminalId": shown })) }
+    }
+
+    /// Why an engine did not do it, to an agent.
+    fn refused(&self, error: &ClientError) -> Failure {
+        match error.code() {
+            code::NOT_FOUND | code::NOT_YOURS | code::BAD_ID => self.not_found(),
+            _ => refused(error),
+        }
+    }
+}
+
+fn refused(error: &ClientError) -> Failure {
+    let code = match error {
+        ClientError::Refused(Error { kind: ErrorKind::Refusal, .. }) => INVALID_PARAMS,
+        _ => INTERNAL,
+    };
+    let hint = if error.hint().is_empty() { String::new() } else { format!(" ({})", error.hint()) };
+    Failure { code, message: format!("{error}{hint}"), data: Some(json!({ "code": error.code() })) }
+}
+
+/// How a command ended, as ACP has it: its own code or the name of a signal. Neither is there where nobody saw the end, and then a note says why.
+fn exit_status(fate: &Fate) -> Value {
+    let code = fate.exit_code.flatten().and_then(|code| u32::try_from(code).ok());
+    let mut status = json!({ "exitCode": code, "signal": fate.signal });
+    if code.is_none() && fate.signal.is_none() {
+        let reason = match fate.completion_reason {
+            Some(Reason::FailedStart) => "failed_start",
+            _ => "lost",
+        };
+        status["_meta"] = json!({ "outlast": { "reason": reason } });
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(method: &str, params: &str) -> Option<Result<Call, Failure>> {
+        let params: Box<RawValue> = serde_json::from_str(params).unwrap();
+        Call::read(method, Some(&params))
+    }
+
+    #[test]
+    fn every_call_is_read_with_what_newer_versions_add() {
+        let of = Terminal { session_id: "s".into(), terminal_id: "t".into() };
+        for method in ["terminal/output", "terminal/wait_for_exit", "terminal/kill", "terminal/release"] {
+            let call = read(method, r#"{"sessionId":"s","terminalId":"t","_meta":{"a":1},"new":true}"#).unwrap().unwrap();
+            assert_eq!((call.session(), call.stops()), ("s", method == "terminal/kill" || method == "terminal/release"));
+            let (Call::Output(got) | Call::WaitForExit(got) | Call::Kill(got) | Call::Release(got)) = call else { panic!("{method}") };
+            assert_eq!(got, of, "{method}");
+        }
+        let create = read("terminal/create", r#"{"sessionId":"s","command":"ls","outputByteLimit":1,"new":{}}"#).unwrap().unwrap();
+        assert!(matches!(create, Call::Create(_)) && !create.stops());
+    }
+
+    #[test]
+    fn what_is_not_about_terminals_is_not_ours() {
+        for method in ["terminal/resize", "terminal", "session/update", "Terminal/create", "terminal/create "] {
+            assert!(read(method, "{}").is_none(), "{method}");
+        }
+        assert_eq!(Call::read("terminal/kill", None).unwrap().unwrap_err().code, INVALID_PARAMS);
+        assert_eq!(read("terminal/kill", r#"{"sessionId":1}"#).unwrap().unwrap_err().code, INVALID_PARAMS);
+    }
+
+    #[test]
+    fn an_end_is_told_as_the_protocol_has_it() {
+        let status = |code: Option<i32>, signal: Option<&str>| {
+            let mut fate = Fate::default();
+            (fate.exit_code, fate.signal) = (Some(code), signal.map(Into::into));
+            exit_status(&fate)
+        };
+        assert_eq!(status(Some(3), None), json!({"exitCode": 3, "signal": null}));
+        assert_eq!(status(Some(-9), Some("SIGKILL")), json!({"exitCode": null, "signal": "SIGKILL"}));
+        assert_eq!(status(None, None), json!({"exitCode": null, "signal": null, "_meta": {"outlast": {"reason": "lost"}}}));
+    }
+
+    #[test]
+    fn only_a_whole_id_names_a_terminal() {
+        let id = |text: &str| Terminal { session_id: "s".into(), terminal_id: text.into() }.id();
+        assert!(id("proc_0123456789ab").is_ok());
+        for text in ["proc_0123", "0123456789ab", "0123", "", "proc_0123456789ab\n", "../proc_0123456789ab"] {
+            assert_eq!(id(text).unwrap_err().code, NOT_FOUND, "{text}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! `terminal/release`: stops the command if it runs, and frees the terminal's name. The log stays in the home for as long as logs do.
+
+use super::kill::Stopped;
+use super::{Terminal, Terminals};
+use crate::message::Failure;
+use outlast_client::ClientError;
+use serde_json::{Value, json};
+
+impl Terminals {
+    pub(super) async fn release(&self, of: &Terminal) -> Result<Value, Failure> {
+        match self.let_go(of).await {
+            Ok(()) => Ok(json!({})),
+            Err(error) => {
+                // It may be asked for again: what was not stopped must not be out of reach.
+                self.known().keep(&of.session_id, of.id()?);
+                Err(of.refused(&error))
+            }
+        }
+    }
+
+    async fn let_go(&self, of: &Terminal) -> Result<(), ClientError> {
+        match self.stop(of).await? {
+            Stopped::Now => Ok(()),
+            // Whoever releases it wants to hear no more of it.
+            Stopped::Before => self.client(&of.session_id).await?.mark_completion_consumed(&of.terminal_id).await,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `outlast acp-proxy`
+
+use super::failure::OURS;
+use super::{Context, Failure};
+use clap::Args;
+use outlast_acp::{Ended, Options, Proxy};
+use outlast_client::Connect;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How long an agent whose output is closed, or which was asked to end, may take until it is stopped.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Stand between an ACP client and its agent, and run the agent's terminals
+///
+/// Put it before the agent's command where the client (an editor, a gateway) has it configured: commands that the agent runs in its client's terminals then outlast
+/// agent and client, and the next proxy for the same ACP session serves them on. Everything else is passed on as it comes.
+///
+/// Standard input and output are the client's, standard error is the agent's. Exits as the agent does: with its code, or 128+n for signal n.
+#[derive(Debug, Args)]
+pub(crate) struct AcpProxy {
+    /// The agent and its arguments
+    #[arg(last = true, required = true, value_name = "AGENT")]
+    agent: Vec<OsString>,
+}
+
+impl AcpProxy {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let mut told = Told::listen().map_err(|e| e.exit(OURS))?;
+        let mut agent = self.start()?;
+        let (Some(to_agent), Some(from_agent)) = (agent.stdin.take(), agent.stdout.take()) else {
+            unreachable!("both are pipes");
+        };
+        let mut options = Options::new(Connect::to(&ctx.settings.home).starting(&ctx.world.program), ctx.caller());
+        options.owner = ctx.owner();
+        options.redact = ctx.settings.redact;
+        options.remark = remark;
+        let run = Proxy::new(options).run((tokio::io::stdin(), tokio::io::stdout()), (from_agent, to_agent));
+        tokio::pin!(run);
+        let status = loop {
+            tokio::select! {
+                ended = &mut run => break at_its_end(&mut agent, ended).await,
+                // Something that the agent started may hold its output open for longer than it lives.
+                status = agent.wait() => {
+                    let _open = tokio::time::timeout(ENDING, &mut run).await;
+                    break status;
+                }
+                // The agent decides what a signal means; should it stay, its client's end is what ends it.
+                number = told.next() => pass_on(&agent, number),
+            }
+        };
+        let status = status.map_err(|e| Failure::fault(format!("cannot wait for the agent: {e}"), "").exit(OURS))?;
+        Ok(code(status))
+    }
+
+    fn start(&self) -> Result<Child, Failure> {
+        let (program, args) = self.agent.split_first().expect("one at least is required");
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().map_err(|e| {
+            let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+            let hint = "write the agent as you would start it, behind --, for instance: outlast acp-proxy -- kimi acp";
+            Failure::refused(format!("cannot start the agent {}: {e}", program.display()), hint).exit(code)
+        })
+    }
+}
+
+/// Waits for the agent, and stops it where it stays.
+async fn at_its_end(agent: &mut Child, ended: Ended) -> io::Result<ExitStatus> {
+    if ended == Ended::Agent
+        && let Ok(status) = tokio::time::timeout(ENDING, agent.wait()).await
+    {
+        return status;
+    }
+    pass_on(agent, libc::SIGTERM);
+    if let Ok(status) = tokio::time::timeout(ENDING, agent.wait()).await {
+        return status;
+    }
+    agent.start_kill()?;
+    agent.wait().await
+}
+
+/// Sends the agent a signal. It was not waited for yet, so the pid is its own.
+fn pass_on(agent: &Child, number: i32) {
+    let pid = agent.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+    if let (Some(pid), Some(signal)) = (pid, rustix::process::Signal::from_named_raw(number)) {
+        // It may have ended meanwhile, and then needs no signal.
+        let _over = rustix::process::kill_process(pid, signal);
+    }
+}
+
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}
+
+fn remark(what: &str) {
+    use std::io::Write as _;
+    let _unheard = writeln!(io::stderr(), "outlast acp-proxy: {what}");
+}
+
+/// The signals that ask us to end.
+struct Told {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Told {
+    fn listen() -> Result<Self, Failure> {
+        let on = |kind| signal(kind).map_err(|e| Failure::fault(format!("cannot listen for signals: {e}"), ""));
+        Ok(Self { terminate: on(SignalKind::terminate())?, interrupt: on(SignalKind::interrupt())?, hang_up: on(SignalKind::hangup())? })
+    }
+
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.hang_up.recv() => libc::SIGHUP,
+        }
+    }
+}
