@@ -1,5 +1,7 @@
 //! For whom a process runs, and who may touch it.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 /// The conversation, task and generation a request speaks for. All empty: a person at a shell.
@@ -21,6 +23,13 @@ impl Owner {
     /// A conversation.
     pub fn session(key: impl Into<String>) -> Self {
         Self { session: Some(key.into()), ..Self::default() }
+    }
+
+    /// The conversation of an agent that names none: the stable pair of its program's name and the directory it works in. Whoever sees
+    /// both, its tools or its hooks, comes to the same key.
+    pub fn of_agent(client: &str, dir: &Path) -> Self {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c.to_ascii_lowercase() } else { '-' };
+        Self::session(format!("mcp:{}:{}", client.chars().map(plain).collect::<String>(), dir.display()))
     }
 
     /// Whether a request by this owner may touch a process of `other`. Without a session it is a person of the same user, who may touch everything.
@@ -112,6 +121,12 @@ mod tests {
         assert!(scope.takes(&owner("t2", "s1")) && scope.by_session_only(&owner("t2", "s1")));
         assert!(!scope.takes(&owner("t2", "s2")));
         assert!(Scope::default().takes(&Owner::default()));
+    }
+
+    #[test]
+    fn an_agent_that_names_no_conversation_is_known_by_program_and_directory() {
+        assert_eq!(Owner::of_agent("Claude Code", Path::new("/home/me/My Work")), Owner::session("mcp:claude-code:/home/me/My Work"));
+        assert_eq!(Owner::of_agent("a:b/c_1.0", Path::new("/x")), Owner::session("mcp:a-b-c_1.0:/x"));
     }
 
     #[test]
