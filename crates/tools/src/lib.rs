@@ -31,6 +31,7 @@ mod args;
 mod cap;
 mod foreground;
 mod guard;
+mod hook;
 mod host;
 mod meaning;
 mod output;
@@ -43,6 +44,7 @@ mod terminal;
 mod tokens;
 
 pub use guard::{Misuse, misuse};
+pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy};
 pub use plan::{Mode, Plan};
 pub use process::Ask;
