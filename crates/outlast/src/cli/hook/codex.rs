@@ -58,7 +58,7 @@ impl Codex {
         let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
         let mut codex = AppServer::start(&self.program, self.codex_home.as_deref(), self.timeout).await?;
         // The queue first: what leaves it meanwhile is found in the thread.
-        let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread})).await?);
+        let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
         there.extend(marks(&codex.call("thread/read", json!({"threadId": thread, "includeTurns": true})).await?));
         let told = told.without(|id| there.iter().any(|mark| mark == id));
         if told.notices.is_empty() {

@@ -80,7 +80,7 @@ impl AppServer {
     /// Has the turn taken that begins with the queued message of this name, and waits until it is over.
     pub(super) async fn take_turn(&mut self, thread: &str, mark: &str) -> Result<(), Failure> {
         self.call("thread/resume", json!({"threadId": thread, "excludeTurns": true})).await?;
-        let queue = self.call("thread/queue/list", json!({"threadId": thread})).await?;
+        let queue = self.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?;
         let mut entries = queue["data"].as_array().into_iter().flatten();
         if let Some(ours) = entries.find(|one| one["clientUserMessageId"] == mark) {
             // Codex starts it by itself, unless the last turn was interrupted. Where it was faster it refuses, and has begun.
