@@ -154,16 +154,15 @@ fn a_hook_killed_before_it_printed_loses_nothing_and_one_killed_after_says_nothi
     p.points().release("notice.leased").unwrap();
     assert_eq!(next(&p), Some(true), "nobody knows what a dead hook had printed");
     p.call(["events", "ack", "--session", KEY, history(&p, &[])[0]["event"]["event_id"].as_str().unwrap()]).good();
-    // Printed, and on its way to say so.
+    // Printed and acknowledged, and not answered any more.
     post(&p, KEY, 2);
-    p.points().arm("notice.before_settle").unwrap();
+    p.points().arm("notice.settled").unwrap();
     let mut child = hook(&p, &["hook", "claude", "--lease", "60"], "UserPromptSubmit");
-    eventually("the hook has said so", || p.points().held("notice.before_settle"));
+    eventually("the hook has said so", || p.points().held("notice.settled"));
     child.kill().unwrap();
     assert!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().contains("number 2"));
-    p.points().release("notice.before_settle").unwrap();
-    eventually("the notice to be settled", || (states(&p) == ["delivered"; 2]).then_some(()));
-    assert_eq!(said(&p, "UserPromptSubmit", "/w").text(), "");
+    p.points().release("notice.settled").unwrap();
+    assert_eq!((states(&p), said(&p, "UserPromptSubmit", "/w").text()), (vec!["delivered".to_owned(); 2], String::new()));
     // Printed, and killed while nobody hears it.
     post(&p, KEY, 3);
     p.points().arm("notice.leased").unwrap();
