@@ -98,8 +98,9 @@ class World:
         if more["stdin"] is None:
             del more["stdin"]
         env = {**self.env, **more.pop("env", {})}
+        check = more.pop("check", True)
         done = subprocess.run(argv, cwd=self.path("work"), env=env, capture_output=True, text=True, timeout=PATIENCE, **more)
-        assert done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert not check or done.returncode == 0, f"{argv}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def json(self, *argv):
@@ -162,7 +163,34 @@ def codex(world):
         file.write(f'base_url = "{world.model}"\nwire_api = "responses"\nrequires_openai_auth = false\n')
     said = world.call(program, "exec", "--skip-git-repo-check", "--json", "hello")
     thread = next(json.loads(line)["thread_id"] for line in said.splitlines() if "thread.started" in line)
-    ends_and_wakes(world, f"codex:{thread}", ["codex", "--timeout", "60"])
+    session = f"codex:{thread}"
+    ends_and_wakes(world, session, ["codex", "--timeout", "60"])
+    # Another Codex has the thread open: whoever of the two takes the turn, it is one.
+    other = world.start([program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    calls = [("initialize", {"clientInfo": {"name": "t", "title": "t", "version": "1"}, "capabilities": {"experimentalApi": True}})]
+    for n, (method, params) in enumerate([*calls, ("thread/resume", {"threadId": thread, "excludeTurns": True})]):
+        other.stdin.write(json.dumps({"id": n, "method": method, "params": params}) + "\n")
+        other.stdin.flush()
+        while json.loads(other.stdout.readline()).get("id") != n:
+            pass
+    name = world.json("run", "--notify", "--session", session, "--", "exit 5")["session_id"]
+    eventually("the turn while another has the thread", lambda: world.told(name))
+    eventually("its settlement", lambda: not [t for t in world.json("events", "history", "--state", "leased")["notices"]])
+    time.sleep(12)  # Codex looks into its queue every ten seconds, and nothing tells that it has found nothing.
+    assert world.told(name) == 1, f"the model sees it {world.told(name)} times"
+    os.killpg(other.pid, signal.SIGKILL)
+    # Codex's own hooks: nobody wakes it, and it reads what there is with its next prompt.
+    world.call(world.outlast, "engine", "stop")
+    os.remove(world.path("home/.config/outlast/config.toml"))
+    with open(world.path("home/.codex/hooks.json"), "w") as file:
+        hook = [{"hooks": [{"type": "command", "command": f"{world.outlast} hook codex"}]}]
+        json.dump({"hooks": {"UserPromptSubmit": hook}}, file)
+    name = world.json("run", "--notify", "--session", session, "--", "exit 6")["session_id"]
+    world.call(world.outlast, "wait", "--timeout", "20", name, check=False)
+    trust = ["--dangerously-bypass-hook-trust"]
+    for _ in range(2):
+        world.call(program, "exec", *trust, "--skip-git-repo-check", "resume", thread, "go on")
+    assert world.told(name) == 1, f"with its own hooks the model sees it {world.told(name)} times"
 
 
 def opencode(world):

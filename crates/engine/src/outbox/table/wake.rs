@@ -97,10 +97,14 @@ pub(crate) fn pushed(
         return Ok((false, None));
     }
     let Some(found) = by_seq(db, seq)? else { return Ok((true, None)) };
-    let is_ours = found.state == "leased" && found.lease == lease;
     let told = matches!(how, Pushed::Delivered);
+    let is_ours = match found.state.as_str() {
+        "leased" => found.lease == lease,
+        "pending" => told,
+        _ => false,
+    };
     // What somebody else has by now, since our time was over, is theirs to settle.
-    if !is_ours && !(told && found.state == "pending") {
+    if !is_ours {
         return Ok((true, None));
     }
     match how {
