@@ -5,7 +5,7 @@ use crate::link::{CallError, Item, Link, Stream, read};
 use crate::{Client, ClientError};
 use outlast_core::Route;
 use outlast_wire::v1::notice::{
-    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Notices, Posted, Push, Replay, Taker, Told,
+    Barrier, Barriers, Consumed, Dead, DeadLetter, Deliveries, Delivery, History, Judged, Lent, Notices, Posted, Push, Replay, Taker, Told,
     Until, Verdict,
 };
 use outlast_wire::v1::{Done, Event, Request};
@@ -172,6 +172,15 @@ impl Client {
     pub async fn give_up(&self, sink: &str, unread: &Unread) -> Result<bool, ClientError> {
         let how = Push::Dead { reason: format!("it cannot be read: {}", unread.why) };
         self.pushed_by(sink, unread.seq, &unread.lease, how).await
+    }
+
+    /// Says that a sink that wakes an agent is about to tell these, and which of them it may tell, as they are now. The others are its own no more: the agent has
+    /// them by other ways, or somebody else is just telling them.
+    pub async fn wake(&self, sink: &str, lent: &[Delivery]) -> Result<Vec<Delivery>, ClientError> {
+        let lent = lent.iter().map(|d| Lent::new(d.event.seq, &d.lease)).collect();
+        // Not repeated: whoever was given them by an answer that was lost would not be given them again.
+        let may: Deliveries = self.ask("ask what may be told", Request::Wake { sink: sink.into(), lent }, Repeat::Never).await?;
+        Ok(may.deliveries)
     }
 
     /// Says how a push went. `false`: its lease had ended, and it may be pushed again.

@@ -72,6 +72,8 @@ pub struct Hook {
     pub grace: Duration,
     /// What it is told together.
     pub gather: Gather,
+    /// Whether it tells an agent, so that what it is about to tell is asked for once more before: the agent may have it by other ways.
+    pub wakes: bool,
 }
 
 /// What is run as a hook.
@@ -93,7 +95,7 @@ impl Hook {
 
     /// A hook with the usual limits.
     pub fn new(command: HookCommand, env: Vec<(OsString, OsString)>, dir: PathBuf) -> Self {
-        Self { command, env, dir, time_limit: Self::TIME_LIMIT, grace: Self::GRACE, gather: Gather::none() }
+        Self { command, env, dir, time_limit: Self::TIME_LIMIT, grace: Self::GRACE, gather: Gather::none(), wakes: false }
     }
 }
 
@@ -107,6 +109,7 @@ impl fmt::Debug for Hook {
             .field("time_limit", &self.time_limit)
             .field("grace", &self.grace)
             .field("gather", &self.gather)
+            .field("wakes", &self.wakes)
             .finish()
     }
 }

@@ -54,6 +54,12 @@ pub trait Desk: Send + Sync + 'static {
     /// Waits until something is due for `sink`, and lends at most `limit` deliveries, lowest `seq` first.
     fn take(&self, sink: &str, lease: Duration, limit: usize) -> impl Future<Output = Result<Vec<Delivery>, DeskError>> + Send;
 
+    /// Says that a sink that wakes an agent is about to tell these, and which of them it may tell, as they are now. The others are its own no more.
+    fn wake(&self, _sink: &str, batch: &[Delivery]) -> impl Future<Output = Result<Vec<Delivery>, DeskError>> + Send {
+        let batch = batch.to_vec();
+        async move { Ok(batch) }
+    }
+
     /// Says what became of a delivery.
     fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> impl Future<Output = Result<(), DeskError>> + Send;
 }
@@ -149,6 +155,12 @@ where
                 return Ok(owed.deliveries);
             }
         }
+    }
+
+    async fn wake(&self, sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, DeskError> {
+        let on = self.client(sink).await?;
+        let may = on.client.wake(sink, batch).await;
+        self.heard(sink, &on, may).await
     }
 
     async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {

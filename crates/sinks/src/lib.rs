@@ -13,7 +13,9 @@ mod event;
 mod hook;
 mod os;
 mod reason;
+mod request;
 mod run;
+mod server;
 mod webhook;
 
 pub use backoff::{Growth, Policy, backoff};
@@ -21,4 +23,5 @@ pub use coalesce::{Budget, Gather, MOST_TOGETHER, Plan, plan};
 pub use config::{BadName, Hook, HookCommand, SinkConfig, Way};
 pub use desk::{Desk, DeskError, Settle, Within};
 pub use run::run;
+pub use server::{Said, Server};
 pub use webhook::{BadSecret, BadUrl, Secret, Target, Webhook};

@@ -334,6 +334,13 @@ impl<D: Desk> Teller<D> {
         let errand = self.errands.spawn(async move {
             // The places are taken until all is settled.
             let (batch, _places): (Vec<Delivery>, Vec<OwnedSemaphorePermit>) = batch.into_iter().map(|l| (l.delivery, l.place)).unzip();
+            let batch = match &sink.way {
+                Way::Hook(hook) if hook.wakes => may_be_told(&sink.name, &*desk, &stop, batch).await,
+                Way::Hook(_) | Way::Webhook(_) => batch,
+            };
+            if batch.is_empty() {
+                return None;
+            }
             let outcome = match &sink.way {
                 Way::Hook(hook) => hook::tell(hook, &batch, stop.subscribe()).await,
                 Way::Webhook(webhook) => match batch.first() {
@@ -466,6 +473,21 @@ async fn take<D: Desk>(mut with: Taking<D>) {
             }
         }
     }
+}
+
+/// Of what is about to be told to an agent, what may be: the rest it has by other ways.
+async fn may_be_told<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, batch: Vec<Delivery>) -> Vec<Delivery> {
+    let error = match timeout(SETTLE_WITHIN, desk.wake(sink, &batch)).await {
+        Ok(Ok(may)) => return may,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("no answer within {SETTLE_WITHIN:?}"),
+    };
+    // Not tried, so it counts as no attempt.
+    warn!(sink, "cannot ask what may be told: {error}");
+    for delivery in &batch {
+        settle(sink, desk, stop, delivery, Settle::Later { after: ASK_AGAIN }).await;
+    }
+    Vec::new()
 }
 
 async fn settle<D: Desk>(sink: &str, desk: &D, stop: &watch::Sender<bool>, delivery: &Delivery, verdict: Settle) {

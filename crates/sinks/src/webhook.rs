@@ -1,16 +1,15 @@
 //! One request of a webhook: signed as Standard Webhooks says, bounded in time and size.
 
-mod http;
 mod secret;
 mod target;
 
 pub use secret::{BadSecret, Secret};
 pub use target::{BadUrl, Target};
 
+use crate::request::{self, Answer, Asked, Reading, Trust};
 use crate::run::Outcome;
 use crate::{event, reason};
-use ::http::StatusCode;
-use http::{Answer, Trust};
+use http::{Method, StatusCode};
 use outlast_client::Delivery;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +30,9 @@ pub struct Webhook {
 
 /// A `Retry-After` is followed up to this: a receiver does not decide for how long we keep something.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+
+/// What is read of an answer: what it says beside a status that is no success.
+const WHY: Reading = Reading { always: false, most: 4 * 1024, within: Duration::from_secs(2) };
 
 impl Webhook {
     /// How long connecting may take unless configured otherwise.
@@ -57,7 +59,9 @@ pub(crate) async fn tell(webhook: &Webhook, delivery: &Delivery) -> Outcome {
     let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let signatures: Vec<String> = webhook.secrets.iter().map(|s| s.sign(&id, timestamp, &body)).collect();
     let headers = [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signatures.join(" "))];
-    match http::post(&webhook.target, &webhook.trust, &headers, body, (webhook.connect, webhook.whole)).await {
+    let Webhook { target, connect, whole, .. } = webhook;
+    let asked = Asked { method: Method::POST, target, headers: &headers, body, connect: *connect, whole: *whole, reading: WHY };
+    match request::send(asked, &webhook.trust).await {
         Ok(answer) => judge(&answer, now),
         Err(why) => Outcome::failed(why),
     }

@@ -39,6 +39,7 @@ mod cap;
 mod codex;
 mod foreground;
 mod guard;
+mod hook;
 mod host;
 mod meaning;
 mod native;
@@ -56,6 +57,7 @@ mod yielding;
 
 pub use after::After;
 pub use guard::{Misuse, misuse};
+pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy, Profile};
 pub use outcome::Outcome;
 pub use plan::{Mode, Plan};

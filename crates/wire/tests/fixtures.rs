@@ -2,7 +2,7 @@
 
 use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
-use outlast_wire::v1::notice::{History, Push, Replay, Taker, Until, Verdict};
+use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use outlast_wire::v1::{
     Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, OnStop, Page, Process,
     Reply, Request, Spec, Tell,
@@ -87,6 +87,7 @@ fn requests() -> Vec<Message> {
         Request::Barriers { clear: true },
         Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true },
         Request::ViewClose { process: process() },
+        Request::Wake { sink: "ops".into(), lent: vec![Lent::new(1, "l")] },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
     all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: false, request }).collect()

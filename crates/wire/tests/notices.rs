@@ -1,7 +1,7 @@
 //! A request lies flat in its message, so that no field of the one may have the name of a field of the other.
 
 use outlast_core::{Owner, Route, Time};
-use outlast_wire::v1::notice::{History, Push, Replay, Taker, Until, Verdict};
+use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use outlast_wire::v1::{Message, Request};
 
 #[test]
@@ -20,6 +20,7 @@ fn every_request_about_notices_reads_back_from_its_message() {
         Request::NoticeDead { limit: Some(1) },
         Request::Consumed { process: "p".into(), mark: true },
         Request::Deliveries { sink: "s".into(), limit: 1, lease_ms: 2 },
+        Request::Wake { sink: "s".into(), lent: vec![Lent::new(1, "l")] },
         Request::Pushed { sink: "s".into(), seq: 1, lease: "l".into(), how: Push::Delivered },
         Request::Pushed { sink: "s".into(), seq: 1, lease: "l".into(), how: Push::Again { after_ms: 1, reason: "r".into() } },
         Request::Pushed { sink: "s".into(), seq: 1, lease: "l".into(), how: Push::Dead { reason: "r".into() } },

@@ -355,7 +355,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
 async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
     for answered in [false, true] {
         let tmp = tempfile::tempdir().unwrap();
-        let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push { name: "hook".into(), kinds: vec![], sessions: vec![] }]).await;
+        let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push::observer("hook")]).await;
         let (view, meta) = watched(&engine, 1).await;
         let waiting = engine.shared.waits.begin(crate::outbox::end_key(view.id()));
         ends(&meta, engine.shared.now());

@@ -33,6 +33,10 @@ use tokio::sync::{Notify, watch};
 /// comes back to must not grow for ever.
 const UNREAD: u32 = 4;
 
+/// How a sink is given what it owes, and when it will be given something.
+type Take = fn(&Connection, &str, usize, &str, i64, Moment) -> rusqlite::Result<Vec<Owed>>;
+type NextDue = fn(&Connection, &str, Moment) -> rusqlite::Result<Option<Duration>>;
+
 /// A handle on the outbox. Copies are cheap.
 #[derive(Clone)]
 pub(crate) struct Outbox {
@@ -267,7 +271,15 @@ impl Outbox {
 
     /// Offers delivered notices again.
     pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
-        let count = self.index.work(move |db| table::replay(db, from, session.as_deref(), now)).await?;
+        let judge = Arc::clone(&self.judge);
+        let work = move |db: &Connection| {
+            let count = table::replay(db, from, session.as_deref(), now)?;
+            for sink in judge.sinks.iter().filter(|s| s.wakes) {
+                table::wake::replay(db, &sink.name, from, session.as_deref())?;
+            }
+            Ok(count)
+        };
+        let count = self.index.work(work).await?;
         self.tell();
         Ok(count)
     }
@@ -293,19 +305,51 @@ impl Outbox {
         lease_for: i64,
         now: Time,
     ) -> Result<(Vec<Owed>, Option<Duration>), IndexError> {
+        let (take, next_due) = match self.wakes(&sink) {
+            true => (table::wake::take as Take, table::wake::next_due as NextDue),
+            false => (table::take as Take, table::next_due as NextDue),
+        };
         self.index
             .work(move |db| {
                 let now = Moment::now(now);
-                let taken = table::take(db, &sink, limit, &lease, lease_for, now)?;
-                let due = if taken.is_empty() { table::next_due(db, &sink, now)? } else { None };
+                let taken = take(db, &sink, limit, &lease, lease_for, now)?;
+                let due = if taken.is_empty() { next_due(db, &sink, now)? } else { None };
                 Ok((taken, due))
             })
             .await
     }
 
-    pub(crate) async fn pushed(&self, sink: String, seq: u64, lease: String, how: Pushed, now: Time) -> Result<bool, IndexError> {
-        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. });
-        let kept = self.index.work(move |db| table::pushed(db, &sink, seq, &lease, &how, Moment::now(now))).await?;
+    /// Whether a sink tells agents itself.
+    fn wakes(&self, sink: &str) -> bool {
+        self.judge.sinks.iter().any(|s| s.wakes && s.name == sink)
+    }
+
+    /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
+    pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
+        let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, Moment::now(now))).await?;
+        if put_back {
+            self.tell();
+        }
+        Ok(go)
+    }
+
+    /// Writes down how a push went: whether it was still the sink's, and the process whose end its owner was told with it.
+    pub(crate) async fn pushed(
+        &self,
+        sink: String,
+        seq: u64,
+        lease: String,
+        how: Pushed,
+        now: Time,
+    ) -> Result<(bool, Option<ProcessId>), IndexError> {
+        let wakes = self.wakes(&sink);
+        // What a sink that wakes does not tell is for others again.
+        let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. }) || (wakes && how != Pushed::Delivered);
+        let work = move |db: &Connection| match wakes {
+            true => table::wake::pushed(db, &sink, seq, &lease, &how, Moment::now(now)),
+            false => Ok((table::pushed(db, &sink, seq, &lease, &how, Moment::now(now))?, None)),
+        };
+        let kept = self.index.work(work).await?;
         if again {
             self.tell();
         }

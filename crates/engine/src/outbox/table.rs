@@ -6,6 +6,7 @@ mod keep;
 mod schema;
 mod seen;
 mod verdict;
+pub(crate) mod wake;
 
 pub(crate) use claim::{Claim, Taker, claim, lives, next_lapse};
 pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
@@ -79,9 +80,16 @@ pub struct Push {
     pub kinds: Vec<String>,
     /// The conversations it is for, `*` standing for any text; empty means all.
     pub sessions: Vec<String>,
+    /// Whether it tells the agent itself. What it has told is not told again by other ways, and what the agent was told by other ways it does not tell.
+    pub wakes: bool,
 }
 
 impl Push {
+    /// A sink that looks on, for everything.
+    pub fn observer(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kinds: Vec::new(), sessions: Vec::new(), wakes: false }
+    }
+
     fn takes(&self, kind: &str, session: &str) -> bool {
         (self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind))
             && (self.sessions.is_empty() || self.sessions.iter().any(|pattern| glob(pattern, session)))
@@ -229,7 +237,9 @@ pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: 
     if written == 0 {
         return Ok(None);
     }
-    for sink in sinks.iter().filter(|s| s.takes(&kind, &session)) {
+    // The agent has one ear: of the sinks that wake it the first is the one that does. What it has seen by itself wakes it no more.
+    let waker = sinks.iter().find(|s| s.wakes && !seen && s.takes(&kind, &session)).map(|s| &s.name);
+    for sink in sinks.iter().filter(|s| if s.wakes { waker == Some(&s.name) } else { s.takes(&kind, &session) }) {
         db.prepare_cached("INSERT INTO delivery (sink, seq, session, state, due_up, maybe_told) VALUES (?1, ?2, ?3, 'pending', 0, ?4)")?
             .execute(params![sink.name, seq, session, draft.repeat])?;
     }

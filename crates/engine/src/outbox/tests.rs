@@ -6,6 +6,7 @@ mod kept;
 mod scale;
 mod seen;
 mod takers;
+mod wakers;
 
 use super::table::*;
 use crate::index;
@@ -127,5 +128,5 @@ impl Desk {
 }
 
 fn hook() -> Vec<Push> {
-    vec![Push { name: "hook".into(), kinds: Vec::new(), sessions: Vec::new() }]
+    vec![Push::observer("hook")]
 }

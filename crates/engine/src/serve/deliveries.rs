@@ -8,7 +8,7 @@ use crate::refuse;
 use crate::shared::Closing;
 use outlast_text::announce;
 use outlast_wire::code;
-use outlast_wire::v1::notice::{Deliveries, Delivery, Push};
+use outlast_wire::v1::notice::{Deliveries, Delivery, Lent, Push};
 use outlast_wire::v1::{Done, Error};
 use std::time::Duration;
 
@@ -37,11 +37,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
         if !taken.is_empty() {
             point!("delivery.leased");
-            let delivery = |owed: Owed| {
-                let text = announce(&owed.entry.notice);
-                Delivery::new(owed.entry.notice, text, owed.attempts, owed.first_at, owed.lease)
-            };
-            return Ok(Deliveries { deliveries: taken.into_iter().map(delivery).collect() });
+            return Ok(answer(taken));
         }
         let wait = due.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
@@ -50,6 +46,27 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
+}
+
+fn answer(owed: Vec<Owed>) -> Deliveries {
+    let delivery = |owed: Owed| {
+        let text = announce(&owed.entry.notice);
+        Delivery::new(owed.entry.notice, text, owed.attempts, owed.first_at, owed.lease)
+    };
+    Deliveries { deliveries: owed.into_iter().map(delivery).collect() }
+}
+
+/// Says which of these a sink that wakes may tell.
+pub(super) async fn wake(asked: &Asked, sink: String, lent: Vec<Lent>) -> Result<Deliveries, Error> {
+    known(asked, &sink)?;
+    if lent.len() > MOST as usize {
+        let what = format!("{} deliveries cannot be told at once", lent.len());
+        return Err(refuse::refusal(code::BAD_REQUEST, what, format!("name {MOST} at most")));
+    }
+    let lent = lent.into_iter().map(|one| (one.seq, one.lease)).collect();
+    let go = asked.shared().outbox.wake(sink, lent, asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
+    point!("delivery.wakes");
+    Ok(answer(go))
 }
 
 /// Under a code of its own: a sink that goes along with the engine has to end, while one that finds a full disk asks again.
@@ -80,7 +97,10 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
         Push::Dead { reason } => Pushed::Dead { reason: short(reason) },
     };
     point!("delivery.before_settle");
-    let kept = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
+    let (kept, end_of) = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
+    if let Some(process) = end_of {
+        asked.engine.consumed(process).await;
+    }
     point!("delivery.settled");
     Ok(Done::word(if kept { "ok" } else { "lost" }))
 }

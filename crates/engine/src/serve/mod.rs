@@ -477,6 +477,7 @@ impl Asked {
             Request::Deliveries { sink, limit, lease_ms } => {
                 out.result(deliveries::deliveries(self, sink, limit, lease_ms).await).await;
             }
+            Request::Wake { sink, lent } => out.result(deliveries::wake(self, sink, lent).await).await,
             Request::Pushed { sink, seq, lease, how } => out.result(deliveries::pushed(self, sink, seq, lease, how).await).await,
             Request::Until { until, barrier, no_wait } => until::until(self, until, barrier, no_wait).await,
             Request::Barriers { clear } => out.result(until::barriers(self, clear).await).await,

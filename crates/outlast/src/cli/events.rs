@@ -3,6 +3,8 @@
 mod give;
 mod read;
 
+pub(super) use give::{Batch, write};
+
 use super::owner::Whose;
 use super::route::RouteArgs;
 use super::{Context, Failure, input, seconds, some_seconds};

@@ -15,6 +15,7 @@ mod envfile;
 mod events;
 mod failure;
 mod follow;
+mod hook;
 mod input;
 mod interrupt;
 mod kill;
@@ -102,6 +103,7 @@ enum Verb {
     Tool(tool::Tool),
     Mcp(mcp::Mcp),
     AcpProxy(acp_proxy::AcpProxy),
+    Hook(hook::Hook),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -148,9 +150,9 @@ pub(crate) enum Asked {
 pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     // Words behind `--` are the command's.
     let json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
-    // These exit as a command did, so that an error of their own must not look like one of the command's.
+    // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
-    let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy"].iter().any(|own| v == own));
+    let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
@@ -252,6 +254,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Tool(args) => args.perform(ctx).await,
         Verb::Mcp(args) => args.perform(ctx).await,
         Verb::AcpProxy(args) => args.perform(ctx).await,
+        Verb::Hook(args) => args.perform(ctx).await,
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,

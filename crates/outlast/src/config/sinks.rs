@@ -146,8 +146,9 @@ fn hook(table: toml::Value, env: &[(OsString, OsString)], home: &Path) -> Result
     if window.is_some() || budget.is_some() {
         hook.gather = Gather::together(window.unwrap_or_default(), budget);
     }
+    hook.wakes = wake;
     let call = SinkConfig::hook(&common.name, hook).map_err(|e| e.to_string())?;
-    finish(call, common)
+    finish(call, common, wake)
 }
 
 fn webhook(
@@ -176,10 +177,10 @@ fn webhook(
         webhook.whole = positive("timeout_seconds", limit)?;
     }
     let call = SinkConfig::webhook(&common.name, webhook).map_err(|e| e.to_string())?;
-    finish(call, common)
+    finish(call, common, false)
 }
 
-fn finish(mut call: SinkConfig, common: Common) -> Result<(SinkConfig, Push), String> {
+fn finish(mut call: SinkConfig, common: Common, wakes: bool) -> Result<(SinkConfig, Push), String> {
     let Common { name, kinds, sessions, at_once, give_up_seconds, retry_seconds, .. } = common;
     match at_once {
         Some(0) => return Err("at_once = 0 would never tell anything".into()),
@@ -196,7 +197,7 @@ fn finish(mut call: SinkConfig, common: Common) -> Result<(SinkConfig, Push), St
         let steps = steps.into_iter().map(|s| positive("retry_seconds", s)).collect::<Result<Vec<_>, _>>()?;
         call.retry.growth = Growth::Steps(steps);
     }
-    Ok((call, Push { name, kinds, sessions }))
+    Ok((call, Push { name, kinds, sessions, wakes }))
 }
 
 fn positive(key: &str, seconds: f64) -> Result<Duration, String> {

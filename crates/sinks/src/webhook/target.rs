@@ -9,17 +9,17 @@ use std::net::IpAddr;
 /// An address that was found to be usable. Only its origin is ever shown: user, path and query can hold what opens doors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    pub(super) tls: bool,
+    pub(crate) tls: bool,
     /// A name, or an address without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// For the `Host` header.
-    pub(super) authority: String,
-    pub(super) path: String,
+    pub(crate) authority: String,
+    pub(crate) path: String,
     /// For the `Authorization` header, made from the user in the address.
-    pub(super) authorization: Option<String>,
+    pub(crate) authorization: Option<String>,
     /// Whether it must not leave this machine.
-    pub(super) loopback_only: bool,
+    pub(crate) loopback_only: bool,
 }
 
 /// Why an address is none that a webhook can go to. None of them holds the address.
@@ -70,6 +70,31 @@ impl Target {
             loopback_only,
             host,
         })
+    }
+}
+
+impl Target {
+    /// The same server, another path and query.
+    #[must_use]
+    pub fn at(&self, path: impl Into<String>) -> Self {
+        Self { path: path.into(), ..self.clone() }
+    }
+
+    /// The same server, to which we say who we are.
+    #[must_use]
+    pub fn with_login(&self, user: &str, password: &str) -> Self {
+        Self { authorization: Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))), ..self.clone() }
+    }
+
+    /// The same server, to which we show a key.
+    #[must_use]
+    pub fn with_key(&self, key: &str) -> Self {
+        Self { authorization: Some(format!("Bearer {key}")), ..self.clone() }
+    }
+
+    /// Its path, without a slash at the end.
+    pub fn base(&self) -> &str {
+        self.path.trim_end_matches('/')
     }
 }
 

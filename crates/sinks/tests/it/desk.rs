@@ -20,6 +20,9 @@ struct State {
     settled: Vec<(String, u64, Settle)>,
     stopping: bool,
     leases: u64,
+    /// What an agent has by other ways, by its text, and how often somebody asked.
+    had: Vec<String>,
+    asked: u32,
 }
 
 struct Row {
@@ -56,6 +59,16 @@ impl Memory {
         drop(state);
         self.news.notify_waiters();
         seq
+    }
+
+    /// The agent has the notice with this text by other ways.
+    pub(crate) fn has(&self, text: &str) {
+        self.state.lock().unwrap().had.push(text.into());
+    }
+
+    /// How often a sink asked what it may tell.
+    pub(crate) fn asked(&self) -> u32 {
+        self.state.lock().unwrap().asked
     }
 
     /// Ends a lease before its time.
@@ -145,6 +158,19 @@ impl Desk for Memory {
             }
             news.await;
         }
+    }
+
+    async fn wake(&self, _sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, DeskError> {
+        let mut state = self.state.lock().unwrap();
+        state.asked += 1;
+        if state.asked == 1 {
+            return Err(DeskError::Failed("not now".into()));
+        }
+        let may = batch.iter().filter(|d| !state.had.contains(&d.text)).cloned().map(|mut d| {
+            d.event.repeat = true;
+            d
+        });
+        Ok(may.collect())
     }
 
     async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {

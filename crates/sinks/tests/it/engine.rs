@@ -28,7 +28,7 @@ impl World {
         config.detach = false;
         config.cgroup = false;
         config.idle_exit = Duration::ZERO;
-        config.sinks = vec![For { name: "h".into(), kinds: Vec::new(), sessions: vec!["agent:*".into()] }];
+        config.sinks = vec![For { sessions: vec!["agent:*".into()], ..For::observer("h") }];
         let engine = Engine::start(config).await.unwrap();
         let client = Client::over(engine.connect()).await.unwrap();
         Self { engine, client, tmp }

@@ -288,3 +288,32 @@ async fn secrets_in_what_a_hook_says_are_masked() {
     let settled = scene.desk.settlements(1).await;
     assert!(!reason(&settled[0].1).contains("ghijklmnop"), "{settled:?}");
 }
+
+#[tokio::test]
+async fn a_hook_that_wakes_asks_what_it_may_tell_and_tells_that_as_it_is_now() {
+    let scene = Scene::with(HookCommand::Shell("cat >> told".into()), |_, hook| {
+        hook.wakes = true;
+        hook.gather = outlast_sinks::Gather::together(Duration::from_millis(300), None);
+    });
+    let _running = scene.start();
+    // The engine cannot say: it is handed back untried.
+    let first = scene.desk.post("h", "agent:1", "nobody knows");
+    assert!(matches!(&scene.desk.settlements(1).await[..], [(seq, Settle::Later { .. })] if *seq == first));
+    scene.desk.has("by other ways");
+    scene.desk.post("h", "agent:1", "by other ways");
+    let told = scene.desk.post("h", "agent:1", "new");
+    assert_eq!(scene.desk.end_of(told).await, Settle::Delivered);
+    let said: Value = serde_json::from_str(&scene.read("told")).unwrap();
+    let events = said["events"].as_array().unwrap();
+    assert_eq!((events.len(), &events[0]["text"], &events[0]["repeat"]), (1, &"new".into(), &true.into()), "{said}");
+    // Where the agent has everything, nothing is run and nothing is left to be settled.
+    scene.desk.has("this, too");
+    scene.desk.post("h", "agent:1", "this, too");
+    while scene.desk.asked() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let last = scene.desk.post("h", "agent:1", "last");
+    scene.desk.end_of(last).await;
+    assert_eq!(scene.read("told").lines().count(), 2);
+    assert_eq!(scene.desk.settled().len(), 3);
+}

@@ -301,6 +301,23 @@ impl Delivery {
     }
 }
 
+/// A delivery by its place, and the word under which it was lent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Lent {
+    /// Its place among all notices.
+    pub seq: u64,
+    /// The word.
+    pub lease: String,
+}
+
+impl Lent {
+    /// This one.
+    pub fn new(seq: u64, lease: impl Into<String>) -> Self {
+        Self { seq, lease: lease.into() }
+    }
+}
+
 /// What a sink owes now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deliveries {

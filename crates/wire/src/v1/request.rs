@@ -1,6 +1,6 @@
 //! What a client may ask of the engine.
 
-use super::notice::{History, Push, Replay, Taker, Until, Verdict};
+use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use super::spec::{EnvVar, Spec};
 use outlast_core::{OsText, Owner, ProcessId, Route, Scope};
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,7 @@ pub struct Message {
 /// | notice_replay, pushed, relayed | [`super::Done`] |
 /// | notice_dead | [`super::notice::Dead`] |
 /// | consumed | [`super::notice::Consumed`] |
-/// | deliveries | [`super::notice::Deliveries`] |
+/// | deliveries, wake | [`super::notice::Deliveries`] |
 /// | until | [`super::notice::Barrier`] |
 /// | barriers | [`super::notice::Barriers`] |
 /// | engine_status | [`super::EngineStatus`] |
@@ -285,6 +285,13 @@ pub enum Request {
         limit: u32,
         /// For how long they are given.
         lease_ms: u64,
+    },
+    /// A sink that wakes an agent is about to tell these. Answered with those that it may tell; the others are its own no more.
+    Wake {
+        /// Its name.
+        sink: String,
+        /// Which.
+        lent: Vec<Lent>,
     },
     /// How a push went.
     Pushed {

@@ -41,6 +41,10 @@ struct Open {
     lived: bool,
 }
 
+const OPEN: &str = "seq, state, kind, generation, observed, stale, lease_up,
+    EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0),
+    EXISTS (SELECT 1 FROM life WHERE life.session = notice.session AND life.generation = notice.generation)";
+
 /// What a claim does with a notice.
 enum Fate {
     Given,
@@ -104,12 +108,9 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     if !claim.generation.is_empty() && life.as_ref() != Some(&claim.generation) {
         return Ok(Vec::new());
     }
-    let mut open = db.prepare_cached(
-        "SELECT seq, state, kind, generation, observed, stale, lease_up,
-             EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0),
-             EXISTS (SELECT 1 FROM life WHERE life.session = notice.session AND life.generation = notice.generation)
-         FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq",
-    )?;
+    let mut open = db.prepare_cached(&format!(
+        "SELECT {OPEN} FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq"
+    ))?;
     let (mut given, mut settled, mut answered) = (Vec::new(), Vec::new(), Answered::default());
     let mut rows = open.query(params![claim.session])?;
     while given.len() < claim.limit
@@ -136,20 +137,58 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
         settle(db, seq, state, &reason, claim.now.utc)?;
     }
     for entry in &mut given {
-        // Whoever had it let its time pass without a word: it may have been told. What was only kept for somebody who did not come nobody had.
-        let maybe_told = entry.state == "leased" && entry.attempts > 0;
-        entry.lease_until = claim.now.utc.micros() + claim.lease_for;
-        db.prepare_cached(
-            "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5
-             WHERE seq = ?1",
-        )?
-        .execute(params![entry.notice.seq as i64, maybe_told, claim.lease, claim.now.up + claim.lease_for, entry.lease_until])?;
-        entry.state = "leased".into();
-        entry.attempts += 1;
-        entry.notice.repeat |= maybe_told;
-        entry.lease.clone_from(&claim.lease);
+        give(db, entry, claim)?;
     }
     Ok(given)
+}
+
+fn give(db: &Connection, entry: &mut Entry, claim: &Claim) -> rusqlite::Result<()> {
+    // Whoever had it let its time pass without a word: it may have been told. What was only kept for somebody who did not come nobody had.
+    let maybe_told = entry.state == "leased" && entry.attempts > 0;
+    entry.lease_until = claim.now.utc.micros() + claim.lease_for;
+    db.prepare_cached(
+        "UPDATE notice SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?2, lease = ?3, lease_up = ?4, lease_until = ?5
+         WHERE seq = ?1",
+    )?
+    .execute(params![entry.notice.seq as i64, maybe_told, claim.lease, claim.now.up + claim.lease_for, entry.lease_until])?;
+    entry.state = "leased".into();
+    entry.attempts += 1;
+    entry.notice.repeat |= maybe_told;
+    entry.lease.clone_from(&claim.lease);
+    Ok(())
+}
+
+/// What became of one notice that was asked for by its place.
+pub(super) enum One {
+    Given(Box<Entry>),
+    /// Somebody else has it.
+    Lent,
+    /// It is for a life of the conversation that is yet to come.
+    NotYet,
+    /// Nobody is to be told of it any more, or it is gone.
+    Over,
+}
+
+/// Gives out one notice, by the rules of [`claim`].
+pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
+    let open = db
+        .prepare_cached(&format!("SELECT {OPEN} FROM notice WHERE seq = ?1 AND state IN ('pending', 'leased')"))?
+        .query_row(params![seq as i64], Open::read)
+        .optional()?;
+    let Some(open) = open else { return Ok(One::Over) };
+    match open.fate(claim, current_life(db, &claim.session)?.as_deref()) {
+        Fate::Left if open.state == "leased" && open.lease_up > claim.now.up => Ok(One::Lent),
+        Fate::Left => Ok(One::NotYet),
+        Fate::Settled(state, reason) => {
+            settle(db, seq, state, &reason, claim.now.utc)?;
+            Ok(One::Over)
+        }
+        Fate::Given => {
+            let Some(mut entry) = by_seq(db, seq)? else { return Ok(One::Over) };
+            give(db, &mut entry, claim)?;
+            Ok(One::Given(Box::new(entry)))
+        }
+    }
 }
 
 /// How long until the next lease of this conversation ends. One that has ended is nothing to wait for: whoever asks could have had it.

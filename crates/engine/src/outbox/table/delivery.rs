@@ -1,6 +1,6 @@
 //! What is owed to the sinks that push.
 
-use super::{Entry, Moment, Push, bounded, by_seq, json_bytes, until};
+use super::{Entry, Moment, Push, bounded, by_seq, json_bytes, until, wake};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 use std::time::Duration;
@@ -17,16 +17,29 @@ pub(crate) struct Owed {
 
 /// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its conversation; what failed and waits does not.
 pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Moment) -> rusqlite::Result<Vec<Owed>> {
-    let mut due = db.prepare_cached(
+    take_those(db, sink, limit, lease, lease_for, now, "TRUE")
+}
+
+/// The same, of those of which this is so.
+pub(super) fn take_those(
+    db: &Connection,
+    sink: &str,
+    limit: usize,
+    lease: &str,
+    lease_for: i64,
+    now: Moment,
+    so: &str,
+) -> rusqlite::Result<Vec<Owed>> {
+    let mut due = db.prepare_cached(&format!(
         "WITH put_off AS (
              SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
              WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
          )
          SELECT d.seq, d.state = 'leased', d.attempts, d.maybe_told, d.first_at
          FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session
-         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first)
-         ORDER BY d.seq LIMIT ?3",
-    )?;
+         WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first) AND {so}
+         ORDER BY d.seq LIMIT ?3"
+    ))?;
     let mut rows = due.query(params![sink, now.up, limit as i64])?;
     let due = std::iter::from_fn(|| {
         rows.next().transpose().map(|row| {
@@ -99,6 +112,9 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
 pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
     let mut all = 0;
     for sink in sinks {
+        if sink.wakes {
+            wake::retire(db, &sink.name)?;
+        }
         let n: i64 = db
             .prepare_cached("SELECT COUNT(*) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased')")?
             .query_row(params![sink.name], |r| r.get(0))?;
@@ -111,6 +127,9 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
 pub(crate) fn failing(db: &Connection, sinks: &[Push]) -> rusqlite::Result<Vec<(String, u64, String)>> {
     let mut all = Vec::new();
     for sink in sinks {
+        if sink.wakes {
+            wake::retire(db, &sink.name)?;
+        }
         let (waiting, reason): (i64, Option<String>) = db
             .prepare_cached(
                 // Beside MAX, a plain column is that of the row it was found in.

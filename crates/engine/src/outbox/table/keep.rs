@@ -1,7 +1,7 @@
 //! What is taken over from the engine before, and what is kept for how long.
 
 use super::seen::{LET_GO, keep_over};
-use super::{Moment, Push, last_seq, one, set_floor, set_one};
+use super::{Moment, Push, last_seq, one, set_floor, set_one, wake};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 
@@ -16,6 +16,7 @@ pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> 
         set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;
     }
     // Pushes are made by the engine's own program, and died with it.
+    wake::taken_back(db)?;
     db.prepare_cached("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'")?
         .execute([])?;
     db.prepare_cached(LET_GO)?.execute([])?;

@@ -56,7 +56,7 @@ pub(crate) fn judge(
     Ok(Judged { settled, completion_of, ..unknown })
 }
 
-fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, verdict: &Verdict, now: Time) -> rusqlite::Result<Settled> {
+pub(super) fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, verdict: &Verdict, now: Time) -> rusqlite::Result<Settled> {
     let seq = found.notice.seq;
     let wanted = match verdict {
         Verdict::Delivered => "delivered",

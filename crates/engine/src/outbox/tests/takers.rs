@@ -25,6 +25,11 @@ struct Telling {
     repeat: bool,
 }
 
+/// One that looks on, and one that tells the agent.
+fn sinks() -> Vec<Push> {
+    vec![Push::observer("hook"), Push { wakes: true, ..Push::observer("waker") }]
+}
+
 /// What all have in common.
 #[derive(Clone)]
 struct World {
@@ -74,7 +79,7 @@ impl World {
             let (now, waits, ahead) = (self.now(), Arc::clone(&self.waits), Arc::clone(&self.ahead));
             self.ask(move |db| {
                 let end = completion(1, owner("a", ""));
-                let new = insert(db, &end, &hook(), now)?.is_some();
+                let new = insert(db, &end, &sinks(), now)?.is_some();
                 if new && waits.load(SeqCst) > 0 {
                     keep_for(db, &end.key, ANSWERING, now)?;
                     hold(db, &id(1).to_string(), now)?;
@@ -198,6 +203,37 @@ impl World {
         }
     }
 
+    /// One round of a sink that tells the agent, and that lives and dies with the engine as well.
+    fn wake_once(&self) {
+        let (now, life, word) = (self.now(), self.lives.load(SeqCst), self.word());
+        let lease = word.clone();
+        let Some(taken) = self.ask(move |db| wake::take(db, "waker", 10, &lease, LEASE, now)) else { return };
+        let lent: Vec<(u64, String)> = taken.iter().map(|owed| (owed.entry.notice.seq, word.clone())).collect();
+        let (now, world) = (self.now(), self.clone());
+        let Some((go, ticket)) = self.ask(move |db| Ok((wake::begin(db, "waker", &lent, now)?.0, world.ticket()))) else { return };
+        for owed in go {
+            if thread_rng().gen_ratio(1, 6) {
+                // It is too slow.
+                self.pass(LEASE);
+            }
+            thread::yield_now();
+            if self.lives.load(SeqCst) != life {
+                return;
+            }
+            let came_through = thread_rng().gen_ratio(3, 4);
+            if came_through {
+                let telling = Telling { who: "waker", given: ticket, told: self.ticket(), repeat: owed.entry.notice.repeat };
+                self.tellings.lock().unwrap().push(telling);
+            }
+            let failed = Pushed::Again { after: Duration::from_micros(1), reason: "busy".into() };
+            // What came through may look like a failure all the same.
+            let how = if came_through && thread_rng().gen_ratio(2, 3) { Pushed::Delivered } else { failed };
+            let (seq, word, now) = (owed.entry.notice.seq, word.clone(), self.now());
+            // If this is lost, so are we.
+            let _perhaps = self.ask(move |db| wake::pushed(db, "waker", seq, &word, &how, now).map(|_| ()));
+        }
+    }
+
     fn pass(&self, micros: i64) {
         self.up.fetch_add(micros, SeqCst);
     }
@@ -277,6 +313,7 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         act(waiter),
         act(waiter),
         act(|w| (0..2).for_each(|_| w.push_once())),
+        act(|w| (0..3).for_each(|_| w.wake_once())),
         act(|w| {
             let now = w.now();
             let _perhaps = w.ask(move |db| observe(db, &id(1).to_string()).map(|()| now));
@@ -292,8 +329,16 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
         left.is_none_or(|n| n > 0)
     };
     while open() {
-        world.take_once("last", Taker::Gateway);
+        match thread_rng().gen_ratio(1, 2) {
+            true => world.take_once("last", Taker::Gateway),
+            false => world.wake_once(),
+        }
         world.pass(100 * SECOND);
+    }
+    // What the agent was told by other ways wakes it no more.
+    while world.ask(|db| owed(db, &sinks()[1..])).is_none_or(|n| n > 0) {
+        world.wake_once();
+        world.pass(LEASE);
     }
     while world.ask(|db| owed(db, &hook())).is_none_or(|n| n > 0) {
         world.push_once();

@@ -72,20 +72,79 @@ impl Next {
 
 impl Drain {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let mut given = Vec::new();
-        if let Err(e) = self.take_all(client, &mut given).await {
-            // What cannot be given back comes back when its lease ends.
-            let _later = settle(client, &given, Verdict::Released).await;
-            return Err(e.into());
-        }
-        if given.is_empty() && !ctx.out.json {
+        let batch = Batch::take(client, self.limit, self.taking.lease, self.taking.wait()).await?;
+        if batch.given.is_empty() && !ctx.out.json {
             ctx.out.tip("there is nothing to be told");
             return Ok(0);
         }
-        if let Err(e) = write(said(&given, ctx.out.json)).await {
-            return unwritten(client, &given, e).await;
+        let written = write(said(&batch.given, ctx.out.json)).await;
+        batch.written(written).await
+    }
+}
+
+/// What was taken between two turns, to be acknowledged once it is written.
+pub(in crate::cli) struct Batch<'a> {
+    client: &'a Client,
+    given: Vec<Told>,
+}
+
+impl<'a> Batch<'a> {
+    /// Takes all there is, or so many. `wait`: how long for the first; nothing is for as long as it takes.
+    pub(in crate::cli) async fn take(
+        client: &'a Client,
+        limit: Option<u32>,
+        lease: Duration,
+        wait: Option<Duration>,
+    ) -> Result<Self, ClientError> {
+        let mut batch = Self { client, given: Vec::new() };
+        if let Err(e) = batch.take_all(limit, lease, wait).await {
+            // What cannot be given back comes back when its lease ends.
+            let _later = settle(client, &batch.given, Verdict::Released).await;
+            return Err(e);
         }
-        match settle(client, &given, Verdict::Delivered).await {
+        Ok(batch)
+    }
+
+    async fn take_all(&mut self, limit: Option<u32>, lease: Duration, mut wait: Option<Duration>) -> Result<(), ClientError> {
+        loop {
+            let left = limit.map_or(AT_ONCE, |n| (n as usize).saturating_sub(self.given.len()).min(AT_ONCE));
+            if left == 0 {
+                return Ok(());
+            }
+            let mut take = Take::default().at_a_terminal().limit(left as u32).lease(lease);
+            take.wait = wait;
+            let more = self.client.take(&take).await?.notices;
+            if more.is_empty() {
+                return Ok(());
+            }
+            self.given.extend(more);
+            wait = Some(Duration::ZERO);
+        }
+    }
+
+    /// Whether there was nothing.
+    pub(in crate::cli) fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// All of it as one text.
+    pub(in crate::cli) fn text(&self) -> String {
+        announced(&self.given)
+    }
+
+    /// Gives back what makes the text longer than so many characters. The first stays, however long it is.
+    pub(in crate::cli) async fn keep_to(&mut self, chars: usize) -> Result<(), ClientError> {
+        let fits = |n: &usize| announced(&self.given[..*n]).chars().count() <= chars;
+        let count = (2..=self.given.len()).take_while(fits).last().unwrap_or(1).min(self.given.len());
+        settle(self.client, &self.given.split_off(count), Verdict::Released).await
+    }
+
+    /// Says whether it could be written: acknowledges it, or gives it back. The exit code.
+    pub(in crate::cli) async fn written(self, done: io::Result<()>) -> Result<i32, Failure> {
+        if let Err(e) = done {
+            return unwritten(self.client, &self.given, e).await;
+        }
+        match settle(self.client, &self.given, Verdict::Delivered).await {
             Ok(()) => Ok(0),
             Err(e) => {
                 // The one object is written; that it will come again is said beside it.
@@ -94,24 +153,11 @@ impl Drain {
             }
         }
     }
+}
 
-    async fn take_all(&self, client: &Client, given: &mut Vec<Told>) -> Result<(), ClientError> {
-        let mut wait = self.taking.wait();
-        loop {
-            let left = self.limit.map_or(AT_ONCE, |n| (n as usize).saturating_sub(given.len()).min(AT_ONCE));
-            if left == 0 {
-                return Ok(());
-            }
-            let mut take = Take::default().at_a_terminal().limit(left as u32).lease(self.taking.lease);
-            take.wait = wait;
-            let more = client.take(&take).await?.notices;
-            if more.is_empty() {
-                return Ok(());
-            }
-            given.extend(more);
-            wait = Some(Duration::ZERO);
-        }
-    }
+fn announced(given: &[Told]) -> String {
+    let events: Vec<_> = given.iter().map(|told| told.event.clone()).collect();
+    announce_all(&events)
 }
 
 /// What is printed of notices.
@@ -120,8 +166,7 @@ fn said(given: &[Told], json: bool) -> String {
         let events: Vec<Value> = given.iter().map(|told| json!({"event": told.event, "text": told.text})).collect();
         return line(&json!({"events": events}));
     }
-    let events: Vec<_> = given.iter().map(|told| told.event.clone()).collect();
-    format!("{}\n", announce_all(&events))
+    format!("{}\n", announced(given))
 }
 
 fn line(object: &Value) -> String {
@@ -129,7 +174,7 @@ fn line(object: &Value) -> String {
 }
 
 /// Writes all of it, and returns once it is out of our hands.
-async fn write(text: String) -> io::Result<()> {
+pub(in crate::cli) async fn write(text: String) -> io::Result<()> {
     let mut out = tokio::io::stdout();
     out.write_all(text.as_bytes()).await?;
     out.flush().await

@@ -423,5 +423,5 @@ pub(super) fn done(result: rusqlite::Result<()>) -> Answer {
 }
 
 pub(super) fn sinks() -> Vec<Push> {
-    vec![Push { name: "hook".into(), kinds: vec!["completion".into()], sessions: Vec::new() }]
+    vec![Push { kinds: vec!["completion".into()], ..Push::observer("hook") }]
 }

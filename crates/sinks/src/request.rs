@@ -1,7 +1,6 @@
-//! One POST over HTTP/1.1: no pool, no proxy, no redirect, every wait bounded.
+//! One request over HTTP/1.1: no pool, no proxy, no redirect, every wait bounded.
 
-use super::Target;
-use crate::reason;
+use crate::{Target, reason};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -23,48 +22,62 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// How much of an answer's body is read.
-const MOST_SAID: usize = 4 * 1024;
-
-/// How long is waited for what an answer says beside its status.
-const SAYING: Duration = Duration::from_secs(2);
-
 /// How large the head of an answer may be.
 const MOST_HEAD: usize = 64 * 1024;
 
 /// What a receiver answered.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) retry_after: Option<String>,
-    /// The beginning of the body, where the status is no success.
-    pub(super) said: Vec<u8>,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) retry_after: Option<String>,
+    /// The body, as far as it was read.
+    pub(crate) said: Vec<u8>,
 }
 
-/// Posts JSON and waits for the answer. An error says why there is none.
-pub(super) async fn post(
-    target: &Target,
-    trust: &Trust,
-    headers: &[(&'static str, String)],
-    body: Vec<u8>,
-    (connecting, whole): (Duration, Duration),
-) -> Result<Answer, String> {
+/// How much of an answer's body is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    /// Also where the status is a success.
+    pub(crate) always: bool,
+    /// At most so many bytes.
+    pub(crate) most: usize,
+    /// For at most so long. What has come by then is all there is.
+    pub(crate) within: Duration,
+}
+
+/// What is asked.
+pub(crate) struct Asked<'a> {
+    pub(crate) method: Method,
+    pub(crate) target: &'a Target,
+    pub(crate) headers: &'a [(&'static str, String)],
+    /// In JSON.
+    pub(crate) body: Vec<u8>,
+    /// How long finding the receiver, connecting and agreeing on TLS may take.
+    pub(crate) connect: Duration,
+    /// How long all of it may take.
+    pub(crate) whole: Duration,
+    pub(crate) reading: Reading,
+}
+
+/// Asks, and waits for the answer. An error says why there is none.
+pub(crate) async fn send(asked: Asked<'_>, trust: &Trust) -> Result<Answer, String> {
+    let Asked { method, target, headers, body, connect: connecting, whole, reading } = asked;
     let end = Instant::now() + whole;
-    let request = request(target, headers, body)?;
+    let request = request(method, target, headers, body)?;
     let stream = match timeout(connecting.min(whole), connect(target, trust, connecting)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(format!("no connection to {target} within {connecting:?}")),
     };
-    match timeout_at(end, exchange(stream, request, end)).await {
+    match timeout_at(end, exchange(stream, request, reading, end)).await {
         Ok(answer) => answer.map_err(|e| format!("no answer from {target}: {}", reason::chain(&e))),
         Err(_) => Err(format!("no answer from {target} within {whole:?}")),
     }
 }
 
-fn request(target: &Target, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
+fn request(method: Method, target: &Target, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
     // The values are ours and checked, but a mistake here must not become a panic in the engine.
     let unfit = |e: http::Error| format!("the request cannot be made: {e}");
-    let mut builder = Request::builder().method(Method::POST).uri(&target.path).header(HOST, &target.authority);
+    let mut builder = Request::builder().method(method).uri(&target.path).header(HOST, &target.authority);
     builder = builder.header(CONTENT_TYPE, "application/json").header(USER_AGENT, concat!("outlast/", env!("CARGO_PKG_VERSION")));
     // One request is all there is.
     builder = builder.header(http::header::CONNECTION, "close");
@@ -119,7 +132,7 @@ async fn reach(target: &Target, within: Duration) -> Result<TcpStream, String> {
     Err(unreachable(&last))
 }
 
-async fn exchange(stream: Box<dyn Stream>, request: Request<Full<Bytes>>, end: Instant) -> Result<Answer, hyper::Error> {
+async fn exchange(stream: Box<dyn Stream>, request: Request<Full<Bytes>>, reading: Reading, end: Instant) -> Result<Answer, hyper::Error> {
     let (mut sender, connection) = http1::Builder::new().max_buf_size(MOST_HEAD).handshake(TokioIo::new(stream)).await?;
     // Whatever moves the bytes ends with this function.
     let mut mover = JoinSet::new();
@@ -128,24 +141,24 @@ async fn exchange(stream: Box<dyn Stream>, request: Request<Full<Bytes>>, end: I
     let status = response.status();
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let mut said = Vec::new();
-    if !status.is_success() {
-        // It may say why; but the status is known, and nobody can take that back by saying it slowly.
-        let _partly = timeout_at(end.min(Instant::now() + SAYING), listen(response.into_body(), &mut said)).await;
+    if reading.always || !status.is_success() {
+        // It may say more; but the status is known, and nobody can take that back by saying it slowly.
+        let _partly = timeout_at(end.min(Instant::now() + reading.within), listen(response.into_body(), reading.most, &mut said)).await;
     }
     Ok(Answer { status, retry_after, said })
 }
 
-async fn listen(mut body: Incoming, said: &mut Vec<u8>) {
-    while said.len() < MOST_SAID {
+async fn listen(mut body: Incoming, most: usize, said: &mut Vec<u8>) {
+    while said.len() < most {
         let Some(Ok(frame)) = body.frame().await else { return };
         if let Some(bytes) = frame.data_ref() {
-            said.extend_from_slice(&bytes[..bytes.len().min(MOST_SAID - said.len())]);
+            said.extend_from_slice(&bytes[..bytes.len().min(most - said.len())]);
         }
     }
 }
 
 /// Which receivers are believed to be who they say: the system's roots, and more if configured. They are read when they are needed for the first time.
-pub(super) struct Trust {
+pub(crate) struct Trust {
     more: Option<PathBuf>,
     config: OnceCell<Arc<ClientConfig>>,
 }
@@ -157,7 +170,7 @@ impl std::fmt::Debug for Trust {
 }
 
 impl Trust {
-    pub(super) fn new(more: Option<PathBuf>) -> Self {
+    pub(crate) fn new(more: Option<PathBuf>) -> Self {
         Self { more, config: OnceCell::new() }
     }
 

@@ -1,0 +1,77 @@
+//! `outlast hook`
+
+mod boundary;
+mod claude;
+mod codex;
+mod hermes;
+mod opencode;
+
+use super::{Context, Failure, input};
+use clap::{Args, Subcommand};
+use outlast_tools::{HookInput, ToTell};
+use std::path::Path;
+
+/// Wake an agent, or tell it between its turns
+///
+/// Made to be run by others, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's conversation, and an
+/// agent runs it as a hook of its own at the boundaries of its turns. Exits 0 once the agent has it. The pages under docs/agents say how each is set up and what can be relied on.
+#[derive(Debug, Args)]
+pub(crate) struct Hook {
+    #[command(subcommand)]
+    client: Client,
+}
+
+#[derive(Debug, Subcommand)]
+enum Client {
+    Claude(claude::Claude),
+    Codex(codex::Codex),
+    Opencode(opencode::Opencode),
+    Hermes(hermes::Hermes),
+}
+
+impl Hook {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        match self.client {
+            Client::Claude(args) => args.perform(ctx).await,
+            Client::Codex(args) => args.perform(ctx).await,
+            Client::Opencode(args) => args.perform(ctx).await,
+            Client::Hermes(args) => args.perform(ctx).await,
+        }
+    }
+}
+
+/// What we are called with.
+fn asked() -> Result<HookInput, Failure> {
+    let hint = "this is run by a [[hook]] table or by an agent; to try it by hand, pipe into it what they would write";
+    HookInput::parse(&input::stdin()?).map_err(|why| Failure::refused(why, hint))
+}
+
+/// What an agent is to be told, for those that do not call hooks of ours.
+fn to_tell() -> Result<ToTell, Failure> {
+    match asked()? {
+        HookInput::Told(told) => Ok(told),
+        _ => Err(Failure::refused(
+            "standard input is from an agent that calls a hook, and this one is for a [[hook]] table",
+            "put it into config.toml: [[hook]] with wake = true",
+        )),
+    }
+}
+
+/// A secret: from a file if one is named, else from the environment.
+fn secret(file: Option<&Path>, set: Option<String>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else { return Ok(set) };
+    let text = std::fs::read_to_string(file).map_err(|e| Failure::refused(format!("cannot read {}: {e}", file.display()), ""))?;
+    match text.trim() {
+        "" => Err(Failure::refused(format!("{} is empty, and a secret is expected in it", file.display()), "")),
+        secret => Ok(Some(secret.to_owned())),
+    }
+}
+
+/// The part of a conversation's key behind a prefix that says whose it is.
+fn own<'a>(session: &'a str, prefix: &str, client: &str) -> Result<&'a str, Failure> {
+    let behind = session.strip_prefix(prefix).filter(|rest| !rest.is_empty());
+    behind.ok_or_else(|| {
+        let what = format!("the notice is of the session {session:?}, which is none of {client}'s: theirs begin with {prefix}");
+        Failure::refused(what, format!("give the [[hook]] table sessions = [\"{prefix}*\"]"))
+    })
+}

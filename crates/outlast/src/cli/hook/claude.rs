@@ -1,0 +1,67 @@
+//! `outlast hook claude`
+
+use super::super::owner::Whose;
+use super::super::{Context, Failure, seconds, some_seconds};
+use super::{asked, boundary};
+use clap::Args;
+use outlast_client::Owner;
+use outlast_tools::{Called, HookInput};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The name under which Claude Code presents itself to MCP servers, and so what the keys of its conversations are made from.
+const NAME: &str = "claude-code";
+
+/// Tell Claude Code what its processes did
+///
+/// A command for its hooks. For SessionStart, UserPromptSubmit, PostToolUse and Stop it prints what there is to be told, in Claude Code's JSON, and acknowledges it
+/// once it is written; where there is nothing it prints nothing. With --wait, for a hook with `asyncRewake`, it waits, prints on standard error and exits 2, which starts a turn.
+#[derive(Debug, Args)]
+pub(crate) struct Claude {
+    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over
+    #[arg(long)]
+    wait: bool,
+    /// With --wait: for at most so many seconds [default: as long as it takes]
+    #[arg(long, value_name = "S", value_parser = seconds, requires = "wait", allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+    /// For how many seconds what is printed is given to nobody else while that is not acknowledged
+    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    lease: Duration,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+impl Claude {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let called = match asked()? {
+            HookInput::Called(called) => called,
+            _ => {
+                let hint = "let Claude Code run it, from .claude/settings.json; for a [[hook]] table there are codex, opencode and hermes";
+                return Err(Failure::refused(
+                    "standard input is from a [[hook]] table, and Claude Code cannot be woken from outside",
+                    hint,
+                ));
+            }
+        };
+        let owner = owner(self.whose.or(ctx.owner()), &called, ctx.world.var("CLAUDE_PROJECT_DIR").map(PathBuf::from))?;
+        match self.wait {
+            true => boundary::wait(ctx, owner, self.lease, self.timeout).await,
+            false => boundary::tell(ctx, &called, owner, self.lease).await,
+        }
+    }
+}
+
+/// For whom: whoever is named, else the pair of Claude Code and where it was started, as its tools have it. `cwd` follows the agent around.
+fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owner, Failure> {
+    if named.session.is_some() {
+        return Ok(named);
+    }
+    let dir = project.filter(|dir| dir.is_absolute()).unwrap_or_else(|| called.dir.clone());
+    if !Path::new(&dir).is_absolute() {
+        return Err(Failure::refused(
+            "standard input has no `cwd`, so that nobody knows which conversation it is",
+            "name it with --session",
+        ));
+    }
+    Ok(Owner { session: Owner::of_agent(NAME, &dir).session, ..named })
+}

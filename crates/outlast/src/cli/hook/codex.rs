@@ -1,0 +1,108 @@
+//! `outlast hook codex`
+
+mod app_server;
+
+use super::super::{Context, Failure, some_seconds};
+use super::{asked, boundary, own};
+use app_server::AppServer;
+use clap::Args;
+use outlast_client::Owner;
+use outlast_tools::{HookInput, ToTell};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the keys of its conversations begin with.
+const PREFIX: &str = "codex:";
+
+/// What the name of a message begins with that tells notices. Behind it are theirs, joined by `+`.
+const MARK: &str = "outlast:";
+
+/// Wake a thread of Codex, or tell it between its turns
+///
+/// A command for a `[[hook]]` table with `wake = true` and sessions = ["codex:*"]: puts the message into Codex's queue of that thread, which is kept on disk, and has
+/// Codex take the turn, unless another Codex has the thread open and does. Also a command for Codex's own hooks SessionStart, UserPromptSubmit, PostToolUse and Stop; which of
+/// the two it is, its standard input says.
+#[derive(Debug, Args)]
+pub(crate) struct Codex {
+    /// The program
+    #[arg(long, value_name = "PROGRAM", default_value = "codex")]
+    program: PathBuf,
+    /// Codex's home directory [default: CODEX_HOME, else ~/.codex]
+    #[arg(long, value_name = "DIR")]
+    codex_home: Option<PathBuf>,
+    /// For how many seconds the turn is waited for; what lasts longer is cut off, and goes on with the next turn. The [[hook]] table needs a `timeout_seconds` above this
+    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "600", allow_negative_numbers = true)]
+    timeout: Duration,
+    /// As a hook of Codex's own: for how many seconds what is printed is given to nobody else while that is not acknowledged
+    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    lease: Duration,
+}
+
+impl Codex {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        match asked()? {
+            HookInput::Told(told) => self.wake(told).await,
+            HookInput::Called(called) if called.conversation.is_empty() => {
+                Err(Failure::refused("standard input has no `session_id`, so that nobody knows which thread it is", ""))
+            }
+            HookInput::Called(called) => {
+                let owner = Owner { session: Some(format!("{PREFIX}{}", called.conversation)), ..ctx.owner() };
+                boundary::tell(ctx, &called, owner, self.lease).await
+            }
+            _ => Err(Failure::refused("standard input is of a kind that is not known here", "")),
+        }
+    }
+
+    async fn wake(self, told: ToTell) -> Result<i32, Failure> {
+        let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
+        let mut codex = AppServer::start(&self.program, self.codex_home.as_deref(), self.timeout).await?;
+        // The queue first: what leaves it meanwhile is found in the thread.
+        let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
+        there.extend(marks(&codex.call("thread/read", json!({"threadId": thread, "includeTurns": true})).await?));
+        let told = told.without(|id| there.iter().any(|mark| mark == id));
+        if told.notices.is_empty() {
+            return Ok(0);
+        }
+        let mark = format!("{MARK}{}", told.ids().collect::<Vec<_>>().join("+"));
+        let input = json!([{"type": "text", "text": told.text()}]);
+        codex.call("thread/queue/add", json!({"threadId": thread, "input": input, "clientUserMessageId": mark})).await?;
+        // From here on Codex has it on disk: whatever goes wrong, it is told with the thread's next turn.
+        if let Err(e) = codex.take_turn(&thread, &mark).await {
+            eprintln!("outlast: the message is in Codex's queue, and no turn was taken here: {}", e.error());
+        }
+        codex.end().await;
+        Ok(0)
+    }
+}
+
+/// The names of all notices that are told anywhere in this.
+fn marks(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields) => fields.iter().flat_map(|(name, value)| if is_name(name) { named(value) } else { marks(value) }).collect(),
+        Value::Array(all) => all.iter().flat_map(marks).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn is_name(field: &str) -> bool {
+    field == "clientId" || field == "clientUserMessageId"
+}
+
+fn named(value: &Value) -> Vec<String> {
+    let names = value.as_str().and_then(|v| v.strip_prefix(MARK)).unwrap_or_default();
+    names.split('+').filter(|id| !id.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_found_wherever_it_lies() {
+        let queue = json!({"data": [{"id": "1", "clientUserMessageId": "outlast:evt_1+evt_2"}, {"clientUserMessageId": "mine"}]});
+        assert_eq!(marks(&queue), ["evt_1", "evt_2"]);
+        let item = json!({"type": "userMessage", "clientId": "outlast:evt_3", "content": [{"text": "outlast:evt_9"}]});
+        assert_eq!(marks(&json!({"thread": {"turns": [{"items": [item, {"clientId": null}]}]}})), ["evt_3"]);
+    }
+}
