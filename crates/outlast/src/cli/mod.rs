@@ -15,6 +15,7 @@ mod events;
 mod failure;
 mod follow;
 mod input;
+mod install;
 mod interrupt;
 mod kill;
 mod list;
@@ -98,6 +99,7 @@ enum Verb {
     View(view::View),
     Adopt(adopt::Adopt),
     Tool(tool::Tool),
+    Install(install::Install),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -237,6 +239,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::View(args) => args.perform(ctx).await,
         Verb::Adopt(args) => args.perform(ctx).await,
         Verb::Tool(args) => args.perform(ctx).await,
+        Verb::Install(args) => args.perform(ctx),
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,
