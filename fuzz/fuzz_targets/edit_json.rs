@@ -23,10 +23,8 @@ fn ours(value: &serde_json::Value) -> Ours {
 fuzz_target!(|text: &str| {
     let fields = vec![("command".to_owned(), Data::text("outlast")), ("env".to_owned(), Data::map([("A", Data::text("b"))]))];
     let element = Data::map([("hooks", Data::List(vec![Data::map([("command", Data::text("outlast"))])]))]);
-    let wishes = [
-        Wish::Member { path: vec!["m", "o"], fields, usual: Vec::new() },
-        Wish::Element { path: vec!["h", "s"], data: element, ours },
-    ];
+    let wishes =
+        [Wish::Member { path: vec!["m", "o"], fields, usual: Vec::new() }, Wish::Element { path: vec!["h", "s"], data: element, ours }];
     for wish in wishes {
         let Ok(made) = put(text, &wish) else { continue };
         assert_eq!(put(&made, &wish).as_ref(), Ok(&made), "twice is once");

@@ -146,7 +146,8 @@ struct Us {
 impl Us {
     fn of(ctx: &Context, profile: Option<&str>, wake: bool) -> Result<Self, Failure> {
         let text = |path: &Path| {
-            let bad = || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
+            let bad =
+                || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
             path.to_str().map(str::to_owned).ok_or_else(bad)
         };
         let program = ctx.world.lasting_program().ok_or_else(|| {
@@ -273,7 +274,9 @@ impl Wishes {
 /// What becomes of a file.
 enum Step {
     Nothing,
-    Write { text: String },
+    Write {
+        text: String,
+    },
     /// Nothing else is in it, and it was not there before.
     Remove,
 }
@@ -299,8 +302,15 @@ impl Install {
         let mut changed = false;
         for (target, file, step) in steps {
             let missing = target.path.parent().filter(|dir| !dir.exists());
-            if !self.undo && !target.ours && let Some(dir) = missing.filter(|_| scope == Scope::User) {
-                notes.push(format!("there was no {}: {} may not be installed, or not have been run yet", dir.display(), self.client.title()));
+            if !self.undo
+                && !target.ours
+                && let Some(dir) = missing.filter(|_| scope == Scope::User)
+            {
+                notes.push(format!(
+                    "there was no {}: {} may not be installed, or not have been run yet",
+                    dir.display(),
+                    self.client.title()
+                ));
             }
             let done = match (&step, self.undo) {
                 (Step::Nothing, false) => "unchanged",
@@ -395,7 +405,10 @@ fn refusal(target: &Target, trouble: &Trouble) -> Failure {
     let what = format!("{}{line}: {}", target.path.display(), trouble.what);
     match trouble.malformed {
         true => Failure::refused(what, "correct it, or move it out of the way; nothing was changed"),
-        false => Failure::refused(what, format!("nothing was changed; see to it by hand that this is in it, or no longer is:\n{}", target.wishes.alone())),
+        false => Failure::refused(
+            what,
+            format!("nothing was changed; see to it by hand that this is in it, or no longer is:\n{}", target.wishes.alone()),
+        ),
     }
 }
 
@@ -449,6 +462,10 @@ pub(super) fn configured(ctx: &Context) -> Vec<Configured> {
             let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
             let Ok(targets) = client.targets(&place, &us) else { continue };
             for target in targets.iter().filter(|t| !t.ours) {
+                // In the user's home both may be the same.
+                if all.iter().any(|one: &Configured| one.file == target.path) {
+                    continue;
+                }
                 let entry = match File::read(&target.path) {
                     Ok(file) => target.wishes.entry(file.text()).map_err(|e| refusal(target, &e).error().to_owned()),
                     Err(e) => Err(e.error().to_owned()),
@@ -468,7 +485,8 @@ pub(super) fn configured(ctx: &Context) -> Vec<Configured> {
 impl Call {
     /// Reads an entry as any of the clients has it: a command with arguments beside or behind it.
     fn of(entry: &Value) -> Option<Self> {
-        let words = |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
+        let words =
+            |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
         let mut argv = match &entry["command"] {
             Value::String(program) => vec![program.clone()],
             list => words(list)?,

@@ -31,10 +31,16 @@ fn tree(dir: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
 fn lived_in(p: &Product) {
     let home = p.user();
     for (path, text) in [
-        (".claude.json", "{\n  \"numStartups\": 3,\n  \"projects\": {\n    \"/x\": {\"mcpServers\": {}}\n  },\n  \"oauthAccount\": {\"token\": \"s3cret\"}\n}"),
+        (
+            ".claude.json",
+            "{\n  \"numStartups\": 3,\n  \"projects\": {\n    \"/x\": {\"mcpServers\": {}}\n  },\n  \"oauthAccount\": {\"token\": \"s3cret\"}\n}",
+        ),
         (".claude/settings.json", "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}}\n"),
         (".codex/config.toml", "model = \"o\" # the good one\r\n\r\n[projects.\"/x\"]\r\ntrust_level = \"trusted\"\r\n"),
-        (".config/opencode/opencode.jsonc", "// mine\n{\n  \"theme\": \"dark\", // late\n  \"mcp\": {\n    \"other\": {\"type\": \"local\", \"command\": [\"x\"],},\n  },\n}\n"),
+        (
+            ".config/opencode/opencode.jsonc",
+            "// mine\n{\n  \"theme\": \"dark\", // late\n  \"mcp\": {\n    \"other\": {\"type\": \"local\", \"command\": [\"x\"],},\n  },\n}\n",
+        ),
         (".hermes/config.yaml", "# mine\nmodel:\n  default: x\nmcp_servers:\n  other: # why\n    command: y\n"),
         (".kimi-code/mcp.json", "{\n\t\"mcpServers\": {}\n}\n"),
         (".config/outlast/config.toml", "[retention]\ndays = 3 # not more"),
@@ -90,7 +96,7 @@ fn what_was_done_since_stays_and_the_copy_is_kept() {
     let more = fs::read_to_string(&file).unwrap() + "\r\n[tools]\r\nweb = true\r\n";
     fs::write(&file, &more).unwrap();
     let done = p.call(["install", "codex", "--undo"]);
-    assert!(done.stderr.contains("config.toml.outlast-backup-1"), "{done:?}");
+    assert!(done.err.contains("config.toml.outlast-backup-1"), "{done:?}");
     let left = fs::read_to_string(&file).unwrap();
     assert_eq!(left, "model = \"o\" # the good one\r\n\r\n[projects.\"/x\"]\r\ntrust_level = \"trusted\"\r\n\r\n[tools]\r\nweb = true\r\n");
 }
@@ -109,7 +115,8 @@ fn another_profile_and_another_path_are_put_in_place() {
     assert_eq!(entry(), json!({"type": "stdio", "command": us, "args": ["mcp"], "env": {"OUTLAST_HOME": home}}));
     p.json(["install", "claude", "--profile", "hermes"]);
     assert_eq!(entry()["args"], json!(["mcp", "--profile", "hermes"]));
-    let copies = |dir: &Path| fs::read_dir(dir).unwrap().filter(|e| e.as_ref().unwrap().path().to_string_lossy().contains("backup")).count();
+    let copies =
+        |dir: &Path| fs::read_dir(dir).unwrap().filter(|e| e.as_ref().unwrap().path().to_string_lossy().contains("backup")).count();
     assert_eq!(copies(&p.user()), 1, "one copy, of what was there before");
     let settings: Value = serde_json::from_str(&fs::read_to_string(p.user().join(".claude/settings.json")).unwrap()).unwrap();
     let stop = settings["hooks"]["Stop"].as_array().unwrap();
@@ -144,7 +151,10 @@ fn what_makes_no_sense_is_refused_with_its_line_and_nothing_is_changed() {
     fs::write(&path, "mcp_servers: [a]\n").unwrap();
     let refused = p.call(["install", "hermes"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("mcp_servers is no mapping") && refused.stderr.contains("    command: /"), "it shows what to paste: {refused:?}");
+    assert!(
+        refused.err.contains("mcp_servers is no mapping") && refused.err.contains("    command: /"),
+        "it shows what to paste: {refused:?}"
+    );
 }
 
 #[test]
@@ -253,9 +263,16 @@ fn asks(p: &Product, test: &str, name: &str, args: &[&str]) -> Option<String> {
         skipped(test, format!("{name} is not installed"));
         return None;
     };
-    let path = std::env::join_paths([program.parent().unwrap(), Path::new("/usr/local/bin"), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+    let path =
+        std::env::join_paths([program.parent().unwrap(), Path::new("/usr/local/bin"), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
     let mut call = Command::new(program);
-    call.args(args).env_clear().env("HOME", p.user()).env("PATH", path).env("LANG", "C.UTF-8").current_dir(p.work()).stdin(std::process::Stdio::null());
+    call.args(args)
+        .env_clear()
+        .env("HOME", p.user())
+        .env("PATH", path)
+        .env("LANG", "C.UTF-8")
+        .current_dir(p.work())
+        .stdin(std::process::Stdio::null());
     let said = call.output().expect("it runs");
     let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
     assert!(said.status.success(), "{name}: {text}");

@@ -23,6 +23,7 @@ mod engine;
 mod env;
 mod events;
 mod input;
+mod install;
 mod keeper;
 mod kill;
 mod list;

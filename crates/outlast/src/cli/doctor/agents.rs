@@ -37,7 +37,10 @@ pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
 /// What came of a call.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
-    Works { tools: usize, version: String },
+    Works {
+        tools: usize,
+        version: String,
+    },
     /// There is no such program.
     Gone,
     CannotRun(String),
@@ -57,7 +60,9 @@ async fn check(one: &Configured, program: &Path) -> Check {
     };
     let call = match &one.call {
         Ok(call) => call,
-        Err(why) => return Check::degraded(NAME, &[], format!("{client}: {why}")).means("nobody can say whether it names us").hint("correct it"),
+        Err(why) => {
+            return Check::degraded(NAME, &[], format!("{client}: {why}")).means("nobody can say whether it names us").hint("correct it");
+        }
     };
     // What a directory says that somebody may have been sent is not run, unless it is us.
     let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
@@ -73,21 +78,31 @@ fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
     let program = tame(program);
     let broken = |what: String| Check::broken(NAME, format!("{named}: {what}")).means("the client has none of our tools");
     match found {
-        Found::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => Check::ok(NAME, format!("{named}: works, {tools} tools")),
-        Found::Works { tools, version } => {
-            Check::degraded(NAME, &[], format!("{named}: works, {tools} tools, of version {version}; this is {}", env!("CARGO_PKG_VERSION")))
-                .means("the client uses another version than you do")
-                .hint(format!("`{again}` has it use this one ({program} is what it names)"))
+        Found::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => {
+            Check::ok(NAME, format!("{named}: works, {tools} tools"))
         }
+        Found::Works { tools, version } => Check::degraded(
+            NAME,
+            &[],
+            format!("{named}: works, {tools} tools, of version {version}; this is {}", env!("CARGO_PKG_VERSION")),
+        )
+        .means("the client uses another version than you do")
+        .hint(format!("`{again}` has it use this one ({program} is what it names)")),
         Found::Gone => broken(format!("it names {program}, which is not there")).hint(format!("`{again}` has it name this program")),
         Found::CannotRun(why) => broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` has it name this program")),
         Found::Ended(words) if words.contains("unrecognized subcommand") => {
             broken(format!("{program} knows no `mcp`: it is of another time than the entry"))
                 .hint(format!("upgrade it, or `{again}` with one that knows it"))
         }
-        Found::Ended(words) => broken(format!("{program} ended before it answered{}", said(&words))).hint("call it by hand, with the arguments of the entry"),
-        Found::Silent => broken(format!("{program} did not answer within {} s", PATIENCE.as_secs())).hint("see whether `outlast engine status` answers"),
-        Found::Strange(words) => broken(format!("{program} answers something else{}", said(&words))).hint(format!("`{again}` has it name this program")),
+        Found::Ended(words) => {
+            broken(format!("{program} ended before it answered{}", said(&words))).hint("call it by hand, with the arguments of the entry")
+        }
+        Found::Silent => {
+            broken(format!("{program} did not answer within {} s", PATIENCE.as_secs())).hint("see whether `outlast engine status` answers")
+        }
+        Found::Strange(words) => {
+            broken(format!("{program} answers something else{}", said(&words))).hint(format!("`{again}` has it name this program"))
+        }
     }
 }
 
@@ -206,7 +221,10 @@ mod tests {
     #[tokio::test]
     async fn what_a_command_says_is_found_out_by_a_call() {
         assert_eq!(probe(&sh(SERVER)).await, Found::Works { tools: 2, version: "1.2.3".into() });
-        assert_eq!(probe(&sh("echo \"error: unrecognized subcommand 'mcp'\" >&2; exit 2")).await, Found::Ended("error: unrecognized subcommand 'mcp'\n".into()));
+        assert_eq!(
+            probe(&sh("echo \"error: unrecognized subcommand 'mcp'\" >&2; exit 2")).await,
+            Found::Ended("error: unrecognized subcommand 'mcp'\n".into())
+        );
         assert_eq!(probe(&sh("echo hello; cat >/dev/null")).await, Found::Strange("hello\n".into()));
         let refused = r#"echo '{"jsonrpc":"2.0","id":1,"error":{"code":-1}}'; cat >/dev/null"#;
         assert_eq!(probe(&sh(refused)).await, Found::Strange("{\"code\":-1}".into()));
@@ -220,10 +238,11 @@ mod tests {
         let note = tmp.path().join("pid");
         let script = format!("sleep 1000 & echo $! > '{}'; trap '' TERM; wait", note.display());
         assert_eq!(probe(&sh(&script)).await, Found::Silent);
-        let pid = std::fs::read_to_string(note).unwrap();
-        // It may still be there for whoever inherits it to reap.
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        let pid = std::fs::read_to_string(note).unwrap().trim().parse().unwrap();
+        outlast_testkit::product::wait_for_end(pid, Duration::from_secs(20));
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Whoever inherited it may still have to reap it.
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
     }
 
     #[test]

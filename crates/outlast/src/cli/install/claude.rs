@@ -31,11 +31,8 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     fields.extend(us.server());
     let server = Wish::Member { path: vec!["mcpServers", "outlast"], fields, usual: Vec::new() };
     // What is due is said at each boundary. The one that waits begins when a turn ends, and starts the next: at the start of a session it would hold that up.
-    let hooks = vec![
-        event("SessionStart", vec![looks(us)]),
-        event("UserPromptSubmit", vec![looks(us)]),
-        event("Stop", vec![looks(us), waits(us)]),
-    ];
+    let hooks =
+        vec![event("SessionStart", vec![looks(us)]), event("UserPromptSubmit", vec![looks(us)]), event("Stop", vec![looks(us), waits(us)])];
     Ok(vec![Target::new(servers, Wishes::Json(vec![server])), Target::new(settings, Wishes::Json(hooks))])
 }
 
@@ -81,7 +78,9 @@ mod tests {
 
     #[test]
     fn our_hooks_are_known_wherever_we_lie() {
-        for line in ["/bin/outlast hook claude", "'/my programs/outlast' hook claude --wait --timeout 9", "OUTLAST_HOME=/x outlast hook claude"] {
+        for line in
+            ["/bin/outlast hook claude", "'/my programs/outlast' hook claude --wait --timeout 9", "OUTLAST_HOME=/x outlast hook claude"]
+        {
             assert!(calls_us(line), "{line}");
         }
         for line in ["/bin/outlasting hook claude", "outlast hook codex", "echo outlast hook claude now", "outlast", ""] {

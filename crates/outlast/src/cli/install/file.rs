@@ -60,7 +60,10 @@ impl File {
         let bytes = fs::read(&real).map_err(cannot)?;
         let text = String::from_utf8(bytes).map_err(|e| {
             let line = 1 + e.as_bytes()[..e.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count();
-            Failure::refused(format!("{}, line {line}: that is no UTF-8", path.display()), "correct it, or move it out of the way; nothing was changed")
+            Failure::refused(
+                format!("{}, line {line}: that is no UTF-8", path.display()),
+                "correct it, or move it out of the way; nothing was changed",
+            )
         })?;
         Ok(Self { path: real, text, was: Some(Was::of(&meta)) })
     }
@@ -93,7 +96,9 @@ impl File {
     /// What the first copy of it says, which is what was there before we came.
     pub(super) fn first_copy(&self) -> Result<Option<String>, Failure> {
         let Some((_, path)) = self.copies().into_iter().next() else { return Ok(None) };
-        fs::read_to_string(&path).map(Some).map_err(|e| Failure::fault(format!("cannot read {}: {e}", path.display()), "nothing was changed"))
+        fs::read_to_string(&path)
+            .map(Some)
+            .map_err(|e| Failure::fault(format!("cannot read {}: {e}", path.display()), "nothing was changed"))
     }
 
     /// Removes copies that say what the file itself says again. What to say of the others.

@@ -21,7 +21,9 @@ fn shown(world: &World, us: &Us, scope: Scope) -> String {
     let mut out = String::new();
     for client in Client::ALL {
         match client.targets(&place, us) {
-            Ok(targets) => targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name(), t.path.display(), t.wishes.alone())),
+            Ok(targets) => {
+                targets.iter().for_each(|t| out += &format!("## {}: {}\n{}\n", client.name(), t.path.display(), t.wishes.alone()))
+            }
             Err(e) => out += &format!("## {}: {}\n\n", client.name(), e.error()),
         }
     }

@@ -112,6 +112,8 @@ fn cut_block(text: &str, from: usize, to: usize) -> String {
         (Some(_), Some(two)) if !ended && after.is_empty() => &before[..two],
         // An empty line, of which there is one more than before.
         (Some(one), Some(_)) => &before[..one],
+        // What is left where another block of ours stood in front of everything.
+        (Some(0), None) => "",
         _ => before,
     };
     format!("{before}{after}")

@@ -11,12 +11,12 @@ pub(super) fn server() -> Fields {
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         3 => "[a-c]",
-        Just("mcpServers".to_owned()),
-        Just("mcp_servers".to_owned()),
-        Just("outlast".to_owned()),
-        Just("hooks".to_owned()),
-        Just("hook".to_owned()),
-        Just("Stop".to_owned()),
+        1 => Just("mcpServers".to_owned()),
+        1 => Just("mcp_servers".to_owned()),
+        1 => Just("outlast".to_owned()),
+        1 => Just("hooks".to_owned()),
+        1 => Just("hook".to_owned()),
+        1 => Just("Stop".to_owned()),
     ]
 }
 
@@ -26,21 +26,29 @@ fn gap() -> impl Strategy<Value = String> {
         4 => Just(String::new()),
         2 => Just(" ".to_owned()),
         2 => Just("\n  ".to_owned()),
-        Just("\r\n\t".to_owned()),
-        Just(" // remark }  \n".to_owned()),
-        Just("/* , \n */".to_owned()),
+        1 => Just("\r\n\t".to_owned()),
+        1 => Just(" // remark }  \n".to_owned()),
+        1 => Just("/* , \n */".to_owned()),
     ]
 }
 
 /// A document with remarks, odd gaps and trailing commas.
 pub(super) fn json_text() -> impl Strategy<Value = String> {
-    let leaf = prop_oneof![Just("1".to_owned()), Just("\"x,}\"".to_owned()), Just("null".to_owned()), Just("[]".to_owned()), Just("{}".to_owned())];
+    let leaf = prop_oneof![
+        Just("1".to_owned()),
+        Just("\"x,}\"".to_owned()),
+        Just("null".to_owned()),
+        Just("[]".to_owned()),
+        Just("{}".to_owned())
+    ];
     let value = leaf.prop_recursive(4, 24, 4, |inner| {
         let member = (gap(), name(), gap(), inner.clone(), gap()).prop_map(|(a, name, b, value, c)| format!("{a}\"{name}\":{b}{value}{c}"));
         let element = (gap(), inner, gap()).prop_map(|(a, value, b)| format!("{a}{value}{b}"));
         prop_oneof![
-            (proptest::collection::vec(member, 0..4), gap(), any::<bool>()).prop_map(|(all, gap, comma)| closed('{', '}', &all, &gap, comma)),
-            (proptest::collection::vec(element, 0..4), gap(), any::<bool>()).prop_map(|(all, gap, comma)| closed('[', ']', &all, &gap, comma)),
+            (proptest::collection::vec(member, 0..4), gap(), any::<bool>())
+                .prop_map(|(all, gap, comma)| closed('{', '}', &all, &gap, comma)),
+            (proptest::collection::vec(element, 0..4), gap(), any::<bool>())
+                .prop_map(|(all, gap, comma)| closed('[', ']', &all, &gap, comma)),
         ]
     });
     (gap(), value, gap()).prop_map(|(a, value, b)| format!("{a}{value}{b}"))

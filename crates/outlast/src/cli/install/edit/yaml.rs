@@ -96,12 +96,28 @@ type Entry = (Node, Node);
 /// Where the entry is, or would go.
 enum Place<'a> {
     /// There is no such mapping.
-    Nowhere { indent: usize },
+    Nowhere {
+        indent: usize,
+    },
     /// There is its name, and nothing behind it.
-    Empty { key: &'a Node, indent: usize },
-    Block { key: &'a Node, entries: &'a [Entry] },
-    Flow { open: usize, entries: &'a [Entry] },
-    There { key: &'a Node, entry: &'a Entry, entries: &'a [Entry], braces: bool },
+    Empty {
+        key: &'a Node,
+        indent: usize,
+    },
+    Block {
+        key: &'a Node,
+        entries: &'a [Entry],
+    },
+    Flow {
+        open: usize,
+        entries: &'a [Entry],
+    },
+    There {
+        key: &'a Node,
+        entry: &'a Entry,
+        entries: &'a [Entry],
+        braces: bool,
+    },
 }
 
 fn find<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<Place<'a>, Trouble> {
@@ -112,6 +128,9 @@ fn find<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<Place<'a>
         Kind::Scalar { .. } if root.is_null() => return Ok(Place::Nowhere { indent: 0 }),
         _ => return Err(shape(root, "the whole of it is no mapping of lines".into())),
     };
+    if !text[line_start(text, root.start)..root.start].bytes().all(|b| b == b' ') {
+        return Err(Trouble::malformed(Some(line_of(text, root.start)), "something else than spaces stands where only they may"));
+    }
     let mut named = entries.iter().filter(|(key, _)| key.is(wish.map));
     let Some((key, value)) = named.next() else { return Ok(Place::Nowhere { indent: column(text, root.start) }) };
     if let Some((again, _)) = named.next() {
@@ -158,12 +177,11 @@ fn correct(text: &str, entry: &Entry, wish: &Wish) -> Result<String, Trouble> {
         _ => None,
     });
     let value = there.iter().find(|(key, _)| key.is("command")).map(|(_, value)| value);
-    if let (Some(wanted), Some(Node { kind: Kind::Scalar { text: old, block: false, .. }, start, end, .. })) = (wanted, value)
+    if let (Some(wanted), Some(Node { kind: Kind::Scalar { text: old, block: false, .. }, start, .. })) = (wanted, value)
         && old != wanted
-        && !text[*start..*end].contains('\n')
-        && start < end
     {
-        text.replace_range(start..end, &scalar(wanted));
+        let end = scalar_end(&text, *start, text.as_bytes().get(entry.1.start) == Some(&b'{'));
+        text.replace_range(*start..end, &scalar(wanted));
     }
     let root = read::document(&text)?;
     let Place::There { entry, .. } = find(&text, root.as_ref(), wish)? else {
@@ -178,6 +196,30 @@ fn correct(text: &str, entry: &Entry, wish: &Wish) -> Result<String, Trouble> {
         return Err(Trouble::shape(Some(line_of(&text, added.start)), what));
     }
     put(&take(&text, wish)?, wish)
+}
+
+/// Where a scalar that begins there ends, on its line. One that is cut wrongly is not read back as it was, and refused.
+fn scalar_end(text: &str, start: usize, braces: bool) -> usize {
+    let line = text[start..next_line(text, start)].trim_end();
+    let quoted = |quote: char| {
+        let mut escaped = false;
+        let end = line.char_indices().skip(1).find(|(_, c)| {
+            let ends = *c == quote && !escaped;
+            escaped = quote == '"' && *c == '\\' && !escaped;
+            ends
+        });
+        end.map(|(at, c)| at + c.len_utf8())
+    };
+    let plain = || {
+        let remark = line.find(" #").into_iter().chain(line.find("\t#")).min().unwrap_or(line.len());
+        let stop = if braces { line.find([',', '{', '}', '[', ']']).unwrap_or(remark) } else { remark };
+        line[..stop.min(remark)].trim_end().len()
+    };
+    let length = match line.chars().next() {
+        Some(quote @ ('"' | '\'')) => quoted(quote).unwrap_or(line.len()),
+        _ => plain(),
+    };
+    start + length
 }
 
 /// Whether a node has these fields, and maybe more.

@@ -51,9 +51,7 @@ impl Node {
         match &self.kind {
             Kind::Plain(value) => value.clone(),
             Kind::Array(items) => items.iter().map(|i| i.node.meaning()).collect(),
-            Kind::Object(items) => {
-                Value::Object(items.iter().map(|i| (i.name.clone().unwrap_or_default(), i.node.meaning())).collect())
-            }
+            Kind::Object(items) => Value::Object(items.iter().map(|i| (i.name.clone().unwrap_or_default(), i.node.meaning())).collect()),
         }
     }
 

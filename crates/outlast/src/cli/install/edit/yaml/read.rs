@@ -49,9 +49,9 @@ impl Node {
         match &self.kind {
             Kind::Scalar { text, .. } => Value::from(text.as_str()),
             Kind::Seq(all) => all.iter().map(Self::meaning).collect(),
-            Kind::Map(all) => Value::Object(
-                all.iter().filter_map(|(key, value)| Some((key.meaning().as_str()?.to_owned(), value.meaning()))).collect(),
-            ),
+            Kind::Map(all) => {
+                Value::Object(all.iter().filter_map(|(key, value)| Some((key.meaning().as_str()?.to_owned(), value.meaning()))).collect())
+            }
             Kind::Alias(_) => Value::Null,
         }
     }

@@ -51,7 +51,7 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
     assert_eq!(put(text, &mcp()).unwrap(), text.replace("'/old'", "/bin/outlast"));
     let args = "mcp_servers:\n  outlast:\n    command: /old\n    args: [mcp, --profile, x]\n  b: {command: y}\n";
     let made = put(args, &mcp()).unwrap();
-    assert_eq!(made, "mcp_servers:\n  outlast:\n    command: /bin/outlast\n    args:\n      - mcp\n  b: {command: y}\n");
+    assert_eq!(made, "mcp_servers:\n  outlast:\n    command: /bin/outlast\n    args:\n      - mcp\n    limit: 9\n  b: {command: y}\n");
     let both = args.replace("    args", "    timeout: 9\n    args");
     let refused = put(&both, &mcp()).unwrap_err();
     assert!(!refused.malformed && refused.what.contains("added by hand"), "{refused:?}");
@@ -91,7 +91,10 @@ fn what_cannot_be_changed_safely_is_refused() {
 
 #[test]
 fn words_that_mean_something_else_are_quoted() {
-    assert_eq!(["mcp", "/a/b-c", "yes", "1", "a b", "--x", "", "é"].map(scalar), ["mcp", "/a/b-c", "\"yes\"", "\"1\"", "\"a b\"", "\"--x\"", "\"\"", "\"é\""]);
+    assert_eq!(
+        ["mcp", "/a/b-c", "yes", "1", "a b", "--x", "", "é"].map(scalar),
+        ["mcp", "/a/b-c", "\"yes\"", "\"1\"", "\"a b\"", "\"--x\"", "\"\"", "\"é\""]
+    );
 }
 
 proptest! {
