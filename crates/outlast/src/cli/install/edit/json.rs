@@ -280,7 +280,7 @@ impl<'a> Doc<'a> {
         let mut way = Vec::new();
         for name in path {
             let Kind::Object(members) = &node.kind else { return None };
-            let Some(at) = members.iter().rposition(|m| m.name.as_deref() == Some(*name)) else { return None };
+            let at = members.iter().rposition(|m| m.name.as_deref() == Some(*name))?;
             way.push(at);
             node = &members[at].node;
         }
@@ -406,7 +406,7 @@ fn others(mut meaning: Value, path: &[&str]) -> Value {
 /// What is to be under `path`, with the objects around it.
 fn wrapped(path: &[&str], write: &dyn Fn(write::Style<'_>) -> String, element: bool, style: write::Style<'_>) -> String {
     match path {
-        [] if element => write::around("[", "]", style, |style| write(style)),
+        [] if element => write::around("[", "]", style, write),
         [] => write(style),
         [name, rest @ ..] => {
             write::around("{", "}", style, |style| format!("{}: {}", write::text(name), wrapped(rest, write, element, style)))
