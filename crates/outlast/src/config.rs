@@ -197,6 +197,21 @@ impl World {
         self.xdg("XDG_CONFIG_HOME", ".config")
     }
 
+    /// A directory of another program's: where its variable says, else below the user's home.
+    pub(crate) fn place(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
+        let set = self.var(variable).map(|dir| self.cwd.join(dir));
+        set.or_else(|| self.user.home.as_ref().map(|home| home.join(below_home)))
+    }
+
+    /// This executable under the name that lasts longest: the one it is found by, which an upgrade leaves in place, else its own. None where nobody can say.
+    pub(crate) fn lasting_program(&self) -> Option<PathBuf> {
+        let real = self.program.canonicalize().ok().filter(|p| p.is_absolute() && !self.program.starts_with("/proc"))?;
+        let name = real.file_name()?;
+        let found = self.var("PATH").into_iter().flat_map(std::env::split_paths).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name));
+        let same = |path: &PathBuf| path.canonicalize().is_ok_and(|p| p == real);
+        found.into_iter().find(same).or(Some(real.clone()))
+    }
+
     fn xdg(&self, name: &str, fallback: &str) -> Option<PathBuf> {
         // The specification has relative paths ignored.
         let set = self.var(name).map(PathBuf::from).filter(|p| p.is_absolute());

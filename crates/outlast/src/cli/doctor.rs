@@ -1,5 +1,6 @@
 //! `outlast doctor`
 
+mod agents;
 mod engine;
 mod home;
 mod machine;
@@ -86,7 +87,8 @@ impl Doctor {
             Ok(client) => ask(&client).await,
             Err(e) => Err(e),
         };
-        let checks = examine(ctx, &found);
+        let mut checks = examine(ctx, &found);
+        checks.extend(agents::checks(ctx).await);
         let worst = checks.iter().map(|c| c.state).max().unwrap_or(State::Ok);
         if ctx.out.json {
             ctx.out.object(&json!({"status": worst, "checks": checks}))?;

@@ -17,6 +17,7 @@ mod failure;
 mod follow;
 mod hook;
 mod input;
+mod install;
 mod interrupt;
 mod kill;
 mod list;
@@ -104,6 +105,7 @@ enum Verb {
     Mcp(mcp::Mcp),
     AcpProxy(acp_proxy::AcpProxy),
     Hook(hook::Hook),
+    Install(install::Install),
     Doctor(doctor::Doctor),
     Config(config::Config),
     Engine(engine::Engine),
@@ -255,6 +257,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Mcp(args) => args.perform(ctx).await,
         Verb::AcpProxy(args) => args.perform(ctx).await,
         Verb::Hook(args) => args.perform(ctx).await,
+        Verb::Install(args) => args.perform(ctx),
         Verb::Doctor(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx),
         Verb::Engine(args) => args.perform(ctx).await,

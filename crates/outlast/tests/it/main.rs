@@ -25,6 +25,7 @@ mod env;
 mod events;
 mod hook;
 mod input;
+mod install;
 mod keeper;
 mod kill;
 mod list;

@@ -1,0 +1,265 @@
+//! The clients of agents: whether what their configuration names works, found out by a call.
+
+use super::super::install::{Call, Configured, Scope, configured};
+use super::super::out::tame;
+use super::{Check, Context};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+const NAME: &str = "agents";
+/// How long a client's command may take to say what it can do. It starts in a fraction of that; clients themselves wait for 5 s and more.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long it may take to leave when nobody talks to it any more.
+const LEAVING: Duration = Duration::from_secs(1);
+/// How much it may say. A list of tools is a few KiB.
+const MOST: u64 = 4 << 20;
+/// How much of its complaints is looked at.
+const COMPLAINT: u64 = 4 << 10;
+
+pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
+    let all = configured(ctx);
+    if all.is_empty() {
+        return vec![Check::ok(NAME, "no client is set up to use this (`outlast install claude`, and so on)")];
+    }
+    let mut checks = Vec::new();
+    for one in all {
+        checks.push(check(&one, &ctx.world.program).await);
+    }
+    checks
+}
+
+/// What came of a call.
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Works {
+        tools: usize,
+        version: String,
+    },
+    /// There is no such program.
+    Gone,
+    CannotRun(String),
+    /// It ended, and its last words.
+    Ended(String),
+    Silent,
+    /// It says something, but not what it should.
+    Strange(String),
+}
+
+async fn check(one: &Configured, program: &Path) -> Check {
+    let client = one.client.name();
+    let named = format!("{client}: {}", one.file.display());
+    let again = match one.scope {
+        Scope::User => format!("outlast install {client}"),
+        Scope::Project => format!("outlast install {client} --project"),
+    };
+    let call = match &one.call {
+        Ok(call) => call,
+        Err(why) => {
+            return Check::degraded(NAME, &[], format!("{client}: {why}")).means("nobody can say whether it names us").hint("correct it");
+        }
+    };
+    // What a directory says that somebody may have been sent is not run, unless it is us.
+    let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
+    if one.scope == Scope::Project && !us {
+        return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&call.argv[0])))
+            .means("nobody can say whether it works")
+            .hint(format!("`{again}` has it name this one"));
+    }
+    judge(&named, &again, &call.argv[0], probe(call).await)
+}
+
+fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
+    let program = tame(program);
+    let broken = |what: String| Check::broken(NAME, format!("{named}: {what}")).means("the client has none of our tools");
+    match found {
+        Found::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => {
+            Check::ok(NAME, format!("{named}: works, {tools} tools"))
+        }
+        Found::Works { tools, version } => Check::degraded(
+            NAME,
+            &[],
+            format!("{named}: works, {tools} tools, of version {version}; this is {}", env!("CARGO_PKG_VERSION")),
+        )
+        .means("the client uses another version than you do")
+        .hint(format!("`{again}` has it use this one ({program} is what it names)")),
+        Found::Gone => broken(format!("it names {program}, which is not there")).hint(format!("`{again}` has it name this program")),
+        Found::CannotRun(why) => broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` has it name this program")),
+        Found::Ended(words) if words.contains("unrecognized subcommand") => {
+            broken(format!("{program} knows no `mcp`: it is of another time than the entry"))
+                .hint(format!("upgrade it, or `{again}` with one that knows it"))
+        }
+        Found::Ended(words) => {
+            broken(format!("{program} ended before it answered{}", said(&words))).hint("call it by hand, with the arguments of the entry")
+        }
+        Found::Silent => {
+            broken(format!("{program} did not answer within {} s", PATIENCE.as_secs())).hint("see whether `outlast engine status` answers")
+        }
+        Found::Strange(words) => {
+            broken(format!("{program} answers something else{}", said(&words))).hint(format!("`{again}` has it name this program"))
+        }
+    }
+}
+
+fn said(words: &str) -> String {
+    match words.lines().map(str::trim).find(|line| !line.is_empty()) {
+        Some(line) => format!(": {}", tame(line)),
+        None => String::new(),
+    }
+}
+
+/// Calls it as a client does, and asks for its tools.
+async fn probe(call: &Call) -> Found {
+    let mut command = Command::new(&call.argv[0]);
+    command.args(&call.argv[1..]).envs(call.env.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Found::Gone,
+        Err(e) => return Found::CannotRun(e.to_string()),
+    };
+    let complaints = child.stderr.take().expect("it was piped");
+    // Read beside, so that it never waits for us with a full pipe.
+    let complaints = tokio::spawn(async move {
+        let mut said = Vec::new();
+        let mut complaints = complaints.take(COMPLAINT);
+        let _cut = complaints.read_to_end(&mut said).await;
+        let _rest = tokio::io::copy(&mut complaints.into_inner(), &mut tokio::io::sink()).await;
+        String::from_utf8_lossy(&said).into_owned()
+    });
+    let found = timeout(PATIENCE, converse(&mut child)).await;
+    leave(child).await;
+    match found {
+        Ok(Ok(found)) => found,
+        Ok(Err(_closed)) => Found::Ended(timeout(LEAVING, complaints).await.ok().and_then(Result::ok).unwrap_or_default()),
+        Err(_) => Found::Silent,
+    }
+}
+
+/// The few words that clients begin with. An error if it hangs up.
+async fn converse(child: &mut Child) -> std::io::Result<Found> {
+    let closed = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
+    let mut input = child.stdin.take().ok_or_else(closed)?;
+    let mut output = BufReader::new(child.stdout.take().ok_or_else(closed)?.take(MOST));
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "outlast-doctor", "version": env!("CARGO_PKG_VERSION")},
+    }});
+    say(&mut input, &hello).await?;
+    let hello = match answer(&mut output, 1).await? {
+        Ok(hello) => hello,
+        Err(strange) => return Ok(Found::Strange(strange)),
+    };
+    say(&mut input, &json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await?;
+    say(&mut input, &json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})).await?;
+    let tools = match answer(&mut output, 2).await? {
+        Ok(tools) => tools,
+        Err(strange) => return Ok(Found::Strange(strange)),
+    };
+    let version = hello["serverInfo"]["version"].as_str().unwrap_or("unknown").to_owned();
+    Ok(match tools["tools"].as_array() {
+        Some(tools) => Found::Works { tools: tools.len(), version },
+        None => Found::Strange(tools.to_string()),
+    })
+}
+
+async fn say(input: &mut tokio::process::ChildStdin, message: &Value) -> std::io::Result<()> {
+    input.write_all(format!("{message}\n").as_bytes()).await?;
+    input.flush().await
+}
+
+/// The result of a request, past everything that is told beside; what was said instead, if that is none.
+async fn answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin), id: u64) -> std::io::Result<Result<Value, String>> {
+    loop {
+        let mut line = String::new();
+        if output.read_line(&mut line).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let Ok(mut message) = serde_json::from_str::<Value>(&line) else { return Ok(Err(line)) };
+        if message["id"] == id && message.get("method").is_none() {
+            return Ok(match message.get_mut("result") {
+                Some(result) => Ok(result.take()),
+                None => Err(message["error"].to_string()),
+            });
+        }
+    }
+}
+
+/// Its input is closed, so it leaves; else it is ended, with whatever it started in its group.
+async fn leave(mut child: Child) {
+    drop(child.stdin.take());
+    if timeout(LEAVING, child.wait()).await.is_err() {
+        // Not reaped yet, so that the number is still its own.
+        if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
+            let _gone = kill_process_group(pid, Signal::KILL);
+        }
+        let _reaped = child.wait().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::State;
+    use super::*;
+
+    fn sh(script: &str) -> Call {
+        Call { argv: ["sh", "-c", script].map(str::to_owned).into(), env: vec![("GREETING".into(), "1.2.3".into())] }
+    }
+
+    const SERVER: &str = r#"
+        read -r hello
+        echo '{"jsonrpc":"2.0","method":"notifications/message","params":{}}'
+        echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","serverInfo":{"name":"x","version":"'$GREETING'"}}}'
+        read -r initialized; read -r list
+        echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"a"},{"name":"b"}]}}'
+    "#;
+
+    #[tokio::test]
+    async fn what_a_command_says_is_found_out_by_a_call() {
+        assert_eq!(probe(&sh(SERVER)).await, Found::Works { tools: 2, version: "1.2.3".into() });
+        assert_eq!(
+            probe(&sh("echo \"error: unrecognized subcommand 'mcp'\" >&2; exit 2")).await,
+            Found::Ended("error: unrecognized subcommand 'mcp'\n".into())
+        );
+        assert_eq!(probe(&sh("echo hello; cat >/dev/null")).await, Found::Strange("hello\n".into()));
+        let refused = r#"echo '{"jsonrpc":"2.0","id":1,"error":{"code":-1}}'; cat >/dev/null"#;
+        assert_eq!(probe(&sh(refused)).await, Found::Strange("{\"code\":-1}".into()));
+        assert_eq!(probe(&Call { argv: vec!["/no/such/outlast".into()], env: Vec::new() }).await, Found::Gone);
+        assert!(matches!(probe(&Call { argv: vec!["/etc/passwd".into()], env: Vec::new() }).await, Found::CannotRun(_)));
+    }
+
+    #[tokio::test]
+    async fn one_that_says_nothing_is_ended_with_all_it_started() {
+        let tmp = tempfile::tempdir().unwrap();
+        let note = tmp.path().join("pid");
+        let script = format!("sleep 1000 & echo $! > '{}'; trap '' TERM; wait", note.display());
+        assert_eq!(probe(&sh(&script)).await, Found::Silent);
+        let pid = std::fs::read_to_string(note).unwrap().trim().parse().unwrap();
+        outlast_testkit::product::wait_for_end(pid, Duration::from_secs(20));
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Whoever inherited it may still have to reap it.
+        assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+    }
+
+    #[test]
+    fn each_finding_says_what_to_do() {
+        let all = [
+            Found::Works { tools: 7, version: env!("CARGO_PKG_VERSION").into() },
+            Found::Works { tools: 7, version: "0.0.1".into() },
+            Found::Gone,
+            Found::CannotRun("Permission denied (os error 13)".into()),
+            Found::Ended("\nerror: unrecognized subcommand 'mcp'\n".into()),
+            Found::Ended("\nout of \x1b[31mluck\n".into()),
+            Found::Silent,
+            Found::Strange("hello\n".into()),
+        ];
+        let checks = all.map(|found| judge("codex: /home/me/.codex/config.toml", "outlast install codex", "/bin/outlast", found));
+        assert!(checks.iter().all(|c| c.state == State::Ok || !c.hint.is_empty() && !c.means.is_empty()));
+        let text: Vec<_> = checks.iter().map(|c| format!("{:?} {}\n  means: {}\n  → {}", c.state, c.what, c.means, c.hint)).collect();
+        insta::assert_snapshot!(text.join("\n").replace(env!("CARGO_PKG_VERSION"), "THIS"));
+    }
+}

@@ -1,0 +1,507 @@
+//! `outlast install`: a client's configuration names Outlast, or no longer does.
+//!
+//! Each client says which files want what (`claude.rs` and so on); `edit` changes texts, `file` changes files. All texts are made before the first file is
+//! touched, so that one that cannot be read leaves all of them as they are.
+
+mod claude;
+mod codex;
+pub(crate) mod edit;
+mod file;
+mod hermes;
+mod kimi;
+mod opencode;
+
+use super::{Context, Failure};
+use crate::config::World;
+use clap::{Args, ValueEnum};
+use edit::{Data, Fields, Trouble, json, toml, yaml};
+use file::File;
+use outlast_client::code;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Set an agent's client up to use Outlast
+///
+/// Adds Outlast to the client's configuration as an MCP server, and where the client can be told of ends that way, the commands that tell it. What is there
+/// stays as it is, with its comments; a copy is kept beside each file before it is changed first. Doing it again changes nothing, and --undo takes out what
+/// was added and nothing else.
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    /// Whose configuration
+    #[arg(value_enum)]
+    client: Client,
+    /// Print what would be written, and change nothing
+    #[arg(long)]
+    print: bool,
+    /// Take out what was added
+    #[arg(long, conflicts_with = "print")]
+    undo: bool,
+    /// In the files of the project in this directory
+    #[arg(long)]
+    project: bool,
+    /// In your own files; the usual thing
+    #[arg(long, conflicts_with = "project")]
+    user: bool,
+    /// Which set of tools the client is offered
+    #[arg(long, value_name = "NAME", value_parser = profile, conflicts_with = "undo")]
+    profile: Option<String>,
+    /// For opencode and Hermes: have their server wake sessions that are idle. `opencode serve`, or the gateway's API, has to run for that
+    #[arg(long)]
+    wake: bool,
+}
+
+/// The clients that are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Client {
+    /// Claude Code
+    Claude,
+    /// OpenAI Codex
+    Codex,
+    /// opencode
+    Opencode,
+    /// Hermes Agent
+    Hermes,
+    /// Kimi Code
+    Kimi,
+}
+
+impl Client {
+    const ALL: [Self; 5] = [Self::Claude, Self::Codex, Self::Opencode, Self::Hermes, Self::Kimi];
+
+    /// As it is called on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Opencode => "opencode",
+            Self::Hermes => "hermes",
+            Self::Kimi => "kimi",
+        }
+    }
+
+    /// As its makers call it.
+    fn title(self) -> &'static str {
+        match self {
+            Self::Claude => "Claude Code",
+            Self::Codex => "Codex",
+            Self::Opencode => "opencode",
+            Self::Hermes => "Hermes",
+            Self::Kimi => "Kimi Code",
+        }
+    }
+
+    fn targets(self, place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+        match self {
+            Self::Claude => claude::targets(place, us),
+            Self::Codex => codex::targets(place, us),
+            Self::Opencode => opencode::targets(place, us),
+            Self::Hermes => hermes::targets(place, us),
+            Self::Kimi => kimi::targets(place, us),
+        }
+    }
+}
+
+fn profile(name: &str) -> Result<String, String> {
+    let good = !name.is_empty() && name.len() <= 64 && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if good { Ok(name.to_owned()) } else { Err("a name of letters, digits, - and _".into()) }
+}
+
+/// Whose files, and where.
+struct Place<'a> {
+    world: &'a World,
+    /// Our own configuration.
+    config: &'a Path,
+    scope: Scope,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    User,
+    Project,
+}
+
+impl Place<'_> {
+    /// A directory of the client's: where its variable says, else below the user's home.
+    fn dir(&self, variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
+        let known = self.world.place(variable, below_home);
+        known.ok_or_else(|| Failure::refused("no home directory is known", format!("set HOME or {variable}")))
+    }
+
+    /// A file of the project.
+    fn project(&self, path: &str) -> PathBuf {
+        self.world.cwd.join(path)
+    }
+}
+
+/// How we are called by a client.
+struct Us {
+    program: String,
+    args: Vec<String>,
+    /// What names our home and configuration where that is not the usual. Some clients pass on next to nothing of their environment.
+    env: Vec<(&'static str, String)>,
+    /// Whether a server of the client's is to be asked to wake its sessions.
+    wake: bool,
+}
+
+impl Us {
+    fn of(ctx: &Context, profile: Option<&str>, wake: bool) -> Result<Self, Failure> {
+        let text = |path: &Path| {
+            let bad =
+                || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
+            path.to_str().map(str::to_owned).ok_or_else(bad)
+        };
+        let program = ctx.world.lasting_program().ok_or_else(|| {
+            Failure::refused("nobody can say where this program lies, so that a client could not be told", "call it by its path once more")
+        })?;
+        let args = ["mcp"].into_iter().chain(profile.iter().flat_map(|name| ["--profile", name])).map(str::to_owned).collect();
+        let mut env = Vec::new();
+        if ctx.world.var("OUTLAST_HOME").is_some() || ctx.world.var("XDG_STATE_HOME").is_some() {
+            env.push(("OUTLAST_HOME", text(&ctx.settings.home)?));
+        }
+        if let Some(dir) = ctx.world.var("XDG_CONFIG_HOME") {
+            env.push(("XDG_CONFIG_HOME", text(Path::new(dir))?));
+        }
+        Ok(Self { program: text(&program)?, args, env, wake })
+    }
+
+    /// The fields of an MCP server as most clients have them.
+    fn server(&self) -> Fields {
+        let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
+        fields.extend(self.env().map(|env| ("env".to_owned(), env)));
+        fields
+    }
+
+    fn env(&self) -> Option<Data> {
+        let each = self.env.iter().map(|(name, value)| ((*name).to_owned(), Data::text(&**value)));
+        (!self.env.is_empty()).then(|| Data::Map(each.collect()))
+    }
+
+    /// A line for a shell that calls us with these words.
+    fn line(&self, words: &str) -> String {
+        let env: String = self.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
+        format!("{env}{} {words}", quoted(&self.program))
+    }
+
+    /// A sink of ours that wakes conversations of a client: `outlast hook` with these words.
+    fn wakes(&self, place: &Place<'_>, name: &'static str, words: &[&str], sessions: &[&str], usual: Fields) -> Target {
+        let command = [self.program.as_str(), "hook"].into_iter().chain(words.iter().copied());
+        let fields = vec![
+            ("command".to_owned(), Data::texts(command)),
+            ("sessions".to_owned(), Data::texts(sessions.iter().copied())),
+            ("wake".to_owned(), Data::Flag(true)),
+        ];
+        Target::new(place.config.to_owned(), Wishes::Toml(vec![toml::Wish::Row { list: "hook", name, fields, usual }])).of_ours()
+    }
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+/// A file, and what is to be in it.
+struct Target {
+    path: PathBuf,
+    wishes: Wishes,
+    /// Whether it is a file of ours, which engines read when they start.
+    ours: bool,
+}
+
+impl Target {
+    fn new(path: PathBuf, wishes: Wishes) -> Self {
+        Self { path, wishes, ours: false }
+    }
+
+    fn of_ours(self) -> Self {
+        Self { ours: true, ..self }
+    }
+}
+
+enum Wishes {
+    Json(Vec<json::Wish>),
+    Toml(Vec<toml::Wish>),
+    Yaml(yaml::Wish),
+}
+
+impl Wishes {
+    fn put(&self, text: &str) -> Result<String, Trouble> {
+        match self {
+            Self::Json(all) => all.iter().try_fold(text.to_owned(), |text, wish| json::put(&text, wish)),
+            Self::Toml(all) => all.iter().try_fold(text.to_owned(), |text, wish| toml::put(&text, wish)),
+            Self::Yaml(wish) => yaml::put(text, wish),
+        }
+    }
+
+    /// What was put there last goes first, so that each is taken from the text it was put into.
+    fn take(&self, text: &str) -> Result<String, Trouble> {
+        match self {
+            Self::Json(all) => all.iter().rev().try_fold(text.to_owned(), |text, wish| json::take(&text, wish)),
+            Self::Toml(all) => all.iter().rev().try_fold(text.to_owned(), |text, wish| toml::take(&text, wish)),
+            Self::Yaml(wish) => yaml::take(text, wish),
+        }
+    }
+
+    /// Ours alone, to be read or pasted.
+    fn alone(&self) -> String {
+        self.put("").unwrap_or_default()
+    }
+
+    /// What a text is that says nothing, where a client cannot read one that is empty.
+    fn nothing(&self) -> &'static str {
+        match self {
+            Self::Json(_) => "{}\n",
+            Self::Toml(_) | Self::Yaml(_) => "",
+        }
+    }
+
+    /// The entry that says how we are called, as it is in a text.
+    fn entry(&self, text: &str) -> Result<Option<Value>, Trouble> {
+        match self {
+            Self::Json(all) => match all.first() {
+                Some(json::Wish::Member { path, .. }) => json::get(text, path),
+                _ => Ok(None),
+            },
+            Self::Toml(all) => match all.first() {
+                Some(toml::Wish::Table { path, .. }) => Ok(toml::get(text, path)?.and_then(|v| serde_json::to_value(v).ok())),
+                _ => Ok(None),
+            },
+            Self::Yaml(wish) => yaml::get(text, wish),
+        }
+    }
+}
+
+/// What becomes of a file.
+enum Step {
+    Nothing,
+    Write {
+        text: String,
+    },
+    /// Nothing else is in it, and it was not there before.
+    Remove,
+}
+
+impl Install {
+    pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let scope = if self.project { Scope::Project } else { Scope::User };
+        let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
+        // Whatever was asked for then, all of it is taken out.
+        let us = Us::of(ctx, self.profile.as_deref(), self.wake || self.undo)?;
+        let targets = self.client.targets(&place, &us)?;
+        if self.print {
+            return print(ctx, self.client, &targets);
+        }
+        let mut steps = Vec::new();
+        for target in &targets {
+            let file = File::read(&target.path)?;
+            let step = if self.undo { undo(target, &file)? } else { install(target, &file)? };
+            steps.push((target, file, step));
+        }
+        let mut notes = Vec::new();
+        let mut files = Vec::new();
+        let mut changed = false;
+        for (target, file, step) in steps {
+            let missing = target.path.parent().filter(|dir| !dir.exists());
+            if !self.undo
+                && !target.ours
+                && let Some(dir) = missing.filter(|_| scope == Scope::User)
+            {
+                notes.push(format!(
+                    "there was no {}: {} may not be installed, or not have been run yet",
+                    dir.display(),
+                    self.client.title()
+                ));
+            }
+            let done = match (&step, self.undo) {
+                (Step::Nothing, false) => "unchanged",
+                (Step::Nothing, true) => "absent",
+                (_, false) => "installed",
+                (_, true) => "removed",
+            };
+            let mut about = json!({"path": target.path, "status": done});
+            match step {
+                Step::Nothing => {}
+                Step::Write { text } => {
+                    // What has something of ours in it is not what was there before.
+                    let first = !self.undo && target.wishes.take(file.text()).is_ok_and(|without| without == file.text());
+                    if let Some(kept) = if first { file.keep()? } else { None } {
+                        about["backup"] = json!(kept);
+                    }
+                    file.write(&text, scope == Scope::User)?;
+                    if self.undo {
+                        notes.extend(file.forget_copies(&text)?);
+                    }
+                    changed = true;
+                }
+                Step::Remove => {
+                    file.remove()?;
+                    about["status"] = json!("deleted");
+                    changed = true;
+                }
+            }
+            if target.ours && about["status"] != "unchanged" && about["status"] != "absent" {
+                notes.push("an engine that runs has read its configuration before: `outlast engine stop` has the next one read it, and harms no process".into());
+            }
+            files.push(about);
+        }
+        if changed {
+            notes.push(format!("{} reads its configuration when it starts: sessions that run go on as they are", self.client.title()));
+        }
+        let status = match (changed, self.undo) {
+            (true, false) => "installed",
+            (true, true) => "removed",
+            (false, false) => "unchanged",
+            (false, true) => "absent",
+        };
+        if ctx.out.json {
+            ctx.out.object(&json!({"status": status, "client": self.client.name(), "files": files, "notes": notes}))?;
+            return Ok(0);
+        }
+        for about in &files {
+            ctx.out.line(&sentence(about))?;
+        }
+        notes.iter().for_each(|note| ctx.out.remark(note));
+        Ok(0)
+    }
+}
+
+fn sentence(about: &Value) -> String {
+    let path = about["path"].as_str().unwrap_or_default();
+    let what = match about["status"].as_str() {
+        Some("installed") => "installed",
+        Some("unchanged") => "already installed",
+        Some("removed") => "taken out",
+        Some("deleted") => "removed, as nothing else was in it",
+        _ => "nothing of ours is in it",
+    };
+    match about["backup"].as_str() {
+        Some(kept) => format!("{path}: {what}; as it was before: {kept}"),
+        None => format!("{path}: {what}"),
+    }
+}
+
+fn install(target: &Target, file: &File) -> Result<Step, Failure> {
+    let text = target.wishes.put(file.text()).map_err(|e| refusal(target, &e))?;
+    Ok(if text == file.text() && file.exists() { Step::Nothing } else { Step::Write { text } })
+}
+
+fn undo(target: &Target, file: &File) -> Result<Step, Failure> {
+    let text = target.wishes.take(file.text()).map_err(|e| refusal(target, &e))?;
+    if text == file.text() {
+        return Ok(Step::Nothing);
+    }
+    if !text.trim().is_empty() {
+        return Ok(Step::Write { text });
+    }
+    Ok(match file.first_copy()? {
+        None => Step::Remove,
+        Some(copy) if copy.trim().is_empty() => Step::Write { text },
+        Some(_) => Step::Write { text: target.wishes.nothing().into() },
+    })
+}
+
+fn refusal(target: &Target, trouble: &Trouble) -> Failure {
+    let line = trouble.line.map(|n| format!(", line {n}")).unwrap_or_default();
+    let what = format!("{}{line}: {}", target.path.display(), trouble.what);
+    match trouble.malformed {
+        true => Failure::refused(what, "correct it, or move it out of the way; nothing was changed"),
+        false => Failure::refused(
+            what,
+            format!("nothing was changed; see to it by hand that this is in it, or no longer is:\n{}", target.wishes.alone()),
+        ),
+    }
+}
+
+fn print(ctx: &Context, client: Client, targets: &[Target]) -> Result<i32, Failure> {
+    let mut files = Vec::new();
+    for target in targets {
+        let file = File::read(&target.path)?;
+        let status = match install(target, &file) {
+            Err(e) => format!("cannot be changed: {}", e.error()),
+            Ok(Step::Nothing) => "already installed".into(),
+            Ok(_) if file.exists() => "would be added".into(),
+            Ok(_) => "would be a new file".into(),
+        };
+        files.push((target, status));
+    }
+    if ctx.out.json {
+        let files: Vec<_> =
+            files.iter().map(|(target, status)| json!({"path": target.path, "status": status, "text": target.wishes.alone()})).collect();
+        ctx.out.object(&json!({"status": "ok", "client": client.name(), "files": files}))?;
+        return Ok(0);
+    }
+    for (n, (target, status)) in files.iter().enumerate() {
+        let gap = if n == 0 { "" } else { "\n" };
+        ctx.out.line(&format!("{gap}# {} ({status})", target.path.display()))?;
+        ctx.out.text(&target.wishes.alone())?;
+    }
+    Ok(0)
+}
+
+/// A configuration that names us.
+pub(super) struct Configured {
+    pub(super) client: Client,
+    pub(super) file: PathBuf,
+    pub(super) scope: Scope,
+    pub(super) call: Result<Call, String>,
+}
+
+/// How a client calls us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) argv: Vec<String>,
+    pub(super) env: Vec<(String, String)>,
+}
+
+/// All configurations that name us, and those that cannot be read.
+pub(super) fn configured(ctx: &Context) -> Vec<Configured> {
+    let Ok(us) = Us::of(ctx, None, false) else { return Vec::new() };
+    let mut all = Vec::new();
+    for client in Client::ALL {
+        for scope in [Scope::User, Scope::Project] {
+            let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
+            let Ok(targets) = client.targets(&place, &us) else { continue };
+            for target in targets.iter().filter(|t| !t.ours) {
+                // In the user's home both may be the same.
+                if all.iter().any(|one: &Configured| one.file == target.path) {
+                    continue;
+                }
+                let entry = match File::read(&target.path) {
+                    Ok(file) => target.wishes.entry(file.text()).map_err(|e| refusal(target, &e).error().to_owned()),
+                    Err(e) => Err(e.error().to_owned()),
+                };
+                let call = match entry {
+                    Ok(None) => continue,
+                    Ok(Some(entry)) => Call::of(&entry).ok_or_else(|| "the entry outlast names no command".to_owned()),
+                    Err(e) => Err(e),
+                };
+                all.push(Configured { client, file: target.path.clone(), scope, call });
+            }
+        }
+    }
+    all
+}
+
+impl Call {
+    /// Reads an entry as any of the clients has it: a command with arguments beside or behind it.
+    fn of(entry: &Value) -> Option<Self> {
+        let words =
+            |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
+        let mut argv = match &entry["command"] {
+            Value::String(program) => vec![program.clone()],
+            list => words(list)?,
+        };
+        argv.extend(words(&entry["args"]).unwrap_or_default());
+        let env = ["env", "environment"].iter().find_map(|name| entry[*name].as_object());
+        let env = env.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
+        (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
+    }
+}
+
+/// For what a client does not have.
+fn no_project(client: Client) -> Failure {
+    Failure::new(code::USAGE, format!("{} has no configuration of a project", client.title()), "leave --project out")
+}
+
+#[cfg(test)]
+mod tests;

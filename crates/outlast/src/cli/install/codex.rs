@@ -1,0 +1,24 @@
+//! Codex: `[mcp_servers.outlast]` in its `config.toml`, and a hook of ours that starts a turn.
+
+use super::edit::Data;
+use super::edit::toml::Wish;
+use super::{Failure, Place, Scope, Target, Us, Wishes};
+
+/// How long Codex waits for a tool, in seconds: a little more than the longest that one of ours takes.
+const TOOL_LIMIT: u32 = 660;
+
+pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+    let file = match place.scope {
+        Scope::User => place.dir("CODEX_HOME", ".codex")?.join("config.toml"),
+        Scope::Project => place.project(".codex/config.toml"),
+    };
+    let usual = vec![("tool_timeout_sec".to_owned(), Data::Number(TOOL_LIMIT))];
+    let server = Wish::Table { path: vec!["mcp_servers", "outlast"], fields: us.server(), usual };
+    let home = place.world.var("CODEX_HOME").map(|_| place.dir("CODEX_HOME", ".codex")).transpose()?;
+    let home = home.as_ref().and_then(|dir| dir.to_str());
+    let words: Vec<&str> = ["codex"].into_iter().chain(home.into_iter().flat_map(|dir| ["--codex-home", dir])).collect();
+    // Longer than the turn that it waits for.
+    let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
+    let wakes = us.wakes(place, "wake-codex", &words, &["codex:*"], limit);
+    Ok(vec![Target::new(file, Wishes::Toml(vec![server])), wakes])
+}

@@ -1,0 +1,107 @@
+//! What all formats are tested with.
+
+use super::{Data, Fields};
+use proptest::prelude::*;
+
+/// An entry as clients have it.
+pub(super) fn server() -> Fields {
+    vec![("command".to_owned(), Data::text("/bin/outlast")), ("args".to_owned(), Data::texts(["mcp"]))]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    prop_oneof![
+        3 => "[a-c]",
+        1 => Just("mcpServers".to_owned()),
+        1 => Just("mcp_servers".to_owned()),
+        1 => Just("outlast".to_owned()),
+        1 => Just("hooks".to_owned()),
+        1 => Just("hook".to_owned()),
+        1 => Just("Stop".to_owned()),
+    ]
+}
+
+/// White space, sometimes with a remark.
+fn gap() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => Just(String::new()),
+        2 => Just(" ".to_owned()),
+        2 => Just("\n  ".to_owned()),
+        1 => Just("\r\n\t".to_owned()),
+        1 => Just(" // remark }  \n".to_owned()),
+        1 => Just("/* , \n */".to_owned()),
+    ]
+}
+
+/// A document with remarks, odd gaps and trailing commas.
+pub(super) fn json_text() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("1".to_owned()),
+        Just("\"x,}\"".to_owned()),
+        Just("null".to_owned()),
+        Just("[]".to_owned()),
+        Just("{}".to_owned())
+    ];
+    let value = leaf.prop_recursive(4, 24, 4, |inner| {
+        let member = (gap(), name(), gap(), inner.clone(), gap()).prop_map(|(a, name, b, value, c)| format!("{a}\"{name}\":{b}{value}{c}"));
+        let element = (gap(), inner, gap()).prop_map(|(a, value, b)| format!("{a}{value}{b}"));
+        prop_oneof![
+            (proptest::collection::vec(member, 0..4), gap(), any::<bool>())
+                .prop_map(|(all, gap, comma)| closed('{', '}', &all, &gap, comma)),
+            (proptest::collection::vec(element, 0..4), gap(), any::<bool>())
+                .prop_map(|(all, gap, comma)| closed('[', ']', &all, &gap, comma)),
+        ]
+    });
+    (gap(), value, gap()).prop_map(|(a, value, b)| format!("{a}{value}{b}"))
+}
+
+fn closed(open: char, close: char, all: &[String], gap: &str, comma: bool) -> String {
+    let comma = if comma && !all.is_empty() { "," } else { "" };
+    format!("{open}{}{comma}{gap}{close}", all.join(","))
+}
+
+/// Lines of a document, of which many make sense together.
+pub(super) fn toml_text() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        Just("a = 1".to_owned()),
+        Just("b = \"\"\"\n[x]\n\"\"\"".to_owned()),
+        Just("c = [\n 1, # one\n]".to_owned()),
+        Just("# remark".to_owned()),
+        Just(String::new()),
+        Just("[mcp_servers.a]".to_owned()),
+        Just("[mcp_servers]".to_owned()),
+        Just("[[hook]]".to_owned()),
+        Just("[z]".to_owned()),
+        Just("  [z.y] # deep".to_owned()),
+        Just("d.e = { f = 1 }".to_owned()),
+        Just("name = \"other\"".to_owned()),
+    ];
+    (proptest::collection::vec(line, 0..8), any::<bool>(), any::<bool>()).prop_map(|(lines, last, crlf)| {
+        let text = lines.join("\n") + if last { "\n" } else { "" };
+        if crlf { text.replace('\n', "\r\n") } else { text }
+    })
+}
+
+/// Lines of a document, of which many make sense together.
+pub(super) fn yaml_text() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        Just("a: 1"),
+        Just("b: |\n  text\n  mcp_servers:"),
+        Just("c:\n- x\n- y: 2"),
+        Just("# remark"),
+        Just(""),
+        Just("mcp_servers:\n  # first\n  a:\n    command: x"),
+        Just("mcp_servers:\n    a: {command: x}\n    # last"),
+        Just("mcp_servers: {}"),
+        Just("mcp_servers: {a: {command: x}} # one"),
+        Just("mcp_servers:"),
+        Just("d: {e: [1, 'two', \"three\"]}"),
+        Just("f: >-\n  folded\n\n  more"),
+        Just("---"),
+        Just("g: \"a\n  b\""),
+        Just("h: é # ü"),
+    ];
+    (proptest::collection::vec(part, 0..6), any::<bool>(), any::<bool>()).prop_map(|(parts, last, crlf)| {
+        let text = parts.join("\n") + if last { "\n" } else { "" };
+        if crlf { text.replace('\n', "\r\n") } else { text }
+    })
+}

@@ -1,0 +1,112 @@
+use super::super::tests::{server, toml_text};
+use super::*;
+use proptest::prelude::*;
+
+fn mcp() -> Wish {
+    Wish::Table { path: vec!["mcp_servers", "outlast"], fields: server(), usual: vec![("limit".to_owned(), Data::Number(9))] }
+}
+
+fn hook() -> Wish {
+    let fields = vec![("command".to_owned(), Data::texts(["/bin/outlast", "hook", "codex"])), ("wake".to_owned(), Data::Flag(true))];
+    Wish::Row { list: "hook", name: "codex", fields, usual: Vec::new() }
+}
+
+fn there_and_back(text: &str, wish: &Wish) -> String {
+    let made = put(text, wish).unwrap_or_else(|e| panic!("{e:?} in {text:?}"));
+    assert_eq!(put(&made, wish).unwrap(), made, "twice is once");
+    assert_eq!(take(&made, wish).unwrap(), text, "and back from {made:?}");
+    assert_eq!(take(text, wish).unwrap(), text, "nothing of ours");
+    made
+}
+
+#[test]
+fn what_is_there_keeps_its_bytes() {
+    let mut all = String::new();
+    for text in [
+        "",
+        "\n",
+        "# nothing but a remark",
+        "model = \"o\" # why\n",
+        "model = \"o\"",
+        "model = \"o\"\n\n\n",
+        "a = 1\r\n\r\n[mcp_servers.b]\r\ncommand = \"x\"\r\n",
+        "[mcp_servers]\n[mcp_servers.b]\nargs = [\n  \"x\", # one\n]\n  # last\n",
+        "\u{feff}a = nan\n",
+        "[[hook]]\nname = \"mine\"\ncommand = \"x\"\n\n[log]\ntail_bytes = \"1MiB\"\n",
+    ] {
+        for wish in [mcp(), hook()] {
+            all += &format!("{}\n----\n", there_and_back(text, &wish));
+        }
+        let both = put(&put(text, &mcp()).unwrap(), &hook()).unwrap();
+        assert_eq!(take(&take(&both, &mcp()).unwrap(), &hook()).unwrap(), text, "in the other order too: {both:?}");
+    }
+    insta::assert_snapshot!(all.replace('\r', "␍").replace('\u{feff}', "BOM"));
+}
+
+#[test]
+fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
+    let text = "[mcp_servers.outlast]\ncommand = '/old' # here\ntool_timeout_sec = 9\n\n[mcp_servers.outlast.env]\nA = \"1\"\n\n[z]\n";
+    let mut fields = server();
+    fields.push(("env".into(), Data::map([("B", Data::text("2"))])));
+    let wish = Wish::Table { path: vec!["mcp_servers", "outlast"], fields, usual: Vec::new() };
+    let made = put(text, &wish).unwrap();
+    assert_eq!(
+        made,
+        "[mcp_servers.outlast]\ncommand = \"/bin/outlast\" # here\ntool_timeout_sec = 9\nargs = [\"mcp\"]\n\n[mcp_servers.outlast.env]\nA = \"1\"\nB = \"2\"\n\n[z]\n"
+    );
+    assert_eq!(take(&made, &wish).unwrap(), "\n[z]\n");
+}
+
+#[test]
+fn one_in_the_middle_goes_without_its_neighbours() {
+    let text = "a = 1\n\n[mcp_servers.outlast]\ncommand = \"x\"\n# about z\n[z]\nb = 2";
+    assert_eq!(take(text, &mcp()).unwrap(), "a = 1\n# about z\n[z]\nb = 2");
+    let rows = "[[hook]]\nname = \"codex\"\ncommand = \"x\"\n[hook.budget]\nwakes = 1\nseconds = 2\n[[hook]]\nname = \"b\"\n";
+    assert_eq!(take(rows, &hook()).unwrap(), "[[hook]]\nname = \"b\"\n");
+}
+
+#[test]
+fn other_ways_of_writing_it_are_understood_or_refused() {
+    let inline = "[mcp_servers]\na = { command = \"x\" }\noutlast = { command = \"/bin/outlast\", args = [\"mcp\"] }\n# end\n";
+    assert_eq!(put(inline, &mcp()).unwrap(), inline);
+    assert_eq!(take(inline, &mcp()).unwrap(), "[mcp_servers]\na = { command = \"x\" }\n# end\n");
+    let dotted = "mcp_servers.outlast.command = \"/old\"\r\nmcp_servers.outlast.args = [\"mcp\"]\r\nb = 1\r\n";
+    assert!(put(dotted, &mcp()).unwrap().starts_with("mcp_servers.outlast.command = \"/bin/outlast\"\r\n"));
+    assert_eq!(take(dotted, &mcp()).unwrap(), "b = 1\r\n");
+    for text in ["mcp_servers = { a = { command = \"x\" } }\n", "mcp_servers = 3\n", "[mcp_servers]\noutlast = { url = \"x\" }\n"] {
+        let refused = put(text, &mcp()).unwrap_err();
+        assert!(!refused.malformed, "{refused:?}");
+    }
+    let list = "hook = [{ name = \"x\", command = \"y\" }]\n";
+    assert!(!put(list, &hook()).unwrap_err().malformed);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_its_line() {
+    for (text, line) in [("a = 1\nb = \n", 2), ("a = 1\na = 2\n", 2), ("[a\n", 1), ("x\n", 1)] {
+        let refused = put(text, &mcp()).unwrap_err();
+        assert_eq!((refused.malformed, refused.line), (true, Some(line)), "{text:?}: {refused:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn installing_and_undoing_gives_the_bytes_of_before(text in toml_text()) {
+        for wish in [mcp(), hook()] {
+            let Ok(made) = put(&text, &wish) else { continue };
+            prop_assert_eq!(&put(&made, &wish).unwrap(), &made);
+            if take(&text, &wish).unwrap() == text {
+                prop_assert_eq!(take(&made, &wish).unwrap(), text.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_read_never_breaks(text in ".{0,60}|[\\[\\]{}\"'=.,# ab\n]{0,40}") {
+        for wish in [mcp(), hook()] {
+            if let Ok(made) = put(&text, &wish) {
+                prop_assert_eq!(&put(&made, &wish).unwrap(), &made);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Hermes: `mcp_servers` in its `config.yaml`; if asked for, a hook of ours that has its gateway take a turn.
+
+use super::edit::Data;
+use super::edit::yaml::Wish;
+use super::{Client, Failure, Place, Scope, Target, Us, Wishes, no_project};
+
+/// How long Hermes waits for a tool, in seconds: a little more than the longest that one of ours takes.
+const TOOL_LIMIT: u32 = 660;
+
+pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
+    if place.scope == Scope::Project {
+        return Err(no_project(Client::Hermes));
+    }
+    let usual = vec![("timeout".to_owned(), Data::Number(TOOL_LIMIT))];
+    let wish = Wish { map: "mcp_servers", name: "outlast", fields: us.server(), usual };
+    let mut targets = vec![Target::new(place.dir("HERMES_HOME", ".hermes")?.join("config.yaml"), Wishes::Yaml(wish))];
+    if us.wake {
+        // Longer than the turn that it waits for.
+        let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
+        targets.push(us.wakes(place, "wake-hermes", &["hermes"], &["hermes:*"], limit));
+    }
+    Ok(targets)
+}

@@ -1,0 +1,314 @@
+//! `install`: the configuration of clients, changed and given back; with the clients themselves where they are installed.
+
+use crate::support::*;
+use outlast_testkit::machine::skipped;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const CLIENTS: [&str; 5] = ["claude", "codex", "opencode", "hermes", "kimi"];
+
+/// Everything below the user's home: path, mode and bytes.
+fn tree(dir: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap().map(|e| e.unwrap()) {
+            let meta = fs::symlink_metadata(entry.path()).unwrap();
+            if meta.is_dir() {
+                dirs.push(entry.path());
+            } else {
+                all.push((entry.path(), meta.mode(), fs::read(entry.path()).unwrap()));
+            }
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Files as people have them, with comments and secrets of theirs.
+fn lived_in(p: &Product) {
+    let home = p.user();
+    for (path, text) in [
+        (
+            ".claude.json",
+            "{\n  \"numStartups\": 3,\n  \"projects\": {\n    \"/x\": {\"mcpServers\": {}}\n  },\n  \"oauthAccount\": {\"token\": \"s3cret\"}\n}",
+        ),
+        (".claude/settings.json", "{\"hooks\": {\"Stop\": [{\"hooks\": [{\"type\": \"command\", \"command\": \"say done\"}]}]}}\n"),
+        (".codex/config.toml", "model = \"o\" # the good one\r\n\r\n[projects.\"/x\"]\r\ntrust_level = \"trusted\"\r\n"),
+        (
+            ".config/opencode/opencode.jsonc",
+            "// mine\n{\n  \"theme\": \"dark\", // late\n  \"mcp\": {\n    \"other\": {\"type\": \"local\", \"command\": [\"x\"],},\n  },\n}\n",
+        ),
+        (".hermes/config.yaml", "# mine\nmodel:\n  default: x\nmcp_servers:\n  other: # why\n    command: y\n"),
+        (".kimi-code/mcp.json", "{\n\t\"mcpServers\": {}\n}\n"),
+        (".config/outlast/config.toml", "[retention]\ndays = 3 # not more"),
+    ] {
+        let path = home.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+}
+
+#[test]
+fn undoing_gives_every_byte_back_and_installing_twice_changes_none() {
+    for there in [false, true] {
+        let p = product();
+        if there {
+            lived_in(&p);
+        }
+        let before = tree(&p.user());
+        for client in CLIENTS {
+            let done = p.json(["install", client]);
+            assert_eq!(done["status"], "installed", "{done}");
+            for file in done["files"].as_array().unwrap() {
+                let path = Path::new(file["path"].as_str().unwrap());
+                assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o600, "{path:?}");
+                assert_eq!(file["backup"].is_string(), there, "{done}");
+            }
+            let once = tree(&p.user());
+            assert_eq!(p.json(["install", client])["status"], "unchanged");
+            assert!(p.call(["install", client]).text().contains("already installed"));
+            assert_eq!(tree(&p.user()), once, "{client}: twice is once");
+        }
+        let all = tree(&p.user());
+        for client in CLIENTS {
+            p.call(["install", client, "--print"]).text();
+        }
+        assert_eq!(tree(&p.user()), all, "to print is not to write");
+        for client in CLIENTS {
+            let done = p.json(["install", client, "--undo"]);
+            assert_eq!(done["status"], "removed", "{done}");
+            assert_eq!(p.json(["install", client, "--undo"])["status"], "absent");
+        }
+        assert_eq!(tree(&p.user()), before, "nothing is left of it");
+    }
+}
+
+#[test]
+fn what_was_done_since_stays_and_the_copy_is_kept() {
+    let p = product();
+    lived_in(&p);
+    p.json(["install", "codex"]);
+    let file = p.user().join(".codex/config.toml");
+    let more = fs::read_to_string(&file).unwrap() + "\r\n[tools]\r\nweb = true\r\n";
+    fs::write(&file, &more).unwrap();
+    let done = p.call(["install", "codex", "--undo"]);
+    assert!(done.err.contains("config.toml.outlast-backup-1"), "{done:?}");
+    let left = fs::read_to_string(&file).unwrap();
+    assert_eq!(left, "model = \"o\" # the good one\r\n\r\n[projects.\"/x\"]\r\ntrust_level = \"trusted\"\r\n\r\n[tools]\r\nweb = true\r\n");
+}
+
+#[test]
+fn another_profile_and_another_path_are_put_in_place() {
+    let p = product();
+    lived_in(&p);
+    let entry = || {
+        let text = fs::read_to_string(p.user().join(".claude.json")).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()["mcpServers"]["outlast"].clone()
+    };
+    p.json(["install", "claude"]);
+    let us = p.program().canonicalize().unwrap();
+    let home = p.home().root;
+    assert_eq!(entry(), json!({"type": "stdio", "command": us, "args": ["mcp"], "env": {"OUTLAST_HOME": home}}));
+    p.json(["install", "claude", "--profile", "hermes"]);
+    assert_eq!(entry()["args"], json!(["mcp", "--profile", "hermes"]));
+    let copies =
+        |dir: &Path| fs::read_dir(dir).unwrap().filter(|e| e.as_ref().unwrap().path().to_string_lossy().contains("backup")).count();
+    assert_eq!(copies(&p.user()), 1, "one copy, of what was there before");
+    let settings: Value = serde_json::from_str(&fs::read_to_string(p.user().join(".claude/settings.json")).unwrap()).unwrap();
+    let stop = settings["hooks"]["Stop"].as_array().unwrap();
+    assert_eq!((stop.len(), &stop[0]["hooks"][0]["command"], &stop[1]["hooks"][1]["asyncRewake"]), (2, &json!("say done"), &json!(true)));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_line_and_nothing_is_changed() {
+    let p = product();
+    lived_in(&p);
+    for (client, path, text, line) in [
+        ("claude", ".claude/settings.json", "{\n  \"hooks\": {\n", ", line 3: "),
+        ("codex", ".codex/config.toml", "a = 1\nb =\n", ", line 2: "),
+        ("codex", ".config/outlast/config.toml", "x\n", ", line 1: "),
+        ("opencode", ".config/opencode/opencode.jsonc", "{\n  theme: 1\n}\n", ", line 2: "),
+        ("hermes", ".hermes/config.yaml", "a: 1\n b: 2\n", ", line 2: "),
+        ("kimi", ".kimi-code/mcp.json", "{\"mcpServers\": {]\n", ", line 1: "),
+    ] {
+        let path = p.user().join(path);
+        let was = fs::read(&path).unwrap();
+        fs::write(&path, text).unwrap();
+        let before = tree(&p.user());
+        for undo in [&[][..], &["--undo"]] {
+            let refused = p.json(["install", client].iter().chain(undo));
+            let error = refused["error"].as_str().unwrap();
+            assert!(error.contains(line) && error.contains(path.to_str().unwrap()), "{refused}");
+            assert_eq!((&refused["code"], tree(&p.user()) == before), (&json!("usage"), true), "{refused}");
+        }
+        fs::write(&path, was).unwrap();
+    }
+    let path = p.user().join(".hermes/config.yaml");
+    fs::write(&path, "mcp_servers: [a]\n").unwrap();
+    let refused = p.call(["install", "hermes"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(
+        refused.err.contains("mcp_servers is no mapping") && refused.err.contains("    command: /"),
+        "it shows what to paste: {refused:?}"
+    );
+}
+
+#[test]
+fn links_stay_links() {
+    let p = product();
+    let real = p.work().join("dotfiles.toml");
+    fs::write(&real, "a = 1\n").unwrap();
+    fs::create_dir_all(p.user().join(".codex")).unwrap();
+    let link = p.user().join(".codex/config.toml");
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    p.json(["install", "codex"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read_to_string(&real).unwrap().contains("[mcp_servers.outlast]"));
+    p.json(["install", "codex", "--undo"]);
+    assert_eq!(fs::read_to_string(&real).unwrap(), "a = 1\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn a_project_has_files_of_its_own_and_hermes_has_none() {
+    let p = product();
+    for client in ["claude", "codex", "opencode", "kimi"] {
+        let done = p.json(["install", client, "--project"]);
+        assert!(done["files"][0]["path"].as_str().unwrap().starts_with(p.work().to_str().unwrap()), "{done}");
+    }
+    assert!(p.work().join(".mcp.json").is_file() && p.work().join(".kimi-code/mcp.json").is_file());
+    assert!(p.json(["install", "hermes", "--project"])["error"].as_str().unwrap().contains("no configuration of a project"));
+    assert_eq!(p.call(["install", "emacs"]).code, Some(2));
+    for client in ["claude", "codex", "opencode", "kimi"] {
+        p.json(["install", client, "--project", "--undo"]);
+    }
+    assert!(!p.work().join(".mcp.json").exists());
+}
+
+#[test]
+fn the_sink_that_wakes_is_one_that_an_engine_takes() {
+    let p = product();
+    p.json(["install", "codex"]);
+    p.json(["install", "opencode", "--wake"]);
+    p.json(["install", "hermes", "--wake"]);
+    let shown = p.json(["config", "show"]);
+    assert_eq!(shown["warnings"], json!([]), "{shown}");
+    let text = fs::read_to_string(p.user().join(".config/outlast/config.toml")).unwrap();
+    assert_eq!(text.matches("[[hook]]").count(), 3, "{text}");
+}
+
+/// The part of `doctor` about clients.
+fn agents(p: &Product) -> Vec<Value> {
+    let answer = p.json(["doctor"]);
+    answer["checks"].as_array().unwrap().iter().filter(|c| c["name"] == "agents").cloned().collect()
+}
+
+#[test]
+fn doctor_finds_out_by_a_call_whether_it_works() {
+    let p = product();
+    let none = agents(&p);
+    assert!(none.len() == 1 && none[0]["state"] == "ok" && none[0]["what"].as_str().unwrap().contains("no client is set up"), "{none:?}");
+    for client in CLIENTS {
+        p.json(["install", client]);
+    }
+    let all = agents(&p);
+    assert_eq!(all.len(), CLIENTS.len(), "{all:?}");
+    // As long as this program has no such verb, that is what there is to be found.
+    let can = p.call(["mcp", "--help"]).code == Some(0);
+    for check in &all {
+        let what = check["what"].as_str().unwrap();
+        match can {
+            true => assert!(check["state"] == "ok" && what.contains("works, "), "{check}"),
+            false => assert!(check["state"] == "broken" && what.contains("knows no `mcp`") && check["hint"].is_string(), "{check}"),
+        }
+    }
+}
+
+#[test]
+fn doctor_says_what_is_wrong_with_an_entry_and_runs_nothing_that_a_project_names() {
+    let p = product();
+    p.json(["install", "kimi"]);
+    let file = p.user().join(".kimi-code/mcp.json");
+    let text = fs::read_to_string(&file).unwrap();
+    let us = p.program().canonicalize().unwrap();
+    fs::write(&file, text.replace(us.to_str().unwrap(), "/no/such/outlast")).unwrap();
+    let gone = agents(&p);
+    assert!(gone[0]["what"].as_str().unwrap().contains("/no/such/outlast, which is not there"), "{gone:?}");
+    assert!(gone[0]["hint"].as_str().unwrap().contains("outlast install kimi"), "{gone:?}");
+    fs::write(&file, "{").unwrap();
+    assert!(agents(&p)[0]["what"].as_str().unwrap().contains("line 1"));
+    fs::remove_file(&file).unwrap();
+    let trap = json!({"mcpServers": {"outlast": {"command": "touch", "args": [p.work().join("ran")]}}});
+    fs::write(p.work().join(".mcp.json"), trap.to_string()).unwrap();
+    let project = agents(&p);
+    assert!(project[0]["what"].as_str().unwrap().contains("which is not run here"), "{project:?}");
+    assert!(!p.work().join("ran").exists());
+}
+
+/// A client's program: in `OUTLAST_TEST_AGENTS`, a list of directories, else in the path.
+fn client(name: &str) -> Option<PathBuf> {
+    let dirs = std::env::var_os("OUTLAST_TEST_AGENTS").into_iter().chain(std::env::var_os("PATH"));
+    let dirs: Vec<PathBuf> = dirs.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
+    dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// What a client of the user's says, if it is installed here.
+fn asks(p: &Product, test: &str, name: &str, args: &[&str]) -> Option<String> {
+    let Some(program) = client(name) else {
+        assert!(std::env::var_os("OUTLAST_TEST_AGENTS").is_none(), "OUTLAST_TEST_AGENTS has no {name}");
+        skipped(test, format!("{name} is not installed"));
+        return None;
+    };
+    let path =
+        std::env::join_paths([program.parent().unwrap(), Path::new("/usr/local/bin"), Path::new("/usr/bin"), Path::new("/bin")]).unwrap();
+    let mut call = Command::new(program);
+    call.args(args)
+        .env_clear()
+        .env("HOME", p.user())
+        .env("PATH", path)
+        .env("LANG", "C.UTF-8")
+        .current_dir(p.work())
+        .stdin(std::process::Stdio::null());
+    let said = call.output().expect("it runs");
+    let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success(), "{name}: {text}");
+    Some(outlast_text::strip(&text).into_owned())
+}
+
+#[test]
+fn codex_takes_the_entry() {
+    let p = product();
+    lived_in(&p);
+    p.json(["install", "codex", "--profile", "codex"]);
+    let Some(said) = asks(&p, "codex_takes_the_entry", "codex", &["mcp", "get", "outlast", "--json"]) else { return };
+    let entry: Value = serde_json::from_str(&said[said.find('{').unwrap()..=said.rfind('}').unwrap()]).unwrap();
+    assert_eq!((&entry["enabled"], &entry["tool_timeout_sec"]), (&json!(true), &json!(660.0)), "{entry}");
+    assert_eq!(entry["transport"]["args"], json!(["mcp", "--profile", "codex"]), "{entry}");
+    assert_eq!(entry["transport"]["command"], json!(p.program().canonicalize().unwrap()), "{entry}");
+    assert_eq!(entry["transport"]["env"]["OUTLAST_HOME"], json!(p.home().root), "{entry}");
+}
+
+#[test]
+fn opencode_takes_the_entry() {
+    let p = product();
+    lived_in(&p);
+    p.json(["install", "opencode"]);
+    let Some(said) = asks(&p, "opencode_takes_the_entry", "opencode", &["mcp", "list"]) else { return };
+    assert!(said.contains("outlast") && said.contains(p.program().canonicalize().unwrap().to_str().unwrap()), "{said}");
+    p.json(["install", "opencode", "--undo"]);
+    let said = asks(&p, "opencode_takes_the_entry", "opencode", &["mcp", "list"]).unwrap();
+    assert!(!said.contains("outlast") && said.contains("other"), "{said}");
+}
+
+#[test]
+fn hermes_takes_the_entry() {
+    let p = product();
+    lived_in(&p);
+    p.json(["install", "hermes"]);
+    let Some(said) = asks(&p, "hermes_takes_the_entry", "hermes", &["mcp", "list"]) else { return };
+    assert!(said.contains("outlast") && said.contains("other"), "{said}");
+}

@@ -1,0 +1,26 @@
+//! Whatever a client's configuration looks like, an entry is put there once and taken out again, or it is refused.
+#![no_main]
+
+#[allow(dead_code)] // The other formats.
+#[path = "../../crates/outlast/src/cli/install/edit/mod.rs"]
+mod edit;
+
+use edit::Data;
+use edit::toml::{Wish, put, take};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let fields = vec![("command".to_owned(), Data::text("outlast")), ("env".to_owned(), Data::map([("A", Data::text("b"))]))];
+    let wishes = [
+        Wish::Table { path: vec!["m", "o"], fields: fields.clone(), usual: Vec::new() },
+        Wish::Row { list: "h", name: "o", fields, usual: Vec::new() },
+    ];
+    for wish in wishes {
+        let Ok(made) = put(text, &wish) else { continue };
+        assert_eq!(put(&made, &wish).as_ref(), Ok(&made), "twice is once");
+        let Ok(without) = take(text, &wish) else { continue };
+        if without == text && made != text {
+            assert_eq!(take(&made, &wish).as_deref(), Ok(text), "and back from {made:?}");
+        }
+    }
+});
