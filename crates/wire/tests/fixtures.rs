@@ -88,9 +88,13 @@ fn requests() -> Vec<Message> {
         Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true },
         Request::ViewClose { process: process() },
         Request::Wake { sink: "ops".into(), lent: vec![Lent::new(1, "l")] },
+        Request::Relayed { of: vec![3, 5] },
+        Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
-    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: false, request }).collect()
+    let last = all.len() - 1;
+    // The last one is asked for somebody to whom the answer is passed on.
+    all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: n == last, request }).collect()
 }
 
 fn route() -> Route {
