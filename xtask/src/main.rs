@@ -28,6 +28,7 @@ usage: cargo xtask api [--record]
        cargo xtask campaign agents [kimi-acp] [--prefix DIR] [--program PATH]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
+       cargo xtask campaign fuzz [--seconds N] [--target NAME]
        cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
@@ -51,6 +52,7 @@ fn main() -> Result<()> {
         ["campaign", "agents", ..] => campaign::agents(None, &Flags(&args[2..])),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
+        ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),

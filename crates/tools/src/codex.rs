@@ -33,17 +33,34 @@ const INTERRUPT: &str = "\u{3}";
 
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, (cursors, after): (&Cursors, &After), tool: &str, arguments: &Value) -> Answer {
-    let read = match tool {
-        EXEC => Exec::of(arguments, host).map(Ok),
-        STDIN => Stdin::of(arguments).map(Err),
-        other => return unknown(other, &[EXEC, STDIN]),
-    };
-    let done = match read {
-        Err(error) => return refused(&error),
-        Ok(Ok(exec)) => exec.done(client, host, after).await,
-        Ok(Err(stdin)) => stdin.done(client, host, cursors, after).await,
+    let done = match Call::of(tool, arguments, host) {
+        Err(refusal) => return refusal,
+        Ok(Call::Exec(exec)) => exec.done(client, host, after).await,
+        Ok(Call::Stdin(stdin)) => stdin.done(client, host, cursors, after).await,
     };
     done.unwrap_or_else(|e| failed(host.profile, &e))
+}
+
+/// Whether a call can be understood.
+pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
+    Call::of(tool, arguments, host).map(drop)
+}
+
+/// What a call asks for.
+enum Call {
+    Exec(Box<Exec>),
+    Stdin(Stdin),
+}
+
+impl Call {
+    fn of(tool: &str, arguments: &Value, host: &Host) -> Result<Self, Answer> {
+        let read = match tool {
+            EXEC => Exec::of(arguments, host).map(Box::new).map(Self::Exec),
+            STDIN => Stdin::of(arguments).map(Self::Stdin),
+            other => return Err(unknown(other, &[EXEC, STDIN])),
+        };
+        read.map_err(|error| answer([("error", error.into())]))
+    }
 }
 
 /// What a call of `exec_command` asks for.
@@ -171,10 +188,6 @@ async fn told(client: &Client, host: &Host, after: &After, process: ProcessId, d
         }
     }
     Ok(all)
-}
-
-fn refused(error: &str) -> Answer {
-    answer([("error", error.into())])
 }
 
 fn yielded(args: &Args<'_>, usual: Duration, least: Duration, most: Duration) -> Result<Duration, String> {

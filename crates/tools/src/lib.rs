@@ -162,6 +162,19 @@ impl Tools {
     }
 }
 
+/// Whether a call can be understood, and if not, the answer to it. Nothing is done.
+pub fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
+    match (host.profile, host.policy) {
+        (Profile::Native, Policy::Agent) => native::understood(tool, arguments, host),
+        (Profile::Codex, Policy::Agent) => codex::understood(tool, arguments, host),
+        (Profile::Hermes, _) | (_, Policy::CodeExecution) => match tool {
+            "terminal" => Plan::of(arguments, host).map(drop),
+            "process" if host.policy == Policy::Agent => Ask::of(arguments).map(drop),
+            other => Err(unknown(other, &["terminal", "process"])),
+        },
+    }
+}
+
 /// The answer to a call of a tool that is not there.
 fn unknown(tool: &str, there: &[&str]) -> Answer {
     answer([("error", format!("Unknown tool: {}. Use: {}", args::short(tool), there.join(", ")).into())])

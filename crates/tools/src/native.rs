@@ -24,11 +24,22 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, after: &After, tool: &str, arguments: &Value) -> Answer {
-    let read = Args::of(arguments).and_then(|args| Call::of(tool, &args, host));
-    match read {
-        Ok(Some(call)) => call.done(client, host, after).await.unwrap_or_else(|e| failed(host.profile, &e)),
-        Ok(None) => unknown(tool, &NAMES),
-        Err(error) => answer([("error", error.into())]),
+    match read(tool, arguments, host) {
+        Ok(call) => call.done(client, host, after).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Err(refusal) => refusal,
+    }
+}
+
+/// Whether a call can be understood.
+pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
+    read(tool, arguments, host).map(drop)
+}
+
+fn read(tool: &str, arguments: &Value, host: &Host) -> Result<Call, Answer> {
+    match Args::of(arguments).and_then(|args| Call::of(tool, &args, host)) {
+        Ok(Some(call)) => Ok(call),
+        Ok(None) => Err(unknown(tool, &NAMES)),
+        Err(error) => Err(answer([("error", error.into())])),
     }
 }
 
