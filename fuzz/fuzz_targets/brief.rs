@@ -7,7 +7,7 @@ use outlast_text::{Log, brief, count_tokens, lines};
 fuzz_target!(|input: (u16, u16, &str)| {
     let (room, first_line, text) = input;
     let (room, first_line) = (usize::from(room % 1024), u64::from(first_line));
-    let log = Log { text, first_line, dropped_lines: first_line / 2, dropped_bytes: first_line * 40 };
+    let log = Log { first_line, dropped_lines: first_line / 2, dropped_bytes: first_line * 40, ..Log::whole(text) };
     let read = |lines: std::ops::Range<u64>| format!("outlast log proc_0123456789ab --offset {}", lines.start);
     let made = brief(&log, Some(room), &read);
     assert!(made.tokens <= room);

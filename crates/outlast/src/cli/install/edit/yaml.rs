@@ -59,6 +59,8 @@ pub(crate) fn take(text: &str, wish: &Wish) -> Result<String, Trouble> {
     let less = if braces {
         let at = entries.iter().position(|e| e.0.start == entry.0.start).expect("it was found among them");
         let range = match (entries.get(at + 1), at.checked_sub(1)) {
+            // What `put` wrote, if it is that; a space more was there before.
+            (Some(_), _) if body[entry.1.end..].starts_with(", ") => entry.0.start..entry.1.end + 2,
             (Some(next), _) => entry.0.start..next.0.start,
             (None, Some(before)) => entries[before].1.end..entry.1.end,
             (None, None) => entry.0.start..entry.1.end,
