@@ -17,9 +17,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 
-from world import configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, main
+from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, main
 
 CODE = 7
 # How long the model thinks when it is not to answer.
@@ -55,17 +56,19 @@ def is_alive(pid):
         return False
 
 
-def started_and_killed(world, argv):
-    """The agent runs until its model thinks about what our tool answered; then everything of it and of us that can be is killed. The process that is left."""
+def started_and_killed(world, begin):
+    """`begin` starts an agent, which runs until its model thinks about what our tool answered; then it, its MCP server and the engine are killed. The process
+    that is left."""
+    if os.path.exists(world.path("gate")):
+        os.remove(world.path("gate"))
     os.mkfifo(world.path("gate"))
     before = world.turns()
-    with open(world.path("agent.out"), "w") as out:
-        agent = world.start(argv, stdout=out, stderr=subprocess.STDOUT)
+    agent = begin()
     eventually("the answer of our tool", lambda: world.turns() >= before + 2 or agent.poll() is not None)
     assert agent.poll() is None, f"it ended: {open(world.path('agent.out')).read()}"
-    listed = world.json("list", "--all")["processes"]
-    assert len(listed) == 1 and listed[0]["status"] == "running", f"what it started is not what runs: {listed}"
-    process, engine = listed[0], world.json("engine", "status")["pid"]
+    running = world.json("list")["processes"]
+    assert len(running) == 1, f"what it started is not what runs: {running}"
+    process, engine = running[0], world.json("engine", "status")["pid"]
     # The engine may still be a child of the server that started it, and has what is to outlast it below.
     tree = [agent.pid, *below(agent.pid, but=engine)]
     servers = [pid for pid in tree if words(pid)[1:2] == ["mcp"] and os.path.basename(words(pid)[0]) == "outlast"]
@@ -80,6 +83,11 @@ def started_and_killed(world, argv):
         eventually(f"the end of {words(pid)}", lambda: not is_alive(pid))
     assert is_alive(process["pid"]), "the command was harmed"
     return process["session_id"]
+
+
+def starts(world, argv):
+    with open(world.path("agent.out"), "w") as out:
+        return world.start(argv, stdout=out, stderr=subprocess.STDOUT)
 
 
 def ends(world):
@@ -127,7 +135,7 @@ def codex(world):
     run = [world.program("codex"), "exec", "--skip-git-repo-check", "--json"]
     said = world.call(*run, "hello")
     thread = next(json.loads(line)["thread_id"] for line in said.splitlines() if "thread.started" in line)
-    name = started_and_killed(world, [*run, "resume", thread, "start it"])
+    name = started_and_killed(world, lambda: starts(world, [*run, "resume", thread, "start it"]))
     turns = world.turns()
     ends(world)
     eventually("the turn that Codex is woken for", lambda: world.turns() > turns)
@@ -142,7 +150,7 @@ def codex(world):
 
 def told_by_tools(world, resume):
     """For agents that are told with the answers of our tools: the model looks at the list in two turns after the accident."""
-    name = started_and_killed(world, resume("start it"))
+    name = started_and_killed(world, lambda: starts(world, resume("start it")))
     ends(world)
     is_right(world, name)
     assert state(world, name) == "pending", "somebody was told already"
@@ -168,7 +176,53 @@ def opencode(world):
     world.call(world.outlast, "install", "opencode")
     run = [world.program("opencode"), "run", "--format", "json"]
     session = re.search(r'"sessionID":"([^"]+)"', world.call(*run, "hello")).group(1)
-    return told_by_tools(world, lambda text: [*run, "--session", session, text])
+    seen = told_by_tools(world, lambda text: [*run, "--session", session, text])
+    woken_by_its_server(world, run)
+    return f"{seen}; a server killed likewise, started again, and its session woken, once"
+
+
+def woken_by_its_server(world, run):
+    """The same with `opencode serve`, whose session is woken when it is there again."""
+    hello, start, never, look, *_ = native(world, "outlast_")
+    world.play([start, never, {"text": "noted"}, look, {"text": "nothing new"}])
+    configure_opencode(world)
+    world.call(world.outlast, "install", "opencode", "--wake")
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    world.add("home/.config/outlast/config.toml", '"hook", "opencode"', f', "--url", "{url}"')
+    # An engine reads its sinks when it starts.
+    world.call(world.outlast, "engine", "stop")
+    session = None
+
+    def serves():
+        server = starts(world, [world.program("opencode"), "serve", "--port", str(port)])
+        eventually("its server", lambda: url in open(world.path("agent.out")).read())
+        return server
+
+    def begins():
+        nonlocal session
+        server, here = serves(), f"directory={world.path('work')}"
+        session = asked("POST", f"{url}/session?{here}", {})["id"]
+        asked("POST", f"{url}/session/{session}/prompt_async?{here}", {"parts": [{"type": "text", "text": "start it"}]})
+        return server
+
+    name = started_and_killed(world, begins)
+    ends(world)
+    is_right(world, name)
+    turns = world.turns()
+    server = serves()
+    eventually("the turn that it is woken for", lambda: world.turns() > turns)
+    sees_once(world, name)
+    eventually("the notice to be settled", lambda: state(world, name) == "delivered")
+    os.killpg(server.pid, signal.SIGKILL)
+    world.call(*run, "--session", session, "how is it?")
+    sees_once(world, name)
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 def hermes(world):
