@@ -67,7 +67,8 @@ def codex(world):
     session = f"codex:{thread}"
     ends_and_wakes(world, session, ["codex", "--timeout", "60"])
     # Another Codex has the thread open: whoever of the two takes the turn, it is one.
-    other = world.start([program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    errors = open(world.path("other.err"), "w")
+    other = world.start([program, "app-server"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True)
     calls = [("initialize", {"clientInfo": {"name": "t", "title": "t", "version": "1"}, "capabilities": {"experimentalApi": True}})]
     for n, (method, params) in enumerate([*calls, ("thread/resume", {"threadId": thread, "excludeTurns": True})]):
         other.stdin.write(json.dumps({"id": n, "method": method, "params": params}) + "\n")
