@@ -25,7 +25,7 @@ const USAGE: &str = "\
 usage: cargo xtask api [--record]
        cargo xtask check
        cargo xtask dist [--to DIR]
-       cargo xtask campaign agents [kimi-acp] [--prefix DIR] [--program PATH]
+       cargo xtask campaign agents [codex|opencode|hermes|kimi|kimi-acp]... [--prefix DIR] [--program PATH]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
        cargo xtask campaign fuzz [--seconds N] [--target NAME]
@@ -48,8 +48,7 @@ fn main() -> Result<()> {
         ["__hook", ..] => sink::hook(&args[1..]),
         ["__receiver", ..] => sink::receiver(&args[1..]),
         ["__puppet", ..] => puppet::main(&args[1..]),
-        ["campaign", "agents", name, ..] if !name.starts_with("--") => campaign::agents(Some(name), &Flags(&args[3..])),
-        ["campaign", "agents", ..] => campaign::agents(None, &Flags(&args[2..])),
+        ["campaign", "agents", ..] => campaign::agents(&args[2..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),

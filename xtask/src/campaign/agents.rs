@@ -1,16 +1,92 @@
 //! `cargo xtask campaign agents`: real agents from their packages, with a scripted model on the loopback in place of a real one.
+//!
+//! Kimi Code behind the proxy for its terminals is played from here. What all of them do over MCP, and how they are woken, is in the scripts of
+//! `crates/outlast/tests/agents`.
 
 mod kimi_acp;
 mod model;
 mod npm;
+mod venv;
 
+use self::npm::Npm;
 use crate::Flags;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// Plays with one agent, or with all.
-pub(crate) fn run(name: Option<&str>, flags: &Flags<'_>) -> Result<()> {
-    match name {
-        None | Some("kimi-acp") => kimi_acp::run(flags),
-        Some(other) => bail!("there is no agent {other}: known is kimi-acp"),
+/// Where an agent comes from.
+enum Package {
+    Npm(&'static [&'static str]),
+    Venv(&'static [&'static str]),
+}
+
+struct Agent {
+    name: &'static str,
+    package: Package,
+    /// The scripts that play with it. One without is played from here.
+    scripts: &'static [&'static str],
+}
+
+/// A node that can run them all comes along.
+const KIMI: Package = Package::Npm(&["node@24", "@moonshot-ai/kimi-code@2.1.0"]);
+
+const AGENTS: &[Agent] = &[
+    Agent { name: "codex", package: Package::Npm(&["node@24", "@openai/codex@0.166.0"]), scripts: &["wake.py", "resume.py"] },
+    Agent { name: "opencode", package: Package::Npm(&["node@24", "opencode-ai@1.18.33"]), scripts: &["wake.py", "resume.py"] },
+    Agent {
+        name: "hermes",
+        // Its API server wants aiohttp, and says so only when it is started.
+        package: Package::Venv(&["hermes-agent[mcp,acp]==0.19.0", "aiohttp"]),
+        scripts: &["wake.py", "resume.py"],
+    },
+    Agent { name: "kimi", package: KIMI, scripts: &["resume.py"] },
+    Agent { name: "kimi-acp", package: KIMI, scripts: &[] },
+];
+
+/// Plays with the agents that are named, or with all. One that fails does not keep the others from being played with.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let named = args.iter().take_while(|arg| !arg.starts_with("--")).count();
+    let (names, flags) = (&args[..named], Flags(&args[named..]));
+    if let Some(unknown) = names.iter().find(|name| AGENTS.iter().all(|agent| agent.name != **name)) {
+        let known: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
+        bail!("there is no agent {unknown}: known are {}", known.join(", "));
     }
+    let root = match flags.get::<PathBuf>("--prefix")? {
+        Some(root) => std::path::absolute(root)?,
+        None => std::env::current_exe()?.with_file_name("agents"),
+    };
+    let program = super::program(&flags)?;
+    let mut failed = Vec::new();
+    for agent in AGENTS.iter().filter(|agent| names.is_empty() || names.iter().any(|name| name == agent.name)) {
+        if let Err(why) = play(agent, &root, &program) {
+            println!("FAILED: {}: {why:#}", agent.name);
+            failed.push(agent.name);
+        }
+    }
+    ensure!(failed.is_empty(), "not as it should be: {}", failed.join(", "));
+    Ok(())
+}
+
+fn play(agent: &Agent, root: &Path, program: &Path) -> Result<()> {
+    let missing = match &agent.package {
+        Package::Npm(packages) => Npm::at(root).get(packages),
+        Package::Venv(packages) => venv::get(root, packages),
+    }?;
+    if let Some(why) = missing {
+        ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
+        println!("skipped: {}: {why}", agent.name);
+        return Ok(());
+    }
+    if agent.scripts.is_empty() {
+        return kimi_acp::run(&Npm::at(root), program);
+    }
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/outlast/tests/agents");
+    for script in agent.scripts {
+        let mut python = Command::new("python3");
+        // Nothing is written beside the scripts.
+        python.arg("-B").arg(scripts.join(script)).arg("--outlast").arg(program).arg("--agents").arg(root).arg(agent.name);
+        let status = python.status().context("python3 cannot be run")?;
+        ensure!(status.success(), "{script} ended with {status}");
+    }
+    Ok(())
 }

@@ -1,31 +1,23 @@
 //! Kimi Code behind `outlast acp-proxy`: it runs its commands in its client's terminals, and they are ours.
 
 use super::model::{Model, RUN};
-use super::npm::Installed;
-use crate::Flags;
+use super::npm::Npm;
 use anyhow::{Context, Result, bail, ensure};
 use outlast_testkit::product::{PATIENCE, Product, eventually, kill_and_wait, wait_for_end};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 
 const KIMI: &str = "@moonshot-ai/kimi-code";
-const KIMI_VERSION: &str = "2.1.0";
 static COUNT: AtomicU32 = AtomicU32::new(0);
-const NODE: &str = "node@24";
 
-pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
-    let root = match flags.get::<PathBuf>("--prefix")? {
-        Some(root) => root,
-        None => std::env::current_exe()?.with_file_name("agents").join("kimi-acp"),
-    };
-    let Some(installed) = Installed::get(root, &[NODE, &format!("{KIMI}@{KIMI_VERSION}")])? else { return Ok(()) };
-    let version = installed.version(KIMI).context("its version")?;
-    println!("campaign agents kimi-acp: Kimi Code {version}, with a scripted model");
-    let stage = Stage { product: Product::new(super::super::program(flags)?), model: Model::start()?, installed };
+pub(super) fn run(npm: &Npm, program: &Path) -> Result<()> {
+    let version = npm.version(KIMI).context("its version")?;
+    println!("kimi-acp {version}: behind `outlast acp-proxy`");
+    let stage = Stage { product: Product::new(program), model: Model::start()?, npm };
     stage.configure()?;
     let session = stage.a_turn()?;
     stage.an_engine_killed(&session)?;
@@ -33,13 +25,13 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-struct Stage {
+struct Stage<'a> {
     product: Product,
     model: Model,
-    installed: Installed,
+    npm: &'a Npm,
 }
 
-impl Stage {
+impl Stage<'_> {
     fn configure(&self) -> Result<()> {
         let dir = self.product.user().join(".kimi-code");
         std::fs::create_dir_all(&dir)?;
@@ -55,8 +47,8 @@ impl Stage {
     fn start(&self) -> Result<Client> {
         let said = self.product.work().join(format!("said-{}.jsonl", COUNT.fetch_add(1, Relaxed)));
         let mut command = self.product.command(["acp-proxy", "--", "sh", "-c", "\"$1\" acp | tee \"$2\"", "agent"]);
-        command.arg(self.installed.program("kimi")).arg(&said);
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.installed.bin().display());
+        command.arg(self.npm.program("kimi")).arg(&said);
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", self.npm.bin().display());
         command.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut proxy = command.spawn().context("no proxy")?;
         let (says, hears) = (proxy.stdin.take(), lines(BufReader::new(proxy.stdout.take().context("a pipe")?)));

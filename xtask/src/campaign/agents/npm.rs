@@ -1,31 +1,32 @@
-//! Agents that come from npm, each in a directory of its own.
+//! Agents that come from npm.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is installed, and where.
-pub(super) struct Installed {
+/// A directory with packages.
+pub(super) struct Npm {
     root: PathBuf,
 }
 
-impl Installed {
-    /// Installs packages with a node that can run them, unless they are there. Nothing if there is no npm, which is told; where tests must be complete it is an error.
-    pub(super) fn get(root: PathBuf, packages: &[&str]) -> Result<Option<Self>> {
-        let here = Self { root };
-        if packages.iter().all(|p| here.has(p)) {
-            return Ok(Some(here));
-        }
-        if !Command::new("npm").arg("--version").output().is_ok_and(|o| o.status.success()) {
-            ensure!(std::env::var_os("CI").is_none(), "npm is not installed");
-            println!("skipped: npm is not installed, and {} is not in {}", packages.join(" and "), here.root.display());
+impl Npm {
+    pub(super) fn at(root: &Path) -> Self {
+        Self { root: root.to_owned() }
+    }
+
+    /// Installs packages unless they are there. Why it cannot, where there is no npm.
+    pub(super) fn get(&self, packages: &[&str]) -> Result<Option<String>> {
+        if packages.iter().all(|p| self.has(p)) {
             return Ok(None);
         }
-        std::fs::create_dir_all(&here.root).with_context(|| format!("cannot create {}", here.root.display()))?;
+        if !Command::new("npm").arg("--version").output().is_ok_and(|o| o.status.success()) {
+            return Ok(Some(format!("npm is not installed, and {} is not in {}", packages.join(" and "), self.root.display())));
+        }
+        std::fs::create_dir_all(&self.root).with_context(|| format!("cannot create {}", self.root.display()))?;
         let mut install = Command::new("npm");
-        install.args(["install", "--no-audit", "--no-fund", "--loglevel", "error", "--prefix"]).arg(&here.root).args(packages);
+        install.args(["install", "--no-audit", "--no-fund", "--loglevel", "error", "--prefix"]).arg(&self.root).args(packages);
         ensure!(install.status()?.success(), "npm could not install {}", packages.join(" and "));
-        Ok(Some(here))
+        Ok(None)
     }
 
     /// A program of one of the packages.
@@ -47,7 +48,7 @@ impl Installed {
 
     /// The version of a package that is there.
     pub(super) fn version(&self, name: &str) -> Option<String> {
-        let file = Path::new(&self.root).join("node_modules").join(name).join("package.json");
+        let file = self.root.join("node_modules").join(name).join("package.json");
         let text = std::fs::read_to_string(file).ok()?;
         let package: serde_json::Value = serde_json::from_str(&text).ok()?;
         package["version"].as_str().map(str::to_owned)
