@@ -4,6 +4,7 @@ mod core;
 mod faults;
 mod flood;
 mod histories;
+mod mcp;
 mod notices;
 mod report;
 mod round;
@@ -20,6 +21,7 @@ use std::time::Instant;
 pub(crate) use self::core::run as core;
 pub(crate) use self::flood::run as flood;
 pub(crate) use self::histories::run as histories;
+pub(crate) use self::mcp::run as mcp;
 pub(crate) use self::notices::run as notices;
 pub(crate) use self::stop::run as stop;
 
