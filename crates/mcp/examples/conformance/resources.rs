@@ -30,9 +30,7 @@ pub(crate) fn read(uri: &str) -> Result<Option<ReadResourceResult>, ErrorData> {
         "test://static-binary" => json!({"uri": uri, "mimeType": "image/png", "blob": PNG}),
         WATCHED => text("text/plain", "This never changes.".into()),
         _ => match uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data")) {
-            Some(id) => {
-                text("application/json", json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")}).to_string())
-            }
+            Some(id) => text("application/json", json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")}).to_string()),
             None => return Ok(None),
         },
     };

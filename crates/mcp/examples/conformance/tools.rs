@@ -59,7 +59,9 @@ pub(crate) fn list() -> Vec<Tool> {
         ("multi_input", "A task that asks for two things", none()),
         ("test_tool_with_task", "Asks for a name, and is a task then", none()),
     ];
-    let plain = all.map(|(name, what, properties)| json!({"name": name, "description": what, "inputSchema": {"type": "object", "properties": properties}}));
+    let plain = all.map(
+        |(name, what, properties)| json!({"name": name, "description": what, "inputSchema": {"type": "object", "properties": properties}}),
+    );
     plain.into_iter().chain([rich()]).filter_map(|tool| serde_json::from_value(tool).ok()).collect()
 }
 
@@ -95,7 +97,8 @@ pub(crate) async fn call(fixtures: &Fixtures, request: CallToolRequestParams, co
         "test_image_content" => content(json!([image])),
         "test_audio_content" => content(json!([{"type": "audio", "data": WAV, "mimeType": "audio/wav"}])),
         "test_embedded_resource" => {
-            let inner = json!({"uri": "test://embedded-resource", "mimeType": "text/plain", "text": "This is an embedded resource content."});
+            let inner =
+                json!({"uri": "test://embedded-resource", "mimeType": "text/plain", "text": "This is an embedded resource content."});
             content(json!([{"type": "resource", "resource": inner}]))
         }
         "test_multiple_content_types" => {
@@ -157,7 +160,12 @@ async fn logging(fixtures: &Fixtures, context: &RequestContext<RoleServer>) -> A
     let wanted = match is_new(context) {
         true => context.meta.log_level().is_some(),
         // Nobody has said what is too little, so all of it is told.
-        false => fixtures.level.lock().expect("nothing panics while it is held").as_ref().is_none_or(|level| matches!(level, LoggingLevel::Debug | LoggingLevel::Info)),
+        false => fixtures
+            .level
+            .lock()
+            .expect("nothing panics while it is held")
+            .as_ref()
+            .is_none_or(|level| matches!(level, LoggingLevel::Debug | LoggingLevel::Info)),
     };
     for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
         if wanted {
@@ -212,9 +220,7 @@ fn defaults() -> Value {
 
 fn choices() -> Value {
     let options = ["option1", "option2", "option3"];
-    let titled = |kind: &str| {
-        json!([{"const": "value1", "title": format!("First {kind}")}, {"const": "value2", "title": format!("Second {kind}")}, {"const": "value3", "title": format!("Third {kind}")}])
-    };
+    let titled = |kind: &str| json!([{"const": "value1", "title": format!("First {kind}")}, {"const": "value2", "title": format!("Second {kind}")}, {"const": "value3", "title": format!("Third {kind}")}]);
     json!({
         "untitledSingle": {"type": "string", "enum": options},
         "titledSingle": {"type": "string", "oneOf": titled("Option")},
@@ -250,19 +256,21 @@ fn asking(fixtures: &Fixtures, request: &CallToolRequestParams, context: &Reques
                 _ => ask(json!({"confirm": question("Please confirm", "ok", "boolean")}), Some(states.give("confirm")?))?,
             }
         }
-        "test_input_required_result_multiple_inputs" => match (accepted(responses, "user_name", "name"), said("greeting"), said("client_roots")) {
-            (Some(name), Some(greeting), Some(_)) if step.as_deref() == Some("three") => {
-                return text(&format!("{} {name}", greeting["content"]["text"]));
+        "test_input_required_result_multiple_inputs" => {
+            match (accepted(responses, "user_name", "name"), said("greeting"), said("client_roots")) {
+                (Some(name), Some(greeting), Some(_)) if step.as_deref() == Some("three") => {
+                    return text(&format!("{} {name}", greeting["content"]["text"]));
+                }
+                _ => {
+                    let three = json!({
+                        "user_name": question("What is your name?", "name", "string"),
+                        "greeting": sample("Generate a greeting"),
+                        "client_roots": roots(),
+                    });
+                    ask(three, Some(states.give("three")?))?
+                }
             }
-            _ => {
-                let three = json!({
-                    "user_name": question("What is your name?", "name", "string"),
-                    "greeting": sample("Generate a greeting"),
-                    "client_roots": roots(),
-                });
-                ask(three, Some(states.give("three")?))?
-            }
-        },
+        }
         "test_input_required_result_multi_round" => match step.as_deref() {
             Some("second") if said("step2").is_some() => return text("Both were answered."),
             Some("first") if said("step1").is_some() => {
