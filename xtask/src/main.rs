@@ -1,6 +1,8 @@
 //! Checks, campaigns and benchmarks of this workspace.
 
 mod api;
+#[path = "../../benches/mcp.rs"]
+mod bench_mcp;
 #[path = "../../benches/notices.rs"]
 mod bench_notices;
 #[path = "../../benches/recovery.rs"]
@@ -30,9 +32,11 @@ usage: cargo xtask api [--record]
        cargo xtask campaign flood [--seconds N] [--program PATH]
        cargo xtask campaign fuzz [--seconds N] [--target NAME]
        cargo xtask campaign histories [--cases N] [--orders N]
+       cargo xtask campaign mcp [--only conformance|inspector|python] [--program PATH]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
+       cargo xtask bench mcp [--calls N] [--rounds N] [--agents N] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
        cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
@@ -47,12 +51,14 @@ fn main() -> Result<()> {
     match words[..] {
         ["__hook", ..] => sink::hook(&args[1..]),
         ["__receiver", ..] => sink::receiver(&args[1..]),
+        ["__mcp-echo"] => bench_mcp::echo(),
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["campaign", "agents", ..] => campaign::agents(&args[2..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
+        ["campaign", "mcp", ..] => campaign::mcp(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["api", ..] => api::run(&Flags(&args[1..])),
@@ -61,6 +67,7 @@ fn main() -> Result<()> {
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         // Half of what is measured runs in here.
         ["bench", ..] if cfg!(debug_assertions) => in_release(&args),
+        ["bench", "mcp", ..] => bench_mcp::run(&Flags(&args[2..])),
         ["bench", "notices", ..] => bench_notices::run(&Flags(&args[2..])),
         ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),

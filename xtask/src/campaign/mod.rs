@@ -6,6 +6,7 @@ mod faults;
 mod flood;
 mod fuzz;
 mod histories;
+mod mcp;
 mod notices;
 mod report;
 mod round;
@@ -24,6 +25,7 @@ pub(crate) use self::core::run as core;
 pub(crate) use self::flood::run as flood;
 pub(crate) use self::fuzz::run as fuzz;
 pub(crate) use self::histories::run as histories;
+pub(crate) use self::mcp::run as mcp;
 pub(crate) use self::notices::run as notices;
 pub(crate) use self::stop::run as stop;
 

@@ -1,0 +1,244 @@
+//! `cargo xtask bench mcp`: what a question over MCP costs beside a bare echo of the same library, and a hundred agents at once on one engine.
+
+use crate::Flags;
+use crate::bench_recovery::{ratio, release};
+use crate::bench_suite::harness::{Stolen, disk};
+use anyhow::{Context, Result, bail, ensure};
+use outlast_testkit::product::Product;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, JsonObject, ListToolsResult, PaginatedRequestParams,
+    ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer, RunningService};
+use rmcp::{RoleClient, ServerHandler, ServiceExt};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::process::{Child, Command};
+use tokio::task::JoinSet;
+
+/// How long the half of all polls may take.
+const POLL: Duration = Duration::from_millis(1);
+/// How often each agent of many asks.
+const POLLS: usize = 20;
+
+pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
+    let calls = flags.get("--calls")?.unwrap_or(500_usize);
+    let rounds = flags.get("--rounds")?.unwrap_or(5_usize);
+    let agents = flags.get("--agents")?.unwrap_or(100_usize);
+    let program = match flags.get::<PathBuf>("--program")? {
+        Some(path) => path.canonicalize().with_context(|| format!("{}", path.display()))?,
+        None => release()?,
+    };
+    let disk = disk()?;
+    let product = Product::in_dir(&program, disk.path());
+    product.engine();
+    let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let stolen = Stolen::from_now_on()?;
+    let (polls, echoes) = alone.block_on(poll_and_echo(&product, calls, rounds))?;
+    let taken = stolen.part()? * 100.0;
+    println!("mcp over stdio, {calls} calls in each of {rounds} rounds, one after the other in turns; p50 is the median of the rounds");
+    println!("  process poll       p50 {:>8.0?} (limit {POLL:?})   p99 {:>8.0?}", polls.half, polls.most);
+    println!("  bare rmcp echo     p50 {:>8.0?}                p99 {:>8.0?}", echoes.half, echoes.most);
+    println!("  ratio {:.1}; the host took {taken:.1} % of the processors meanwhile", ratio(polls.half, echoes.half));
+    let stolen = Stolen::from_now_on()?;
+    let together = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let many = together.block_on(many_agents(&product, agents))?;
+    let taken = stolen.part()? * 100.0;
+    println!("{agents} agents at once on one engine, a server each, {POLLS} polls each, every answer right");
+    println!("  until all servers had answered their first request {:.2} s", many.connected.as_secs_f64());
+    println!("  start of a command p50 {:>8.2?}   p99 {:>8.2?}", many.starts.half, many.starts.most);
+    println!(
+        "  process poll       p50 {:>8.2?}   p99 {:>8.2?}   {:.0} a second in all; the host took {taken:.1} %",
+        many.polls.half, many.polls.most, many.rate
+    );
+    ensure!(polls.half <= POLL, "a poll takes too long");
+    Ok(())
+}
+
+/// The half, and all but one in a hundred.
+#[derive(Debug, Clone, Copy)]
+struct Spread {
+    half: Duration,
+    most: Duration,
+}
+
+fn spread(mut times: Vec<Duration>) -> Spread {
+    times.sort_unstable();
+    let at = |part: f64| times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or_default();
+    Spread { half: at(0.5), most: at(0.99) }
+}
+
+/// The middle one of the rounds, each by its own.
+fn middle(rounds: &[Spread]) -> Spread {
+    let of = |which: fn(&Spread) -> Duration| spread(rounds.iter().map(which).collect()).half;
+    Spread { half: of(|r| r.half), most: of(|r| r.most) }
+}
+
+/// A server that an agent has started.
+struct Agent {
+    client: RunningService<RoleClient, ()>,
+    child: Child,
+}
+
+impl Agent {
+    async fn start(mut command: Command) -> Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        let streams = (child.stdout.take().context("a pipe")?, child.stdin.take().context("a pipe")?);
+        let client = ().serve(streams).await.context("no session could be begun")?;
+        Ok(Self { client, child })
+    }
+
+    /// The real server, with the tools that have `process`.
+    async fn ours(product: &Product, session: &str) -> Result<Self> {
+        let mut command = product.command(["mcp", "--profile", "hermes"]);
+        command.env("OUTLAST_SESSION", session);
+        Self::start(command.into()).await
+    }
+
+    async fn echo() -> Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("__mcp-echo");
+        Self::start(command).await
+    }
+
+    async fn call(&self, tool: &'static str, arguments: Value) -> Result<Value> {
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        let said = self.client.call_tool(CallToolRequestParams::new(tool).with_arguments(arguments)).await?;
+        ensure!(said.is_error != Some(true), "{tool}: {}", json!(said));
+        said.structured_content.context("an answer has structured content")
+    }
+
+    /// Starts a command that prints a word and stays.
+    async fn begin(&self, word: &str) -> Result<String> {
+        let arguments = json!({"command": format!("echo {word}; exec sleep 1000"), "background": true});
+        let said = self.call("terminal", arguments).await?;
+        said["session_id"].as_str().map(str::to_owned).with_context(|| format!("nothing was started: {said}"))
+    }
+
+    async fn leave(mut self) -> Result<()> {
+        self.client.cancel().await?;
+        ensure!(self.child.wait().await?.success(), "a server did not end well");
+        Ok(())
+    }
+}
+
+async fn poll_and_echo(product: &Product, calls: usize, rounds: usize) -> Result<(Spread, Spread)> {
+    let (mut polls, mut echoes) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let (ours, echo) = (Agent::ours(product, &format!("bench:{round}")).await?, Agent::echo().await?);
+        let id = ours.begin("one").await?;
+        let question = json!({"action": "poll", "session_id": id});
+        let (mut slow, mut bare) = (Vec::new(), Vec::new());
+        // The first ones find nothing warm.
+        for n in 0..calls + 20 {
+            let began = Instant::now();
+            let said = ours.call("process", question.clone()).await?;
+            let polled = began.elapsed();
+            ensure!(said["session_id"] == *id && said["status"] == "running", "{said}");
+            let began = Instant::now();
+            let said = echo.call("echo", question.clone()).await?;
+            let echoed = began.elapsed();
+            ensure!(said == question, "{said}");
+            if n >= 20 {
+                slow.push(polled);
+                bare.push(echoed);
+            }
+        }
+        ours.call("process", json!({"action": "kill", "session_id": id})).await?;
+        ours.leave().await?;
+        echo.leave().await?;
+        polls.push(spread(slow));
+        echoes.push(spread(bare));
+    }
+    Ok((middle(&polls), middle(&echoes)))
+}
+
+struct Many {
+    connected: Duration,
+    starts: Spread,
+    polls: Spread,
+    rate: f64,
+}
+
+async fn many_agents(product: &Product, agents: usize) -> Result<Many> {
+    let began = Instant::now();
+    let mut connecting = JoinSet::new();
+    for n in 0..agents {
+        let mut command = product.command(["mcp", "--profile", "hermes"]);
+        command.env("OUTLAST_SESSION", format!("bench:many:{n}"));
+        connecting.spawn(async move { anyhow::Ok((n, Agent::start(command.into()).await?)) });
+    }
+    let all = connecting.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
+    let connected = began.elapsed();
+    let mut working = JoinSet::new();
+    let began = Instant::now();
+    for (n, agent) in all {
+        working.spawn(async move {
+            let word = format!("word-{n}-of-many");
+            let since = Instant::now();
+            let id = agent.begin(&word).await?;
+            let started = since.elapsed();
+            let (mut times, mut printed) = (Vec::new(), false);
+            for _ in 0..POLLS {
+                let since = Instant::now();
+                let said = agent.call("process", json!({"action": "poll", "session_id": id})).await?;
+                times.push(since.elapsed());
+                ensure!(said["session_id"] == *id && said["status"] == "running", "another answer: {said}");
+                let output = said["output_preview"].as_str().unwrap_or_default().trim();
+                ensure!(output.is_empty() || output == word, "another's output: {said}");
+                printed |= output == word;
+            }
+            Ok((agent, id, started, times, printed))
+        });
+    }
+    let done = working.join_all().await.into_iter().collect::<Result<Vec<_>>>()?;
+    let took = began.elapsed();
+    let (mut starts, mut polls) = (Vec::new(), Vec::new());
+    let mut leaving = JoinSet::new();
+    for (agent, id, started, times, printed) in done {
+        ensure!(printed, "what {id} printed was never shown");
+        starts.push(started);
+        polls.extend(times);
+        leaving.spawn(async move {
+            agent.call("process", json!({"action": "kill", "session_id": id})).await?;
+            agent.leave().await
+        });
+    }
+    leaving.join_all().await.into_iter().collect::<Result<Vec<()>>>()?;
+    let rate = polls.len() as f64 / took.as_secs_f64();
+    Ok(Many { connected, starts: spread(starts), polls: spread(polls), rate })
+}
+
+/// `xtask __mcp-echo`: what the library itself costs.
+pub(crate) fn echo() -> Result<()> {
+    let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    alone.block_on(async {
+        let running = Echo.serve(rmcp::transport::io::stdio()).await?;
+        match running.waiting().await? {
+            rmcp::service::QuitReason::Cancelled | rmcp::service::QuitReason::Closed => Ok(()),
+            reason => bail!("the session ended: {reason:?}"),
+        }
+    })
+}
+
+struct Echo;
+
+impl ServerHandler for Echo {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says the same", Arc::new(JsonObject::new()))]))
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, _: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let same = Value::Object(request.arguments.unwrap_or_default());
+        let mut result = CallToolResult::success(vec![ContentBlock::text(same.to_string())]);
+        result.structured_content = Some(same);
+        Ok(result.into())
+    }
+}
