@@ -3,7 +3,7 @@
 use crate::after::{After, Cursors};
 use crate::args::{Args, short};
 use crate::native::how;
-use crate::plan::directory;
+use crate::plan::directory_in;
 use crate::process::failed;
 use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
 use crate::{Answer, Host, answer, unknown};
@@ -85,12 +85,7 @@ impl Exec {
         }
         let mut spec = Spec::shell(cmd.as_str()).telling(tell);
         spec.pty = args.flag("tty")?;
-        spec.cwd = args
-            .text("workdir")
-            .filter(|dir| !dir.trim().is_empty())
-            .map(|dir| directory(&dir, host))
-            .transpose()
-            .map_err(|refusal| refusal.get("error").and_then(Value::as_str).unwrap_or("workdir cannot be used").to_owned())?;
+        spec.cwd = directory_in(&args, "workdir", host)?;
         Ok(Self { spec, wait: yielded(&args, YIELD, LEAST_YIELD, MOST_YIELD)?, tokens: tokens(&args)? })
     }
 

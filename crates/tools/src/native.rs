@@ -2,7 +2,7 @@
 
 use crate::after::After;
 use crate::args::{Args, short};
-use crate::plan::directory;
+use crate::plan::directory_in;
 use crate::process::{Ask, answer_of, failed, fields};
 use crate::terminal::warn;
 use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
@@ -114,12 +114,7 @@ impl Call {
             tell.route = host.route.clone();
         }
         spec = spec.telling(tell);
-        spec.cwd = args
-            .text("cwd")
-            .filter(|dir| !dir.trim().is_empty())
-            .map(|dir| directory(&dir, host))
-            .transpose()
-            .map_err(|refusal| refusal.get("error").and_then(Value::as_str).unwrap_or("cwd cannot be used").to_owned())?;
+        spec.cwd = directory_in(args, "cwd", host)?;
         spec.pty = args.flag("pty")?;
         if args.flag("input")? && !spec.pty {
             spec = spec.with_input();

@@ -181,7 +181,7 @@ fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answe
 }
 
 /// The directory that is meant. It never passes through a shell; what could do harm in one is refused all the same, since a model that writes it means something else.
-pub(crate) fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
+fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
     let allowed = |c: char| c.is_alphanumeric() || r"/\:_-.~ +@=,".contains(c);
     if let Some(bad) = dir.chars().find(|c| !allowed(*c)) {
         let error = format!("Blocked: workdir contains {bad:?}, which no workdir may contain. Give a plain path; got {:?}", short(dir));
@@ -194,6 +194,13 @@ pub(crate) fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
         _ => Path::new(dir).to_owned(),
     };
     Ok(host.caller.cwd.as_path().join(path).as_path().into())
+}
+
+/// The directory that an argument names, for tools whose errors are a text.
+pub(crate) fn directory_in(args: &Args<'_>, name: &str, host: &Host) -> Result<Option<OsText>, String> {
+    let given = args.text(name).filter(|dir| !dir.trim().is_empty());
+    let said = |refusal: Answer| refusal.get("error").and_then(Value::as_str).unwrap_or("it cannot be used").to_owned();
+    given.map(|dir| directory(&dir, host)).transpose().map_err(said)
 }
 
 /// Whether the command waits for the end of a token on its input, which a terminal would not give.

@@ -31,7 +31,7 @@ pub(crate) struct Codex {
     /// Codex's home directory [default: CODEX_HOME, else ~/.codex]
     #[arg(long, value_name = "DIR")]
     codex_home: Option<PathBuf>,
-    /// For how many seconds the turn is waited for; what lasts longer is cut off, and goes on with the next turn. The [[hook]] table needs a `timeout_seconds` above this
+    /// For how many seconds the turn is waited for; what lasts longer is cut off, and goes on with the next turn. The `[[hook]]` table needs a `timeout_seconds` above this
     #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "600", allow_negative_numbers = true)]
     timeout: Duration,
     /// As a hook of Codex's own: for how many seconds what is printed is given to nobody else while that is not acknowledged
