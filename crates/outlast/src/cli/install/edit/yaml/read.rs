@@ -129,7 +129,7 @@ pub(super) fn document(text: &str) -> Result<Option<Node>, Trouble> {
                 open.push(Open { start, marks: marks(anchor, tag.as_deref()), nodes: Vec::new(), map: true });
                 None
             }
-            Event::SequenceEnd | Event::MappingEnd => open.pop().map(|done| closed(done, start, end, text)),
+            Event::SequenceEnd | Event::MappingEnd => open.pop().map(|done| closed(done, start, text)),
             Event::Scalar(value, style, anchor, tag) => {
                 let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
                 let kind = Kind::Scalar { text: value.into_owned(), plain: style == ScalarStyle::Plain, block };
@@ -160,12 +160,13 @@ fn marks(anchor: usize, tag: Option<&saphyr_parser::Tag>) -> String {
     }
 }
 
-fn closed(done: Open, start: usize, end: usize, text: &str) -> Node {
+fn closed(done: Open, start: usize, text: &str) -> Node {
     let Open { start: begin, marks, nodes, map } = done;
-    // One in brackets ends with its bracket, any other with the last thing in it.
-    let bracket = text[..end].ends_with(['}', ']']) && end > start;
+    // One in brackets ends with its bracket, any other with the last thing in it. The reader's own end may lie behind white space.
+    let is = |at: usize, these: [u8; 2]| text.as_bytes().get(at).is_some_and(|b| these.contains(b));
+    let bracket = is(begin, *b"{[") && is(start, *b"}]");
     let (end, last) = match nodes.last() {
-        _ if bracket => (end, end.saturating_sub(1)),
+        _ if bracket => (start + 1, start),
         Some(node) => (node.end, nodes.iter().map(|n| n.last).max().unwrap_or(node.last)),
         None => (begin, begin),
     };

@@ -59,7 +59,9 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
 
 #[test]
 fn one_among_others_goes_without_its_neighbours() {
-    there_and_back("mcp_servers: {  a: {command: x} }\n", &mcp());
+    for text in ["mcp_servers: {  a: {command: x} }\n", "mcp_servers:\n { }", "mcp_servers: { a: [x ] ,b: {} } \n"] {
+        there_and_back(text, &mcp());
+    }
     let text = "mcp_servers:\n  a:\n    command: x\n  outlast:\n    command: y\n    env:\n      A: \"1\n        2\"\n\n  # about b\n  b:\n    command: z\n";
     assert_eq!(take(text, &mcp()).unwrap(), "mcp_servers:\n  a:\n    command: x\n\n  # about b\n  b:\n    command: z\n");
     let flow = "mcp_servers: {a: {command: x}, outlast: {command: y}}\n";
