@@ -28,6 +28,8 @@ const EXIT_LIMIT: Duration = Duration::from_secs(5);
 const ENDING_LIMIT: Duration = Duration::from_secs(30);
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
+/// What an engine says that gives up. One that listens says `ready`.
+const FAILED: &[u8] = b"failed\n";
 
 /// A connection to the engine of `home`, which is started unless someone else just did.
 pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientError> {
@@ -46,13 +48,15 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
         if let Some(link) = greet(home).await? {
             return Ok(link);
         }
+        // What we started ends at once: the engine is a child of it, and nobody's from then on.
         let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
         failed = match status {
             Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status)),
             Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
         };
         // One that was killed says nothing about the next; one that gave up would again.
-        if !matches!(status, Ok(Ok(s)) if s.signal().is_some()) {
+        let killed = matches!(status, Ok(Ok(s)) if s.signal().is_some() || s.success() && child.word != FAILED);
+        if !killed {
             break;
         }
     }
@@ -66,6 +70,8 @@ struct Place<'a> {
 
 struct Started {
     process: Child,
+    /// What it said of itself; nothing if it was killed before it knew.
+    word: Vec<u8>,
     /// Where its own words begin in the log.
     said: u64,
 }
@@ -139,7 +145,7 @@ impl Place<'_> {
         // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
         // An engine first called from within a command is not that command's.
         command.env_remove("OUTLAST_PROCESS_ID");
-        command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1"]);
+        command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1", "--detach"]);
         // The lock comes as its input: should we be killed now, the next caller still waits until this engine listens or is gone.
         let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
@@ -151,7 +157,7 @@ impl Place<'_> {
         // Our copy of the pipe's other end lives in the command.
         drop(command);
         match tokio::time::timeout(READY_LIMIT, end_of(ready)).await {
-            Ok(Ok(())) => Ok(Started { process, said }),
+            Ok(Ok(word)) => Ok(Started { process, word, said }),
             Ok(Err(e)) => Err(self.failed(format!("cannot read the pipe from it: {e}"))),
             Err(_) => Err(self.failed(format!("it was not ready within {} s", READY_LIMIT.as_secs()))),
         }
@@ -184,13 +190,17 @@ async fn hold(file: File, how: FlockOperation) -> io::Result<File> {
 }
 
 /// Waits for the word, or for the last holder of the other end to let go of it.
-async fn end_of(ready: OwnedFd) -> io::Result<()> {
+async fn end_of(ready: OwnedFd) -> io::Result<Vec<u8>> {
     let mut ready = pipe::Receiver::from_owned_fd(ready)?;
     let mut word = Vec::new();
     while !word.contains(&b'\n') && ready.read_buf(&mut word).await? > 0 {}
-    Ok(())
+    Ok(word)
 }
 
 fn ended(status: ExitStatus) -> String {
+    if status.success() {
+        // That is what it came from: of itself, an engine that could not start says why.
+        return "it was killed while it started".into();
+    }
     format!("it ended at once, without a word ({status})")
 }

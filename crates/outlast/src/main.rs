@@ -10,13 +10,13 @@ use anyhow::{Context as _, ensure};
 use cli::{AsEngine, AsKeeper, Asked};
 use config::{Settings, World};
 use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn main() {
     let code = match cli::parse(std::env::args_os().collect()) {
         Asked::Answered(code) => code,
         Asked::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
-        Asked::Engine(engine) => told(serve(engine)),
+        Asked::Engine(engine) => serve(engine),
         Asked::Verb(cli) => told(ask(*cli)),
     };
     std::process::exit(code);
@@ -56,21 +56,31 @@ fn say(text: &str) {
 }
 
 /// Is the engine of a home until it is told to end, or has nothing to do.
-fn serve(asked: AsEngine) -> anyhow::Result<i32> {
+fn serve(asked: AsEngine) -> i32 {
     // What the caller had open is not ours to hold: a lock there would be held for as long as we live.
     outlast_keeper::close_inherited(asked.ready_fd);
-    let ready = asked.ready_fd.map(descriptor).transpose()?;
+    let began = || -> anyhow::Result<Starter> {
+        if asked.detach {
+            os::leave_parent().context("cannot leave whoever started us")?;
+        }
+        Ok(Starter(asked.ready_fd.map(descriptor).transpose()?))
+    };
+    match began() {
+        // What went wrong is said before it is told that something did.
+        Ok(mut starter) => told(serve_for(asked.home, &mut starter)),
+        Err(e) => told(Err(e)),
+    }
+}
+
+fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
     let world = World::here();
-    let settings = Settings { home: asked.home, ..world.settings()? };
+    let settings = Settings { home, ..world.settings()? };
     warn(&settings);
     let log = std::sync::Arc::new(outlast_engine::LogFile::new(&settings.home));
     // What cannot be written is let go: to say so would be to write again, and to panic.
     tracing_subscriber::fmt().with_writer(log).with_ansi(false).with_target(false).log_internal_errors(false).init();
     let tell = || {
-        if let Some(ready) = ready {
-            // Whoever started us may be gone, and we serve the others.
-            let _ = rustix::io::write(ready, b"ready\n");
-        }
+        starter.tell(b"ready\n");
         // Our input is the lock under which engines are started: from here on the next caller finds us listening.
         if let Ok(null) = std::fs::File::open("/dev/null") {
             // Should that fail, the lock goes with us; until then callers find us listening.
@@ -92,6 +102,24 @@ fn serve(asked: AsEngine) -> anyhow::Result<i32> {
             Ok(0)
         }
         Err(e) => Err(e.into()),
+    }
+}
+
+/// Whoever started us, until it has heard how that went. From an engine that was killed it hears nothing.
+struct Starter(Option<OwnedFd>);
+
+impl Starter {
+    fn tell(&mut self, word: &[u8]) {
+        if let Some(ready) = self.0.take() {
+            // It may be gone, and we serve the others.
+            let _ = rustix::io::write(ready, word);
+        }
+    }
+}
+
+impl Drop for Starter {
+    fn drop(&mut self) {
+        self.tell(b"failed\n");
     }
 }
 

@@ -19,7 +19,7 @@ async fn an_engine_is_started_where_none_runs() {
     let listener = UnixListener::bind(dir.path().join("engine")).unwrap();
     let home = dir.path().join("deep/home");
     let script = format!(
-        r#"test "$1 $2 $4 $5" = "__engine --home --ready-fd 1" || exit 9; ln -s {0} "$3/run"; echo started >> {0}/starts; echo ready"#,
+        r#"test "$1 $2 $4 $5 $6" = "__engine --home --ready-fd 1 --detach" || exit 9; ln -s {0} "$3/run"; echo started >> {0}/starts; echo ready"#,
         dir.path().display()
     );
     let to = Connect::to(&home).starting(program(dir.path(), &script));
@@ -80,6 +80,8 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
         ("echo first >&2; echo 'cannot open index: disk is full' >&2; exit 1", "cannot open index: disk is full"),
         ("exit 3", "ended at once, without a word (exit status: 3)"),
         ("kill -9 $$", "signal: 9"),
+        ("sh -c 'kill -9 $$' & exit 0", "it was killed while it started"),
+        ("(echo 'the home is taken' >&2; echo failed) & exit 0", "the home is taken"),
     ] {
         let program = program(dir.path(), script);
         let to = Connect::to(&home).starting(program);
@@ -88,6 +90,26 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
         assert!(failed.to_string().contains(want), "{failed}");
         assert!(failed.hint().contains("engine.log"));
     }
+}
+
+#[tokio::test]
+async fn an_engine_killed_while_it_starts_is_started_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(dir.path().join("engine")).unwrap();
+    // The second one comes to listen. Neither is the child of whoever asked.
+    let script = format!(
+        r#"echo started >> {0}/starts; n=$(wc -l < {0}/starts); (if test $n = 1; then sh -c 'kill -9 $$'; exit; fi; {{ ln -s {0} "$3/run"; echo ready; }}) & exit 0"#,
+        dir.path().display()
+    );
+    let to = Connect::to(dir.path().join("home")).starting(program(dir.path(), &script));
+    let accept = async {
+        let mut fake = Fake::new(listener.accept().await.unwrap().0);
+        fake.hello().await;
+        fake
+    };
+    let (client, _fake) = tokio::join!(Client::connect(&to), accept);
+    client.map(|_| ()).unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap(), "started\nstarted\n");
 }
 
 #[tokio::test]

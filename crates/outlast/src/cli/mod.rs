@@ -126,9 +126,12 @@ pub(crate) struct AsEngine {
     /// The home
     #[arg(long)]
     pub(crate) home: PathBuf,
-    /// A descriptor to write `ready` and a newline to once it listens
+    /// A descriptor to write `ready` and a newline to once it listens, or `failed`
     #[arg(long)]
     pub(crate) ready_fd: Option<i32>,
+    /// Be nobody's child, so that whoever ends the tree of a caller does not end this
+    #[arg(long)]
+    pub(crate) detach: bool,
 }
 
 /// Be a keeper.

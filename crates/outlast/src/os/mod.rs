@@ -2,4 +2,4 @@
 
 mod linux;
 
-pub(crate) use linux::{Lasting, Sampler, Usage, cgroup_of, file_system, kernel, lingers, older_keepers, systemd_runs};
+pub(crate) use linux::{Lasting, Sampler, Usage, cgroup_of, file_system, kernel, leave_parent, lingers, older_keepers, systemd_runs};

@@ -5,6 +5,7 @@ mod owner;
 mod task;
 mod told;
 mod tools;
+mod tree;
 
 use crate::support::*;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -121,6 +122,10 @@ impl Agent {
     /// How many bytes wait to be read.
     pub(crate) fn unread(&self) -> u64 {
         rustix::io::ioctl_fionread(self.from.get_ref()).unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it with its agent, as a crash does.
