@@ -4,6 +4,7 @@ mod gate;
 mod person;
 mod sinks;
 mod sleeper;
+mod stranger;
 mod support;
 mod tmux;
 mod told;

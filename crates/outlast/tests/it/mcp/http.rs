@@ -103,6 +103,24 @@ fn only_who_has_the_token_is_answered() {
 }
 
 #[test]
+fn another_user_can_reach_the_port_and_nothing_behind_it() {
+    use outlast_testkit::machine::{as_stranger, skipped};
+    let p = product();
+    let http = Http::start(&p);
+    let home = p.home().root;
+    // The directory forbids as much; the file does so by itself.
+    std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let tried = as_stranger(&home, || (std::fs::read("mcp-token"), http.post(&[("Authorization", "")], INITIALIZE.as_bytes())));
+    let (read, (status, said)) = match tried {
+        Ok(tried) => tried,
+        Err(why) => return skipped("another_user_can_reach_the_port_and_nothing_behind_it", format!("{why:#}")),
+    };
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
+    assert_eq!(status, 401, "{said}");
+    assert!(!said.contains(&http.token), "{said}");
+}
+
+#[test]
 fn other_origins_and_names_are_refused() {
     let p = product();
     let http = Http::start(&p);
