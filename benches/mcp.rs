@@ -1,6 +1,7 @@
 //! `cargo xtask bench mcp`: what a question over MCP costs beside a bare echo of the same library, and a hundred agents at once on one engine.
 
 use crate::Flags;
+use crate::bench_notices::{Spread, spread};
 use crate::bench_recovery::{ratio, release};
 use crate::bench_suite::harness::{Stolen, disk};
 use anyhow::{Context, Result, bail, ensure};
@@ -56,19 +57,6 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     );
     ensure!(polls.half <= POLL, "a poll takes too long");
     Ok(())
-}
-
-/// The half, and all but one in a hundred.
-#[derive(Debug, Clone, Copy)]
-struct Spread {
-    half: Duration,
-    most: Duration,
-}
-
-fn spread(mut times: Vec<Duration>) -> Spread {
-    times.sort_unstable();
-    let at = |part: f64| times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or_default();
-    Spread { half: at(0.5), most: at(0.99) }
 }
 
 /// The middle one of the rounds, each by its own.

@@ -87,12 +87,14 @@ struct Told {
     written: Duration,
 }
 
-struct Spread {
-    half: Duration,
-    most: Duration,
+/// The half, and all but one in a hundred.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Spread {
+    pub(crate) half: Duration,
+    pub(crate) most: Duration,
 }
 
-fn spread(mut times: Vec<Duration>) -> Spread {
+pub(crate) fn spread(mut times: Vec<Duration>) -> Spread {
     times.sort_unstable();
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).or(times.last()).copied().unwrap_or_default();
     Spread { half: at(0.5), most: at(0.99) }
