@@ -22,7 +22,7 @@ SCRIPT is a file with a JSON list of turns. Each request of a model takes the ne
     delay      how many seconds it takes to think
     when       the turn is only taken by a request that holds this text; one that does not hold it is answered with "..." and takes no turn
 
-Requests that offer no tools (titles, summaries and the like) are answered with "..." and take no turn, unless the script is given `--any`.
+Requests that offer no tools (titles, summaries and the like) are answered with "..." and take no turn.
 
 FILE gets one line of JSON for each request, before it is answered: {"n": 0, "path": "/v1/responses", "turn": 0 or null, "body": {...}}. What the
 model was told is in the body: `said(FILE)` and `count(FILE, text)` of this module read it.
@@ -59,15 +59,15 @@ def count(log, text):
 class Script:
     """Which turn is next, and the log. One request at a time."""
 
-    def __init__(self, turns, log, take_any):
-        self.turns, self.log, self.take_any = turns, log, take_any
+    def __init__(self, turns, log):
+        self.turns, self.log = turns, log
         self.next, self.requests, self.lock = 0, 0, threading.Lock()
 
     def turn(self, path, body):
         with self.lock:
             at = min(self.next, len(self.turns) - 1)
             turn = self.turns[at] if self.turns else {"text": "..."}
-            is_for_it = self.take_any or bool(body.get("tools"))
+            is_for_it = bool(body.get("tools"))
             when = turn.get("when")
             if when is not None and when not in json.dumps(body, ensure_ascii=False):
                 is_for_it = False
@@ -217,13 +217,12 @@ def main():
     args.add_argument("script")
     args.add_argument("--port", type=int, default=0)
     args.add_argument("--log")
-    args.add_argument("--any", action="store_true", help="requests that offer no tools take a turn as well")
     args = args.parse_args()
     with open(args.script, encoding="utf-8") as file:
         turns = json.load(file)
     server = ThreadingHTTPServer(("127.0.0.1", args.port), Handler)
     server.daemon_threads = True
-    server.script = Script(turns, open(args.log, "a", encoding="utf-8") if args.log else None, args.any)
+    server.script = Script(turns, open(args.log, "a", encoding="utf-8") if args.log else None)
     print(server.server_address[1], flush=True)
     try:
         server.serve_forever()

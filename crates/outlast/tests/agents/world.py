@@ -120,9 +120,6 @@ class World:
         """In how many messages of its newest request the model sees this."""
         return model.count(self.log, text) if os.path.exists(self.log) else 0
 
-    def requests(self):
-        return len(model.said(self.log)) if os.path.exists(self.log) else 0
-
     def turns(self):
         """How many turns the model has begun."""
         return sum(one["turn"] is not None for one in model.said(self.log)) if os.path.exists(self.log) else 0
