@@ -242,6 +242,7 @@ impl Talk {
                     task.abort();
                 }
                 self.relays.let_go(*of).await;
+                point!("answer.cancelled");
                 // Its bytes, should they still come, belong to nothing.
                 let _cancelled = self.writing.take_if(|w| w.message.id == *of);
             }
@@ -505,11 +506,17 @@ impl Asked {
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
         let awaiting = ended.awaiting;
         let (engine, id, now) = (self.engine.clone(), facts.id(), self.shared().now());
+        let relayed = self.relay.then(|| (self.relays.clone(), self.out.of));
         let hold = async move {
+            point!("answer.ready");
             if !facts.kept.spec.tell.is_nothing()
                 && let Err(error) = engine.shared().outbox.hold(id, now).await
             {
                 tracing::warn!(%error, "an end that is answered may be told as well");
+            }
+            // A cancellation that came before there was anything to let go of.
+            if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
+                engine.shared().outbox.let_go(id).await;
             }
             if let Some(awaiting) = awaiting {
                 awaiting.held();

@@ -21,7 +21,7 @@ pub(crate) enum Relay {
     Removal(Box<View>),
 }
 
-/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat, when it was held for long enough.
+/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat.
 const MOST: usize = 4_096;
 
 impl Relays {
@@ -35,6 +35,11 @@ impl Relays {
         if under_way.len() < MOST {
             under_way.insert(of, relay);
         }
+    }
+
+    /// Whether an answer that is about to be sent may still arrive. Not if it was cancelled meanwhile, or there was no room to remember it.
+    pub(crate) fn is_under_way(&self, of: u64) -> bool {
+        self.lock().contains_key(&of)
     }
 
     /// They have arrived. How many of them mattered.
