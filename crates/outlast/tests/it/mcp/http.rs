@@ -25,6 +25,13 @@ impl Http {
 
     /// Sends one request with these headers beside the usual ones, and returns the status and the body.
     fn post(&self, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        let said = self.post_whole(headers, body);
+        let status = said.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {said:?}"));
+        (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    /// The same, and returns all that was said.
+    fn post_whole(&self, headers: &[(&str, &str)], body: &[u8]) -> String {
         let mut all = vec![
             ("Host", self.address.clone()),
             ("Authorization", format!("Bearer {}", self.token)),
@@ -45,9 +52,7 @@ impl Http {
         let _refused = stream.write_all(body);
         let mut said = Vec::new();
         let _reset = stream.read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let status = said.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {said:?}"));
-        (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+        String::from_utf8_lossy(&said).into_owned()
     }
 
     /// Makes a request of the new era, and returns its answer.
@@ -97,9 +102,33 @@ fn only_who_has_the_token_is_answered() {
         assert_eq!(status, 401, "{wrong}: {said}");
         assert!(said.contains("token is missing or wrong") && !said.contains(&http.token), "{said}");
     }
+    // Nor do they keep a place among the connections.
+    let mut stream = TcpStream::connect(&http.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", http.address).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.to_lowercase().contains("\r\nconnection: close\r\n"), "{said}");
     // The token stays with the home.
     let again = Http::start(&p);
     assert_eq!(again.token, http.token);
+}
+
+#[test]
+fn a_token_is_kept_whole_and_for_its_owner_alone() {
+    let p = product();
+    let http = Http::start(&p);
+    let home = p.home().root;
+    let beside = std::fs::read_dir(&home).unwrap().filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("mcp-token."));
+    assert_eq!(beside.count(), 0);
+    let file = home.join("mcp-token");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let said = p.call(["mcp", "--http", "--json"]).json();
+    assert!(said["error"].as_str().unwrap().contains("others may have read it"), "{said}");
+    assert!(said["hint"].as_str().unwrap().contains("remove"), "{said}");
+    // A new one is drawn then, and the old one is worth nothing.
+    std::fs::remove_file(&file).unwrap();
+    assert_ne!(Http::start(&p).token, http.token);
 }
 
 #[test]
@@ -164,6 +193,32 @@ fn both_eras_share_an_endpoint_and_conversations_are_kept_apart() {
     assert_eq!(http.call("a", "notices", json!({"conversation": "one"}))["structuredContent"]["notices"], json!([]));
     let (status, said) = http.post(&[], INITIALIZE.as_bytes());
     assert_eq!((status, &message(&said)["result"]["protocolVersion"]), (200, &json!(OLD)), "{said}");
+}
+
+#[test]
+fn a_session_of_the_old_era_is_told_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let http = Http::start(&p);
+    let begun = http.post_whole(&[], INITIALIZE.as_bytes());
+    let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap_or_else(|| panic!("no session: {begun}"));
+    let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
+    assert_eq!(http.post(&headers, br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
+    let call = |id: u64, tool: &str, arguments: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+        let (status, said) = http.post(&headers, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{said}");
+        message(&said)["result"].clone()
+    };
+    let run = call(2, "run", json!({"command": format!("{}; exit 3", gate.wait()), "wait_seconds": 0}));
+    gate.open();
+    let told = call(3, "notices", json!({"wait_seconds": 60}));
+    assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], run["structuredContent"]["process"], "{told}");
+    eventually("it is settled", || (p.json(["events", "history"])["notices"][0]["state"] == "delivered").then_some(()));
+    // What a call shows itself is told by nobody.
+    assert_eq!(call(4, "run", json!({"command": "exit 4"}))["structuredContent"]["exit_code"], 4);
+    eventually("it is forgotten", || (p.json(["list", "--all"])["processes"].as_array().unwrap().len() == 1).then_some(()));
+    assert_eq!(call(5, "notices", json!({}))["structuredContent"]["notices"], json!([]));
 }
 
 #[test]
