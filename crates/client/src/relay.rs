@@ -2,8 +2,9 @@
 
 use crate::ClientError;
 use crate::client::{decode, to_error};
-use crate::link::{CallError, Link};
+use crate::link::{CallError, Link, read};
 use outlast_core::Owner;
+use outlast_wire::v1::notice::Notices;
 use outlast_wire::v1::{Done, Request};
 use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex};
@@ -18,10 +19,14 @@ pub(crate) struct Passing {
 impl Passing {
     /// Asks, and remembers the answer if it matters whether it arrives.
     pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
-        if !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
+        let gives = matches!(request, Request::NoticeNext { .. });
+        if !gives && !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
             return link.call(owner, request, raw).await;
         }
         let (of, answer) = link.relayed_call(owner, request, raw).await?;
+        if gives && read::<Notices>(&answer).is_ok_and(|given| given.notices.is_empty()) {
+            return Ok(answer);
+        }
         self.answered.lock().expect("nothing panics while it is held").push((link.clone(), of));
         Ok(answer)
     }

@@ -42,6 +42,7 @@ use awaiting::Awaiting;
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
+use outlast_wire::v1::notice::Told;
 use outlast_wire::v1::{Done, Error, Event, Hello, Message, Removed, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use relay::{Relay, Relays};
@@ -465,7 +466,11 @@ impl Asked {
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
             Request::NoticeNext { taker, limit, lease_ms, wait_ms } => {
-                out.result(notice::next(self, taker, limit, lease_ms, wait_ms).await).await;
+                let given = notice::next(self, taker, limit, lease_ms, wait_ms).await;
+                if let (true, Ok(given)) = (self.relay, &given) {
+                    self.relay_notices(&given.notices);
+                }
+                out.result(given).await;
             }
             Request::NoticeSettle { ids, lease, verdict } => out.result(notice::settle(self, ids, lease, verdict).await).await,
             Request::NoticeFollow { after } => out.result(notice::follow(self, after).await).await,
@@ -543,6 +548,15 @@ impl Asked {
             }
         };
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
+    }
+
+    /// Remembers who has these, should they not arrive.
+    fn relay_notices(&self, given: &[Told]) {
+        // All of one answer are given under one word.
+        if let Some(lease) = given.first().and_then(|told| told.lease.clone()) {
+            let ids = given.iter().map(|told| told.event.event_id.clone()).collect();
+            self.relays.begin(self.out.of, Relay::Notices { ids, lease });
+        }
     }
 
     /// Answers that a process is removed, which it is once that has arrived. Should it not, the process stays until it is too old.

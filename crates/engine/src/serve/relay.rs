@@ -19,6 +19,8 @@ pub(crate) enum Relay {
     End { process: ProcessId, how: &'static str, since: Time },
     /// It says that a process is forgotten.
     Removal(Box<View>),
+    /// It gives notices, under this word. Whoever has them settles them.
+    Notices { ids: Vec<String>, lease: String },
 }
 
 /// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat.
@@ -56,6 +58,7 @@ impl Relays {
                     // Whoever was first did the same.
                     let _gone = self.engine.forget(&view).await;
                 }
+                Relay::Notices { .. } => {}
             }
         }
         Ok(Done::many(count))
@@ -75,11 +78,12 @@ impl Relays {
 }
 
 impl Relay {
-    /// Its owner is told after all, and what was to be forgotten stays.
+    /// Its owner is told after all, by whoever asks next, and what was to be forgotten stays.
     async fn let_go(self, engine: &Engine) {
         match self {
             Self::End { process, .. } => engine.shared().outbox.let_go(process).await,
             Self::Removal(_) => {}
+            Self::Notices { ids, lease } => engine.shared().outbox.abandon(ids, lease, engine.shared().now()).await,
         }
     }
 }
