@@ -99,13 +99,16 @@ fn an_end_whose_wait_is_cancelled_while_it_is_answered_is_told_at_once() {
     let id = agent.tool("run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}))["process"].clone();
     gate.open();
     p.wait(id.as_str().unwrap());
-    p.points().arm("answer.ready").unwrap();
-    p.points().arm("answer.cancelled").unwrap();
+    for point in ["answer.ready", "answer.cancelled", "answer.held"] {
+        p.points().arm(point).unwrap();
+    }
     let waiting = agent.send("tools/call", json!({"name": "wait", "arguments": {"process": id}}));
     eventually("the end is about to be answered", || p.points().held("answer.ready"));
     agent.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
     eventually("the engine knows that nobody waits", || p.points().held("answer.cancelled"));
     p.points().release("answer.ready").unwrap();
+    eventually("it would be held now", || p.points().held("answer.held"));
+    p.points().release("answer.held").unwrap();
     p.points().release("answer.cancelled").unwrap();
     assert_eq!(told_soon(&mut agent)["session_id"], id);
     agent.leave();
