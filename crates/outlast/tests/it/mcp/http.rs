@@ -32,6 +32,13 @@ impl Http {
 
     /// The same, and returns all that was said.
     fn post_whole(&self, headers: &[(&str, &str)], body: &[u8]) -> String {
+        let mut said = Vec::new();
+        let _reset = self.send(headers, body).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Sends one request, whose answer is yet to be read.
+    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut all = vec![
             ("Host", self.address.clone()),
             ("Authorization", format!("Bearer {}", self.token)),
@@ -50,9 +57,16 @@ impl Http {
         write!(stream, "POST /mcp HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
         // One that is refused early may close before it has read all.
         let _refused = stream.write_all(body);
-        let mut said = Vec::new();
-        let _reset = stream.read_to_end(&mut said);
-        String::from_utf8_lossy(&said).into_owned()
+        stream
+    }
+
+    /// Begins a session of the old era.
+    fn session(&self) -> String {
+        let begun = self.post_whole(&[], INITIALIZE.as_bytes());
+        let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap_or_else(|| panic!("no session: {begun}"));
+        let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
+        assert_eq!(self.post(&headers, br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
+        session.to_owned()
     }
 
     /// Makes a request of the new era, and returns its answer.
@@ -200,10 +214,8 @@ fn a_session_of_the_old_era_is_told_once() {
     let p = product();
     let gate = Gate::new(&p, "gate");
     let http = Http::start(&p);
-    let begun = http.post_whole(&[], INITIALIZE.as_bytes());
-    let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap_or_else(|| panic!("no session: {begun}"));
-    let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
-    assert_eq!(http.post(&headers, br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
+    let session = http.session();
+    let headers = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", OLD)];
     let call = |id: u64, tool: &str, arguments: Value| {
         let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
         let (status, said) = http.post(&headers, body.to_string().as_bytes());
@@ -219,6 +231,31 @@ fn a_session_of_the_old_era_is_told_once() {
     assert_eq!(call(4, "run", json!({"command": "exit 4"}))["structuredContent"]["exit_code"], 4);
     eventually("it is forgotten", || (p.json(["list", "--all"])["processes"].as_array().unwrap().len() == 1).then_some(()));
     assert_eq!(call(5, "notices", json!({}))["structuredContent"]["notices"], json!([]));
+}
+
+#[test]
+fn who_leaves_while_a_call_waits_is_told_when_it_asks_again() {
+    let p = product();
+    let http = Http::start(&p);
+    let session = http.session();
+    let old = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", OLD)];
+    let new = [("MCP-Protocol-Version", NEW), ("Mcp-Method", "tools/call"), ("Mcp-Name", "wait")];
+    for (era, headers, about) in [("old", &old[..], json!({})), ("new", &new[..], meta("a", json!({})))] {
+        let gate = Gate::new(&p, era);
+        let id = http.call("a", "run", json!({"command": gate.wait(), "wait_seconds": 0}))["structuredContent"]["process"].clone();
+        p.points().arm("wait.begun").unwrap();
+        let params = json!({"name": "wait", "arguments": {"process": id}, "_meta": about});
+        let waiting =
+            http.send(headers, json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).to_string().as_bytes());
+        eventually("the wait is under way", || p.points().held("wait.begun"));
+        p.points().release("wait.begun").unwrap();
+        drop(waiting);
+        gate.open();
+        let asked = std::time::Instant::now();
+        let told = http.call("a", "notices", json!({"wait_seconds": 120}));
+        assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], id, "{era}: {told}");
+        assert!(asked.elapsed() < std::time::Duration::from_secs(50), "{era}: {told}");
+    }
 }
 
 #[test]
