@@ -127,7 +127,7 @@ impl Client {
 
     /// The same connection for somebody who passes answers on, as a server in front of an agent does. An end that is answered counts as seen by its owner once
     /// [`Receipt::passed_on`] says that it has arrived; if the receipt is dropped, or this program is killed, its owner is told after all. A process that is
-    /// removed is gone then, too, and not before.
+    /// removed is gone then, too, and not before. Notices that were taken and not settled are given to the next who asks, as possible repeats.
     ///
     /// ```
     /// # use outlast_client::{Client, Connect, Owner, Run, Spec, Take, Tell, caller};

@@ -2,8 +2,9 @@
 
 use crate::ClientError;
 use crate::client::{decode, to_error};
-use crate::link::{CallError, Link};
+use crate::link::{CallError, Link, read};
 use outlast_core::Owner;
+use outlast_wire::v1::notice::Notices;
 use outlast_wire::v1::{Done, Request};
 use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex};
@@ -18,10 +19,14 @@ pub(crate) struct Passing {
 impl Passing {
     /// Asks, and remembers the answer if it matters whether it arrives.
     pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
-        if !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
+        let gives = matches!(request, Request::NoticeNext { .. });
+        if !gives && !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
             return link.call(owner, request, raw).await;
         }
         let (of, answer) = link.relayed_call(owner, request, raw).await?;
+        if gives && read::<Notices>(&answer).is_ok_and(|given| given.notices.is_empty()) {
+            return Ok(answer);
+        }
         self.answered.lock().expect("nothing panics while it is held").push((link.clone(), of));
         Ok(answer)
     }
@@ -46,7 +51,7 @@ impl Receipt {
     /// Everything that was answered so far is where it belongs. Where the engine was restarted meanwhile, what the old one had answered is told again, marked
     /// as a repeat.
     pub async fn passed_on(self) -> Result<(), ClientError> {
-        let mut rest = self.passing.take();
+        let (mut rest, mut said) = (self.passing.take(), Ok(()));
         while let Some((link, first)) = rest.pop() {
             let mut of = vec![first];
             rest.retain(|(other, id)| {
@@ -58,15 +63,14 @@ impl Receipt {
             });
             of.sort_unstable();
             match link.call(&self.owner, Request::Relayed { of }, &[]).await {
-                Ok(answer) => {
-                    let _done: Done = decode(&answer)?;
-                }
+                Ok(answer) => said = said.and(decode::<Done>(&answer).map(drop)),
                 // That engine is gone, and the next one tells what this one could not know to be seen.
                 Err(CallError::Cut(_)) => {}
-                Err(e) => return Err(to_error(e, "say that an answer has arrived")),
+                // What came over the other connections has arrived all the same.
+                Err(e) => said = said.and(Err(to_error(e, "say that an answer has arrived"))),
             }
         }
-        Ok(())
+        said
     }
 }
 

@@ -36,41 +36,77 @@ impl Arrival {
 }
 
 /// Arrivals of one HTTP request.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Passage(Arc<Mutex<Vec<Arrival>>>);
+#[derive(Debug)]
+pub(crate) struct Passage<T = Arrival>(Arc<Mutex<Vec<T>>>);
 
-impl Passage {
-    pub(crate) fn add(&self, arrival: Arrival) {
+impl<T> Default for Passage<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T> Clone for Passage<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T> Passage<T> {
+    pub(crate) fn add(&self, arrival: T) {
         self.lock().push(arrival);
     }
 
-    pub(crate) fn take(&self) -> Vec<Arrival> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    pub(crate) fn take(&self) -> Vec<T> {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arrival>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<T>> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
 
-/// Arrivals by the requests of one connection. Each is taken when its request is answered, which every request is.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Passages(Arc<Mutex<HashMap<RequestId, Passage>>>);
+/// Arrivals by the requests of one connection. Each is taken when its request is answered, or dropped when it was cancelled.
+#[derive(Clone, Default)]
+pub(crate) struct Passages(Arc<Mutex<HashMap<RequestId, Answering>>>);
+
+/// What follows from the answer to one request.
+struct Answering {
+    passage: Passage,
+    /// Whether the request is over: answered, or cancelled.
+    is_over: Box<dyn Fn() -> bool + Send>,
+}
 
 impl Passages {
     /// The answer to this request leads to that.
     pub(crate) fn add(&self, request: &RequestContext<RoleServer>, arrival: Arrival) {
         match request.extensions.get::<http::request::Parts>().and_then(|parts| parts.extensions.get::<Passage>()) {
             Some(passage) => passage.add(arrival),
-            None => self.lock().entry(request.id.clone()).or_default().add(arrival),
+            None => {
+                let cancelled = request.ct.clone();
+                self.of(&request.id, move || cancelled.is_cancelled()).add(arrival);
+            }
         }
     }
 
-    fn take(&self, request: &RequestId) -> Vec<Arrival> {
-        self.lock().remove(request).map(|passage| passage.take()).unwrap_or_default()
+    fn of(&self, request: &RequestId, is_over: impl Fn() -> bool + Send + 'static) -> Passage {
+        let new = || Answering { passage: Passage::default(), is_over: Box::new(is_over) };
+        self.lock().entry(request.clone()).or_insert_with(new).passage.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Passage>> {
+    fn take(&self, request: &RequestId) -> Vec<Arrival> {
+        self.lock().remove(request).map(|answering| answering.passage.take()).unwrap_or_default()
+    }
+
+    /// Drops what belongs to requests that are over. An answer that was ready when its request was cancelled is never sent.
+    fn drop_cancelled(&self) {
+        self.lock().retain(|_, answering| !(answering.is_over)());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, Answering>> {
         self.0.lock().expect("nothing panics while it is held")
     }
 }
@@ -111,10 +147,27 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for Noting<T> {
     }
 
     fn receive(&mut self) -> impl Future<Output = Option<RxJsonRpcMessage<RoleServer>>> + Send {
+        // The library sends and receives in one loop: an answer that it is about to send has been taken by now.
+        self.passages.drop_cancelled();
         self.inner.receive()
     }
 
     fn close(&mut self) -> impl Future<Output = Result<(), Self::Error>> + Send {
         self.inner.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_cancelled_request_is_not_kept() {
+        let passages = Passages::default();
+        let (cancelled, under_way) = (RequestId::Number(1), RequestId::Number(2));
+        passages.of(&cancelled, || true);
+        passages.of(&under_way, || false);
+        passages.drop_cancelled();
+        assert_eq!(passages.lock().keys().collect::<Vec<_>>(), [&under_way]);
     }
 }

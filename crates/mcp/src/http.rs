@@ -5,6 +5,7 @@
 
 use crate::Server;
 use crate::arrival::{Arrival, Passage};
+use crate::session::Sessions;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
@@ -16,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use rmcp::ServerHandler;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
+use serde::de::IgnoredAny;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -103,6 +105,7 @@ pub struct Http<S> {
 
 struct Service<S> {
     mcp: StreamableHttpService<S, LocalSessionManager>,
+    sessions: Sessions,
     /// Nothing where everybody may ask: in tests of the protocol alone.
     token: Option<Token>,
 }
@@ -123,9 +126,7 @@ impl<S: ServerHandler> Http<S> {
         }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(LONGEST).with_allowed_origins(ORIGINS);
-        let mcp = StreamableHttpService::new(move || Ok(make()), Arc::default(), config);
-        Ok(Self { listener, address, service: Arc::new(Service { mcp, token }) })
+        Ok(Self { listener, address, service: Arc::new(Service::new(make, token)) })
     }
 
     /// Where it is reached.
@@ -157,6 +158,13 @@ impl<S: ServerHandler> Http<S> {
 }
 
 impl<S: ServerHandler> Service<S> {
+    fn new(make: impl Fn() -> S + Send + Sync + 'static, token: Option<Token>) -> Self {
+        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(LONGEST).with_allowed_origins(ORIGINS);
+        let sessions = Sessions::default();
+        let mcp = StreamableHttpService::new(move || Ok(make()), sessions.manager(), config);
+        Self { mcp, sessions, token }
+    }
+
     async fn connection(self: Arc<Self>, stream: TcpStream) {
         // A small answer must not wait for more; where that cannot be had it is only slower.
         let _slower = stream.set_nodelay(true);
@@ -174,7 +182,11 @@ impl<S: ServerHandler> Service<S> {
         }
     }
 
-    async fn answer(&self, mut request: Request<Incoming>, written: Passage) -> Response<BoxBody<Bytes, Infallible>> {
+    async fn answer<B>(&self, mut request: Request<B>, written: Passage) -> Response<BoxBody<Bytes, Infallible>>
+    where
+        B: Body + Send + 'static,
+        B::Error: fmt::Display,
+    {
         if request.uri().path() != PATH {
             return refusal(StatusCode::NOT_FOUND, "there is nothing here: the endpoint is /mcp\n");
         }
@@ -184,11 +196,15 @@ impl<S: ServerHandler> Service<S> {
                 "the token is missing or wrong: send `Authorization: Bearer TOKEN`; `outlast mcp --http` says where it is kept\n",
             );
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"outlast\""));
+            // A place among the connections is for those who may ask.
+            refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return refused;
         }
         let passage = Passage::default();
         request.extensions_mut().insert(passage.clone());
+        self.sessions.used_by(&request);
         let answered = self.mcp.handle(request).await;
+        self.sessions.begun_by(&answered).await;
         answered.map(|body| Answered { body, passage, written }.boxed())
     }
 }
@@ -200,20 +216,24 @@ fn refusal(status: StatusCode, why: &'static str) -> Response<BoxBody<Bytes, Inf
     response
 }
 
-/// A body that says when all of it was taken. What follows from it waits for the socket then; if it is dropped before, nothing does.
-struct Answered {
+/// A body that says when the answer was taken. What follows from it waits for the socket then; if the body ends without one, as that of a request that is cancelled
+/// does, or is dropped before, nothing does.
+struct Answered<T> {
     body: BoxBody<Bytes, Infallible>,
-    passage: Passage,
-    written: Passage,
+    passage: Passage<T>,
+    written: Passage<T>,
 }
 
-impl Body for Answered {
+impl<T> Body for Answered<T> {
     type Data = Bytes;
     type Error = Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if matches!(polled, Poll::Ready(None)) || (polled.is_ready() && self.body.is_end_stream()) {
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && !self.passage.is_empty()
+            && frame.data_ref().is_some_and(|piece| is_answer(piece))
+        {
             for arrival in self.passage.take() {
                 self.written.add(arrival);
             }
@@ -228,6 +248,16 @@ impl Body for Answered {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Whether a piece of a body is the result of a request: by itself, or as an event. The library gives each message in one piece.
+fn is_answer(piece: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Message {
+        result: Option<IgnoredAny>,
+    }
+    let texts = piece.split(|b| *b == b'\n').map(|line| line.strip_prefix(b"data:").unwrap_or(line));
+    texts.filter_map(|text| serde_json::from_slice::<Message>(text).ok()).any(|message| message.result.is_some())
 }
 
 /// A stream that knows when all that was given to it is in the socket.
@@ -273,6 +303,49 @@ impl AsyncWrite for Flushing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Takes a whole body, and says what counts as written then.
+    async fn taken(pieces: &[&'static str]) -> Vec<&'static str> {
+        let frames: Vec<_> = pieces.iter().map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes())))).collect();
+        let (passage, written) = (Passage::default(), Passage::default());
+        passage.add("an end");
+        let mut body = Answered { body: Pieces(frames.into()).boxed(), passage, written: written.clone() };
+        while body.frame().await.is_some() {}
+        written.take()
+    }
+
+    struct Pieces(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(self.0.pop_front())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_ends_without_the_answer_has_told_nothing() {
+        let (priming, progress) = ("id: 0/1\ndata: \n\n", "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n");
+        assert!(taken(&[priming, progress]).await.is_empty());
+        assert_eq!(taken(&[priming, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"]).await, ["an end"]);
+        assert_eq!(taken(&["{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]).await, ["an end"]);
+    }
+
+    #[test]
+    fn only_a_result_is_an_answer() {
+        for (piece, want) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, true),
+            ("id: 3/1\ndata: {\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{\"content\":[]}}\n\n", true),
+            ("id: 0/1\nretry: 3000\ndata: \n\n", false),
+            (":\n\n", false),
+            (r#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"message":"\"result\":{}"}}"#, false),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"no"}}"#, false),
+        ] {
+            assert_eq!(is_answer(piece.as_bytes()), want, "{piece}");
+        }
+    }
 
     #[test]
     fn a_token_is_compared_whole_and_never_shown() {

@@ -14,6 +14,7 @@ mod owner;
 mod progress;
 mod resource;
 mod server;
+mod session;
 mod stdio;
 mod subscription;
 mod task;

@@ -61,6 +61,11 @@ impl Asker {
         Ok(Self { owner: rest(pair), from: Source::Client })
     }
 
+    /// Whether requests without arguments, as those for a task, are made for the same conversation.
+    pub(crate) fn comes_back(&self) -> bool {
+        self.from != Source::Handle
+    }
+
     /// What a client is told of it.
     pub(crate) fn to_json(&self) -> Value {
         let from = match self.from {

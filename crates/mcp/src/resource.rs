@@ -61,23 +61,38 @@ fn both(process: &ProcessInfo) -> [Resource; 2] {
     [one("status", "application/json"), one("log", "text/plain")]
 }
 
-/// Reads one. A reader of resources looks on: what it sees silences nobody.
-pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+/// A process that an address names, and what of it. Whoever asks for resources looks on: what is seen silences nobody.
+pub(crate) async fn find(client: &Client, uri: &str) -> Result<(ProcessInfo, Part), ErrorData> {
     let (id, part) = parse(uri).ok_or_else(|| not_found(uri))?;
-    let failed = |e: ClientError| match e.code() {
-        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => not_found(uri),
-        _ => ErrorData::internal_error(e.to_string(), Some(json!({"code": e.code(), "hint": e.hint()}))),
-    };
-    // Whether it is the caller's own.
-    let info = client.poll(id).await.map_err(failed)?;
+    let info = looking_on(client).poll(id).await.map_err(|e| failed(uri, &e))?;
+    // One who looks on is shown everything, so whose it is has to be asked here.
+    let own = info.session_key.is_some() && info.session_key == client.owner().session;
+    if own { Ok((info, part)) } else { Err(not_found(uri)) }
+}
+
+/// Reads one.
+pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+    let (info, part) = find(client, uri).await?;
     let contents = match part {
         Part::Status => ResourceContents::text(json!(info).to_string(), uri).with_mime_type("application/json"),
         Part::Log => {
-            let page = client.with_owner(Owner::default()).log(&info.session_id.to_string(), Page::default()).await.map_err(failed)?;
+            let page = looking_on(client).log(&info.session_id.to_string(), Page::default()).await.map_err(|e| failed(uri, &e))?;
             ResourceContents::text(page.output, uri)
         }
     };
     Ok(ReadResourceResult::new(vec![contents]))
+}
+
+/// What is done in nobody's name counts for nobody.
+fn looking_on(client: &Client) -> Client {
+    client.with_owner(Owner::default())
+}
+
+fn failed(uri: &str, e: &ClientError) -> ErrorData {
+    match e.code() {
+        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => not_found(uri),
+        _ => ErrorData::internal_error(e.to_string(), Some(json!({"code": e.code(), "hint": e.hint()}))),
+    }
 }
 
 #[cfg(test)]

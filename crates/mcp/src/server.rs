@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OnceCell;
+use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 /// How many notices come along with an answer.
@@ -67,12 +67,15 @@ struct Shared {
     client: OnceCell<Client>,
     /// How far each process was read is remembered for as long as the server lives.
     tools: OnceCell<Tools>,
+    /// A permit for each resource that somebody may be told of.
+    watched: Arc<Semaphore>,
 }
 
 impl Server {
     /// A server. It speaks to an engine when there is something to ask.
     pub fn new(settings: Settings) -> Self {
-        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new() });
+        let watched = Arc::new(Semaphore::new(subscription::MOST_TOGETHER));
+        let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched });
         Self { shared, passages: Passages::default(), subscriptions: Arc::default() }
     }
 
@@ -147,9 +150,11 @@ impl Server {
         let mut arrival = Arrival::of(receipt);
         arrival.after.push(after);
         if task::are_understood(context)
+            && asker.comes_back()
             && let Some(process) = task::left_running(profile, tool, &said)
+            // Where that cannot be said, the answer itself says what runs.
+            && let Ok(info) = client.poll(&process).await
         {
-            let info = client.poll(&process).await.map_err(|e| task::error(&process, &e))?;
             self.passages.add(context, arrival);
             return Ok(CallToolResponse::Task(task::created(&info, self.settings().keep_for, now())));
         }
@@ -165,6 +170,15 @@ impl Server {
         }
         self.passages.add(context, arrival);
         Ok(result.into())
+    }
+
+    /// Room for one more resource that somebody is told of.
+    fn room(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
+        let full = |_| {
+            let what = format!("this server tells of {} resources, which is the most: unsubscribe from some", subscription::MOST_TOGETHER);
+            ErrorData::invalid_request(what, None)
+        };
+        self.shared.watched.clone().try_acquire_owned().map_err(full)
     }
 
     /// A client for a conversation that only looks.
@@ -285,10 +299,16 @@ impl ServerHandler for Server {
         let client = self.looking(context.request_context()).await?;
         let mut watching = JoinSet::new();
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
-            let (client, sink, uri) = (client.clone(), context.sink().clone(), uri.clone());
+            let (client, sink, uri, room) = (client.clone(), context.sink().clone(), uri.clone(), self.room()?);
             watching.spawn(async move {
                 let tell = || async { sink.notify_resource_updated(uri.as_str()).await.is_ok() };
-                watch(&client, &uri, tell).await;
+                // What is not there, or is another's, never changes.
+                let Ok(found) = resource::find(&client, &uri).await else { return };
+                // It was accepted before it was looked for, so it may have changed in between.
+                if tell().await {
+                    watch(&client, found, tell).await;
+                }
+                drop(room);
             });
         }
         context.cancelled().await;
@@ -299,11 +319,12 @@ impl ServerHandler for Server {
         let client = self.looking(&context).await?;
         let uri = request.uri;
         // Whether there is such a thing, and it is the caller's.
-        resource::read(&client, &uri).await?;
-        let (peer, watched) = (context.peer.clone(), uri.clone());
+        let found = resource::find(&client, &uri).await?;
+        let (peer, watched, room) = (context.peer.clone(), uri.clone(), self.room()?);
         let watching = tokio::spawn(async move {
             let tell = || async { peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(watched.as_str())).await.is_ok() };
-            watch(&client, &watched, tell).await;
+            watch(&client, found, tell).await;
+            drop(room);
         });
         match self.subscriptions.add(&uri, watching.abort_handle()) {
             true => Ok(()),
@@ -316,5 +337,23 @@ impl ServerHandler for Server {
     async fn unsubscribe(&self, request: UnsubscribeRequestParams, _context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         self.subscriptions.remove(&request.uri);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::caller;
+    use std::path::Path;
+
+    #[test]
+    fn all_connections_together_are_told_of_so_many_resources() {
+        let nowhere = Path::new("/nowhere");
+        let one = Server::new(Settings::new(Connect::to(nowhere), Host::new(caller([], nowhere)), nowhere.into()));
+        let other = one.for_another();
+        let mut rooms: Vec<_> = (0..subscription::MOST_TOGETHER / 2).flat_map(|_| [one.room().unwrap(), other.room().unwrap()]).collect();
+        assert!(one.room().unwrap_err().message.contains("unsubscribe") && other.room().is_err());
+        rooms.pop();
+        assert!(other.room().is_ok());
     }
 }

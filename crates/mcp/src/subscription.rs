@@ -1,7 +1,7 @@
 //! Telling that a resource has changed.
 
-use crate::resource::{Part, parse};
-use outlast_client::{Chunk, Client, From};
+use crate::resource::Part;
+use outlast_client::{Chunk, Client, From, ProcessInfo};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -9,18 +9,17 @@ use tokio::task::AbortHandle;
 
 /// How many resources one connection may be told of.
 pub(crate) const MOST: usize = 64;
+/// How many all connections of a server may be told of: for each there is a connection to the engine.
+pub(crate) const MOST_TOGETHER: usize = 256;
 /// A log that grows is told of this often at most: a reader fetches all that is new at once.
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns when there is nothing more to tell of a resource. `tell` is called after each change, and says whether anybody still listens.
-pub(crate) async fn watch<F>(client: &Client, uri: &str, mut tell: impl FnMut() -> F)
+/// Returns when there is nothing more to tell of a resource that was found. `tell` is called after each change since then, and says whether anybody still listens.
+pub(crate) async fn watch<F>(client: &Client, (info, part): (ProcessInfo, Part), mut tell: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
 {
-    let Some((id, part)) = parse(uri) else { return };
-    // Whether it is the caller's own: the engine says so before anything else.
-    let Ok(info) = client.poll(id).await else { return };
-    let mut chunks = client.follow_to_exit(&info.session_id.to_string(), From::Now);
+    let mut chunks = client.follow_to_exit(&info.session_id.to_string(), From::Byte(info.output_bytes));
     loop {
         match chunks.next().await {
             Ok(Some(Chunk::Bytes { .. } | Chunk::Gap { .. })) => {

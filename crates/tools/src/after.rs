@@ -16,12 +16,14 @@ impl Cursors {
         self.lock().get(&process).copied()
     }
 
+    /// It was read up to here, or further by another answer.
     fn set(&self, process: ProcessId, byte: u64) {
         let mut all = self.lock();
         if all.len() >= MOST_CURSORS && !all.contains_key(&process) {
             all.clear();
         }
-        all.insert(process, byte);
+        let known = all.entry(process).or_default();
+        *known = byte.max(*known);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<ProcessId, u64>> {
@@ -80,5 +82,19 @@ impl After {
 impl std::fmt::Debug for After {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("After").field("rest", &self.rest).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_arrives_late_takes_nothing_back() {
+        let (cursors, process) = (Cursors::default(), ProcessId::from_bytes([1; 6]));
+        for byte in [50, 100, 70] {
+            cursors.set(process, byte);
+        }
+        assert_eq!(cursors.get(process), Some(100));
     }
 }

@@ -140,7 +140,7 @@ impl Call {
                 }
                 let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
                 match yielded.ended.is_some() {
-                    true => over(client, host, yielded).await,
+                    true => Ok(at_once(client, host, yielded).await),
                     false => {
                         let mut all = running(&info, &spec.tell, host);
                         put(&mut all, &yielded);
@@ -151,7 +151,10 @@ impl Call {
             Self::Wait { id, most, tokens } => {
                 let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
-                    return over(client, host, yielded).await;
+                    // Its name is known, and may be a task's: it can be asked for again.
+                    let mut all = over(&yielded);
+                    all.insert("process".into(), yielded.id.into());
+                    return Ok(all);
                 }
                 let mut all = answer([("process", yielded.id.as_str().into()), ("status", "running".into())]);
                 put(&mut all, &yielded);
@@ -185,22 +188,29 @@ fn noticed(after: &After, told: &Told) -> Value {
     json!({"text": told.text, "event": told.event})
 }
 
-/// One that has ended. Where there is nothing left to read, it is forgotten.
-async fn over(client: &Client, host: &Host, done: Yielded) -> Result<Answer, ClientError> {
+/// One that has ended.
+fn over(done: &Yielded) -> Answer {
     let mut all = answer([("status", "exited".into())]);
-    put(&mut all, &done);
-    let Some(waited) = done.ended else { return Ok(all) };
-    all.extend(how(&waited.fate));
+    put(&mut all, done);
+    if let Some(waited) = &done.ended {
+        all.extend(how(&waited.fate));
+    }
     all.entry("exit_code").or_insert(Value::Null);
+    all
+}
+
+/// One that ended while the call that started it waited. Where there is nothing left to read, it is forgotten: nobody knows its name.
+async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
+    let mut all = over(&done);
     match leave(client, host, &done.id, done.output.cut).await {
-        Left::Forgotten => return Ok(all),
+        Left::Forgotten => return all,
         Left::Kept => {}
         Left::Running => {
             all.insert("note".into(), STILL_PRINTING.into());
         }
     }
     all.insert("process".into(), done.id.into());
-    Ok(all)
+    all
 }
 
 /// How one ended, without what there is nothing to say of.

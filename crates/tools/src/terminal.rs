@@ -4,6 +4,7 @@ use crate::plan::refused;
 use crate::{Answer, Host, Mode, Plan, answer, foreground};
 use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run, Spec};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
@@ -43,11 +44,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whoever waits sees it in the answer, and need not be told.
+    /// Whoever waits sees it in the answer, and need not be told. It is the end of a process like any other: a wait for it is over at once, and where the answer is
+    /// passed on it counts when it has arrived.
     pub(crate) async fn seen(&self, client: &Client) {
         if let Self::Starting(info) = self {
-            // Should it not be written, they are told once more.
-            let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
+            // Should it not be answered, they are told once more.
+            let _told = client.wait(&info.session_id.to_string(), Some(Duration::from_millis(1))).await;
         }
     }
 

@@ -156,6 +156,12 @@ impl Outbox {
         Ok(judged)
     }
 
+    /// Whoever had these has gone without a word. Should this be lost, their lease ends by itself.
+    pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
+        self.index.work_later(move |db| table::abandon(db, &ids, &lease, now)).await;
+        self.tell();
+    }
+
     /// Writes a notice that somebody posted. The one there is, if there is one of that key.
     pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
         let judge = Arc::clone(&self.judge);

@@ -42,6 +42,7 @@ use awaiting::Awaiting;
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
+use outlast_wire::v1::notice::Told;
 use outlast_wire::v1::{Done, Error, Event, Hello, Message, Removed, Reply, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use relay::{Relay, Relays};
@@ -242,6 +243,7 @@ impl Talk {
                     task.abort();
                 }
                 self.relays.let_go(*of).await;
+                point!("answer.cancelled");
                 // Its bytes, should they still come, belong to nothing.
                 let _cancelled = self.writing.take_if(|w| w.message.id == *of);
             }
@@ -464,7 +466,11 @@ impl Asked {
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
             Request::NoticeNext { taker, limit, lease_ms, wait_ms } => {
-                out.result(notice::next(self, taker, limit, lease_ms, wait_ms).await).await;
+                let given = notice::next(self, taker, limit, lease_ms, wait_ms).await;
+                if let (true, Ok(given)) = (self.relay, &given) {
+                    self.relay_notices(&given.notices);
+                }
+                out.result(given).await;
             }
             Request::NoticeSettle { ids, lease, verdict } => out.result(notice::settle(self, ids, lease, verdict).await).await,
             Request::NoticeFollow { after } => out.result(notice::follow(self, after).await).await,
@@ -505,11 +511,17 @@ impl Asked {
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
         let awaiting = ended.awaiting;
         let (engine, id, now) = (self.engine.clone(), facts.id(), self.shared().now());
+        let relayed = self.relay.then(|| (self.relays.clone(), self.out.of));
         let hold = async move {
+            point!("answer.ready");
             if !facts.kept.spec.tell.is_nothing()
                 && let Err(error) = engine.shared().outbox.hold(id, now).await
             {
                 tracing::warn!(%error, "an end that is answered may be told as well");
+            }
+            // A cancellation that came before there was anything to let go of.
+            if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
+                engine.shared().outbox.let_go(id).await;
             }
             if let Some(awaiting) = awaiting {
                 awaiting.held();
@@ -536,6 +548,15 @@ impl Asked {
             }
         };
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
+    }
+
+    /// Remembers who has these, should they not arrive.
+    fn relay_notices(&self, given: &[Told]) {
+        // All of one answer are given under one word.
+        if let Some(lease) = given.first().and_then(|told| told.lease.clone()) {
+            let ids = given.iter().map(|told| told.event.event_id.clone()).collect();
+            self.relays.begin(self.out.of, Relay::Notices { ids, lease });
+        }
     }
 
     /// Answers that a process is removed, which it is once that has arrived. Should it not, the process stays until it is too old.

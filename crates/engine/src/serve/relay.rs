@@ -19,9 +19,11 @@ pub(crate) enum Relay {
     End { process: ProcessId, how: &'static str, since: Time },
     /// It says that a process is forgotten.
     Removal(Box<View>),
+    /// It gives notices, under this word. Whoever has them settles them.
+    Notices { ids: Vec<String>, lease: String },
 }
 
-/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat, when it was held for long enough.
+/// How many answers of one connection may be on their way. An end that is shown on top of them is told again, marked as a repeat.
 const MOST: usize = 4_096;
 
 impl Relays {
@@ -35,6 +37,11 @@ impl Relays {
         if under_way.len() < MOST {
             under_way.insert(of, relay);
         }
+    }
+
+    /// Whether an answer that is about to be sent may still arrive. Not if it was cancelled meanwhile, or there was no room to remember it.
+    pub(crate) fn is_under_way(&self, of: u64) -> bool {
+        self.lock().contains_key(&of)
     }
 
     /// They have arrived. How many of them mattered.
@@ -51,6 +58,7 @@ impl Relays {
                     // Whoever was first did the same.
                     let _gone = self.engine.forget(&view).await;
                 }
+                Relay::Notices { .. } => {}
             }
         }
         Ok(Done::many(count))
@@ -70,11 +78,12 @@ impl Relays {
 }
 
 impl Relay {
-    /// Its owner is told after all, and what was to be forgotten stays.
+    /// Its owner is told after all, by whoever asks next, and what was to be forgotten stays.
     async fn let_go(self, engine: &Engine) {
         match self {
             Self::End { process, .. } => engine.shared().outbox.let_go(process).await,
             Self::Removal(_) => {}
+            Self::Notices { ids, lease } => engine.shared().outbox.abandon(ids, lease, engine.shared().now()).await,
         }
     }
 }

@@ -7,9 +7,9 @@ use outlast_client::{Connect, Start};
 use outlast_mcp::{Http, Server, Settings, Token};
 use outlast_tools::Profile;
 use serde_json::json;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -93,39 +93,46 @@ async fn over_http(ctx: &Context, server: Server, address: SocketAddr) -> Result
 
 /// The token that clients must have: of the environment, else that of the home, which is made once.
 fn token(ctx: &Context) -> Result<(Token, Option<PathBuf>), Failure> {
-    let bad =
-        |whence: &str, e: &dyn std::fmt::Display| Failure::refused(format!("the token {whence} cannot be used: {e}"), "give another one");
     if let Some(given) = ctx.world.var("OUTLAST_MCP_TOKEN") {
-        let token = Token::read(&given.to_string_lossy()).map_err(|e| bad("in OUTLAST_MCP_TOKEN", &e))?;
-        return Ok((token, None));
+        let bad = |e| Failure::refused(format!("the token in OUTLAST_MCP_TOKEN cannot be used: {e}"), "give another one");
+        return Ok((Token::read(&given.to_string_lossy()).map_err(bad)?, None));
     }
     let path = ctx.settings.home.join("mcp-token");
-    let whence = format!("in {}", path.display());
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok((Token::read(text.trim()).map_err(|e| bad(&whence, &e))?, Some(path))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            let token = Token::draw().and_then(|token| keep(&path, &token)).map_err(|e| bad(&whence, &e))?;
-            Ok((token, Some(path)))
-        }
-        Err(e) => Err(bad(&whence, &e)),
-    }
+    let bad = |e: std::io::Error| {
+        let hint = format!("remove {}, and a new one is drawn; or set OUTLAST_MCP_TOKEN", path.display());
+        Failure::refused(format!("the token in {} cannot be used: {e}", path.display()), hint)
+    };
+    let token = match kept(&path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Token::draw().and_then(|token| keep(&path, token)),
+        found => found,
+    };
+    Ok((token.map_err(bad)?, Some(path)))
 }
 
-/// Keeps a new token for its owner alone. Should somebody else be first, theirs counts.
-fn keep(path: &Path, token: &Token) -> std::io::Result<Token> {
-    if let Some(home) = path.parent() {
-        std::fs::create_dir_all(home)?;
+/// The token in a file, if nobody else could have read it there.
+fn kept(path: &Path) -> std::io::Result<Token> {
+    let mut file = std::fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(std::io::Error::other(format!("others may have read it (mode {mode:03o})")));
     }
-    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(mut file) => {
-            file.write_all(token.reveal().as_bytes())?;
-            file.sync_all()?;
-            Ok(token.clone())
-        }
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-            let theirs = std::fs::read_to_string(path)?;
-            Token::read(theirs.trim()).map_err(std::io::Error::other)
-        }
-        Err(e) => Err(e),
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Token::read(text.trim()).map_err(std::io::Error::other)
+}
+
+/// Keeps a new token for its owner alone, whole or not at all. Should somebody else be first, theirs counts.
+fn keep(path: &Path, token: Token) -> std::io::Result<Token> {
+    if let Some(home) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
+    }
+    let new = path.with_file_name(format!("mcp-token.{}", std::process::id()));
+    // One of this name is from a process that is gone.
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let linked = file.write_all(token.reveal().as_bytes()).and_then(|()| file.sync_all()).and_then(|()| std::fs::hard_link(&new, path));
+    std::fs::remove_file(&new)?;
+    match linked {
+        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => kept(path),
+        linked => linked.map(|()| token),
     }
 }

@@ -96,6 +96,17 @@ pub(super) fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, ver
     Ok(Settled::Done)
 }
 
+/// Whoever was given these under a word has gone without settling them: they are given again, as possible repeats.
+pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Time) -> rusqlite::Result<()> {
+    for id in ids {
+        if let Some(found) = by_id(db, id)?.filter(|found| found.state == "leased" && found.lease == lease) {
+            // By nobody's word: whether they were told is not known.
+            judge_one(db, &found, None, &Verdict::Released, now)?;
+        }
+    }
+    Ok(())
+}
+
 /// Offers notices again that were given before: those from `from` on that are settled as delivered, of one conversation or of all.
 pub(crate) fn replay(db: &Connection, from: u64, session: Option<&str>, now: Time) -> rusqlite::Result<u64> {
     // What is told again is not known to be seen.

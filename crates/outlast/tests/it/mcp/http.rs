@@ -25,6 +25,20 @@ impl Http {
 
     /// Sends one request with these headers beside the usual ones, and returns the status and the body.
     fn post(&self, headers: &[(&str, &str)], body: &[u8]) -> (u16, String) {
+        let said = self.post_whole(headers, body);
+        let status = said.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {said:?}"));
+        (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+    }
+
+    /// The same, and returns all that was said.
+    fn post_whole(&self, headers: &[(&str, &str)], body: &[u8]) -> String {
+        let mut said = Vec::new();
+        let _reset = self.send(headers, body).read_to_end(&mut said);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Sends one request, whose answer is yet to be read.
+    fn send(&self, headers: &[(&str, &str)], body: &[u8]) -> TcpStream {
         let mut all = vec![
             ("Host", self.address.clone()),
             ("Authorization", format!("Bearer {}", self.token)),
@@ -43,11 +57,16 @@ impl Http {
         write!(stream, "POST /mcp HTTP/1.1\r\n{head}Connection: close\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
         // One that is refused early may close before it has read all.
         let _refused = stream.write_all(body);
-        let mut said = Vec::new();
-        let _reset = stream.read_to_end(&mut said);
-        let said = String::from_utf8_lossy(&said).into_owned();
-        let status = said.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("no status: {said:?}"));
-        (status, said.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+        stream
+    }
+
+    /// Begins a session of the old era.
+    fn session(&self) -> String {
+        let begun = self.post_whole(&[], INITIALIZE.as_bytes());
+        let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap_or_else(|| panic!("no session: {begun}"));
+        let headers = [("Mcp-Session-Id", session), ("MCP-Protocol-Version", OLD)];
+        assert_eq!(self.post(&headers, br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).0, 202);
+        session.to_owned()
     }
 
     /// Makes a request of the new era, and returns its answer.
@@ -97,6 +116,13 @@ fn only_who_has_the_token_is_answered() {
         assert_eq!(status, 401, "{wrong}: {said}");
         assert!(said.contains("token is missing or wrong") && !said.contains(&http.token), "{said}");
     }
+    // Nor do they keep a place among the connections.
+    let mut stream = TcpStream::connect(&http.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n", http.address).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.to_lowercase().contains("\r\nconnection: close\r\n"), "{said}");
     // The token stays with the home.
     let again = Http::start(&p);
     assert_eq!(again.token, http.token);
@@ -118,6 +144,23 @@ fn another_user_can_reach_the_port_and_nothing_behind_it() {
     assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::PermissionDenied);
     assert_eq!(status, 401, "{said}");
     assert!(!said.contains(&http.token), "{said}");
+}
+
+#[test]
+fn a_token_is_kept_whole_and_for_its_owner_alone() {
+    let p = product();
+    let http = Http::start(&p);
+    let home = p.home().root;
+    let beside = std::fs::read_dir(&home).unwrap().filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with("mcp-token."));
+    assert_eq!(beside.count(), 0);
+    let file = home.join("mcp-token");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let said = p.call(["mcp", "--http", "--json"]).json();
+    assert!(said["error"].as_str().unwrap().contains("others may have read it"), "{said}");
+    assert!(said["hint"].as_str().unwrap().contains("remove"), "{said}");
+    // A new one is drawn then, and the old one is worth nothing.
+    std::fs::remove_file(&file).unwrap();
+    assert_ne!(Http::start(&p).token, http.token);
 }
 
 #[test]
@@ -182,6 +225,55 @@ fn both_eras_share_an_endpoint_and_conversations_are_kept_apart() {
     assert_eq!(http.call("a", "notices", json!({"conversation": "one"}))["structuredContent"]["notices"], json!([]));
     let (status, said) = http.post(&[], INITIALIZE.as_bytes());
     assert_eq!((status, &message(&said)["result"]["protocolVersion"]), (200, &json!(OLD)), "{said}");
+}
+
+#[test]
+fn a_session_of_the_old_era_is_told_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let http = Http::start(&p);
+    let session = http.session();
+    let headers = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", OLD)];
+    let call = |id: u64, tool: &str, arguments: Value| {
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+        let (status, said) = http.post(&headers, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{said}");
+        message(&said)["result"].clone()
+    };
+    let run = call(2, "run", json!({"command": format!("{}; exit 3", gate.wait()), "wait_seconds": 0}));
+    gate.open();
+    let told = call(3, "notices", json!({"wait_seconds": 60}));
+    assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], run["structuredContent"]["process"], "{told}");
+    eventually("it is settled", || (p.json(["events", "history"])["notices"][0]["state"] == "delivered").then_some(()));
+    // What a call shows itself is told by nobody.
+    assert_eq!(call(4, "run", json!({"command": "exit 4"}))["structuredContent"]["exit_code"], 4);
+    eventually("it is forgotten", || (p.json(["list", "--all"])["processes"].as_array().unwrap().len() == 1).then_some(()));
+    assert_eq!(call(5, "notices", json!({}))["structuredContent"]["notices"], json!([]));
+}
+
+#[test]
+fn who_leaves_while_a_call_waits_is_told_when_it_asks_again() {
+    let p = product();
+    let http = Http::start(&p);
+    let session = http.session();
+    let old = [("Mcp-Session-Id", session.as_str()), ("MCP-Protocol-Version", OLD)];
+    let new = [("MCP-Protocol-Version", NEW), ("Mcp-Method", "tools/call"), ("Mcp-Name", "wait")];
+    for (era, headers, about) in [("old", &old[..], json!({})), ("new", &new[..], meta("a", json!({})))] {
+        let gate = Gate::new(&p, era);
+        let id = http.call("a", "run", json!({"command": gate.wait(), "wait_seconds": 0}))["structuredContent"]["process"].clone();
+        p.points().arm("wait.begun").unwrap();
+        let params = json!({"name": "wait", "arguments": {"process": id}, "_meta": about});
+        let waiting =
+            http.send(headers, json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}).to_string().as_bytes());
+        eventually("the wait is under way", || p.points().held("wait.begun"));
+        p.points().release("wait.begun").unwrap();
+        drop(waiting);
+        gate.open();
+        let asked = std::time::Instant::now();
+        let told = http.call("a", "notices", json!({"wait_seconds": 120}));
+        assert_eq!(told["structuredContent"]["notices"][0]["event"]["session_id"], id, "{era}: {told}");
+        assert!(asked.elapsed() < std::time::Duration::from_secs(50), "{era}: {told}");
+    }
 }
 
 #[test]

@@ -55,3 +55,51 @@ fn a_thread_that_the_client_names_is_the_conversation() {
     assert_eq!(by_handle["_meta"]["outlast/owner"]["session"], format!("mcp:codex-mcp-client:{}#codex:t-1", p.work().display()));
     codex.leave();
 }
+
+#[test]
+fn no_tool_and_no_resource_reaches_another_conversations_process() {
+    let p = product();
+    let mut a = Agent::old(&p, "a", &[]);
+    let id = runs(&mut a);
+    let mut hermes = Agent::old(&p, "hermes", &[]);
+    for action in ["poll", "log", "wait", "kill", "write", "submit", "close"] {
+        let said = hermes.tool("process", json!({"action": action, "session_id": id, "data": "x", "timeout": 1}));
+        assert_eq!(said["code"], "not_found", "{action}: {said}");
+    }
+    assert_eq!(hermes.tool("process", json!({"action": "list"}))["processes"], json!([]));
+    hermes.leave();
+    let mut codex = Agent::old(&p, "codex-mcp-client", &[]);
+    let number = u64::from_str_radix(id.trim_start_matches("proc_"), 16).unwrap();
+    for chars in ["", "x", "\u{3}"] {
+        let said = codex.tool("write_stdin", json!({"session_id": number, "chars": chars}));
+        assert_eq!(said["code"], "not_found", "{chars:?}: {said}");
+    }
+    codex.leave();
+    let mut old = Agent::old(&p, "b", &[]);
+    assert_eq!(old.ask("resources/list", json!({}))["resources"], json!([]));
+    for part in ["status", "log"] {
+        let uri = format!("proc://{id}/{part}");
+        // What is another's is refused in the words for what never was.
+        let never = old.refused("resources/read", json!({"uri": format!("proc://proc_000000000000/{part}")}));
+        for method in ["resources/read", "resources/subscribe"] {
+            let refused = old.refused(method, json!({"uri": uri}));
+            assert_eq!(refused["code"], never["code"], "{refused}");
+            assert_eq!(refused["message"].as_str().unwrap().replace(&id, "proc_000000000000"), never["message"].as_str().unwrap());
+        }
+    }
+    old.leave();
+    // A listener hears of its own, and of nothing else.
+    let mut new = Agent::new(&p, "b", &[], json!({}));
+    let own = runs(&mut new);
+    let (theirs, mine) = (format!("proc://{id}/status"), format!("proc://{own}/status"));
+    new.send("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [theirs, mine]}}));
+    assert_eq!(new.hear()["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(a.tool("kill", json!({"process": id}))["status"], "killed");
+    assert_eq!(new.tool("kill", json!({"process": own}))["status"], "killed");
+    for _ in 0..2 {
+        let said = if new.notified.is_empty() { new.hear() } else { new.notified.remove(0) };
+        assert_eq!(said["params"]["uri"], json!(mine), "{said}");
+    }
+    new.leave();
+    a.leave();
+}

@@ -39,6 +39,31 @@ fn a_task_can_be_resolved_after_any_crash() {
 }
 
 #[test]
+fn a_task_that_was_waited_for_can_still_be_resolved() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let id = task_of(&mut agent, json!({"command": format!("{}; echo out", gate.wait()), "wait_seconds": 0}));
+    gate.open();
+    let waited = agent.tool("wait", json!({"process": id}));
+    assert_eq!((&waited["status"], &waited["process"]), (&json!("exited"), &json!(id)), "{waited}");
+    let over = agent.ask("tasks/get", json!({"taskId": id}));
+    assert_eq!((&over["status"], &over["result"]["structuredContent"]["output"]), (&json!("completed"), &json!("out")), "{over}");
+    agent.leave();
+}
+
+#[test]
+fn a_call_that_names_its_conversation_is_answered_without_a_task() {
+    // Requests for a task have no arguments, and would be made for another conversation.
+    let p = product();
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let said = agent.call("run", json!({"command": "sleep 1000", "wait_seconds": 0, "conversation": "one"}));
+    assert_eq!((&said["taskId"], &said["structuredContent"]["status"]), (&Value::Null, &json!("running")), "{said}");
+    agent.tool("kill", json!({"process": said["structuredContent"]["process"], "conversation": "one"}));
+    agent.leave();
+}
+
+#[test]
 fn what_ends_in_time_is_no_task_and_neither_is_what_nobody_waits_for() {
     let p = product();
     let mut agent = Agent::new(&p, "a", &[], with_tasks());

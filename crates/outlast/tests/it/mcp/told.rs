@@ -70,6 +70,79 @@ fn an_end_in_an_answer_that_never_arrived_is_told() {
 }
 
 #[test]
+fn a_failed_start_in_an_answer_that_never_arrived_is_told() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    deafen(&p, &mut agent);
+    p.points().arm("answer.sent").unwrap();
+    agent.send("tools/call", json!({"name": "run", "arguments": {"command": ["/does/not/exist"]}}));
+    eventually("the answer is with the server", || p.points().held("answer.sent"));
+    p.points().release("answer.sent").unwrap();
+    agent.kill();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let told = agent.tool("notices", json!({"wait_seconds": 60}));
+    assert_eq!(told["notices"][0]["event"]["completion_reason"], "failed_start", "{told}");
+    // One that arrived is told by nobody else, and not beside itself.
+    let said = agent.call("run", json!({"command": ["/does/not/exist"]}));
+    assert_eq!((&said["isError"], notices(&said).len()), (&json!(true), 0), "{said}");
+    agent.leave();
+    let mut agent = Agent::old(&p, "a", &[]);
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    agent.leave();
+}
+
+#[test]
+fn an_end_whose_wait_is_cancelled_while_it_is_answered_is_told_at_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let id = agent.tool("run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}))["process"].clone();
+    gate.open();
+    p.wait(id.as_str().unwrap());
+    for point in ["answer.ready", "answer.cancelled", "answer.held"] {
+        p.points().arm(point).unwrap();
+    }
+    let waiting = agent.send("tools/call", json!({"name": "wait", "arguments": {"process": id}}));
+    eventually("the end is about to be answered", || p.points().held("answer.ready"));
+    agent.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting}}));
+    eventually("the engine knows that nobody waits", || p.points().held("answer.cancelled"));
+    p.points().release("answer.ready").unwrap();
+    eventually("it would be held now", || p.points().held("answer.held"));
+    p.points().release("answer.held").unwrap();
+    p.points().release("answer.cancelled").unwrap();
+    assert_eq!(told_soon(&mut agent)["session_id"], id);
+    agent.leave();
+}
+
+/// The event of a notice that comes before what somebody else is telling would come free by itself, which takes a minute.
+fn told_soon(agent: &mut Agent) -> Value {
+    let asked = std::time::Instant::now();
+    let told = agent.tool("notices", json!({"wait_seconds": 120}));
+    assert!(asked.elapsed() < std::time::Duration::from_secs(50), "{told}: {:?}", asked.elapsed());
+    told["notices"][0]["event"].clone()
+}
+
+#[test]
+fn a_notice_in_an_answer_that_never_arrived_is_told_to_the_next_at_once() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let id = agent.tool("run", json!({"command": format!("{}; exit 5", gate.wait()), "wait_seconds": 0}))["process"].clone();
+    deafen(&p, &mut agent);
+    gate.open();
+    p.wait(id.as_str().unwrap());
+    agent.send("tools/call", json!({"name": "notices", "arguments": {}}));
+    eventually("it is with the server", || (p.json(["events", "history"])["notices"][0]["state"] == "leased").then_some(()));
+    agent.kill();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let event = told_soon(&mut agent);
+    // The server may have told it before it was killed.
+    assert_eq!((&event["session_id"], &event["repeat"]), (&id, &json!(true)), "{event}");
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    agent.leave();
+}
+
+#[test]
 fn an_answer_that_arrived_is_told_by_nobody_else() {
     let p = product();
     for _ in 0..5 {

@@ -172,6 +172,24 @@ fn resources_show_processes_and_say_when_they_change() {
 }
 
 #[test]
+fn who_looks_at_a_resource_silences_nobody() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::old(&p, "a", &[]);
+    let begun = agent.tool("run", json!({"command": gate.wait(), "wait_seconds": 0}));
+    let id = begun["process"].as_str().unwrap().to_owned();
+    gate.open();
+    p.wait(&id);
+    for part in ["status", "log"] {
+        agent.ask("resources/subscribe", json!({"uri": format!("proc://{id}/{part}")}));
+        agent.ask("resources/read", json!({"uri": format!("proc://{id}/{part}")}));
+    }
+    let drained = p.json(["events", "drain", "--session", &format!("mcp:a:{}", p.work().display())]);
+    assert_eq!(drained["events"][0]["event"]["session_id"], json!(id), "{drained}");
+    agent.leave();
+}
+
+#[test]
 fn a_listener_of_the_new_era_hears_of_changes_too() {
     let p = product();
     let gate = Gate::new(&p, "gate");
