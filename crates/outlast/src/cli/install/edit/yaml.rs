@@ -248,13 +248,13 @@ fn check(before: &str, after: &str, wish: &Wish, there: bool) -> Result<(), Trou
         Trouble::shape(None, format!("{how} {}.{} the rest would not be read as it was", wish.map, wish.name))
     };
     let now = read::document(after).map_err(|_| bad())?;
-    let ours = match find(after, now.as_ref(), wish) {
-        Ok(Place::There { entry, .. }) => has(&entry.1, &wish.fields),
-        _ => false,
+    let as_meant = match find(after, now.as_ref(), wish) {
+        Ok(Place::There { entry, .. }) => there && has(&entry.1, &wish.fields),
+        _ => !there,
     };
     let rest = |root: Option<&Node>| root.map(|root| root.bare_without(wish.map, wish.name)).unwrap_or_default();
     let same = rest(read::document(before)?.as_ref()) == rest(now.as_ref());
-    if same && ours == there { Ok(()) } else { Err(bad()) }
+    if same && as_meant { Ok(()) } else { Err(bad()) }
 }
 
 /// The mapping with our entry in it.

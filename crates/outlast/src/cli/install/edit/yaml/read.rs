@@ -104,6 +104,11 @@ pub(super) fn document(text: &str) -> Result<Option<Node>, Trouble> {
     if let Some((at, _)) = bytes.find(|(n, b)| **b == b'\r' && text.as_bytes().get(n + 1) != Some(&b'\n')) {
         return Err(Trouble::shape(Some(super::line_of(text, at)), "there are line ends of an unusual kind"));
     }
+    let mut head = text.lines().take_while(|line| !line.starts_with("---")).enumerate();
+    if let Some((at, _)) = head.find(|(_, line)| line.starts_with('%') && !line.is_ascii()) {
+        // The reader counts their bytes, and all places behind them are wrong.
+        return Err(Trouble::shape(Some(at + 1), "a directive has letters beyond ASCII"));
+    }
     // The reader counts characters.
     let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let place = |index: usize| places.get(index).copied().unwrap_or(text.len());

@@ -81,6 +81,7 @@ fn what_cannot_be_changed_safely_is_refused() {
         "a: &x {b: 1}\nmcp_servers: *x\n",
         "mcp_servers: {}\nmcp_servers: {}\n",
         "a: 1\rb: 2\n",
+        "%é é\n---\na: 1\n",
     ] {
         let refused = put(text, &mcp()).unwrap_err();
         assert!(!refused.malformed, "{text:?}: {refused:?}");
