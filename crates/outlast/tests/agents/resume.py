@@ -17,10 +17,9 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 
-from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, main
+from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, free_port, main
 
 CODE = 7
 # How long the model thinks when it is not to answer.
@@ -217,12 +216,6 @@ def woken_by_its_server(world, run):
     os.killpg(server.pid, signal.SIGKILL)
     world.call(*run, "--session", session, "how is it?")
     sees_once(world, name)
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def hermes(world):
