@@ -5,6 +5,7 @@ mod kill;
 mod known;
 mod output;
 mod release;
+mod show;
 mod wait_for_exit;
 
 use crate::message::{Failure, INTERNAL, INVALID_PARAMS, NOT_FOUND};
