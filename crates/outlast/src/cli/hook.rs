@@ -15,6 +15,9 @@ use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
 use std::io::Read as _;
 use std::path::Path;
 
+/// The conversation of what Hermes starts over MCP, where it says with no call which of its sessions it is.
+pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
+
 /// Wake an agent, or tell it between its turns
 ///
 /// Made to be run by others, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's conversation, and an

@@ -11,6 +11,7 @@ mod hermes;
 mod kimi;
 mod opencode;
 
+use super::out::tame;
 use super::{Context, Failure};
 use crate::config::World;
 use clap::{Args, ValueEnum};
@@ -48,6 +49,10 @@ pub(crate) struct Install {
     /// For opencode and Hermes: have their server wake sessions that are idle. `opencode serve`, or the gateway's API, has to run for that
     #[arg(long)]
     wake: bool,
+    /// For Codex: have it ask before it uses a tool of ours that may change something. Without this a new entry allows them, since where nobody can answer, Codex
+    /// refuses what it would ask for
+    #[arg(long, conflicts_with = "undo")]
+    ask: bool,
 }
 
 /// The clients that are known.
@@ -79,6 +84,15 @@ impl Client {
         }
     }
 
+    /// The set of tools it is offered where none is named and its own name over MCP does not say which.
+    fn profile(self) -> Option<&'static str> {
+        match self {
+            // It calls itself `mcp`.
+            Self::Hermes => Some("hermes"),
+            Self::Claude | Self::Codex | Self::Opencode | Self::Kimi => None,
+        }
+    }
+
     /// As its makers call it.
     fn title(self) -> &'static str {
         match self {
@@ -107,6 +121,7 @@ fn profile(name: &str) -> Result<String, String> {
 }
 
 /// Whose files, and where.
+#[derive(Clone, Copy)]
 struct Place<'a> {
     world: &'a World,
     /// Our own configuration.
@@ -141,10 +156,12 @@ struct Us {
     env: Vec<(&'static str, String)>,
     /// Whether a server of the client's is to be asked to wake its sessions.
     wake: bool,
+    /// Whether the client is to ask before it uses our tools, where it would not be told to otherwise.
+    ask: bool,
 }
 
 impl Us {
-    fn of(ctx: &Context, profile: Option<&str>, wake: bool) -> Result<Self, Failure> {
+    fn of(ctx: &Context, profile: Option<&str>, wake: bool, ask: bool) -> Result<Self, Failure> {
         let text = |path: &Path| {
             let bad =
                 || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
@@ -161,19 +178,37 @@ impl Us {
         if let Some(dir) = ctx.world.var("XDG_CONFIG_HOME") {
             env.push(("XDG_CONFIG_HOME", text(Path::new(dir))?));
         }
-        Ok(Self { program: text(&program)?, args, env, wake })
+        Ok(Self { program: text(&program)?, args, env, wake, ask })
     }
 
     /// The fields of an MCP server as most clients have them.
     fn server(&self) -> Fields {
+        self.server_for(None)
+    }
+
+    /// The same, for whom it is started where the client does not say.
+    fn server_for(&self, session: Option<&str>) -> Fields {
         let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
-        fields.extend(self.env().map(|env| ("env".to_owned(), env)));
+        fields.extend(self.env(session).map(|env| ("env".to_owned(), env)));
         fields
     }
 
-    fn env(&self) -> Option<Data> {
-        let each = self.env.iter().map(|(name, value)| ((*name).to_owned(), Data::text(&**value)));
-        (!self.env.is_empty()).then(|| Data::Map(each.collect()))
+    fn env(&self, session: Option<&str>) -> Option<Data> {
+        let all = self.env.iter().map(|(name, value)| (*name, value.as_str())).chain(session.map(|key| ("OUTLAST_SESSION", key)));
+        let each: Fields = all.map(|(name, value)| (name.to_owned(), Data::text(value))).collect();
+        (!each.is_empty()).then_some(Data::Map(each))
+    }
+
+    /// Whether an entry of our name is ours: it calls an `outlast`, wherever that lies, or calls nothing yet.
+    fn is_ours(&self, entry: &Value) -> bool {
+        if !entry["url"].is_null() {
+            return false;
+        }
+        let name = |program: &str| Path::new(program).file_name().map(ToOwned::to_owned);
+        match Call::of(entry) {
+            Some(call) => name(&call.argv[0]) == name("outlast") || name(&call.argv[0]) == name(&self.program),
+            None => entry["command"].is_null(),
+        }
     }
 
     /// A line for a shell that calls us with these words.
@@ -215,6 +250,20 @@ impl Target {
 
     fn of_ours(self) -> Self {
         Self { ours: true, ..self }
+    }
+
+    /// What an entry of our name names that is somebody else's, if there is one.
+    fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
+        let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
+        if us.is_ours(&entry) {
+            return Ok(None);
+        }
+        // Neither the arguments nor the address: there may be secrets in them.
+        let program = Call::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
+        Ok(Some(
+            program
+                .map_or_else(|| "one at an address, or one that is called in another way".into(), |program| format!("it calls {program}")),
+        ))
     }
 }
 
@@ -285,19 +334,33 @@ impl Install {
     pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let scope = if self.project { Scope::Project } else { Scope::User };
         let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
+        self.makes_sense()?;
+        let profile = self.profile.as_deref().or(self.client.profile());
         // Whatever was asked for then, all of it is taken out.
-        let us = Us::of(ctx, self.profile.as_deref(), self.wake || self.undo)?;
+        let us = Us::of(ctx, profile, self.wake || self.undo, self.ask)?;
         let targets = self.client.targets(&place, &us)?;
         if self.print {
-            return print(ctx, self.client, &targets);
+            return print(ctx, self.client, &targets, &us);
         }
+        let mut notes = Vec::new();
+        // What wakes is one for the user's files and for a project's.
+        let stays = self.undo && self.is_installed_elsewhere(&place, &us);
         let mut steps = Vec::new();
         for target in &targets {
             let file = File::read(&target.path)?;
-            let step = if self.undo { undo(target, &file)? } else { install(target, &file)? };
+            let step = match self.undo {
+                true if target.ours && stays => {
+                    notes.push(format!("what wakes {} stays: another of its configurations still names us", self.client.title()));
+                    Step::Nothing
+                }
+                true => undo(target, &file, &us, &mut notes)?,
+                false => install(target, &file, &us)?,
+            };
+            if !matches!(step, Step::Nothing) {
+                file.may_be_changed()?;
+            }
             steps.push((target, file, step));
         }
-        let mut notes = Vec::new();
         let mut files = Vec::new();
         let mut changed = false;
         for (target, file, step) in steps {
@@ -344,6 +407,12 @@ impl Install {
             }
             files.push(about);
         }
+        if changed && !self.undo && self.client == Client::Codex && !self.ask {
+            notes.push(
+                "a new entry allows Codex our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask"
+                    .into(),
+            );
+        }
         if changed {
             notes.push(format!("{} reads its configuration when it starts: sessions that run go on as they are", self.client.title()));
         }
@@ -365,6 +434,34 @@ impl Install {
     }
 }
 
+impl Install {
+    /// A flag that would do nothing is refused, lest somebody rely on it.
+    fn makes_sense(&self) -> Result<(), Failure> {
+        let title = self.client.title();
+        if self.wake && self.client == Client::Kimi {
+            return Err(Failure::new(code::USAGE, format!("nothing can start a turn in {title} from outside"), "leave --wake out"));
+        }
+        if self.ask && self.client != Client::Codex {
+            return Err(Failure::new(
+                code::USAGE,
+                format!("{title} asks as it is set to, and is told nothing about that"),
+                "leave --ask out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the client's configuration of the other scope names us: the user's, or that of the project here.
+    fn is_installed_elsewhere(&self, here: &Place<'_>, us: &Us) -> bool {
+        let scope = if here.scope == Scope::User { Scope::Project } else { Scope::User };
+        let targets = self.client.targets(&Place { scope, ..*here }, us).unwrap_or_default();
+        let here: Vec<PathBuf> = self.client.targets(here, us).unwrap_or_default().into_iter().map(|t| t.path).collect();
+        targets.iter().filter(|t| !here.contains(&t.path)).any(|target| {
+            File::read(&target.path).is_ok_and(|file| matches!(target.wishes.entry(file.text()), Ok(Some(entry)) if us.is_ours(&entry)))
+        })
+    }
+}
+
 fn sentence(about: &Value) -> String {
     let path = about["path"].as_str().unwrap_or_default();
     let what = match about["status"].as_str() {
@@ -380,12 +477,23 @@ fn sentence(about: &Value) -> String {
     }
 }
 
-fn install(target: &Target, file: &File) -> Result<Step, Failure> {
+fn install(target: &Target, file: &File, us: &Us) -> Result<Step, Failure> {
+    if let Some(other) = target.others_entry(file, us)? {
+        let what = format!("{} has another server of the name outlast: {other}", target.path.display());
+        return Err(Failure::refused(
+            what,
+            "nothing was changed; give that one another name first, or leave it and set the client up by hand",
+        ));
+    }
     let text = target.wishes.put(file.text()).map_err(|e| refusal(target, &e))?;
     Ok(if text == file.text() && file.exists() { Step::Nothing } else { Step::Write { text } })
 }
 
-fn undo(target: &Target, file: &File) -> Result<Step, Failure> {
+fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Result<Step, Failure> {
+    if let Some(other) = target.others_entry(file, us)? {
+        notes.push(format!("{} has another server of the name outlast, which stays: {other}", target.path.display()));
+        return Ok(Step::Nothing);
+    }
     let text = target.wishes.take(file.text()).map_err(|e| refusal(target, &e))?;
     if text == file.text() {
         return Ok(Step::Nothing);
@@ -412,11 +520,11 @@ fn refusal(target: &Target, trouble: &Trouble) -> Failure {
     }
 }
 
-fn print(ctx: &Context, client: Client, targets: &[Target]) -> Result<i32, Failure> {
+fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i32, Failure> {
     let mut files = Vec::new();
     for target in targets {
         let file = File::read(&target.path)?;
-        let status = match install(target, &file) {
+        let status = match install(target, &file, us) {
             Err(e) => format!("cannot be changed: {}", e.error()),
             Ok(Step::Nothing) => "already installed".into(),
             Ok(_) if file.exists() => "would be added".into(),
@@ -455,7 +563,7 @@ pub(super) struct Call {
 
 /// All configurations that name us, and those that cannot be read.
 pub(super) fn configured(ctx: &Context) -> Vec<Configured> {
-    let Ok(us) = Us::of(ctx, None, false) else { return Vec::new() };
+    let Ok(us) = Us::of(ctx, None, false, false) else { return Vec::new() };
     let mut all = Vec::new();
     for client in Client::ALL {
         for scope in [Scope::User, Scope::Project] {

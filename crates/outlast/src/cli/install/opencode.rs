@@ -15,7 +15,7 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     };
     let command = [us.program.clone()].into_iter().chain(us.args.iter().cloned());
     let mut fields = vec![("type".to_owned(), Data::text("local")), ("command".to_owned(), Data::texts(command))];
-    fields.extend(us.env().map(|env| ("environment".to_owned(), env)));
+    fields.extend(us.env(None).map(|env| ("environment".to_owned(), env)));
     let wishes = Wishes::Json(vec![Wish::Member { path: vec!["mcp", "outlast"], fields, usual: Vec::new() }]);
     let mut targets = vec![Target::new(file(&NAMES.map(|name| dir.join(name)), &wishes), wishes)];
     if us.wake {
