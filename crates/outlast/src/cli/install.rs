@@ -361,6 +361,8 @@ impl Install {
             }
             steps.push((target, file, step));
         }
+        let is_new = |(target, file, _): &(&Target, File, Step)| !target.ours && matches!(target.wishes.entry(file.text()), Ok(None));
+        let allows = self.client == Client::Codex && !self.ask && !self.undo && steps.iter().any(is_new);
         let mut files = Vec::new();
         let mut changed = false;
         for (target, file, step) in steps {
@@ -407,11 +409,9 @@ impl Install {
             }
             files.push(about);
         }
-        if changed && !self.undo && self.client == Client::Codex && !self.ask {
-            notes.push(
-                "a new entry allows Codex our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask"
-                    .into(),
-            );
+        if allows {
+            notes
+                .push("Codex may use our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask".into());
         }
         if changed {
             notes.push(format!("{} reads its configuration when it starts: sessions that run go on as they are", self.client.title()));
