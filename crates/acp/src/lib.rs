@@ -21,5 +21,6 @@ mod terminal;
 
 pub use initialize::with_terminals;
 pub use proxy::{Ended, Options, Proxy};
+pub use shown::Shown;
 pub use skim::{Skim, Skimmed};
 pub use splitter::{Line, MOST_BYTES, Splitter};

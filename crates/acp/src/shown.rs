@@ -9,11 +9,11 @@ use std::ops::Range;
 
 /// The terminals of ours in a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub struct Shown {
     /// The conversation.
-    pub(crate) session: String,
+    pub session: String,
     /// Where each is written, in order, and its id.
-    pub(crate) terminals: Vec<(Range<usize>, String)>,
+    pub terminals: Vec<(Range<usize>, String)>,
 }
 
 #[derive(Deserialize)]
@@ -43,7 +43,7 @@ struct Item {
 
 impl Shown {
     /// Finds them in a message of the agent's; nothing where there is none.
-    pub(crate) fn find(line: &[u8]) -> Option<Self> {
+    pub fn find(line: &[u8]) -> Option<Self> {
         // Nearly all messages have no such word, and need not be read for it.
         memchr::memmem::find(line, b"\"terminalId\"")?;
         let message = Message::read(line)?;
@@ -53,7 +53,7 @@ impl Shown {
         };
         let calls = [params.update, params.tool_call].into_iter().flatten();
         let items = calls.filter_map(|call| serde_json::from_str::<ToolCall<'_>>(call.get()).ok()).flat_map(|call| call.content);
-        let terminals: Vec<_> = items
+        let mut terminals: Vec<_> = items
             .filter_map(|raw| {
                 let item: Item = serde_json::from_str(raw.get()).ok()?;
                 let is_ours = item.r#type == "terminal" && item.terminal_id.parse::<ProcessId>().is_ok();
@@ -62,16 +62,15 @@ impl Shown {
                 is_ours.then(|| (start..start + raw.get().len(), item.terminal_id))
             })
             .collect();
+        terminals.sort_by_key(|(place, _)| place.start);
         (!terminals.is_empty()).then_some(Self { session: params.session_id, terminals })
     }
 
     /// The message with other content in their place, in their order. Every other byte is as it was.
-    pub(crate) fn replaced(&self, line: &[u8], by: &[Value]) -> Vec<u8> {
+    pub fn replaced(&self, line: &[u8], by: &[Value]) -> Vec<u8> {
         let mut out = Vec::with_capacity(line.len());
         let mut at = 0;
-        let mut places: Vec<_> = self.terminals.iter().zip(by).collect();
-        places.sort_by_key(|((place, _), _)| place.start);
-        for ((place, _), content) in places {
+        for ((place, _), content) in self.terminals.iter().zip(by) {
             out.extend_from_slice(&line[at..place.start]);
             out.extend_from_slice(content.to_string().as_bytes());
             at = place.end;
