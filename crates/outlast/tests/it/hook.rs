@@ -99,6 +99,11 @@ fn the_directory_claude_was_started_in_names_its_conversation_wherever_it_went()
     assert!(call("/w/deep/down", "CLAUDE_PROJECT_DIR", "/w").contains("number 1"));
     post(&p, "mine", 2);
     assert!(call("/w", "OUTLAST_SESSION", "mine").contains("number 2"));
+    // Its tools are told the directory without links.
+    let real = p.work().canonicalize().unwrap();
+    std::os::unix::fs::symlink(&real, p.user().join("link")).unwrap();
+    post(&p, &format!("mcp:claude-code:{}", real.display()), 3);
+    assert!(call("/w", "CLAUDE_PROJECT_DIR", p.user().join("link").to_str().unwrap()).contains("number 3"));
 }
 
 #[test]

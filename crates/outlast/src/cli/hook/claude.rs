@@ -63,5 +63,7 @@ fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owne
             "name it with --session",
         ));
     }
+    // Its tools see where they really are, whatever links led there.
+    let dir = dir.canonicalize().unwrap_or(dir);
     Ok(Owner { session: Owner::of_agent(NAME, &dir).session, ..named })
 }
