@@ -219,7 +219,8 @@ impl Us {
 
     /// A sink of ours that wakes conversations of a client: `outlast hook` with these words.
     fn wakes(&self, place: &Place<'_>, name: &'static str, words: &[&str], sessions: &[&str], usual: Fields) -> Target {
-        let command = [self.program.as_str(), "hook"].into_iter().chain(words.iter().copied());
+        let own = [self.program.as_str(), "hook"].into_iter().chain(words.iter().copied()).map(str::to_owned);
+        let command = own.chain(added_to(place.config, name, words));
         let fields = vec![
             ("command".to_owned(), Data::texts(command)),
             ("sessions".to_owned(), Data::texts(sessions.iter().copied())),
@@ -227,6 +228,29 @@ impl Us {
         ];
         Target::new(place.config.to_owned(), Wishes::Toml(vec![toml::Wish::Row { list: "hook", name, fields, usual }])).of_ours()
     }
+}
+
+/// The flags that somebody has added to the command of a sink, as our pages tell them to: where a server listens, where its key is.
+fn added_to(config: &Path, name: &str, words: &[&str]) -> Vec<String> {
+    let row = File::read(config).ok().and_then(|file| toml::row(file.text(), "hook", name).ok().flatten());
+    let command = row.as_ref().and_then(|row| row.get("command")?.as_array());
+    let there: Vec<&str> = command.into_iter().flatten().filter_map(|word| word.as_str()).collect();
+    let Some(([_, hook, client], mut rest)) = there.split_first_chunk::<3>() else { return Vec::new() };
+    if *hook != "hook" || words.first() != Some(client) {
+        return Vec::new();
+    }
+    let mut added = Vec::new();
+    // What we set ourselves is set anew: a flag and its value.
+    while let [word, more @ ..] = rest {
+        rest = match words[1..].contains(word) {
+            true => more.get(1..).unwrap_or_default(),
+            false => {
+                added.push((*word).to_owned());
+                more
+            }
+        };
+    }
+    added
 }
 
 /// A word as a shell reads it back.

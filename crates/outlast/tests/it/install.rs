@@ -307,6 +307,32 @@ fn the_sink_that_wakes_is_one_that_an_engine_takes() {
     assert_eq!(text.matches("[[hook]]").count(), 3, "{text}");
 }
 
+#[test]
+fn flags_that_were_added_to_what_wakes_stay() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    for (client, more) in
+        [("hermes", "\"--key-file\", \"/k\""), ("opencode", "\"--url\", \"http://127.0.0.1:9\""), ("codex", "\"--program\", \"/c\"")]
+    {
+        let args: &[&str] = if client == "codex" { &["install", client] } else { &["install", client, "--wake"] };
+        let install = |codex_home: Option<&str>| {
+            let mut call = p.command(args);
+            call.envs(codex_home.map(|dir| ("CODEX_HOME", dir)));
+            Answer::from(call.output().unwrap()).good();
+            fs::read_to_string(&config).unwrap()
+        };
+        let text = install(None).replace(&format!("\"hook\", \"{client}\""), &format!("\"hook\", \"{client}\", {more}"));
+        fs::write(&config, &text).unwrap();
+        assert_eq!(install(None), text, "{client}");
+        if client == "codex" {
+            let moved = text.replace(more, &format!("\"--codex-home\", \"{}\", {more}", p.work().display()));
+            let dir = p.work().to_str().unwrap().to_owned();
+            assert_eq!((install(Some(&dir)), install(Some(&dir))), (moved.clone(), moved));
+        }
+        p.json(["install", client, "--undo"]);
+    }
+}
+
 /// The part of `doctor` about clients.
 fn agents(p: &Product) -> Vec<Value> {
     let answer = p.json(["doctor"]);
