@@ -276,6 +276,12 @@ impl Target {
         Self { ours: true, ..self }
     }
 
+    /// Whether it was changed by us before: in our own file, also if that was for another client.
+    fn has_something_of_ours(&self, text: &str) -> bool {
+        let wakes = |name: &&str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
+        (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
+    }
+
     /// What an entry of our name names that is somebody else's, if there is one.
     fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
         let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
@@ -412,7 +418,7 @@ impl Install {
                 Step::Nothing => {}
                 Step::Write { text } => {
                     // What has something of ours in it is not what was there before.
-                    let first = !self.undo && target.wishes.take(file.text()).is_ok_and(|without| without == file.text());
+                    let first = !self.undo && !target.has_something_of_ours(file.text());
                     if let Some(kept) = if first { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
                     }
@@ -629,6 +635,9 @@ impl Call {
         (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
     }
 }
+
+/// The names of the sinks that wake clients.
+const WAKES: [&str; 3] = [codex::WAKES, opencode::WAKES, hermes::WAKES];
 
 /// For what a client does not have.
 fn no_project(client: Client) -> Failure {

@@ -308,6 +308,26 @@ fn the_sink_that_wakes_is_one_that_an_engine_takes() {
 }
 
 #[test]
+fn whoever_is_taken_out_first_nothing_is_left() {
+    for there in [false, true] {
+        for order in [["codex", "hermes", "opencode"], ["opencode", "codex", "hermes"], ["hermes", "opencode", "codex"]] {
+            let p = product();
+            if there {
+                lived_in(&p);
+            }
+            let before = tree(&p.user());
+            p.json(["install", "codex"]);
+            p.json(["install", "hermes", "--wake"]);
+            p.json(["install", "opencode", "--wake"]);
+            for client in order {
+                p.json(["install", client, "--undo"]);
+            }
+            assert_eq!(tree(&p.user()), before, "{order:?}");
+        }
+    }
+}
+
+#[test]
 fn flags_that_were_added_to_what_wakes_stay() {
     let p = product();
     let config = p.user().join(".config/outlast/config.toml");

@@ -10,6 +10,9 @@ const TOOL_LIMIT: u32 = 660;
 /// Whether Codex asks before it uses a tool. `auto` does so before one that may change something; where nobody can answer, it refuses what it would ask for.
 const APPROVAL: &str = "default_tools_approval_mode";
 
+/// The name of the sink that wakes it.
+pub(super) const WAKES: &str = "wake-codex";
+
 pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
     let file = match place.scope {
         Scope::User => place.dir("CODEX_HOME", ".codex")?.join("config.toml"),
@@ -26,6 +29,6 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     let words: Vec<&str> = ["codex"].into_iter().chain(home.into_iter().flat_map(|dir| ["--codex-home", dir])).collect();
     // Longer than the turn that it waits for.
     let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
-    let wakes = us.wakes(place, "wake-codex", &words, &["codex:*"], limit);
+    let wakes = us.wakes(place, WAKES, &words, &["codex:*"], limit);
     Ok(vec![Target::new(file, Wishes::Toml(vec![server])), wakes])
 }

@@ -8,6 +8,9 @@ use super::{Client, Failure, Place, Scope, Target, Us, Wishes, no_project};
 /// How long Hermes waits for a tool, in seconds: a little more than the longest that one of ours takes.
 const TOOL_LIMIT: u32 = 660;
 
+/// The name of the sink that wakes it.
+pub(super) const WAKES: &str = "wake-hermes";
+
 pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
     if place.scope == Scope::Project {
         return Err(no_project(Client::Hermes));
@@ -20,7 +23,7 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     if us.wake {
         // Longer than the turn that it waits for.
         let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
-        targets.push(us.wakes(place, "wake-hermes", &["hermes"], &["hermes:*"], limit));
+        targets.push(us.wakes(place, WAKES, &["hermes"], &["hermes:*"], limit));
     }
     Ok(targets)
 }
