@@ -1,3 +1,4 @@
+use super::us::quoted;
 use super::*;
 use crate::config::{User, World};
 
