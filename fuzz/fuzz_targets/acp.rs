@@ -1,8 +1,9 @@
-//! Wherever a stream is cut, its lines are the same; what is known of one that is too long is what it says; and `initialize` is changed in one word.
+//! Wherever a stream is cut, its lines are the same; what is known of one that is too long is what it says; `initialize` is changed in one word; and of a
+//! message that shows terminals of ours nothing else is changed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlast_acp::{Line, Skim, Splitter, with_terminals};
+use outlast_acp::{Line, Shown, Skim, Splitter, with_terminals};
 use serde_json::Value;
 
 fn lines(most: usize, size: usize, bytes: &[u8]) -> Vec<Line> {
@@ -35,9 +36,33 @@ fuzz_target!(|input: (usize, usize, &[u8])| {
         }
         skim(line, size);
         change(line);
+        show(line);
+        show(&update(line));
     }
     assert_eq!(again, bytes);
 });
+
+/// A message of an agent's with this as the content of a tool call.
+fn update(content: &[u8]) -> Vec<u8> {
+    let head = &b"{\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{\"content\":["[..];
+    let ours = &b"{\"type\":\"terminal\",\"terminalId\":\"proc_0123456789ab\"},"[..];
+    [head, ours, content, b"]}}}"].concat()
+}
+
+/// Every other byte is where it was, and each terminal is what was put in its place.
+fn show(line: &[u8]) {
+    let Some(shown) = Shown::find(line) else { return };
+    let by = vec![Value::from(7); shown.terminals.len()];
+    let mut rest = line.to_vec();
+    for (place, id) in shown.terminals.iter().rev() {
+        assert!(String::from_utf8_lossy(&line[place.clone()]).contains("terminalId") && id.starts_with("proc_"));
+        rest.splice(place.clone(), *b"7");
+    }
+    let changed = shown.replaced(line, &by);
+    assert_eq!(changed, rest);
+    // Deeper than a value may be.
+    assert!(serde_json::from_slice::<Value>(&changed).is_ok() || serde_json::from_slice::<Value>(line).is_err());
+}
 
 /// What was found in an object is in it.
 fn skim(line: &[u8], size: usize) {

@@ -2,7 +2,8 @@
 //!
 //! ACP (the Agent Client Protocol, version 1) lets an agent ask its client to run commands: `terminal/create`, `terminal/output`, `terminal/wait_for_exit`,
 //! `terminal/kill` and `terminal/release`. A client that does so itself loses them when it ends. [`Proxy`] answers these five from an engine, and passes on
-//! everything else as it came, byte for byte, but for one word in `initialize`: the agent is told that there are terminals, whatever the client said.
+//! everything else as it came, byte for byte, but for two things. One is a word in `initialize`: the agent is told that there are terminals, whatever the
+//! client said. The other is a terminal that the agent shows in a tool call: the client, which does not have it, is given what it printed as text.
 //!
 //! A terminal is a process, and its id the process's. It belongs to the conversation of the request (`acp:` and the ACP session id), so the next proxy for the same
 //! conversation serves it as the first one did. The proxy holds nothing that matters: it may be killed at any time.
@@ -13,11 +14,13 @@ mod initialize;
 mod message;
 mod proxy;
 mod sessions;
+mod shown;
 mod skim;
 mod splitter;
 mod terminal;
 
 pub use initialize::with_terminals;
 pub use proxy::{Ended, Options, Proxy};
+pub use shown::Shown;
 pub use skim::{Skim, Skimmed};
 pub use splitter::{Line, MOST_BYTES, Splitter};

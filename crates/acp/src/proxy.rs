@@ -3,6 +3,7 @@
 use crate::initialize::with_terminals;
 use crate::message::{self, Failure, INTERNAL, INVALID_REQUEST, Message};
 use crate::sessions::Sessions;
+use crate::shown::Shown;
 use crate::skim::Skimmed;
 use crate::splitter::{Line, MOST_BYTES, Splitter};
 use crate::terminal::{Call, Terminals};
@@ -163,7 +164,7 @@ impl Proxy {
             while tasks.try_join_next().is_some() {}
             let (id, call) = match self.for_us(&line) {
                 ForUs::No => {
-                    to_client.send(&line).await;
+                    to_client.send(&self.for_the_client(line, to_client.is_closed()).await).await;
                     continue;
                 }
                 ForUs::Cancel => continue,
@@ -185,6 +186,14 @@ impl Proxy {
         // Nobody waits any more, and what else was asked for is finished.
         self.waits.cancel_all();
         let _in_time = tokio::time::timeout(FINISH, async { while tasks.join_next().await.is_some() {} }).await;
+    }
+
+    /// What the client gets for a message of its agent's.
+    async fn for_the_client(&self, line: Vec<u8>, is_gone: bool) -> Vec<u8> {
+        match Shown::find(&line) {
+            Some(shown) if !is_gone => shown.replaced(&line, &self.terminals.show(&shown).await),
+            _ => line,
+        }
     }
 
     /// What to do with a message of the agent's.

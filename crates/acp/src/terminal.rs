@@ -5,6 +5,7 @@ mod kill;
 mod known;
 mod output;
 mod release;
+mod show;
 mod wait_for_exit;
 
 use crate::message::{Failure, INTERNAL, INVALID_PARAMS, NOT_FOUND};
@@ -68,6 +69,10 @@ impl Call {
 
 fn given<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Failure> {
     let text = params.map_or("null", RawValue::get);
+    // A list would be taken for the fields in their order.
+    if !text.starts_with('{') {
+        return Err(Failure::new(INVALID_PARAMS, "the parameters make no sense: they are no object"));
+    }
     serde_json::from_str(text).map_err(|e| Failure::new(INVALID_PARAMS, format!("the parameters make no sense: {e}")))
 }
 
@@ -234,7 +239,9 @@ mod tests {
             assert!(read(method, "{}").is_none(), "{method}");
         }
         assert_eq!(Call::read("terminal/kill", None).unwrap().unwrap_err().code, INVALID_PARAMS);
-        assert_eq!(read("terminal/kill", r#"{"sessionId":1}"#).unwrap().unwrap_err().code, INVALID_PARAMS);
+        for params in [r#"{"sessionId":1}"#, r#"["s","proc_0123456789ab"]"#, "null", "7"] {
+            assert_eq!(read("terminal/kill", params).unwrap().unwrap_err().code, INVALID_PARAMS, "{params}");
+        }
     }
 
     #[test]

@@ -57,6 +57,7 @@ async fn everything_else_is_passed_on_byte_for_byte() {
         "{\"id\":2,\"method\":\"terminal/resize\",\"params\":{}}\n",
         "{\"id\":null,\"method\":\"terminal/kill\",\"params\":{}}\n",
         "{\"id\":9,\"result\":{\"method\":\"initialize\"}}\n",
+        "{\"method\":\"session/update\",\"params\":{\"sessionId\":\"s\",\"update\":{\"content\":[{\"type\":\"terminal\",\"terminalId\":\"t\"}]}}}\n",
         "{\"method\":\"$/cancel_request\",\"params\":{\"requestId\":5}}\n",
         "no json at all\n",
         "\n",
@@ -72,6 +73,17 @@ async fn everything_else_is_passed_on_byte_for_byte() {
     let mut three = [0; 4];
     agent.read.read_exact(&mut three).await.unwrap();
     assert_eq!(&three, b"\xff\xfe{\n");
+}
+
+#[tokio::test]
+async fn a_terminal_that_cannot_be_looked_at_is_no_reason_to_hold_anything_back() {
+    let Three { client: mut heard, mut agent, .. } = three(MOST_BYTES);
+    let line = |content: &str| {
+        format!("{{ \"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\"content\":[{content}], \"x\":1.0}}}}}}\n")
+    };
+    agent.say(line("{\"type\":\"terminal\",\"terminalId\":\"proc_0123456789ab\"}").as_bytes()).await;
+    let text = "What proc_0123456789ab printed cannot be shown here; `outlast log proc_0123456789ab` may have it.";
+    assert_eq!(heard.hears().await, line(&crate::shown::content(text).to_string()));
 }
 
 #[tokio::test]

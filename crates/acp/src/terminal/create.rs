@@ -42,6 +42,12 @@ impl Create {
         {
             return Err(Failure::new(INVALID_PARAMS, format!("the directory {dir:?} is not absolute: give the whole path")));
         }
+        // In another place a command may do harm. Where the conversation itself works may be gone, and then the answer says where it runs instead.
+        if let Some(dir) = &self.cwd
+            && std::fs::metadata(dir).is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound)
+        {
+            return Err(Failure::new(INVALID_PARAMS, format!("there is no directory {dir:?}")));
+        }
         let args = self.args.as_deref().unwrap_or_default();
         let mut spec = if args.is_empty() && is_line(&self.command, dir.as_deref()) {
             Spec::shell(self.command.as_str())
@@ -86,7 +92,11 @@ impl Terminals {
             return Done { seen: Some(Seen { client, id }), ..Err(failed(&create.command, &info)).into() };
         }
         self.known().limit(&create.session_id, id, create.output_byte_limit);
-        Ok(json!({ "terminalId": id })).into()
+        let mut created = json!({ "terminalId": id });
+        if !info.warnings.is_empty() {
+            created["_meta"] = json!({ "outlast": { "warnings": info.warnings } });
+        }
+        Ok(created).into()
     }
 }
 
@@ -146,8 +156,10 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_must_be_whole() {
+    fn a_directory_must_be_whole_and_there() {
         let refused = spec(r#"{"sessionId":"s","command":"ls","cwd":"src"}"#, None).unwrap_err();
         assert!(refused.code == INVALID_PARAMS && refused.message.contains("\"src\""));
+        let refused = spec(r#"{"sessionId":"s","command":"ls","cwd":"/no/such/directory"}"#, Some("/")).unwrap_err();
+        assert!(refused.code == INVALID_PARAMS && refused.message.contains("/no/such/directory"));
     }
 }

@@ -42,7 +42,7 @@ impl Terminals {
 
 /// The end of a log: what is there, and what is missing in between.
 #[derive(Debug, Default)]
-struct Tail {
+pub(super) struct Tail {
     parts: Vec<Part>,
     closed: bool,
 }
@@ -54,7 +54,7 @@ enum Part {
 }
 
 impl Tail {
-    async fn read(client: &Client, id: &str, most: u64) -> Result<Self, ClientError> {
+    pub(super) async fn read(client: &Client, id: &str, most: u64) -> Result<Self, ClientError> {
         let mut chunks = client.read(id, From::Last(most + MARGIN));
         let mut parts = Vec::new();
         while let Some(chunk) = chunks.next().await? {
@@ -68,7 +68,7 @@ impl Tail {
     }
 
     /// The last `most` bytes as a reader sees them, and whether something is missing before or in them.
-    fn shown(&self, redactor: &Redactor, info: &ProcessInfo, most: u64) -> (String, bool) {
+    pub(super) fn shown(&self, redactor: &Redactor, info: &ProcessInfo, most: u64) -> (String, bool) {
         let mut text = String::new();
         let mut truncated = false;
         for (n, part) in self.parts.iter().enumerate() {

@@ -1,15 +1,22 @@
 //! `outlast hook`
 
+mod alone;
 mod boundary;
 mod claude;
 mod codex;
 mod hermes;
+mod latest;
 mod opencode;
 
-use super::{Context, Failure, input};
+use super::{Context, Failure};
+use alone::Alone;
 use clap::{Args, Subcommand};
-use outlast_tools::{HookInput, ToTell};
+use outlast_tools::{HookInput, LONGEST_HOOK_INPUT, ToTell};
+use std::io::Read as _;
 use std::path::Path;
+
+/// The conversation of what Hermes starts over MCP, where it says with no call which of its sessions it is.
+pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 
 /// Wake an agent, or tell it between its turns
 ///
@@ -43,7 +50,11 @@ impl Hook {
 /// What we are called with.
 fn asked() -> Result<HookInput, Failure> {
     let hint = "this is run by a [[hook]] table or by an agent; to try it by hand, pipe into it what they would write";
-    HookInput::parse(&input::stdin()?).map_err(|why| Failure::refused(why, hint))
+    let mut input = Vec::new();
+    // One byte more than is read says that it is too long; whoever writes for ever is not listened to for ever.
+    let read = std::io::stdin().take(LONGEST_HOOK_INPUT as u64 + 1).read_to_end(&mut input);
+    read.map_err(|e| Failure::fault(format!("cannot read standard input: {e}"), ""))?;
+    HookInput::parse(&input).map_err(|why| Failure::refused(why, hint))
 }
 
 /// What an agent is to be told, for those that do not call hooks of ours.

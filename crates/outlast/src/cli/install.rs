@@ -5,20 +5,25 @@
 
 mod claude;
 mod codex;
+mod configured;
 pub(crate) mod edit;
 mod file;
 mod hermes;
 mod kimi;
 mod opencode;
+mod us;
 
+use super::out::tame;
 use super::{Context, Failure};
 use crate::config::World;
 use clap::{Args, ValueEnum};
-use edit::{Data, Fields, Trouble, json, toml, yaml};
+pub(super) use configured::{Call, Configured, configured};
+use edit::{Trouble, json, toml, yaml};
 use file::File;
 use outlast_client::code;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use us::Us;
 
 /// Set an agent's client up to use Outlast
 ///
@@ -48,6 +53,10 @@ pub(crate) struct Install {
     /// For opencode and Hermes: have their server wake sessions that are idle. `opencode serve`, or the gateway's API, has to run for that
     #[arg(long)]
     wake: bool,
+    /// For Codex: have it ask before it uses a tool of ours that may change something. Without this a new entry allows them, since where nobody can answer, Codex
+    /// refuses what it would ask for
+    #[arg(long, conflicts_with = "undo")]
+    ask: bool,
 }
 
 /// The clients that are known.
@@ -79,6 +88,15 @@ impl Client {
         }
     }
 
+    /// The set of tools it is offered where none is named and its own name over MCP does not say which.
+    fn profile(self) -> Option<&'static str> {
+        match self {
+            // It calls itself `mcp`.
+            Self::Hermes => Some("hermes"),
+            Self::Claude | Self::Codex | Self::Opencode | Self::Kimi => None,
+        }
+    }
+
     /// As its makers call it.
     fn title(self) -> &'static str {
         match self {
@@ -107,6 +125,7 @@ fn profile(name: &str) -> Result<String, String> {
 }
 
 /// Whose files, and where.
+#[derive(Clone, Copy)]
 struct Place<'a> {
     world: &'a World,
     /// Our own configuration.
@@ -133,73 +152,6 @@ impl Place<'_> {
     }
 }
 
-/// How we are called by a client.
-struct Us {
-    program: String,
-    args: Vec<String>,
-    /// What names our home and configuration where that is not the usual. Some clients pass on next to nothing of their environment.
-    env: Vec<(&'static str, String)>,
-    /// Whether a server of the client's is to be asked to wake its sessions.
-    wake: bool,
-}
-
-impl Us {
-    fn of(ctx: &Context, profile: Option<&str>, wake: bool) -> Result<Self, Failure> {
-        let text = |path: &Path| {
-            let bad =
-                || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
-            path.to_str().map(str::to_owned).ok_or_else(bad)
-        };
-        let program = ctx.world.lasting_program().ok_or_else(|| {
-            Failure::refused("nobody can say where this program lies, so that a client could not be told", "call it by its path once more")
-        })?;
-        let args = ["mcp"].into_iter().chain(profile.iter().flat_map(|name| ["--profile", name])).map(str::to_owned).collect();
-        let mut env = Vec::new();
-        if ctx.world.var("OUTLAST_HOME").is_some() || ctx.world.var("XDG_STATE_HOME").is_some() {
-            env.push(("OUTLAST_HOME", text(&ctx.settings.home)?));
-        }
-        if let Some(dir) = ctx.world.var("XDG_CONFIG_HOME") {
-            env.push(("XDG_CONFIG_HOME", text(Path::new(dir))?));
-        }
-        Ok(Self { program: text(&program)?, args, env, wake })
-    }
-
-    /// The fields of an MCP server as most clients have them.
-    fn server(&self) -> Fields {
-        let mut fields = vec![("command".to_owned(), Data::text(&*self.program)), ("args".to_owned(), Data::texts(self.args.clone()))];
-        fields.extend(self.env().map(|env| ("env".to_owned(), env)));
-        fields
-    }
-
-    fn env(&self) -> Option<Data> {
-        let each = self.env.iter().map(|(name, value)| ((*name).to_owned(), Data::text(&**value)));
-        (!self.env.is_empty()).then(|| Data::Map(each.collect()))
-    }
-
-    /// A line for a shell that calls us with these words.
-    fn line(&self, words: &str) -> String {
-        let env: String = self.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
-        format!("{env}{} {words}", quoted(&self.program))
-    }
-
-    /// A sink of ours that wakes conversations of a client: `outlast hook` with these words.
-    fn wakes(&self, place: &Place<'_>, name: &'static str, words: &[&str], sessions: &[&str], usual: Fields) -> Target {
-        let command = [self.program.as_str(), "hook"].into_iter().chain(words.iter().copied());
-        let fields = vec![
-            ("command".to_owned(), Data::texts(command)),
-            ("sessions".to_owned(), Data::texts(sessions.iter().copied())),
-            ("wake".to_owned(), Data::Flag(true)),
-        ];
-        Target::new(place.config.to_owned(), Wishes::Toml(vec![toml::Wish::Row { list: "hook", name, fields, usual }])).of_ours()
-    }
-}
-
-/// A word as a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
-}
-
 /// A file, and what is to be in it.
 struct Target {
     path: PathBuf,
@@ -215,6 +167,26 @@ impl Target {
 
     fn of_ours(self) -> Self {
         Self { ours: true, ..self }
+    }
+
+    /// Whether it was changed by us before: in our own file, also if that was for another client.
+    fn has_something_of_ours(&self, text: &str) -> bool {
+        let wakes = |name: &&str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
+        (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
+    }
+
+    /// What an entry of our name names that is somebody else's, if there is one.
+    fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
+        let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
+        if us.is_ours(&entry) {
+            return Ok(None);
+        }
+        // Neither the arguments nor the address: there may be secrets in them.
+        let program = Call::of(&entry).filter(|_| entry["url"].is_null()).map(|call| tame(&call.argv[0]));
+        Ok(Some(
+            program
+                .map_or_else(|| "one at an address, or one that is called in another way".into(), |program| format!("it calls {program}")),
+        ))
     }
 }
 
@@ -285,19 +257,35 @@ impl Install {
     pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let scope = if self.project { Scope::Project } else { Scope::User };
         let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
+        self.makes_sense()?;
+        let profile = self.profile.as_deref().or(self.client.profile());
         // Whatever was asked for then, all of it is taken out.
-        let us = Us::of(ctx, self.profile.as_deref(), self.wake || self.undo)?;
+        let us = Us::of(ctx, profile, self.wake || self.undo, self.ask)?;
         let targets = self.client.targets(&place, &us)?;
         if self.print {
-            return print(ctx, self.client, &targets);
+            return print(ctx, self.client, &targets, &us);
         }
+        let mut notes = Vec::new();
+        // What wakes is one for the user's files and for a project's.
+        let stays = self.undo && self.is_installed_elsewhere(&place, &us);
         let mut steps = Vec::new();
         for target in &targets {
             let file = File::read(&target.path)?;
-            let step = if self.undo { undo(target, &file)? } else { install(target, &file)? };
+            let step = match self.undo {
+                true if target.ours && stays => {
+                    notes.push(format!("what wakes {} stays: another of its configurations still names us", self.client.title()));
+                    Step::Nothing
+                }
+                true => undo(target, &file, &us, &mut notes)?,
+                false => install(target, &file, &us)?,
+            };
+            if !matches!(step, Step::Nothing) {
+                file.may_be_changed()?;
+            }
             steps.push((target, file, step));
         }
-        let mut notes = Vec::new();
+        let is_new = |(target, file, _): &(&Target, File, Step)| !target.ours && matches!(target.wishes.entry(file.text()), Ok(None));
+        let allows = self.client == Client::Codex && !self.ask && !self.undo && steps.iter().any(is_new);
         let mut files = Vec::new();
         let mut changed = false;
         for (target, file, step) in steps {
@@ -323,7 +311,7 @@ impl Install {
                 Step::Nothing => {}
                 Step::Write { text } => {
                     // What has something of ours in it is not what was there before.
-                    let first = !self.undo && target.wishes.take(file.text()).is_ok_and(|without| without == file.text());
+                    let first = !self.undo && !target.has_something_of_ours(file.text());
                     if let Some(kept) = if first { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
                     }
@@ -343,6 +331,10 @@ impl Install {
                 notes.push("an engine that runs has read its configuration before: `outlast engine stop` has the next one read it, and harms no process".into());
             }
             files.push(about);
+        }
+        if allows {
+            notes
+                .push("Codex may use our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask".into());
         }
         if changed {
             notes.push(format!("{} reads its configuration when it starts: sessions that run go on as they are", self.client.title()));
@@ -365,6 +357,34 @@ impl Install {
     }
 }
 
+impl Install {
+    /// A flag that would do nothing is refused, lest somebody rely on it.
+    fn makes_sense(&self) -> Result<(), Failure> {
+        let title = self.client.title();
+        if self.wake && self.client == Client::Kimi {
+            return Err(Failure::new(code::USAGE, format!("nothing can start a turn in {title} from outside"), "leave --wake out"));
+        }
+        if self.ask && self.client != Client::Codex {
+            return Err(Failure::new(
+                code::USAGE,
+                format!("{title} asks as it is set to, and is told nothing about that"),
+                "leave --ask out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the client's configuration of the other scope names us: the user's, or that of the project here.
+    fn is_installed_elsewhere(&self, here: &Place<'_>, us: &Us) -> bool {
+        let scope = if here.scope == Scope::User { Scope::Project } else { Scope::User };
+        let targets = self.client.targets(&Place { scope, ..*here }, us).unwrap_or_default();
+        let here: Vec<PathBuf> = self.client.targets(here, us).unwrap_or_default().into_iter().map(|t| t.path).collect();
+        targets.iter().filter(|t| !here.contains(&t.path)).any(|target| {
+            File::read(&target.path).is_ok_and(|file| matches!(target.wishes.entry(file.text()), Ok(Some(entry)) if us.is_ours(&entry)))
+        })
+    }
+}
+
 fn sentence(about: &Value) -> String {
     let path = about["path"].as_str().unwrap_or_default();
     let what = match about["status"].as_str() {
@@ -380,12 +400,23 @@ fn sentence(about: &Value) -> String {
     }
 }
 
-fn install(target: &Target, file: &File) -> Result<Step, Failure> {
+fn install(target: &Target, file: &File, us: &Us) -> Result<Step, Failure> {
+    if let Some(other) = target.others_entry(file, us)? {
+        let what = format!("{} has another server of the name outlast: {other}", target.path.display());
+        return Err(Failure::refused(
+            what,
+            "nothing was changed; give that one another name first, or leave it and set the client up by hand",
+        ));
+    }
     let text = target.wishes.put(file.text()).map_err(|e| refusal(target, &e))?;
     Ok(if text == file.text() && file.exists() { Step::Nothing } else { Step::Write { text } })
 }
 
-fn undo(target: &Target, file: &File) -> Result<Step, Failure> {
+fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Result<Step, Failure> {
+    if let Some(other) = target.others_entry(file, us)? {
+        notes.push(format!("{} has another server of the name outlast, which stays: {other}", target.path.display()));
+        return Ok(Step::Nothing);
+    }
     let text = target.wishes.take(file.text()).map_err(|e| refusal(target, &e))?;
     if text == file.text() {
         return Ok(Step::Nothing);
@@ -412,11 +443,11 @@ fn refusal(target: &Target, trouble: &Trouble) -> Failure {
     }
 }
 
-fn print(ctx: &Context, client: Client, targets: &[Target]) -> Result<i32, Failure> {
+fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i32, Failure> {
     let mut files = Vec::new();
     for target in targets {
         let file = File::read(&target.path)?;
-        let status = match install(target, &file) {
+        let status = match install(target, &file, us) {
             Err(e) => format!("cannot be changed: {}", e.error()),
             Ok(Step::Nothing) => "already installed".into(),
             Ok(_) if file.exists() => "would be added".into(),
@@ -438,65 +469,8 @@ fn print(ctx: &Context, client: Client, targets: &[Target]) -> Result<i32, Failu
     Ok(0)
 }
 
-/// A configuration that names us.
-pub(super) struct Configured {
-    pub(super) client: Client,
-    pub(super) file: PathBuf,
-    pub(super) scope: Scope,
-    pub(super) call: Result<Call, String>,
-}
-
-/// How a client calls us.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Call {
-    pub(super) argv: Vec<String>,
-    pub(super) env: Vec<(String, String)>,
-}
-
-/// All configurations that name us, and those that cannot be read.
-pub(super) fn configured(ctx: &Context) -> Vec<Configured> {
-    let Ok(us) = Us::of(ctx, None, false) else { return Vec::new() };
-    let mut all = Vec::new();
-    for client in Client::ALL {
-        for scope in [Scope::User, Scope::Project] {
-            let place = Place { world: &ctx.world, config: &ctx.settings.file, scope };
-            let Ok(targets) = client.targets(&place, &us) else { continue };
-            for target in targets.iter().filter(|t| !t.ours) {
-                // In the user's home both may be the same.
-                if all.iter().any(|one: &Configured| one.file == target.path) {
-                    continue;
-                }
-                let entry = match File::read(&target.path) {
-                    Ok(file) => target.wishes.entry(file.text()).map_err(|e| refusal(target, &e).error().to_owned()),
-                    Err(e) => Err(e.error().to_owned()),
-                };
-                let call = match entry {
-                    Ok(None) => continue,
-                    Ok(Some(entry)) => Call::of(&entry).ok_or_else(|| "the entry outlast names no command".to_owned()),
-                    Err(e) => Err(e),
-                };
-                all.push(Configured { client, file: target.path.clone(), scope, call });
-            }
-        }
-    }
-    all
-}
-
-impl Call {
-    /// Reads an entry as any of the clients has it: a command with arguments beside or behind it.
-    fn of(entry: &Value) -> Option<Self> {
-        let words =
-            |value: &Value| value.as_array().map(|all| all.iter().filter_map(|w| w.as_str().map(str::to_owned)).collect::<Vec<_>>());
-        let mut argv = match &entry["command"] {
-            Value::String(program) => vec![program.clone()],
-            list => words(list)?,
-        };
-        argv.extend(words(&entry["args"]).unwrap_or_default());
-        let env = ["env", "environment"].iter().find_map(|name| entry[*name].as_object());
-        let env = env.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
-        (!argv.is_empty()).then(|| Self { env: env.collect(), argv })
-    }
-}
+/// The names of the sinks that wake clients.
+const WAKES: [&str; 3] = [codex::WAKES, opencode::WAKES, hermes::WAKES];
 
 /// For what a client does not have.
 fn no_project(client: Client) -> Failure {

@@ -17,10 +17,9 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 
-from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, main
+from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, free_port, main
 
 CODE = 7
 # How long the model thinks when it is not to answer.
@@ -130,8 +129,6 @@ def codex(world):
     world.play([{"text": "hello"}, call, {"text": "never", "delay": NEVER}, {"text": "noted"}, {"text": "nothing new"}])
     configure_codex(world)
     world.call(world.outlast, "install", "codex")
-    # Codex asks before a tool that may change something, and nobody is there to answer.
-    world.add("home/.codex/config.toml", "[mcp_servers.outlast]\n", 'default_tools_approval_mode = "approve"\n')
     run = [world.program("codex"), "exec", "--skip-git-repo-check", "--json"]
     said = world.call(*run, "hello")
     thread = next(json.loads(line)["thread_id"] for line in said.splitlines() if "thread.started" in line)
@@ -219,20 +216,59 @@ def woken_by_its_server(world, run):
     sees_once(world, name)
 
 
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 def hermes(world):
     start = {"tool": "mcp__outlast__terminal", "arguments": {"command": command(world), "background": True, "notify_on_complete": True}}
     world.play(script(start, {"tool": "mcp__outlast__process", "arguments": {"action": "list"}}))
     configure_hermes(world)
-    world.call(world.outlast, "install", "hermes", "--profile", "hermes")
+    world.call(world.outlast, "install", "hermes")
     run = [world.program("hermes"), "chat", "-Q", "-q"]
     session = re.search(r"session_id: (\S+)", world.call(*run, "hello", errors=True)).group(1)
-    return told_by_tools(world, lambda text: [*run, text, "--resume", session])
+    seen = told_by_tools(world, lambda text: [*run, text, "--resume", session])
+    woken_by_its_gateway(world, start)
+    return f"{seen}; the session of a gateway that started another woken, once"
+
+
+def woken_by_its_gateway(world, start):
+    """A session of a gateway starts a command, and another one lists it; the engine is killed; the first is woken."""
+    look = {"tool": "mcp__outlast__process", "arguments": {"action": "list"}}
+    world.play([start, {"text": "started"}, look, {"text": "seen"}, {"text": "noted"}])
+    configure_hermes(world)
+    world.call(world.outlast, "install", "hermes", "--wake")
+    port, key = free_port(), "hush-hush-hush-hush"
+    url, login = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
+    world.write("key", key)
+    flags = f', "--url", "{url}", "--key-file", "{world.path("key")}"'
+    world.add("home/.config/outlast/config.toml", '"hook", "hermes"', flags)
+    # An engine reads its sinks when it starts.
+    world.call(world.outlast, "engine", "stop")
+    env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": key, "API_SERVER_PORT": str(port), "API_SERVER_HOST": "127.0.0.1"}
+    with open(world.path("gateway.log"), "w") as log:
+        world.start([world.program("hermes"), "gateway", "run"], env=env, stdout=log, stderr=subprocess.STDOUT)
+
+    def up():
+        try:
+            return asked("GET", f"{url}/api/sessions", None, login)
+        except OSError:
+            return None
+
+    eventually("the gateway", up)
+    first, second = (asked("POST", f"{url}/api/sessions", {"title": title}, login)["session"]["id"] for title in ("starts", "looks"))
+    os.remove(world.path("gate"))
+    os.mkfifo(world.path("gate"))
+    for session, text in ((first, "start it"), (second, "what is there?")):
+        asked("POST", f"{url}/api/sessions/{session}/chat", {"message": text}, login)
+    running = world.json("list")["processes"]
+    assert len(running) == 1 and running[0]["session_key"] == "hermes:mcp", f"not what was to run: {running}"
+    name, turns = running[0]["session_id"], world.turns()
+    os.kill(world.json("engine", "status")["pid"], signal.SIGKILL)
+    ends(world)
+    is_right(world, name)
+    eventually("the turn that it is woken for", lambda: world.turns() > turns)
+    sees_once(world, name)
+    eventually("the notice to be settled", lambda: state(world, name) == "delivered")
+    messages = {session: json.dumps(asked("GET", f"{url}/api/sessions/{session}/messages", None, login)) for session in (first, second)}
+    notice = f"Background process {name} exited"
+    assert notice in messages[first] and notice not in messages[second], "another session was told"
 
 
 def kimi(world):

@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 
-from world import asked, configure_codex, configure_hermes, configure_opencode, eventually, main
+from world import asked, configure_codex, configure_hermes, configure_opencode, eventually, free_port, main
 
 
 def tells(world, command, sessions):
@@ -121,9 +121,10 @@ def hermes(world):
     speaks(world)
     configure_hermes(world)
     world.write("key", "hush-hush-hush-hush\n")
-    env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": "hush-hush-hush-hush", "API_SERVER_PORT": "18642", "API_SERVER_HOST": "127.0.0.1"}
+    port = free_port()
+    env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": "hush-hush-hush-hush", "API_SERVER_PORT": str(port), "API_SERVER_HOST": "127.0.0.1"}
     world.start([program, "gateway", "run"], env=env, stdout=open(world.path("gateway.log"), "w"), stderr=subprocess.STDOUT)
-    url, login = "http://127.0.0.1:18642", {"authorization": "Bearer hush-hush-hush-hush"}
+    url, login = f"http://127.0.0.1:{port}", {"authorization": "Bearer hush-hush-hush-hush"}
 
     def up():
         try:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,13 @@ def asked(method, url, body=None, headers=None):
     with urllib.request.urlopen(request, timeout=30) as answer:
         text = answer.read()
     return json.loads(text) if text else None
+
+
+def free_port():
+    """A port of the loopback interface at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 class World:

@@ -252,6 +252,45 @@ fn output_is_cut_at_its_beginning_and_between_characters() {
 }
 
 #[test]
+fn a_client_that_is_shown_a_terminal_sees_what_it_printed() {
+    let p = product();
+    let mut b = Between::start(&p);
+    let gate = Gate::new(&p, "gate");
+    let id = b.create("s", &format!("echo one; {}; echo two; exit 3", gate.wait()));
+    eventually("its output", || (b.output("s", &id)["output"] == "one\n").then_some(()));
+    let update = |content: &Value| {
+        format!(
+            "{{\"jsonrpc\":\"2.0\",  \"method\":\"session/update\",\"params\":{{\"sessionId\":\"s\",\"update\":{{\"sessionUpdate\":\"tool_call_update\",\"content\":[{content}]}}}}}}\n"
+        )
+    };
+    let line = update(&json!({"type": "terminal", "terminalId": id}));
+    let shows = |b: &mut Between| {
+        b.agent_says(&line);
+        let heard = b.client_hears();
+        let content = serde_json::from_str::<Value>(&heard).unwrap()["params"]["update"]["content"][0].clone();
+        // Every other byte is as it was.
+        assert_eq!(heard, update(&content));
+        assert_eq!(content["type"], "content");
+        content["content"]["text"].as_str().unwrap().to_owned()
+    };
+    let text = shows(&mut b);
+    assert!(text.starts_with("```console\n$ ") && text.contains("\none\n```\nIt goes on"), "{text}");
+    // Another conversation's is not shown.
+    b.agent_says(&line.replace("\"sessionId\":\"s\"", "\"sessionId\":\"t\""));
+    assert!(b.client_hears().contains("cannot be shown here"));
+    gate.open();
+    p.call(["wait", &id]);
+    let text = shows(&mut b);
+    assert!(text.contains("\none\ntwo\n```\nExit code 3."), "{text}");
+    // To show it to a person is not to tell the agent.
+    assert_eq!(states(&p, &id), ["pending"]);
+    assert_eq!(b.result("s", "terminal/release", json!({"terminalId": id})), json!({}));
+    assert_eq!(states(&p, &id), ["consumed"]);
+    // Agents show it once more when they have let go of it.
+    assert_eq!(shows(&mut b), text);
+}
+
+#[test]
 fn a_kill_reaches_the_tree_and_keeps_the_terminal() {
     let p = product();
     let mut b = Between::start(&p);
@@ -415,6 +454,12 @@ fn commands_begin_where_the_conversation_works_with_the_variables_they_are_given
     assert_eq!(printed(json!({"command": "sh", "args": ["-c", "echo \"$A\" $HOME"], "env": env})), format!("b c {}", p.user().display()));
     // Several agents put a whole line where the program belongs.
     assert_eq!(printed(json!({"command": "echo \"$A\" && cd / && pwd", "env": env})), "b c\n/");
+    // Where it is gone the agent is told where else a command runs; what it names itself has to be there.
+    std::fs::remove_dir(&dir).unwrap();
+    let made = b.result("s", "terminal/create", json!({"command": "pwd"}));
+    let warning = made["_meta"]["outlast"]["warnings"][0].as_str().unwrap();
+    assert!(warning.contains(dir.to_str().unwrap()) && warning.contains("it runs in"), "{made}");
+    assert_eq!(b.error("s", "terminal/create", json!({"command": "pwd", "cwd": dir})), -32602);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::gate::Held;
 use crate::support::*;
-use crate::told::history;
+use crate::told::{ended, history};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
@@ -99,6 +99,11 @@ fn the_directory_claude_was_started_in_names_its_conversation_wherever_it_went()
     assert!(call("/w/deep/down", "CLAUDE_PROJECT_DIR", "/w").contains("number 1"));
     post(&p, "mine", 2);
     assert!(call("/w", "OUTLAST_SESSION", "mine").contains("number 2"));
+    // Its tools are told the directory without links.
+    let real = p.work().canonicalize().unwrap();
+    std::os::unix::fs::symlink(&real, p.user().join("link")).unwrap();
+    post(&p, &format!("mcp:claude-code:{}", real.display()), 3);
+    assert!(call("/w", "CLAUDE_PROJECT_DIR", p.user().join("link").to_str().unwrap()).contains("number 3"));
 }
 
 #[test]
@@ -203,6 +208,26 @@ fn a_waiter_wakes_with_the_next_notice_and_only_one_of_several() {
     assert!(woken[0].err.contains("number 1") && woken[0].out.is_empty(), "{woken:?}");
     assert!(ended.iter().filter(|a| a.code == Some(0)).count() == 2 && other.wait_with_output().unwrap().status.code() == Some(0));
     assert_eq!(states(&p), ["delivered"]);
+}
+
+#[test]
+fn a_waiter_leaves_when_another_comes_to_wait_for_the_same() {
+    let p = product();
+    p.engine();
+    // What is being made has another name.
+    let is_made = |entry: &std::fs::DirEntry| entry.path().extension().is_none();
+    let places = || std::fs::read_dir(p.home().root.join("hooks")).map_or(0, |all| all.flatten().filter(is_made).count());
+    let args = ["hook", "claude", "--wait"];
+    let first = hook(&p, &args, "Stop");
+    eventually("it to wait", || (places() == 1).then_some(()));
+    let second = hook(&p, &args, "Stop");
+    // Without anybody saying anything to either.
+    let left: Answer = first.wait_with_output().unwrap().into();
+    assert_eq!((left.code, left.text(), left.err.as_str()), (Some(0), String::new(), ""));
+    post(&p, KEY, 1);
+    let woken: Answer = second.wait_with_output().unwrap().into();
+    assert!(woken.code == Some(2) && woken.err.contains("number 1"), "{woken:?}");
+    assert_eq!((places(), states(&p)), (0, vec!["delivered".to_owned()]));
 }
 
 #[test]
@@ -388,6 +413,53 @@ fn opencode_is_shown_its_password_and_believed_once_the_message_is_there() {
     assert!(nobody.code == Some(1) && nobody.err.contains("opencode serve"), "{nobody:?}");
 }
 
+#[test]
+fn of_two_hooks_that_are_to_tell_the_same_one_does() {
+    let p = product();
+    let one = post(&p, "opencode:ses_1", 1);
+    // The server looks into the session only once it may.
+    let (looked, looks) = std::sync::mpsc::channel();
+    let (go, may) = std::sync::mpsc::channel::<()>();
+    let mut first = Some((looked, may));
+    let mut messages: Vec<Value> = Vec::new();
+    let agent = Agent::new(Box::new(move |request| {
+        let line = request.line.as_str();
+        if line.starts_with("GET /session/ses_1 ") {
+            return (200, json!({"id": "ses_1", "directory": "/w"}));
+        }
+        if line.starts_with("POST ") {
+            messages.push(json!({"info": {"role": "user"}, "parts": request.json()["parts"]}));
+            return (204, Value::Null);
+        }
+        let said = json!(messages);
+        if let Some((looked, may)) = first.take() {
+            looked.send(()).unwrap();
+            may.recv().unwrap();
+        }
+        (200, said)
+    }));
+    let tell = || {
+        let mut child =
+            p.command(["hook", "opencode", "--url", &agent.url()]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(&events(&[&one])).unwrap();
+        child
+    };
+    // The first has looked and not told, as when its engine was killed and the next one runs the second.
+    let first = tell();
+    looks.recv_timeout(PATIENCE).expect("it looks");
+    let second = tell();
+    let waits = format!(" {} ", second.id());
+    eventually("the second to wait for the first", || {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("-> FLOCK") && line.contains(&waits)).then_some(())
+    });
+    go.send(()).unwrap();
+    for child in [first, second] {
+        Answer::from(child.wait_with_output().unwrap()).good();
+    }
+    assert_eq!(agent.take("POST").len(), 1);
+}
+
 /// A Hermes with one session, which keeps what it is told unless it `fails`.
 fn hermes(fails: bool) -> Agent {
     let mut messages: Vec<Value> = Vec::new();
@@ -435,6 +507,52 @@ fn hermes_takes_a_turn_in_its_own_session_and_is_not_told_twice() {
     let broken = hermes(true);
     let failed = p.call_with_input(["hook", "hermes", "--url", &broken.url()], &events(&[&post(&p, "hermes:api_1", 4)]));
     assert!(failed.code == Some(1) && failed.err.contains("500"), "{failed:?}");
+}
+
+/// A Hermes with two sessions, of which the one that was used last has only seen the process in a list.
+fn two_sessions(process: &str) -> Agent {
+    let tool = |at: f64| json!({"role": "tool", "timestamp": at, "content": format!("{{\"result\": \"{{\\\"session_id\\\": \\\"{process}\\\"}}\"}}")});
+    let mut started = vec![json!({"role": "user", "content": "start it", "timestamp": 1.0}), tool(2.5)];
+    let seen = vec![json!({"role": "user", "content": format!("what is {process}?"), "timestamp": 0.5}), tool(3.5)];
+    Agent::new(Box::new(move |request| {
+        let line = request.line.as_str();
+        if line.starts_with("GET /api/sessions?") {
+            return (200, json!({"object": "list", "data": [{"id": "late"}, {"id": "early"}, {"id": "empty"}]}));
+        }
+        if line.starts_with("GET /api/sessions/late/messages ") {
+            return (200, json!({"data": seen}));
+        }
+        if line.starts_with("GET /api/sessions/early/messages ") {
+            return (200, json!({"data": started}));
+        }
+        if line.starts_with("GET /api/sessions/empty/messages ") {
+            return (200, json!({"data": []}));
+        }
+        if line.starts_with("POST /api/sessions/early/chat ") {
+            started.push(json!({"role": "user", "content": request.json()["message"]}));
+            return (200, json!({"message": {"role": "assistant", "content": "ok"}}));
+        }
+        (404, json!({"error": "none"}))
+    }))
+}
+
+#[test]
+fn what_hermes_started_over_mcp_is_told_in_the_session_that_started_it() {
+    let p = product();
+    let id = ended(&p, "hermes:mcp", "exit 3");
+    let notice = history(&p, &["--process", &id])[0].clone();
+    let agent = two_sessions(&id);
+    let call = |notices: &[&Value]| p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(notices));
+    call(&[&notice]).good();
+    let sent = agent.take("POST");
+    assert!(sent.len() == 1 && sent[0].line.contains("/early/chat "), "{sent:?}");
+    assert!(sent[0].json()["message"].as_str().unwrap().contains(&id), "{sent:?}");
+    call(&[&notice]).good();
+    assert_eq!(agent.take("POST").len(), 0, "told once");
+    // What nobody there has started is told by nobody there.
+    let other = call(&[&post(&p, "hermes:mcp", 1)]);
+    assert!(other.code == Some(1) && other.err.contains("none of Hermes's sessions"), "{other:?}");
+    assert_eq!(agent.take("POST").len(), 0);
 }
 
 #[test]

@@ -190,6 +190,112 @@ fn a_project_has_files_of_its_own_and_hermes_has_none() {
 }
 
 #[test]
+fn a_server_of_somebody_elses_that_has_our_name_is_left_alone() {
+    let p = product();
+    let other = "{\"url\": \"http://127.0.0.1:9/mcp\"}";
+    for (client, path, text) in [
+        ("claude", ".claude.json", format!("{{\"mcpServers\": {{\"outlast\": {other}}}}}")),
+        ("codex", ".codex/config.toml", "[mcp_servers.outlast]\nurl = \"http://127.0.0.1:9/mcp\"\n".into()),
+        ("codex", ".codex/config.toml", "[mcp_servers.outlast]\ncommand = \"/opt/mine\"\n".into()),
+        ("opencode", ".config/opencode/opencode.json", format!("{{\"mcp\": {{\"outlast\": {other}}}}}")),
+        ("hermes", ".hermes/config.yaml", "mcp_servers:\n  outlast:\n    url: http://127.0.0.1:9/mcp\n".into()),
+        ("kimi", ".kimi-code/mcp.json", "{\"mcpServers\": {\"outlast\": {\"command\": \"npx\", \"args\": [\"x\"]}}}".into()),
+    ] {
+        let path = p.user().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        let before = tree(&p.user());
+        let refused = p.json(["install", client]);
+        assert!(refused["error"].as_str().unwrap().contains("another server of the name outlast"), "{refused}");
+        assert!(p.call(["install", client, "--print"]).text().contains("another server"));
+        let undone = p.json(["install", client, "--undo"]);
+        assert_eq!((&undone["status"], tree(&p.user()) == before), (&json!("absent"), true), "{undone}");
+        fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_read_only_stays_as_it_is() {
+    let p = product();
+    lived_in(&p);
+    let settings = p.user().join(".claude/settings.json");
+    let mode = |mode: u32| fs::set_permissions(&settings, fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o400);
+    let before = tree(&p.user());
+    let refused = p.json(["install", "claude"]);
+    assert!(refused["error"].as_str().unwrap().contains("settings.json is read-only"), "{refused}");
+    assert!(tree(&p.user()) == before, "not the other file either");
+    mode(0o600);
+    p.json(["install", "claude"]);
+    mode(0o400);
+    assert!(p.json(["install", "claude", "--undo"])["error"].as_str().unwrap().contains("read-only"));
+    assert_eq!(p.json(["install", "claude"])["status"], "unchanged", "nothing is to be written");
+}
+
+#[test]
+fn what_wakes_stays_while_another_configuration_of_the_client_names_us() {
+    let p = product();
+    let sinks = || fs::read_to_string(p.user().join(".config/outlast/config.toml")).unwrap_or_default().matches("[[hook]]").count();
+    p.json(["install", "codex"]);
+    p.json(["install", "codex", "--project"]);
+    let undone = p.call(["install", "codex", "--project", "--undo"]).good();
+    assert!(undone.err.contains("what wakes Codex stays") && !p.work().join(".codex/config.toml").exists(), "{undone:?}");
+    assert_eq!(sinks(), 1);
+    p.json(["install", "codex", "--project"]);
+    p.json(["install", "codex", "--undo"]);
+    assert_eq!(sinks(), 1);
+    p.json(["install", "codex", "--project", "--undo"]);
+    assert_eq!(sinks(), 0);
+}
+
+#[test]
+fn codex_may_use_our_tools_where_nobody_can_be_asked_unless_it_is_to_ask() {
+    let p = product();
+    let mode = || {
+        let text = fs::read_to_string(p.user().join(".codex/config.toml")).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("default_tools_approval_mode = ")).map(str::to_owned);
+        line.unwrap_or_default()
+    };
+    let said = p.call(["install", "codex"]).good();
+    assert!(mode() == "\"approve\"" && said.err.contains("--ask"), "{said:?}");
+    p.json(["install", "codex", "--ask"]);
+    assert_eq!(mode(), "\"auto\"");
+    // What somebody has chosen stays.
+    let again = p.json(["install", "codex"]);
+    assert!(again["status"] == "unchanged" && !again["notes"].to_string().contains("without asking"), "{again}");
+    assert_eq!(mode(), "\"auto\"");
+    p.json(["install", "codex", "--undo"]);
+    let said = p.call(["install", "codex", "--ask"]).good();
+    assert!(mode() == "\"auto\"" && !said.err.contains("without asking"), "{said:?}");
+    for (client, flag) in [("claude", "--ask"), ("kimi", "--wake")] {
+        let refused = p.json(["install", client, flag]);
+        assert!(refused["hint"].as_str().unwrap().contains(flag), "{refused}");
+    }
+}
+
+#[test]
+fn hermes_has_the_tools_its_models_know_and_a_conversation_that_its_gateway_is_woken_for() {
+    let p = product();
+    let entry = || fs::read_to_string(p.user().join(".hermes/config.yaml")).unwrap();
+    p.json(["install", "hermes"]);
+    assert!(
+        entry().contains("      - mcp\n      - \"--profile\"\n      - hermes\n") && !entry().contains("OUTLAST_SESSION"),
+        "{}",
+        entry()
+    );
+    p.json(["install", "hermes", "--wake"]);
+    assert!(entry().contains("OUTLAST_SESSION: \"hermes:mcp\""), "{}", entry());
+    let sinks = fs::read_to_string(p.user().join(".config/outlast/config.toml")).unwrap();
+    assert!(sinks.contains("sessions = [\"hermes:*\"]"), "{sinks}");
+    // What was chosen stays.
+    assert_eq!(p.json(["install", "hermes"])["status"], "unchanged");
+    p.json(["install", "hermes", "--profile", "native"]);
+    assert!(entry().contains("      - native\n"), "{}", entry());
+    p.json(["install", "hermes", "--undo"]);
+    assert!(!p.user().join(".hermes/config.yaml").exists() && !p.user().join(".config/outlast/config.toml").exists());
+}
+
+#[test]
 fn the_sink_that_wakes_is_one_that_an_engine_takes() {
     let p = product();
     p.json(["install", "codex"]);
@@ -199,6 +305,52 @@ fn the_sink_that_wakes_is_one_that_an_engine_takes() {
     assert_eq!(shown["warnings"], json!([]), "{shown}");
     let text = fs::read_to_string(p.user().join(".config/outlast/config.toml")).unwrap();
     assert_eq!(text.matches("[[hook]]").count(), 3, "{text}");
+}
+
+#[test]
+fn whoever_is_taken_out_first_nothing_is_left() {
+    for there in [false, true] {
+        for order in [["codex", "hermes", "opencode"], ["opencode", "codex", "hermes"], ["hermes", "opencode", "codex"]] {
+            let p = product();
+            if there {
+                lived_in(&p);
+            }
+            let before = tree(&p.user());
+            p.json(["install", "codex"]);
+            p.json(["install", "hermes", "--wake"]);
+            p.json(["install", "opencode", "--wake"]);
+            for client in order {
+                p.json(["install", client, "--undo"]);
+            }
+            assert_eq!(tree(&p.user()), before, "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn flags_that_were_added_to_what_wakes_stay() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    for (client, more) in
+        [("hermes", "\"--key-file\", \"/k\""), ("opencode", "\"--url\", \"http://127.0.0.1:9\""), ("codex", "\"--program\", \"/c\"")]
+    {
+        let args: &[&str] = if client == "codex" { &["install", client] } else { &["install", client, "--wake"] };
+        let install = |codex_home: Option<&str>| {
+            let mut call = p.command(args);
+            call.envs(codex_home.map(|dir| ("CODEX_HOME", dir)));
+            Answer::from(call.output().unwrap()).good();
+            fs::read_to_string(&config).unwrap()
+        };
+        let text = install(None).replace(&format!("\"hook\", \"{client}\""), &format!("\"hook\", \"{client}\", {more}"));
+        fs::write(&config, &text).unwrap();
+        assert_eq!(install(None), text, "{client}");
+        if client == "codex" {
+            let moved = text.replace(more, &format!("\"--codex-home\", \"{}\", {more}", p.work().display()));
+            let dir = p.work().to_str().unwrap().to_owned();
+            assert_eq!((install(Some(&dir)), install(Some(&dir))), (moved.clone(), moved));
+        }
+        p.json(["install", client, "--undo"]);
+    }
 }
 
 /// The part of `doctor` about clients.

@@ -52,7 +52,7 @@ impl Stage<'_> {
         command.env("PATH", path).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut proxy = command.spawn().context("no proxy")?;
         let (says, hears) = (proxy.stdin.take(), lines(BufReader::new(proxy.stdout.take().context("a pipe")?)));
-        let mut client = Client { proxy, says, hears, said, asked: 0, text: String::new(), terminals: Vec::new() };
+        let mut client = Client { proxy, says, hears, said, asked: 0, text: String::new(), shown: String::new() };
         let said = client.ask("initialize", json!({"protocolVersion": 1, "clientCapabilities": {"terminal": false}}))?;
         ensure!(said["protocolVersion"] == 1, "another protocol: {said}");
         Ok(client)
@@ -77,7 +77,8 @@ impl Stage<'_> {
         }
         println!("  a turn: terminal {}, exit code 3, and the model read {:?}", one["session_id"], short(&told));
         println!("  the agent asked for {}", calls.join(", "));
-        println!("  the client was shown the terminals {:?}, and {:?}", client.terminals, short(&client.text));
+        ensure!(client.shown.contains("\none\ntwo\n") && client.shown.ends_with("Exit code 3."), "the client was shown {:?}", client.shown);
+        println!("  the client was shown {:?}, and {:?}", short(&client.shown), short(&client.text));
         client.leave()?;
         Ok(session)
     }
@@ -176,8 +177,8 @@ struct Client {
     asked: u64,
     /// What the agent said.
     text: String,
-    /// Terminals that were shown in a tool call.
-    terminals: Vec<String>,
+    /// What was shown last in a tool call.
+    shown: String,
 }
 
 impl Client {
@@ -242,8 +243,11 @@ impl Client {
                 if update["sessionUpdate"] == "agent_message_chunk" {
                     self.text += update["content"]["text"].as_str().unwrap_or_default();
                 }
-                for content in update["content"].as_array().into_iter().flatten().filter(|c| c["type"] == "terminal") {
-                    self.terminals.extend(content["terminalId"].as_str().map(str::to_owned));
+                for content in update["content"].as_array().into_iter().flatten() {
+                    ensure!(content["type"] != "terminal", "a terminal was shown that the client does not have: {message}");
+                    if let Some(text) = content["content"]["text"].as_str() {
+                        text.clone_into(&mut self.shown);
+                    }
                 }
             }
             _ if !message["id"].is_null() && !method.is_empty() => {

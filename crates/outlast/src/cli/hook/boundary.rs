@@ -2,10 +2,11 @@
 
 use super::super::events::{Batch, write};
 use super::super::{Context, Failure};
+use super::latest::Latest;
 use outlast_client::{ClientError, Owner};
 use outlast_tools::Called;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt as _;
 
 /// How much an agent reads of what a hook writes. Past it, it puts the text into a file and shows the beginning.
@@ -13,6 +14,9 @@ const MOST_CHARS: usize = 9_500;
 
 /// How many notices are told at once.
 const MOST: u32 = 32;
+
+/// How often one that waits looks whether another has come to wait for the same.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The exit code that has the agent read standard error, and act on it.
 const REWAKE: i32 = 2;
@@ -34,13 +38,25 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
     batch.written(written).await
 }
 
-/// Waits for what there is to be told, and wakes the agent with it.
+/// Waits for what there is to be told, and wakes the agent with it. Leaves without a word once another has come to wait for the same.
 pub(super) async fn wait(ctx: &Context, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
+    let whose = format!("{owner:?}");
     let client = ctx.client().await?.with_owner(owner);
-    let mut batch = Batch::take(&client, Some(MOST), lease, at_most).await?;
-    if batch.is_empty() {
-        return Ok(0);
-    }
+    // Where that cannot be said there are two, of which one is given each notice.
+    let latest = Latest::of(&ctx.settings.home, &whose).ok();
+    let until = at_most.map(|at_most| Instant::now() + at_most);
+    let mut batch = loop {
+        // Never given up in between: what was given to us just then would be nobody's until its lease ends.
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let batch = Batch::take(&client, Some(MOST), lease, Some(left.unwrap_or(LOOK).min(LOOK))).await?;
+        if !batch.is_empty() {
+            break batch;
+        }
+        if left.is_some_and(|left| left <= LOOK) || latest.as_ref().is_some_and(Latest::is_over) {
+            return Ok(0);
+        }
+    };
+    drop(latest);
     keep(&mut batch).await?;
     let written = to_stderr(format!("{}\n", batch.text())).await;
     let was_written = written.is_ok();

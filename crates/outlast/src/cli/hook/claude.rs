@@ -18,7 +18,7 @@ const NAME: &str = "claude-code";
 /// once it is written; where there is nothing it prints nothing. With --wait, for a hook with `asyncRewake`, it waits, prints on standard error and exits 2, which starts a turn.
 #[derive(Debug, Args)]
 pub(crate) struct Claude {
-    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over
+    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over, or another comes to wait for the same conversation
     #[arg(long)]
     wait: bool,
     /// With --wait: for at most so many seconds [default: as long as it takes]
@@ -63,5 +63,7 @@ fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owne
             "name it with --session",
         ));
     }
+    // Its tools see where they really are, whatever links led there.
+    let dir = dir.canonicalize().unwrap_or(dir);
     Ok(Owner { session: Owner::of_agent(NAME, &dir).session, ..named })
 }

@@ -3,7 +3,7 @@
 mod app_server;
 
 use super::super::{Context, Failure, some_seconds};
-use super::{asked, boundary, own};
+use super::{Alone, asked, boundary, own};
 use app_server::AppServer;
 use clap::Args;
 use outlast_client::Owner;
@@ -42,7 +42,7 @@ pub(crate) struct Codex {
 impl Codex {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         match asked()? {
-            HookInput::Told(told) => self.wake(told).await,
+            HookInput::Told(told) => self.wake(ctx, told).await,
             HookInput::Called(called) if called.conversation.is_empty() => {
                 Err(Failure::refused("standard input has no `session_id`, so that nobody knows which thread it is", ""))
             }
@@ -54,8 +54,9 @@ impl Codex {
         }
     }
 
-    async fn wake(self, told: ToTell) -> Result<i32, Failure> {
+    async fn wake(self, ctx: &Context, told: ToTell) -> Result<i32, Failure> {
         let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
+        let alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
         let mut codex = AppServer::start(&self.program, self.codex_home.as_deref(), self.timeout).await?;
         // The queue first: what leaves it meanwhile is found in the thread.
         let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
@@ -67,7 +68,8 @@ impl Codex {
         let mark = format!("{MARK}{}", told.ids().collect::<Vec<_>>().join("+"));
         let input = json!([{"type": "text", "text": told.text()}]);
         codex.call("thread/queue/add", json!({"threadId": thread, "input": input, "clientUserMessageId": mark})).await?;
-        // From here on Codex has it on disk: whatever goes wrong, it is told with the thread's next turn.
+        // From here on Codex has it on disk: whatever goes wrong, it is told with the thread's next turn, and who looks for it finds it.
+        drop(alone);
         if let Err(e) = codex.take_turn(&thread, &mark).await {
             eprintln!("outlast: the message is in Codex's queue, and no turn was taken here: {}", e.error());
         }

@@ -1,11 +1,12 @@
 //! `outlast hook hermes`
 
 use super::super::{Context, Failure, some_seconds};
-use super::{own, secret, to_tell};
+use super::{Alone, own, secret, to_tell};
 use clap::Args;
 use outlast_sinks::{Said, Server, Target};
 use outlast_tools::ToTell;
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,10 +16,19 @@ const USUAL: &str = "http://127.0.0.1:8642";
 /// How long one question may take that starts no turn.
 const ONE: Duration = Duration::from_secs(10);
 
+/// What the keys of its conversations begin with.
+const PREFIX: &str = "hermes:";
+
+/// The conversation of what it starts over MCP, in whichever of its sessions: it says with no call which one it is. No session is called so.
+pub(super) const OVER_MCP: &str = "hermes:mcp";
+
+/// How many of its sessions are looked at for the one that started a process, those that were used last.
+const MOST_SESSIONS: usize = 200;
+
 /// Wake a session of a running Hermes gateway
 ///
 /// A command for a `[[hook]]` table with `wake = true` and sessions = ["hermes:*"]. The API server of the gateway takes a turn in the very session, and what is told there
-/// already is not told again. With --webhook a route of its webhook platform gets a signed request instead: each starts a session of its own.
+/// already is not told again. What Hermes started over MCP, as `install hermes --wake` sets it up, is told in the session that has started it. With --webhook a route of its webhook platform gets a signed request instead: each starts a session of its own.
 #[derive(Debug, Args)]
 pub(crate) struct Hermes {
     /// Where the API server listens [default: HERMES_API_URL, else http://127.0.0.1:8642]
@@ -41,6 +51,7 @@ pub(crate) struct Hermes {
 impl Hermes {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let told = to_tell()?;
+        let _alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
         if let Some(url) = &self.webhook {
             let secret = secret(self.secret_file.as_deref(), None)?.unwrap_or_default();
@@ -59,31 +70,93 @@ fn target(url: &str, flag: &str) -> Result<Target, Failure> {
     Target::parse(url, false).map_err(|e| Failure::refused(format!("the address of {flag}: {e}"), "give another"))
 }
 
-/// Takes a turn in the session. Its messages hold text alone, so that the names of the notices are in the text.
+/// Takes a turn in the session, or in each of those that the notices are of.
 async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Failure> {
-    let id = Server::escaped(own(&told.session, "hermes:", "Hermes")?);
-    let (looks, turns) = (Server::new(target.clone(), ONE), Server::new(target, timeout));
-    let messages = format!("/api/sessions/{id}/messages");
-    let there = |messages: &Value, id: &str| {
-        let all = messages.get("data").or_else(|| messages.get("messages")).unwrap_or(messages).as_array();
-        all.into_iter().flatten().filter(|m| m["role"] == "user").any(|m| m["content"].to_string().contains(id))
-    };
-    let before = good(looks.get(&messages, &[]).await, "show the session")?;
-    let told = told.without(|id| there(&before, id));
-    if told.notices.is_empty() {
-        return Ok(0);
+    let api = Api { looks: Server::new(target.clone(), ONE), turns: Server::new(target, timeout) };
+    let session = own(&told.session, PREFIX, "Hermes")?.to_owned();
+    if told.session != OVER_MCP {
+        return api.tell(&session, told).await.map(|()| 0);
     }
-    let ids: Vec<&str> = told.ids().collect();
-    let body = json!({"message": format!("{}\n\n({})", told.text(), ids.join(" "))}).to_string().into_bytes();
-    let turn = good(turns.post(&format!("/api/sessions/{id}/chat"), &[], body).await, "take a turn");
-    // However the turn went: in the session it is told.
-    let after = good(looks.get(&messages, &[]).await, "show the session")?;
-    match ids.iter().all(|id| there(&after, id)) {
-        true => Ok(0),
-        false => Err(turn
-            .err()
-            .unwrap_or_else(|| Failure::fault("Hermes took a turn, and what it was told is not in the session", "it is tried again"))),
+    let started = api.who_started(&told).await?;
+    let mut sessions: Vec<&String> = started.iter().map(|(_, session)| session).collect();
+    sessions.sort();
+    sessions.dedup();
+    for session in sessions {
+        let its = |id: &str| started.iter().any(|(notice, of)| notice == id && of == session);
+        api.tell(session, told.clone().without(|id| !its(id))).await?;
     }
+    match told.notices.iter().find(|n| !started.iter().any(|(id, _)| *id == n.event_id)) {
+        None => Ok(0),
+        Some(left) => {
+            let what =
+                format!("none of Hermes's sessions has started {}", if left.session_id.is_empty() { "this" } else { &left.session_id });
+            Err(Failure::refused(what, "it is tried again, and told with the next answer of our tools"))
+        }
+    }
+}
+
+/// The API server of a gateway.
+struct Api {
+    looks: Server,
+    turns: Server,
+}
+
+impl Api {
+    /// Takes a turn in a session. Its messages hold text alone, so that the names of the notices are in the text.
+    async fn tell(&self, session: &str, told: ToTell) -> Result<(), Failure> {
+        let there = |messages: &[Value], id: &str| messages.iter().filter(|m| m["role"] == "user").any(|m| mentions(m, id));
+        let before = self.messages(session).await?;
+        let told = told.without(|id| there(&before, id));
+        if told.notices.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<&str> = told.ids().collect();
+        let body = json!({"message": format!("{}\n\n({})", told.text(), ids.join(" "))}).to_string().into_bytes();
+        let turn = good(self.turns.post(&format!("/api/sessions/{}/chat", Server::escaped(session)), &[], body).await, "take a turn");
+        // However the turn went: in the session it is told.
+        let after = self.messages(session).await?;
+        match ids.iter().all(|id| there(&after, id)) {
+            true => Ok(()),
+            false => Err(turn
+                .err()
+                .unwrap_or_else(|| Failure::fault("Hermes took a turn, and what it was told is not in the session", "it is tried again"))),
+        }
+    }
+
+    /// For each notice whose process is known, the session that started it: of those where a tool has answered with its name, the one where one did first.
+    /// Others have seen it in a list.
+    async fn who_started(&self, told: &ToTell) -> Result<Vec<(String, String)>, Failure> {
+        let listed = good(self.looks.get(&format!("/api/sessions?limit={MOST_SESSIONS}"), &[]).await, "list its sessions")?;
+        let mut first: HashMap<&str, (f64, String)> = HashMap::new();
+        for session in data(listed).iter().filter_map(|s| s["id"].as_str()) {
+            let messages = self.messages(session).await?;
+            let answers: Vec<&Value> = messages.iter().filter(|m| m["role"] == "tool").collect();
+            for notice in told.notices.iter().filter(|n| !n.session_id.is_empty()) {
+                let Some(answer) = answers.iter().find(|m| mentions(m, &notice.session_id)) else { continue };
+                let at = answer["timestamp"].as_f64().unwrap_or(f64::MAX);
+                if first.get(notice.event_id.as_str()).is_none_or(|(before, _)| at < *before) {
+                    first.insert(&notice.event_id, (at, session.to_owned()));
+                }
+            }
+        }
+        Ok(first.into_iter().map(|(notice, (_, session))| (notice.to_owned(), session)).collect())
+    }
+
+    async fn messages(&self, session: &str) -> Result<Vec<Value>, Failure> {
+        let path = format!("/api/sessions/{}/messages", Server::escaped(session));
+        Ok(data(good(self.looks.get(&path, &[]).await, "show the session")?))
+    }
+}
+
+/// What a list has in it.
+fn data(mut list: Value) -> Vec<Value> {
+    let all = ["data", "messages"].into_iter().find_map(|name| list.get_mut(name).map(Value::take)).unwrap_or(list);
+    if let Value::Array(all) = all { all } else { Vec::new() }
+}
+
+/// Whether a message has a name in it.
+fn mentions(message: &Value, name: &str) -> bool {
+    message["content"].to_string().contains(name)
 }
 
 /// Sends a signed request for each notice, under its own name: the route drops what it has had within the hour.

@@ -1,7 +1,7 @@
 //! `outlast hook opencode`
 
 use super::super::{Context, Failure, some_seconds};
-use super::{own, secret, to_tell};
+use super::{Alone, own, secret, to_tell};
 use clap::Args;
 use outlast_sinks::{Said, Server, Target};
 use serde_json::{Value, json};
@@ -57,6 +57,7 @@ impl Opencode {
             None => target,
         };
         let at = Opened { server: Server::new(target, ONE) };
+        let _alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
         let session = at.session(&told.session).await?;
         let there = at.marks(&session).await?;
         let told = told.without(|id| there.iter().any(|mark| mark == id));

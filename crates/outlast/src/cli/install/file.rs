@@ -76,6 +76,17 @@ impl File {
         self.was.is_some()
     }
 
+    /// Refuses one that its owner may not write: that was somebody's wish, though a new file could take its place.
+    pub(super) fn may_be_changed(&self) -> Result<(), Failure> {
+        match &self.was {
+            Some(was) if was.mode & 0o200 == 0 => {
+                let what = format!("{} is read-only, and is left as it is", self.path.display());
+                Err(Failure::refused(what, "make it writable (chmod u+w), or paste what `--print` shows; nothing was changed"))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Keeps a copy of it as it is, unless it is not there or the newest copy says the same.
     pub(super) fn keep(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(was) = &self.was else { return Ok(None) };

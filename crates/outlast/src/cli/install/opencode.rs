@@ -8,6 +8,9 @@ use std::path::PathBuf;
 /// The names it reads, of which a later one wins.
 const NAMES: [&str; 2] = ["opencode.jsonc", "opencode.json"];
 
+/// The name of the sink that wakes it.
+pub(super) const WAKES: &str = "wake-opencode";
+
 pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure> {
     let dir = match place.scope {
         Scope::User => place.dir("XDG_CONFIG_HOME", ".config")?.join("opencode"),
@@ -15,11 +18,11 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     };
     let command = [us.program.clone()].into_iter().chain(us.args.iter().cloned());
     let mut fields = vec![("type".to_owned(), Data::text("local")), ("command".to_owned(), Data::texts(command))];
-    fields.extend(us.env().map(|env| ("environment".to_owned(), env)));
+    fields.extend(us.env(None).map(|env| ("environment".to_owned(), env)));
     let wishes = Wishes::Json(vec![Wish::Member { path: vec!["mcp", "outlast"], fields, usual: Vec::new() }]);
     let mut targets = vec![Target::new(file(&NAMES.map(|name| dir.join(name)), &wishes), wishes)];
     if us.wake {
-        targets.push(us.wakes(place, "wake-opencode", &["opencode"], &["opencode:*", "mcp:opencode:*"], Vec::new()));
+        targets.push(us.wakes(place, WAKES, &["opencode"], &["opencode:*", "mcp:opencode:*"], Vec::new()));
     }
     Ok(targets)
 }

@@ -1,3 +1,4 @@
+use super::us::quoted;
 use super::*;
 use crate::config::{User, World};
 
@@ -13,7 +14,7 @@ fn world(env: &[(&str, &str)]) -> World {
 
 fn us(profile: Option<&str>) -> Us {
     let args = ["mcp"].into_iter().chain(profile.iter().flat_map(|name| ["--profile", name])).map(str::to_owned).collect();
-    Us { program: "/usr/bin/outlast".into(), args, env: Vec::new(), wake: false }
+    Us { program: "/usr/bin/outlast".into(), args, env: Vec::new(), wake: false, ask: false }
 }
 
 fn shown(world: &World, us: &Us, scope: Scope) -> String {

@@ -1,11 +1,49 @@
 //! What all formats are tested with.
 
-use super::{Data, Fields};
+use super::{Data, Fields, Trouble};
 use proptest::prelude::*;
+
+/// What is to be in a text, in any of the formats.
+pub(super) trait Wished {
+    fn put(&self, text: &str) -> Result<String, Trouble>;
+    fn take(&self, text: &str) -> Result<String, Trouble>;
+}
+
+/// Puts it there, twice, and takes it out again. The text with it.
+pub(super) fn there_and_back(text: &str, wish: &impl Wished) -> String {
+    let made = wish.put(text).unwrap_or_else(|e| panic!("{e:?} in {text:?}"));
+    assert_eq!(wish.put(&made).unwrap(), made, "twice is once");
+    assert_eq!(wish.take(&made).unwrap(), text, "and back from {made:?}");
+    assert_eq!(wish.take(text).unwrap(), text, "nothing of ours");
+    made
+}
+
+/// The same of a text that may be refused, or have something of that name in it.
+pub(super) fn there_and_back_if_it_can(text: &str, wish: &impl Wished) -> Result<(), TestCaseError> {
+    twice_is_once(text, wish)?;
+    let Ok(made) = wish.put(text) else { return Ok(()) };
+    if wish.take(text).unwrap() == text && made != text {
+        prop_assert_eq!(wish.take(&made).unwrap(), text);
+    }
+    Ok(())
+}
+
+/// Whatever it is: it is refused, or changed in a way that needs no other.
+pub(super) fn twice_is_once(text: &str, wish: &impl Wished) -> Result<(), TestCaseError> {
+    if let Ok(made) = wish.put(text) {
+        prop_assert_eq!(&wish.put(&made).unwrap(), &made);
+    }
+    Ok(())
+}
 
 /// An entry as clients have it.
 pub(super) fn server() -> Fields {
     vec![("command".to_owned(), Data::text("/bin/outlast")), ("args".to_owned(), Data::texts(["mcp"]))]
+}
+
+/// What it has where it is new.
+pub(super) fn usual() -> Fields {
+    vec![("limit".to_owned(), Data::Number(9))]
 }
 
 fn name() -> impl Strategy<Value = String> {

@@ -68,6 +68,13 @@ pub(crate) fn get(text: &str, path: &[&str]) -> Result<Option<Value>, Trouble> {
     Ok(path.iter().try_fold(&all, |at, name| at.get(name)).cloned())
 }
 
+/// The table of a name in a list of tables, if there is one.
+pub(crate) fn row(text: &str, list: &str, name: &str) -> Result<Option<Value>, Trouble> {
+    let all = meaning(split(text).1)?;
+    let rows = all.get(list).and_then(Value::as_array).into_iter().flatten();
+    Ok(rows.into_iter().find(|row| row.get("name").and_then(Value::as_str) == Some(name)).cloned())
+}
+
 fn split(text: &str) -> (&str, &str) {
     text.split_at(if text.starts_with(BOM) { BOM.len_utf8() } else { 0 })
 }

@@ -1,0 +1,87 @@
+//! What a client is shown of a terminal: it has none of its own to show.
+
+use super::output::Tail;
+use super::{Terminals, exit_status};
+use crate::shown::{Shown, content, verbatim};
+use outlast_client::{ClientError, ProcessInfo, Status};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How much of its output is shown, in bytes: the end of it. A person looks at it, and has the log for the rest.
+const MOST: u64 = 64 << 10;
+/// How long that may take. What the agent says comes in its order, so that everything behind it waits.
+const WITHIN: Duration = Duration::from_secs(2);
+
+impl Terminals {
+    /// The content to be shown in place of each, as things are now. Nobody is told of an end by this.
+    pub(crate) async fn show(&self, shown: &Shown) -> Vec<Value> {
+        let mut all = Vec::new();
+        for (_, id) in &shown.terminals {
+            let text = match tokio::time::timeout(WITHIN, self.text(&shown.session, id)).await {
+                Ok(Ok(text)) => text,
+                Ok(Err(_)) | Err(_) => format!("What {id} printed cannot be shown here; `outlast log {id}` may have it."),
+            };
+            all.push(content(&text));
+        }
+        all
+    }
+
+    async fn text(&self, session: &str, id: &str) -> Result<String, ClientError> {
+        let client = self.client(session).await?;
+        let info = client.poll(id).await?;
+        let tail = Tail::read(&client, id, MOST).await?;
+        let (output, cut) = tail.shown(&self.redactor, &info, MOST);
+        Ok(written(&info, &output, cut))
+    }
+}
+
+fn written(info: &ProcessInfo, output: &str, cut: bool) -> String {
+    let gap = if cut { "[…]\n" } else { "" };
+    let ran = verbatim(&format!("$ {}\n{gap}{output}", info.command));
+    let id = info.session_id;
+    let how = match info.status {
+        Status::Exited => {
+            let status = exit_status(&info.fate);
+            match (&status["exitCode"], &status["signal"]) {
+                (Value::Number(code), _) => format!("Exit code {code}."),
+                (_, Value::String(signal)) => format!("Ended by {signal}."),
+                _ => "Nobody saw how it ended.".to_owned(),
+            }
+        }
+        _ => format!("It goes on: `outlast log --follow {id}`."),
+    };
+    match cut && info.status == Status::Exited {
+        true => format!("{ran}\n{how} All of it: `outlast log {id}`."),
+        false => format!("{ran}\n{how}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::Time;
+
+    fn info(status: Status) -> ProcessInfo {
+        let time: Time = "2023-11-14T22:13:20Z".parse().unwrap();
+        ProcessInfo::new("proc_0123456789ab".parse().unwrap(), "make all", status, "running", time)
+    }
+
+    #[test]
+    fn a_person_reads_what_ran_what_it_said_and_how_it_is() {
+        assert_eq!(
+            written(&info(Status::Running), "one\n", false),
+            "```console\n$ make all\none\n```\nIt goes on: `outlast log --follow proc_0123456789ab`."
+        );
+        let mut over = info(Status::Exited);
+        over.fate.exit_code = Some(Some(3));
+        assert_eq!(written(&over, "", false), "```console\n$ make all\n```\nExit code 3.");
+        assert_eq!(
+            written(&over, "z\n", true),
+            "```console\n$ make all\n[…]\nz\n```\nExit code 3. All of it: `outlast log proc_0123456789ab`."
+        );
+        (over.fate.exit_code, over.fate.signal) = (Some(Some(-9)), Some("SIGKILL".into()));
+        assert!(written(&over, "", false).ends_with("\nEnded by SIGKILL."));
+        (over.fate.exit_code, over.fate.signal) = (Some(None), None);
+        assert!(written(&over, "", false).ends_with("\nNobody saw how it ended."));
+    }
+}

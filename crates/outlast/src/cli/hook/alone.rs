@@ -1,0 +1,114 @@
+//! One at a time for each conversation.
+//!
+//! Whoever wakes an agent looks whether it was told, and tells it. A hook outlives an engine that is killed, and the next engine runs another: of two that look
+//! at the same time both would tell. So the second waits for the first, and then finds what that told.
+
+use super::super::Failure;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where in the home the files are that say who is at it.
+const DIR: &str = "hooks";
+
+/// The right to tell a conversation, until it is dropped. The kernel takes it back from who is killed.
+#[derive(Debug)]
+pub(super) struct Alone {
+    /// Nothing where there is no home, and so nobody else.
+    held: Option<(File, PathBuf)>,
+}
+
+impl Alone {
+    /// Waits until nobody else tells this conversation, for at most so long.
+    pub(super) async fn with(home: &Path, session: &str, within: Duration) -> Result<Self, Failure> {
+        if !home.exists() {
+            return Ok(Self { held: None });
+        }
+        let cannot =
+            |e: io::Error| Failure::fault(format!("cannot see to it that nobody else tells {session:?}: {e}"), "it is tried again");
+        let path = file(home, "telling", session).map_err(cannot)?;
+        let (say, held) = tokio::sync::oneshot::channel();
+        // A thread of its own, which nobody waits for should it wait in vain.
+        std::thread::spawn(move || say.send(hold(path)));
+        match tokio::time::timeout(within, held).await {
+            Ok(Ok(held)) => Ok(Self { held: Some(held.map_err(cannot)?) }),
+            Ok(Err(_)) => Err(cannot(io::Error::other("nobody answers"))),
+            Err(_) => Err(Failure::fault(format!("somebody else has been telling {session:?} for {within:?}"), "it is tried again")),
+        }
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some((_file, path)) = &self.held {
+            // While it is held: whoever waits for it finds that it is gone, and makes another.
+            let _gone = fs::remove_file(path);
+        }
+    }
+}
+
+/// The file of a conversation, in a directory that only its owner may enter.
+pub(super) fn file(home: &Path, what: &str, session: &str) -> io::Result<PathBuf> {
+    let dir = home.join(DIR);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+    let name = ring::digest::digest(&ring::digest::SHA256, session.as_bytes());
+    let name: String = name.as_ref().iter().take(16).map(|b| format!("{b:02x}")).collect();
+    Ok(dir.join(format!("{what}-{name}")))
+}
+
+fn hold(path: PathBuf) -> io::Result<(File, PathBuf)> {
+    loop {
+        let file = File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+        loop {
+            match flock(&file, FlockOperation::LockExclusive) {
+                Err(rustix::io::Errno::INTR) => {}
+                done => break done?,
+            }
+        }
+        // Whoever held it before has removed it, and somebody may have made another.
+        let is_it = |meta: fs::Metadata| file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (meta.dev(), meta.ino()));
+        if fs::metadata(&path).is_ok_and(is_it) {
+            return Ok((file, path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn there_is_one_at_a_time_and_nothing_is_left() {
+        let tmp = tempfile::tempdir().unwrap();
+        let (inside, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let mut all = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let (home, inside, most) = (tmp.path().to_owned(), inside.clone(), most.clone());
+            all.spawn(async move {
+                let alone = Alone::with(&home, "s", Duration::from_secs(60)).await.unwrap();
+                most.fetch_max(inside.fetch_add(1, SeqCst) + 1, SeqCst);
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, SeqCst);
+                drop(alone);
+            });
+        }
+        while all.join_next().await.transpose().unwrap().is_some() {}
+        assert_eq!(most.load(SeqCst), 1);
+        assert_eq!(fs::read_dir(tmp.path().join(DIR)).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn another_conversation_does_not_wait_and_nobody_waits_for_ever() {
+        let tmp = tempfile::tempdir().unwrap();
+        let within = Duration::from_millis(50);
+        let _one = Alone::with(tmp.path(), "a", within).await.unwrap();
+        let _other = Alone::with(tmp.path(), "b", within).await.unwrap();
+        assert!(Alone::with(tmp.path(), "a", within).await.unwrap_err().error().contains("somebody else"));
+        assert!(Alone::with(&tmp.path().join("none"), "a", within).await.unwrap().held.is_none());
+    }
+}
