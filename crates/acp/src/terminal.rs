@@ -11,7 +11,7 @@ mod wait_for_exit;
 use crate::message::{Failure, INTERNAL, INVALID_PARAMS, NOT_FOUND};
 use create::Create;
 use known::Known;
-use outlast_client::{Caller, Client, ClientError, Connect, Error, ErrorKind, Fate, Owner, ProcessId, Reason, Receipt, code};
+use outlast_client::{Caller, Client, ClientError, Connect, Error, ErrorKind, Fate, Owner, ProcessId, ProcessInfo, Reason, Receipt, code};
 use outlast_text::Redactor;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -164,6 +164,16 @@ impl Terminals {
     async fn client(&self, session: &str) -> Result<Client, ClientError> {
         let client = self.client.get_or_try_init(|| Client::connect(&self.to)).await?;
         Ok(client.with_owner(Owner { session: Some(format!("acp:{session}")), ..self.owner.clone() }))
+    }
+
+    /// How a terminal of a conversation is, and somebody who can read it. It is looked at in nobody's name: that the agent has seen an end is said when it has the
+    /// answer. Nothing where it is another conversation's.
+    async fn look_on(&self, session: &str, id: &str) -> Result<Option<(Client, ProcessInfo)>, ClientError> {
+        let client = self.client(session).await?;
+        let onlooker = client.with_owner(Owner::default());
+        let info = onlooker.poll(id).await?;
+        let own = info.session_key == client.owner().session;
+        Ok(own.then_some((onlooker, info)))
     }
 }
 

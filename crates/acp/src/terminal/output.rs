@@ -27,11 +27,11 @@ impl Terminals {
         let looked = async {
             let client = self.client(&of.session_id).await?;
             // First how it is, then what it said: whoever sees an end sees all that came before it.
-            let info = client.poll(&of.terminal_id).await?;
-            let tail = Tail::read(&client, &of.terminal_id, most).await?;
-            Ok::<_, ClientError>((client, info, tail))
+            let Some((onlooker, info)) = self.look_on(&of.session_id, &of.terminal_id).await? else { return Ok(None) };
+            let tail = Tail::read(&onlooker, &of.terminal_id, most).await?;
+            Ok::<_, ClientError>(Some((client, info, tail)))
         };
-        let (client, info, tail) = looked.await.map_err(|e| of.refused(&e))?;
+        let (client, info, tail) = looked.await.map_err(|e| of.refused(&e))?.ok_or_else(|| of.not_found())?;
         let (output, truncated) = tail.shown(&self.redactor, &info, most);
         let is_over = info.status == Status::Exited;
         let exit_status = is_over.then(|| exit_status(&info.fate));

@@ -18,20 +18,19 @@ impl Terminals {
         let mut all = Vec::new();
         for (_, id) in &shown.terminals {
             let text = match tokio::time::timeout(WITHIN, self.text(&shown.session, id)).await {
-                Ok(Ok(text)) => text,
-                Ok(Err(_)) | Err(_) => format!("What {id} printed cannot be shown here; `outlast log {id}` may have it."),
+                Ok(Ok(Some(text))) => text,
+                _ => format!("What {id} printed cannot be shown here; `outlast log {id}` may have it."),
             };
             all.push(content(&text));
         }
         all
     }
 
-    async fn text(&self, session: &str, id: &str) -> Result<String, ClientError> {
-        let client = self.client(session).await?;
-        let info = client.poll(id).await?;
-        let tail = Tail::read(&client, id, MOST).await?;
+    async fn text(&self, session: &str, id: &str) -> Result<Option<String>, ClientError> {
+        let Some((onlooker, info)) = self.look_on(session, id).await? else { return Ok(None) };
+        let tail = Tail::read(&onlooker, id, MOST).await?;
         let (output, cut) = tail.shown(&self.redactor, &info, MOST);
-        Ok(written(&info, &output, cut))
+        Ok(Some(written(&info, &output, cut)))
     }
 }
 

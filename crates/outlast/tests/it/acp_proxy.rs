@@ -288,6 +288,12 @@ fn a_client_that_is_shown_a_terminal_sees_what_it_printed() {
     assert_eq!(states(&p, &id), ["consumed"]);
     // Agents show it once more when they have let go of it.
     assert_eq!(shows(&mut b), text);
+    // Nor is anybody else kept from telling it.
+    let id = b.create("s", "exit 4");
+    p.call(["wait", &id]);
+    b.agent_says(&update(&json!({"type": "terminal", "terminalId": id})));
+    assert!(b.client_hears().contains("Exit code 4."));
+    assert_eq!(about(&drained(&p, "acp:s")), [id.as_str()]);
 }
 
 #[test]
