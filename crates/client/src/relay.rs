@@ -3,9 +3,10 @@
 use crate::ClientError;
 use crate::client::{decode, to_error};
 use crate::link::{CallError, Link, read};
-use outlast_core::Owner;
+use outlast_core::{Owner, Status};
 use outlast_wire::v1::notice::Notices;
 use outlast_wire::v1::{Done, Request};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex};
 
@@ -16,15 +17,23 @@ pub(crate) struct Passing {
     answered: Mutex<Vec<(Arc<Link>, u64)>>,
 }
 
+/// What matters of a process that was looked at.
+#[derive(Deserialize)]
+struct Glance {
+    status: Status,
+}
+
 impl Passing {
     /// Asks, and remembers the answer if it matters whether it arrives.
     pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
-        let gives = matches!(request, Request::NoticeNext { .. });
-        if !gives && !matches!(request, Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. }) {
-            return link.call(owner, request, raw).await;
-        }
+        let matters: fn(&RawValue) -> bool = match request {
+            Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. } => |_| true,
+            Request::Poll { .. } => |answer| read::<Glance>(answer).is_ok_and(|seen| seen.status == Status::Exited),
+            Request::NoticeNext { .. } => |answer| read::<Notices>(answer).is_ok_and(|given| !given.notices.is_empty()),
+            _ => return link.call(owner, request, raw).await,
+        };
         let (of, answer) = link.relayed_call(owner, request, raw).await?;
-        if gives && read::<Notices>(&answer).is_ok_and(|given| given.notices.is_empty()) {
+        if !matters(&answer) {
             return Ok(answer);
         }
         self.answered.lock().expect("nothing panics while it is held").push((link.clone(), of));

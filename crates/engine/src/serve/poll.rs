@@ -1,5 +1,6 @@
 //! `poll`: how one process is.
 
+use super::relay::Relay;
 use super::{Asked, Fresh, glance};
 use crate::refuse;
 use crate::render::{Detail, process};
@@ -13,7 +14,10 @@ pub(super) async fn poll(asked: &Asked, name: &str) -> Result<Process, Error> {
     let shown = whole(asked, &view).await?;
     let spec = &view.facts.kept.spec;
     if shown.status == Status::Exited && !spec.tell.is_nothing() && asked.owner.session == spec.owner.session {
-        asked.shared().outbox.observe(view.id()).await;
+        match asked.relay {
+            true => asked.relays.begin(asked.out.of, Relay::Look(view.id())),
+            false => asked.shared().outbox.observe(view.id()).await,
+        }
     }
     Ok(shown)
 }

@@ -17,6 +17,8 @@ pub(crate) struct Relays {
 pub(crate) enum Relay {
     /// It shows the end of a process.
     End { process: ProcessId, how: &'static str, since: Time },
+    /// It shows to somebody who looks that a process is over.
+    Look(ProcessId),
     /// It says that a process is forgotten.
     Removal(Box<View>),
     /// It gives notices, under this word. Whoever has them settles them.
@@ -54,6 +56,7 @@ impl Relays {
         for relay in arrived {
             match relay {
                 Relay::End { process, how, since } => seen(&self.engine, process, how, since).await,
+                Relay::Look(process) => self.engine.shared().outbox.observe(process).await,
                 Relay::Removal(view) => {
                     // Whoever was first did the same.
                     let _gone = self.engine.forget(&view).await;
@@ -82,7 +85,7 @@ impl Relay {
     async fn let_go(self, engine: &Engine) {
         match self {
             Self::End { process, .. } => engine.shared().outbox.let_go(process).await,
-            Self::Removal(_) => {}
+            Self::Look(_) | Self::Removal(_) => {}
             Self::Notices { ids, lease } => engine.shared().outbox.abandon(ids, lease, engine.shared().now()).await,
         }
     }

@@ -34,3 +34,27 @@ async fn what_the_newest_life_posts_or_waits_for_is_not_dropped_as_that_of_an_ol
     let given = any.take(&Take::default().wait_at_most(Duration::from_secs(10))).await.unwrap();
     assert_eq!(given.notices.iter().map(|n| n.event.kind()).collect::<Vec<_>>(), ["until"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_that_is_passed_on_silences_a_terminal_once_it_has_arrived() {
+    let world = World::new().await;
+    let own = world.session("s");
+    let at_a_terminal = || Take::default().at_a_terminal().limit(9);
+    let mut spec = Spec::shell("exit 3");
+    (spec.tell.completion, spec.owner) = (true, own.owner().clone());
+    let id = own.run(Run::new(spec, world.caller())).await.unwrap().id().to_string();
+    world.client.process(id.parse().unwrap()).wait(None).await.unwrap();
+    for arrives in [false, true] {
+        let (looking, receipt) = own.relaying();
+        assert_eq!(looking.poll(&id).await.unwrap().fate.exit_code, Some(Some(3)));
+        let given = own.take(&at_a_terminal().wait_at_most(Duration::from_secs(if arrives { 0 } else { 10 }))).await.unwrap();
+        assert_eq!(given.notices.len(), 1, "it is not known to have been seen");
+        let (ids, lease) = ([given.notices[0].event.event_id.as_str()], given.notices[0].lease.as_deref());
+        own.settle(&ids, lease, outlast_client::Verdict::Released).await.unwrap();
+        if arrives {
+            receipt.passed_on().await.unwrap();
+        }
+    }
+    assert!(own.take(&at_a_terminal()).await.unwrap().notices.is_empty());
+    assert_eq!(own.take(&Take::default()).await.unwrap().notices.len(), 1, "a gateway tells it all the same");
+}

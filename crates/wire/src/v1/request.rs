@@ -13,7 +13,7 @@ pub struct Message {
     /// For whom.
     #[serde(default)]
     pub owner: Owner,
-    /// Whether the answer is passed on to somebody else: an end that it shows counts as seen, and what it says is removed is so, when [`Request::Relayed`] says
+    /// Whether the answer is passed on to somebody else: an end that it shows, be it to who only looks, counts as seen, and what it says is removed is so, when [`Request::Relayed`] says
     /// that it arrived. Notices that it gives are given again, as possible repeats, if that is not said.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
