@@ -19,7 +19,7 @@ import re
 import signal
 import subprocess
 
-from world import asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, free_port, main
+from world import Gateway, asked, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, free_port, main
 
 CODE = 7
 # How long the model thinks when it is not to answer.
@@ -234,29 +234,17 @@ def woken_by_its_gateway(world, start):
     world.play([start, {"text": "started"}, look, {"text": "seen"}, {"text": "noted"}])
     configure_hermes(world)
     world.call(world.outlast, "install", "hermes", "--wake")
-    port, key = free_port(), "hush-hush-hush-hush"
-    url, login = f"http://127.0.0.1:{port}", {"authorization": f"Bearer {key}"}
-    world.write("key", key)
-    flags = f', "--url", "{url}", "--key-file", "{world.path("key")}"'
+    gateway = Gateway(world)
+    flags = f', "--url", "{gateway.url}", "--key-file", "{gateway.key_file}"'
     world.add("home/.config/outlast/config.toml", '"hook", "hermes"', flags)
     # An engine reads its sinks when it starts.
     world.call(world.outlast, "engine", "stop")
-    env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": key, "API_SERVER_PORT": str(port), "API_SERVER_HOST": "127.0.0.1"}
-    with open(world.path("gateway.log"), "w") as log:
-        world.start([world.program("hermes"), "gateway", "run"], env=env, stdout=log, stderr=subprocess.STDOUT)
-
-    def up():
-        try:
-            return asked("GET", f"{url}/api/sessions", None, login)
-        except OSError:
-            return None
-
-    eventually("the gateway", up)
-    first, second = (asked("POST", f"{url}/api/sessions", {"title": title}, login)["session"]["id"] for title in ("starts", "looks"))
+    gateway.start()
+    first, second = gateway.session("starts"), gateway.session("looks")
     os.remove(world.path("gate"))
     os.mkfifo(world.path("gate"))
     for session, text in ((first, "start it"), (second, "what is there?")):
-        asked("POST", f"{url}/api/sessions/{session}/chat", {"message": text}, login)
+        gateway.ask("POST", f"/api/sessions/{session}/chat", {"message": text})
     running = world.json("list")["processes"]
     assert len(running) == 1 and running[0]["session_key"] == "hermes:mcp", f"not what was to run: {running}"
     name, turns = running[0]["session_id"], world.turns()
@@ -266,7 +254,7 @@ def woken_by_its_gateway(world, start):
     eventually("the turn that it is woken for", lambda: world.turns() > turns)
     sees_once(world, name)
     eventually("the notice to be settled", lambda: state(world, name) == "delivered")
-    messages = {session: json.dumps(asked("GET", f"{url}/api/sessions/{session}/messages", None, login)) for session in (first, second)}
+    messages = {session: json.dumps(gateway.ask("GET", f"/api/sessions/{session}/messages")) for session in (first, second)}
     notice = f"Background process {name} exited"
     assert notice in messages[first] and notice not in messages[second], "another session was told"
 

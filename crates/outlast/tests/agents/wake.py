@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 
-from world import asked, configure_codex, configure_hermes, configure_opencode, eventually, free_port, main
+from world import Gateway, asked, configure_codex, configure_hermes, configure_opencode, eventually, main
 
 
 def tells(world, command, sessions):
@@ -117,24 +117,12 @@ def opencode(world):
 
 
 def hermes(world):
-    program = world.program("hermes")
     speaks(world)
     configure_hermes(world)
-    world.write("key", "hush-hush-hush-hush\n")
-    port = free_port()
-    env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": "hush-hush-hush-hush", "API_SERVER_PORT": str(port), "API_SERVER_HOST": "127.0.0.1"}
-    world.start([program, "gateway", "run"], env=env, stdout=open(world.path("gateway.log"), "w"), stderr=subprocess.STDOUT)
-    url, login = f"http://127.0.0.1:{port}", {"authorization": "Bearer hush-hush-hush-hush"}
-
-    def up():
-        try:
-            return asked("GET", f"{url}/api/sessions", None, login)
-        except OSError:
-            return None
-
-    eventually("the gateway", up)
-    session = asked("POST", f"{url}/api/sessions", {"title": "wake"}, login)["session"]["id"]
-    ends_and_wakes(world, f"hermes:{session}", ["hermes", "--url", url, "--key-file", world.path("key")])
+    gateway = Gateway(world)
+    gateway.start()
+    session = gateway.session("wake")
+    ends_and_wakes(world, f"hermes:{session}", ["hermes", "--url", gateway.url, "--key-file", gateway.key_file])
     return "woken once by its gateway"
 
 

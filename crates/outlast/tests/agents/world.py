@@ -163,6 +163,36 @@ def configure_hermes(world):
     world.write("home/.hermes/config.yaml", text)
 
 
+class Gateway:
+    """A gateway of Hermes with its API server."""
+
+    KEY = "hush-hush-hush-hush"
+
+    def __init__(self, world):
+        self.world, self.port = world, free_port()
+        self.url, self.key_file = f"http://127.0.0.1:{self.port}", world.path("key")
+        world.write("key", self.KEY + "\n")
+
+    def start(self):
+        env = {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": self.KEY, "API_SERVER_PORT": str(self.port), "API_SERVER_HOST": "127.0.0.1"}
+        with open(self.world.path("gateway.log"), "w") as log:
+            self.world.start([self.world.program("hermes"), "gateway", "run"], env=env, stdout=log, stderr=subprocess.STDOUT)
+        eventually("the gateway", self.is_up)
+
+    def is_up(self):
+        try:
+            return self.ask("GET", "/api/sessions")
+        except OSError:
+            return None
+
+    def ask(self, method, path, body=None):
+        return asked(method, self.url + path, body, {"authorization": f"Bearer {self.KEY}"})
+
+    def session(self, title):
+        """A new session."""
+        return self.ask("POST", "/api/sessions", {"title": title})["session"]["id"]
+
+
 def configure_kimi(world):
     models = '[models.mock]\nprovider = "mock"\nmodel = "mock"\nmax_context_size = 100000\n'
     provider = f'[providers.mock]\ntype = "openai"\nbase_url = "{world.model}"\napi_key = "none"\n'
