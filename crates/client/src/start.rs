@@ -51,7 +51,7 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
         // What we started ends at once: the engine is a child of it, and nobody's from then on.
         let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
         failed = match status {
-            Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status)),
+            Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status, &child.word)),
             Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
         };
         // One that was killed says nothing about the next; one that gave up would again.
@@ -197,10 +197,11 @@ async fn end_of(ready: OwnedFd) -> io::Result<Vec<u8>> {
     Ok(word)
 }
 
-fn ended(status: ExitStatus) -> String {
-    if status.success() {
-        // That is what it came from: of itself, an engine that could not start says why.
-        return "it was killed while it started".into();
+fn ended(status: ExitStatus, word: &[u8]) -> String {
+    match word {
+        FAILED => "it gave up, and could not write why into its log; is the disk full?".into(),
+        // That is what it came from, which ends well; of itself, an engine that could not start says so.
+        _ if status.success() => "it was killed while it started".into(),
+        _ => format!("it ended at once, without a word ({status})"),
     }
-    format!("it ended at once, without a word ({status})")
 }

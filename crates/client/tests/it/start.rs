@@ -82,6 +82,7 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
         ("kill -9 $$", "signal: 9"),
         ("sh -c 'kill -9 $$' & exit 0", "it was killed while it started"),
         ("(echo 'the home is taken' >&2; echo failed) & exit 0", "the home is taken"),
+        ("echo failed & exit 0", "could not write why into its log"),
     ] {
         let program = program(dir.path(), script);
         let to = Connect::to(&home).starting(program);

@@ -134,8 +134,12 @@ fn what_is_no_call_of_a_hook_is_refused_and_changes_nothing() {
 }
 
 fn hook(p: &Product, args: &[&str], event: &str) -> Child {
+    hook_given(p, args, &claude(event, "/w"))
+}
+
+fn hook_given(p: &Product, args: &[&str], input: &[u8]) -> Child {
     let mut child = p.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("outlast runs");
-    child.stdin.take().unwrap().write_all(&claude(event, "/w")).unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
     child
 }
 
@@ -196,11 +200,7 @@ fn a_waiter_wakes_with_the_next_notice_and_only_one_of_several() {
     assert_eq!((quiet.text(), quiet.err), (String::new(), String::new()));
     let args = ["hook", "claude", "--wait", "--timeout", "3"];
     let waiters: Vec<Child> = (0..3).map(|_| hook(&p, &args, "Stop")).collect();
-    let other = {
-        let mut child = p.command(args).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(&claude("Stop", "/elsewhere")).unwrap();
-        child
-    };
+    let other = hook_given(&p, &args, &claude("Stop", "/elsewhere"));
     post(&p, KEY, 1);
     let ended: Vec<Answer> = waiters.into_iter().map(|w| w.wait_with_output().unwrap().into()).collect();
     let woken: Vec<&Answer> = ended.iter().filter(|a| a.code == Some(2)).collect();
@@ -210,16 +210,19 @@ fn a_waiter_wakes_with_the_next_notice_and_only_one_of_several() {
     assert_eq!(states(&p), ["delivered"]);
 }
 
+/// How many wait. What is being made has another name.
+fn places(p: &Product) -> usize {
+    let is_made = |entry: &std::fs::DirEntry| entry.path().extension().is_none();
+    std::fs::read_dir(p.home().root.join("hooks")).map_or(0, |all| all.flatten().filter(is_made).count())
+}
+
 #[test]
 fn a_waiter_leaves_when_another_comes_to_wait_for_the_same() {
     let p = product();
     p.engine();
-    // What is being made has another name.
-    let is_made = |entry: &std::fs::DirEntry| entry.path().extension().is_none();
-    let places = || std::fs::read_dir(p.home().root.join("hooks")).map_or(0, |all| all.flatten().filter(is_made).count());
     let args = ["hook", "claude", "--wait"];
     let first = hook(&p, &args, "Stop");
-    eventually("it to wait", || (places() == 1).then_some(()));
+    eventually("it to wait", || (places(&p) == 1).then_some(()));
     let second = hook(&p, &args, "Stop");
     // Without anybody saying anything to either.
     let left: Answer = first.wait_with_output().unwrap().into();
@@ -227,7 +230,32 @@ fn a_waiter_leaves_when_another_comes_to_wait_for_the_same() {
     post(&p, KEY, 1);
     let woken: Answer = second.wait_with_output().unwrap().into();
     assert!(woken.code == Some(2) && woken.err.contains("number 1"), "{woken:?}");
-    assert_eq!((places(), states(&p)), (0, vec!["delivered".to_owned()]));
+    assert_eq!((places(&p), states(&p)), (0, vec!["delivered".to_owned()]));
+}
+
+#[test]
+fn another_conversation_in_the_same_directory_dismisses_no_waiter() {
+    let p = product();
+    p.engine();
+    let args = ["hook", "claude", "--wait"];
+    let first = hook(&p, &args, "Stop");
+    let of_another = String::from_utf8(claude("Stop", "/w")).unwrap().replace("5d2a", "77c0");
+    let mut second = hook_given(&p, &args, of_another.as_bytes());
+    eventually("both to wait", || (places(&p) == 2).then_some(()));
+    second.kill().unwrap();
+    second.wait().unwrap();
+    post(&p, KEY, 1);
+    let woken: Answer = first.wait_with_output().unwrap().into();
+    assert!(woken.code == Some(2) && woken.err.contains("number 1"), "{woken:?}");
+}
+
+#[test]
+fn a_waiter_that_is_interrupted_leaves() {
+    let p = product();
+    p.engine();
+    let mut waiter = hook(&p, &["hook", "claude", "--wait"], "Stop");
+    eventually("it to wait", || (p.json(["interrupt", "--session", KEY])["count"] == 1).then_some(()));
+    assert_eq!(eventually("it to leave", || waiter.try_wait().unwrap()).code(), Some(0));
 }
 
 #[test]
@@ -509,15 +537,15 @@ fn hermes_takes_a_turn_in_its_own_session_and_is_not_told_twice() {
     assert!(failed.code == Some(1) && failed.err.contains("500"), "{failed:?}");
 }
 
-/// A Hermes with two sessions, of which the one that was used last has only seen the process in a list.
-fn two_sessions(process: &str) -> Agent {
+/// A Hermes with two sessions, of which the one that was used last has only seen the process in a list, and one more.
+fn two_sessions(process: &str, beside: &'static str) -> Agent {
     let tool = |at: f64| json!({"role": "tool", "timestamp": at, "content": format!("{{\"result\": \"{{\\\"session_id\\\": \\\"{process}\\\"}}\"}}")});
     let mut started = vec![json!({"role": "user", "content": "start it", "timestamp": 1.0}), tool(2.5)];
     let seen = vec![json!({"role": "user", "content": format!("what is {process}?"), "timestamp": 0.5}), tool(3.5)];
     Agent::new(Box::new(move |request| {
         let line = request.line.as_str();
         if line.starts_with("GET /api/sessions?") {
-            return (200, json!({"object": "list", "data": [{"id": "late"}, {"id": "early"}, {"id": "empty"}]}));
+            return (200, json!({"object": "list", "data": [{"id": beside}, {"id": "late"}, {"id": "early"}]}));
         }
         if line.starts_with("GET /api/sessions/late/messages ") {
             return (200, json!({"data": seen}));
@@ -541,7 +569,7 @@ fn what_hermes_started_over_mcp_is_told_in_the_session_that_started_it() {
     let p = product();
     let id = ended(&p, "hermes:mcp", "exit 3");
     let notice = history(&p, &["--process", &id])[0].clone();
-    let agent = two_sessions(&id);
+    let agent = two_sessions(&id, "empty");
     let call = |notices: &[&Value]| p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(notices));
     call(&[&notice]).good();
     let sent = agent.take("POST");
@@ -553,6 +581,12 @@ fn what_hermes_started_over_mcp_is_told_in_the_session_that_started_it() {
     let other = call(&[&post(&p, "hermes:mcp", 1)]);
     assert!(other.code == Some(1) && other.err.contains("none of Hermes's sessions"), "{other:?}");
     assert_eq!(agent.take("POST").len(), 0);
+    // A session that cannot be shown keeps nobody from being told in another.
+    let agent = two_sessions(&id, "gone");
+    p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(&[&notice])).good();
+    assert_eq!(agent.take("POST").len(), 1);
+    let perhaps = p.call_with_input(["hook", "hermes", "--url", &agent.url()], &events(&[&post(&p, "hermes:mcp", 2)]));
+    assert!(perhaps.code == Some(1) && perhaps.err.contains("does not show the session"), "{perhaps:?}");
 }
 
 #[test]

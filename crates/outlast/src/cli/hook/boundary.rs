@@ -18,6 +18,9 @@ const MOST: u32 = 32;
 /// How often one that waits looks whether another has come to wait for the same.
 const LOOK: Duration = Duration::from_secs(5);
 
+/// What is no more than a rounded time.
+const EARLY: Duration = Duration::from_millis(100);
+
 /// The exit code that has the agent read standard error, and act on it.
 const REWAKE: i32 = 2;
 
@@ -38,9 +41,10 @@ pub(super) async fn tell(ctx: &Context, called: &Called, owner: Owner, lease: Du
     batch.written(written).await
 }
 
-/// Waits for what there is to be told, and wakes the agent with it. Leaves without a word once another has come to wait for the same.
-pub(super) async fn wait(ctx: &Context, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
-    let whose = format!("{owner:?}");
+/// Waits for what there is to be told, and wakes the agent with it. Leaves without a word when it is interrupted, or once the same conversation has started
+/// another. Another conversation of the same owner is somebody else to be woken.
+pub(super) async fn wait(ctx: &Context, called: &Called, owner: Owner, lease: Duration, at_most: Option<Duration>) -> Result<i32, Failure> {
+    let whose = format!("{owner:?} {:?}", called.conversation);
     let client = ctx.client().await?.with_owner(owner);
     // Where that cannot be said there are two, of which one is given each notice.
     let latest = Latest::of(&ctx.settings.home, &whose).ok();
@@ -48,11 +52,14 @@ pub(super) async fn wait(ctx: &Context, owner: Owner, lease: Duration, at_most: 
     let mut batch = loop {
         // Never given up in between: what was given to us just then would be nobody's until its lease ends.
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        let batch = Batch::take(&client, Some(MOST), lease, Some(left.unwrap_or(LOOK).min(LOOK))).await?;
+        let (look, began) = (left.unwrap_or(LOOK).min(LOOK), Instant::now());
+        let batch = Batch::take(&client, Some(MOST), lease, Some(look)).await?;
         if !batch.is_empty() {
             break batch;
         }
-        if left.is_some_and(|left| left <= LOOK) || latest.as_ref().is_some_and(Latest::is_over) {
+        // One that comes back empty before its time was let go of.
+        let interrupted = began.elapsed() + EARLY < look;
+        if interrupted || left.is_some_and(|left| left <= LOOK) || latest.as_ref().is_some_and(Latest::is_over) {
             return Ok(0);
         }
     };

@@ -18,7 +18,7 @@ const NAME: &str = "claude-code";
 /// once it is written; where there is nothing it prints nothing. With --wait, for a hook with `asyncRewake`, it waits, prints on standard error and exits 2, which starts a turn.
 #[derive(Debug, Args)]
 pub(crate) struct Claude {
-    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over, or another comes to wait for the same conversation
+    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over, it is interrupted, or the same conversation starts another
     #[arg(long)]
     wait: bool,
     /// With --wait: for at most so many seconds [default: as long as it takes]
@@ -45,7 +45,7 @@ impl Claude {
         };
         let owner = owner(self.whose.or(ctx.owner()), &called, ctx.world.var("CLAUDE_PROJECT_DIR").map(PathBuf::from))?;
         match self.wait {
-            true => boundary::wait(ctx, owner, self.lease, self.timeout).await,
+            true => boundary::wait(ctx, &called, owner, self.lease, self.timeout).await,
             false => boundary::tell(ctx, &called, owner, self.lease).await,
         }
     }

@@ -77,7 +77,7 @@ async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Fa
     if told.session != OVER_MCP {
         return api.tell(&session, told).await.map(|()| 0);
     }
-    let started = api.who_started(&told).await?;
+    let (started, unseen) = api.who_started(&told).await?;
     let mut sessions: Vec<&String> = started.iter().map(|(_, session)| session).collect();
     sessions.sort();
     sessions.dedup();
@@ -85,9 +85,12 @@ async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Fa
         let its = |id: &str| started.iter().any(|(notice, of)| notice == id && of == session);
         api.tell(session, told.clone().without(|id| !its(id))).await?;
     }
-    match told.notices.iter().find(|n| !started.iter().any(|(id, _)| *id == n.event_id)) {
-        None => Ok(0),
-        Some(left) => {
+    let left = told.notices.iter().find(|n| !started.iter().any(|(id, _)| *id == n.event_id));
+    match (left, unseen) {
+        (None, _) => Ok(0),
+        // It may have been in one that cannot be looked at.
+        (Some(_), Some(why)) => Err(why),
+        (Some(left), None) => {
             let what =
                 format!("none of Hermes's sessions has started {}", if left.session_id.is_empty() { "this" } else { &left.session_id });
             Err(Failure::refused(what, "it is tried again, and told with the next answer of our tools"))
@@ -124,12 +127,20 @@ impl Api {
     }
 
     /// For each notice whose process is known, the session that started it: of those where a tool has answered with its name, the one where one did first.
-    /// Others have seen it in a list.
-    async fn who_started(&self, told: &ToTell) -> Result<Vec<(String, String)>, Failure> {
+    /// Others have seen it in a list. Beside them why one of the sessions could not be looked at, if that is so.
+    async fn who_started(&self, told: &ToTell) -> Result<(Vec<(String, String)>, Option<Failure>), Failure> {
         let listed = good(self.looks.get(&format!("/api/sessions?limit={MOST_SESSIONS}"), &[]).await, "list its sessions")?;
         let mut first: HashMap<&str, (f64, String)> = HashMap::new();
+        let mut unseen = None;
         for session in data(listed).iter().filter_map(|s| s["id"].as_str()) {
-            let messages = self.messages(session).await?;
+            let messages = match self.messages(session).await {
+                Ok(messages) => messages,
+                // Of all its sessions one may have been deleted just now, or be more than it can show.
+                Err(why) => {
+                    unseen = Some(why);
+                    continue;
+                }
+            };
             let answers: Vec<&Value> = messages.iter().filter(|m| m["role"] == "tool").collect();
             for notice in told.notices.iter().filter(|n| !n.session_id.is_empty()) {
                 let Some(answer) = answers.iter().find(|m| mentions(m, &notice.session_id)) else { continue };
@@ -139,7 +150,7 @@ impl Api {
                 }
             }
         }
-        Ok(first.into_iter().map(|(notice, (_, session))| (notice.to_owned(), session)).collect())
+        Ok((first.into_iter().map(|(notice, (_, session))| (notice.to_owned(), session)).collect(), unseen))
     }
 
     async fn messages(&self, session: &str) -> Result<Vec<Value>, Failure> {

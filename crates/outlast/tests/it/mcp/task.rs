@@ -53,6 +53,17 @@ fn a_task_that_was_waited_for_can_still_be_resolved() {
 }
 
 #[test]
+fn an_update_of_a_task_shows_nothing_and_silences_nobody() {
+    let p = product();
+    let session = format!("mcp:a:{}", p.work().display());
+    let id = crate::told::ended(&p, &session, "exit 3");
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    agent.ask("tasks/update", json!({"taskId": id, "inputResponses": {}}));
+    assert_eq!(crate::told::about(&crate::told::drained(&p, &session)), [id.as_str()]);
+    agent.leave();
+}
+
+#[test]
 fn a_call_that_names_its_conversation_is_answered_without_a_task() {
     // Requests for a task have no arguments, and would be made for another conversation.
     let p = product();
