@@ -296,6 +296,26 @@ fn hermes_has_the_tools_its_models_know_and_a_conversation_that_its_gateway_is_w
 }
 
 #[test]
+fn what_was_put_into_an_entry_of_hermes_by_hand_outlasts_another_install() {
+    let p = product();
+    lived_in(&p);
+    let file = p.user().join(".hermes/config.yaml");
+    let before = fs::read_to_string(&file).unwrap();
+    p.json(["install", "hermes"]);
+    let text = fs::read_to_string(&file).unwrap();
+    // The entry has an `env` here, since the home is not the usual.
+    let mine = text.replace("timeout: 660", "timeout: 900   # my slow builds").replace("env:\n", "env:\n      GITHUB_TOKEN: keepme\n");
+    assert!(mine.contains("my slow builds") && mine.contains("keepme"), "{mine}");
+    fs::write(&file, &mine).unwrap();
+    assert_eq!(p.json(["install", "hermes", "--wake"])["status"], "installed");
+    let session = "      OUTLAST_SESSION: \"hermes:mcp\"\n";
+    let made = fs::read_to_string(&file).unwrap();
+    assert!(made.contains(session) && made.replace(session, "") == mine, "{made}");
+    p.json(["install", "hermes", "--undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
 fn the_sink_that_wakes_is_one_that_an_engine_takes() {
     let p = product();
     p.json(["install", "codex"]);
