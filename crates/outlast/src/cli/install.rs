@@ -158,15 +158,17 @@ struct Target {
     wishes: Wishes,
     /// Whether it is a file of ours, which engines read when they start.
     ours: bool,
+    /// What to say of something in it that stays as somebody has made it.
+    stays: Vec<String>,
 }
 
 impl Target {
     fn new(path: PathBuf, wishes: Wishes) -> Self {
-        Self { path, wishes, ours: false }
+        Self { path, wishes, ours: false, stays: Vec::new() }
     }
 
-    fn of_ours(self) -> Self {
-        Self { ours: true, ..self }
+    fn of_ours(self, stays: Vec<String>) -> Self {
+        Self { ours: true, stays, ..self }
     }
 
     /// Whether it was changed by us before: in our own file, also if that was for another client.
@@ -277,7 +279,10 @@ impl Install {
                     Step::Nothing
                 }
                 true => undo(target, &file, &us, &mut notes)?,
-                false => install(target, &file, &us)?,
+                false => {
+                    notes.extend(target.stays.iter().cloned());
+                    install(target, &file, &us)?
+                }
             };
             if !matches!(step, Step::Nothing) {
                 file.may_be_changed()?;

@@ -373,6 +373,29 @@ fn flags_that_were_added_to_what_wakes_stay() {
     }
 }
 
+#[test]
+fn what_somebody_made_of_what_wakes_stays_and_is_told() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    p.json(["install", "codex"]);
+    let text = fs::read_to_string(&config).unwrap();
+    let command = text.lines().find(|line| line.starts_with("command")).unwrap();
+    let mine = text
+        .replace(
+            command,
+            "command = [\"env\", \"HTTPS_PROXY=http://p:1\", \"outlast\", \"hook\", \"codex\", \"--program\", \"/opt/codex\"]",
+        )
+        .replace("codex:*", "codex:work-*")
+        .replace("wake = true", "wake = false");
+    fs::write(&config, &mine).unwrap();
+    let again = p.json(["install", "codex"]);
+    assert_eq!((&again["status"], fs::read_to_string(&config).unwrap()), (&json!("unchanged"), mine));
+    let notes = again["notes"].to_string();
+    assert!(notes.contains("a command of your own") && notes.contains("starts no turn") && notes.contains("codex:*"), "{notes}");
+    p.json(["install", "codex", "--undo"]);
+    assert!(!config.exists());
+}
+
 /// The part of `doctor` about clients.
 fn agents(p: &Product) -> Vec<Value> {
     let answer = p.json(["doctor"]);
