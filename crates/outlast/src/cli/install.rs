@@ -28,8 +28,8 @@ use us::Us;
 /// Set an agent's client up to use Outlast
 ///
 /// Adds Outlast to the client's configuration as an MCP server, and where the client can be told of ends that way, the commands that tell it. What is there
-/// stays as it is, with its comments; a copy is kept beside each file before it is changed first. Doing it again changes nothing, and --undo takes out what
-/// was added and nothing else.
+/// stays as it is, with its comments; a copy is kept beside each file before it is changed first, and before a value in it is replaced. Doing it again
+/// changes nothing, and --undo takes out what was added and nothing else.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     /// Whose configuration
@@ -177,6 +177,23 @@ impl Target {
         (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
     }
 
+    /// A text as it would be without us: our own file also without what is there for other clients.
+    fn without_us(&self, text: &str) -> Option<String> {
+        let rows = WAKES.into_iter().filter(|_| self.ours);
+        let rows = rows.map(|name| toml::Wish::Row { list: "hook", name, fields: Vec::new(), usual: Vec::new() });
+        let text = rows.into_iter().try_fold(text.to_owned(), |text, row| toml::take(&text, &row)).ok()?;
+        self.wishes.take(&text).ok()
+    }
+
+    /// Whether something is gone that was there, other than where our program lay.
+    fn loses(&self, before: &str, after: &str, us: &Us) -> bool {
+        let rows = WAKES.into_iter().filter(|_| self.ours).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
+        let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
+        let calls = rows.chain(self.wishes.entry(before).ok().flatten()).filter_map(|entry| Call::of(&entry));
+        let moved = calls.fold(before.to_owned(), |text, call| text.replace(&call.argv[0], &us.program));
+        !is_within(before, after) && !is_within(&moved, after)
+    }
+
     /// What an entry of our name names that is somebody else's, if there is one.
     fn others_entry(&self, file: &File, us: &Us) -> Result<Option<String>, Failure> {
         let Some(entry) = self.wishes.entry(file.text()).map_err(|e| refusal(self, &e))? else { return Ok(None) };
@@ -315,19 +332,20 @@ impl Install {
             match step {
                 Step::Nothing => {}
                 Step::Write { text } => {
-                    // What has something of ours in it is not what was there before.
-                    let first = !self.undo && !target.has_something_of_ours(file.text());
-                    if let Some(kept) = if first { file.keep()? } else { None } {
+                    // What has something of ours in it is not what was there before, and yet may be somebody's.
+                    let copied = !self.undo && (!target.has_something_of_ours(file.text()) || target.loses(file.text(), &text, &us));
+                    if let Some(kept) = if copied { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
                     }
                     file.write(&text, scope == Scope::User)?;
                     if self.undo {
-                        notes.extend(file.forget_copies(&text)?);
+                        notes.extend(file.forget_copies(|copy| copy == text || target.without_us(copy).as_ref() == Some(&text))?);
                     }
                     changed = true;
                 }
                 Step::Remove => {
                     file.remove()?;
+                    notes.extend(file.forget_copies(|copy| target.without_us(copy).is_some_and(|rest| rest.trim().is_empty()))?);
                     about["status"] = json!("deleted");
                     changed = true;
                 }
@@ -429,7 +447,8 @@ fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Resul
     if !text.trim().is_empty() {
         return Ok(Step::Write { text });
     }
-    Ok(match file.first_copy()? {
+    // One that has something of ours in it was made later: there was no file before.
+    Ok(match file.first_copy()?.filter(|copy| !target.has_something_of_ours(copy)) {
         None => Step::Remove,
         Some(copy) if copy.trim().is_empty() => Step::Write { text },
         Some(_) => Step::Write { text: target.wishes.nothing().into() },
@@ -472,6 +491,13 @@ fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i
         ctx.out.text(&target.wishes.alone())?;
     }
     Ok(0)
+}
+
+/// Whether a text is another one with something put into it at one place.
+fn is_within(text: &str, more: &str) -> bool {
+    let start = text.bytes().zip(more.bytes()).take_while(|(a, b)| a == b).count();
+    let end = text.bytes().rev().zip(more.bytes().rev()).take_while(|(a, b)| a == b).count();
+    more.len() >= text.len() && start + end >= text.len()
 }
 
 /// The names of the sinks that wake clients.

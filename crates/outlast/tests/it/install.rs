@@ -124,6 +124,40 @@ fn another_profile_and_another_path_are_put_in_place() {
 }
 
 #[test]
+fn before_a_value_is_replaced_a_copy_is_kept_and_undoing_leaves_none() {
+    for there in [false, true] {
+        let p = product();
+        if there {
+            lived_in(&p);
+        }
+        let before = tree(&p.user());
+        let kept = |done: Value| -> Vec<String> {
+            let files = done["files"].as_array().unwrap().clone();
+            files.iter().filter_map(|file| file["backup"].as_str()).map(|path| fs::read_to_string(path).unwrap()).collect()
+        };
+        for (client, file) in [("codex", ".codex/config.toml"), ("hermes", ".hermes/config.yaml")] {
+            p.json(["install", client, "--profile", "codex"]);
+            let file = p.user().join(file);
+            let text = fs::read_to_string(&file).unwrap();
+            let had = tree(&p.user()).len();
+            // Another profile takes the place of one, and of what may be somebody's.
+            assert_eq!(kept(p.json(["install", client, "--profile", "native"])), [text.as_str()], "{client}");
+            assert_eq!(p.json(["install", client, "--profile", "native"])["status"], "unchanged");
+            assert_eq!(tree(&p.user()).len(), had + 1);
+            // Another path does not.
+            let us = p.program().canonicalize().unwrap();
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, text.replace(us.to_str().unwrap(), "/old/outlast")).unwrap();
+            assert_eq!(kept(p.json(["install", client, "--profile", "native"])), [""; 0]);
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            let undone = p.json(["install", client, "--undo"]);
+            assert!(undone["status"] == "removed" && !undone["notes"].to_string().contains("backup"), "{undone}");
+        }
+        assert_eq!(tree(&p.user()), before, "nothing is left of it");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_its_line_and_nothing_is_changed() {
     let p = product();
     lived_in(&p);

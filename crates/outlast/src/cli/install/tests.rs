@@ -141,3 +141,13 @@ fn our_flags_are_known_by_their_names_and_there_once() {
     assert_eq!(made, words(r#", "--codex-home=/mine""#));
     assert!(stays.len() == 1 && stays[0].contains("goes on with the --codex-home"), "{stays:?}");
 }
+
+#[test]
+fn what_is_put_in_between_loses_nothing() {
+    for (text, more) in [("", "x"), ("ab", "ab"), ("aab", "aaab"), ("a\nb", "a\nx\nb"), ("aa", "aaa")] {
+        assert!(is_within(text, more), "{text} {more}");
+    }
+    for (text, more) in [("a", ""), ("aaa", "aa"), ("ab", "axbx"), ("a 1 b", "a 2 b")] {
+        assert!(!is_within(text, more), "{text} {more}");
+    }
+}
