@@ -190,6 +190,7 @@ impl Target {
         let rows = WAKES.into_iter().filter(|_| self.ours).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
         let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
         let calls = rows.chain(self.wishes.entry(before).ok().flatten()).filter_map(|entry| Call::of(&entry));
+        let calls = calls.filter(|call| !call.argv[0].is_empty());
         let moved = calls.fold(before.to_owned(), |text, call| text.replace(&call.argv[0], &us.program));
         !is_within(before, after) && !is_within(&moved, after)
     }

@@ -408,6 +408,28 @@ fn flags_that_were_added_to_what_wakes_stay() {
 }
 
 #[test]
+fn a_home_of_codex_that_is_named_in_another_form_is_not_named_twice() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    p.json(["install", "codex"]);
+    let text = fs::read_to_string(&config).unwrap();
+    let dir = p.work().to_str().unwrap().to_owned();
+    for (there, made) in [
+        (format!("\"--codex-home={dir}\""), format!("\"--codex-home={dir}\"")),
+        ("\"--codex-home=/old\"".to_owned(), format!("\"--codex-home\", \"{dir}\"")),
+        (
+            format!("\"--program\", \"{dir}\", \"--timeout\", \"9\""),
+            format!("\"--codex-home\", \"{dir}\", \"--program\", \"{dir}\", \"--timeout\", \"9\""),
+        ),
+    ] {
+        let with = |words: &str| text.replace("\"hook\", \"codex\"", &format!("\"hook\", \"codex\", {words}"));
+        fs::write(&config, with(&there)).unwrap();
+        Answer::from(p.command(["install", "codex"]).env("CODEX_HOME", &dir).output().unwrap()).good();
+        assert_eq!(fs::read_to_string(&config).unwrap(), with(&made));
+    }
+}
+
+#[test]
 fn what_somebody_made_of_what_wakes_stays_and_is_told() {
     let p = product();
     let config = p.user().join(".config/outlast/config.toml");
