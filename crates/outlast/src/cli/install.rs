@@ -28,8 +28,8 @@ use us::Us;
 /// Set an agent's client up to use Outlast
 ///
 /// Adds Outlast to the client's configuration as an MCP server, and where the client can be told of ends that way, the commands that tell it. What is there
-/// stays as it is, with its comments; a copy is kept beside each file before it is changed first. Doing it again changes nothing, and --undo takes out what
-/// was added and nothing else.
+/// stays as it is, with its comments; a copy is kept beside each file before it is changed first, and before a value in it is replaced. Doing it again
+/// changes nothing, and --undo takes out what was added and nothing else.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     /// Whose configuration
@@ -158,21 +158,41 @@ struct Target {
     wishes: Wishes,
     /// Whether it is a file of ours, which engines read when they start.
     ours: bool,
+    /// What to say of something in it that stays as somebody has made it.
+    stays: Vec<String>,
 }
 
 impl Target {
     fn new(path: PathBuf, wishes: Wishes) -> Self {
-        Self { path, wishes, ours: false }
+        Self { path, wishes, ours: false, stays: Vec::new() }
     }
 
-    fn of_ours(self) -> Self {
-        Self { ours: true, ..self }
+    fn of_ours(self, stays: Vec<String>) -> Self {
+        Self { ours: true, stays, ..self }
     }
 
     /// Whether it was changed by us before: in our own file, also if that was for another client.
     fn has_something_of_ours(&self, text: &str) -> bool {
         let wakes = |name: &&str| toml::row(text, "hook", name).is_ok_and(|row| row.is_some());
         (self.ours && WAKES.iter().any(wakes)) || self.wishes.take(text).is_ok_and(|without| without != text)
+    }
+
+    /// A text as it would be without us: our own file also without what is there for other clients.
+    fn without_us(&self, text: &str) -> Option<String> {
+        let rows = WAKES.into_iter().filter(|_| self.ours);
+        let rows = rows.map(|name| toml::Wish::Row { list: "hook", name, fields: Vec::new(), usual: Vec::new() });
+        let text = rows.into_iter().try_fold(text.to_owned(), |text, row| toml::take(&text, &row)).ok()?;
+        self.wishes.take(&text).ok()
+    }
+
+    /// Whether something is gone that was there, other than where our program lay.
+    fn loses(&self, before: &str, after: &str, us: &Us) -> bool {
+        let rows = WAKES.into_iter().filter(|_| self.ours).filter_map(|name| toml::row(before, "hook", name).ok().flatten());
+        let rows = rows.filter_map(|row| serde_json::to_value(row).ok());
+        let calls = rows.chain(self.wishes.entry(before).ok().flatten()).filter_map(|entry| Call::of(&entry));
+        let calls = calls.filter(|call| !call.argv[0].is_empty());
+        let moved = calls.fold(before.to_owned(), |text, call| text.replace(&call.argv[0], &us.program));
+        !is_within(before, after) && !is_within(&moved, after)
     }
 
     /// What an entry of our name names that is somebody else's, if there is one.
@@ -277,7 +297,10 @@ impl Install {
                     Step::Nothing
                 }
                 true => undo(target, &file, &us, &mut notes)?,
-                false => install(target, &file, &us)?,
+                false => {
+                    notes.extend(target.stays.iter().cloned());
+                    install(target, &file, &us)?
+                }
             };
             if !matches!(step, Step::Nothing) {
                 file.may_be_changed()?;
@@ -310,19 +333,20 @@ impl Install {
             match step {
                 Step::Nothing => {}
                 Step::Write { text } => {
-                    // What has something of ours in it is not what was there before.
-                    let first = !self.undo && !target.has_something_of_ours(file.text());
-                    if let Some(kept) = if first { file.keep()? } else { None } {
+                    // What has something of ours in it is not what was there before, and yet may be somebody's.
+                    let copied = !self.undo && (!target.has_something_of_ours(file.text()) || target.loses(file.text(), &text, &us));
+                    if let Some(kept) = if copied { file.keep()? } else { None } {
                         about["backup"] = json!(kept);
                     }
                     file.write(&text, scope == Scope::User)?;
                     if self.undo {
-                        notes.extend(file.forget_copies(&text)?);
+                        notes.extend(file.forget_copies(|copy| copy == text || target.without_us(copy).as_ref() == Some(&text))?);
                     }
                     changed = true;
                 }
                 Step::Remove => {
                     file.remove()?;
+                    notes.extend(file.forget_copies(|copy| target.without_us(copy).is_some_and(|rest| rest.trim().is_empty()))?);
                     about["status"] = json!("deleted");
                     changed = true;
                 }
@@ -424,7 +448,8 @@ fn undo(target: &Target, file: &File, us: &Us, notes: &mut Vec<String>) -> Resul
     if !text.trim().is_empty() {
         return Ok(Step::Write { text });
     }
-    Ok(match file.first_copy()? {
+    // One that has something of ours in it was made later: there was no file before.
+    Ok(match file.first_copy()?.filter(|copy| !target.has_something_of_ours(copy)) {
         None => Step::Remove,
         Some(copy) if copy.trim().is_empty() => Step::Write { text },
         Some(_) => Step::Write { text: target.wishes.nothing().into() },
@@ -467,6 +492,13 @@ fn print(ctx: &Context, client: Client, targets: &[Target], us: &Us) -> Result<i
         ctx.out.text(&target.wishes.alone())?;
     }
     Ok(0)
+}
+
+/// Whether a text is another one with something put into it at one place.
+fn is_within(text: &str, more: &str) -> bool {
+    let start = text.bytes().zip(more.bytes()).take_while(|(a, b)| a == b).count();
+    let end = text.bytes().rev().zip(more.bytes().rev()).take_while(|(a, b)| a == b).count();
+    more.len() >= text.len() && start + end >= text.len()
 }
 
 /// The names of the sinks that wake clients.

@@ -124,6 +124,40 @@ fn another_profile_and_another_path_are_put_in_place() {
 }
 
 #[test]
+fn before_a_value_is_replaced_a_copy_is_kept_and_undoing_leaves_none() {
+    for there in [false, true] {
+        let p = product();
+        if there {
+            lived_in(&p);
+        }
+        let before = tree(&p.user());
+        let kept = |done: Value| -> Vec<String> {
+            let files = done["files"].as_array().unwrap().clone();
+            files.iter().filter_map(|file| file["backup"].as_str()).map(|path| fs::read_to_string(path).unwrap()).collect()
+        };
+        for (client, file) in [("codex", ".codex/config.toml"), ("hermes", ".hermes/config.yaml")] {
+            p.json(["install", client, "--profile", "codex"]);
+            let file = p.user().join(file);
+            let text = fs::read_to_string(&file).unwrap();
+            let had = tree(&p.user()).len();
+            // Another profile takes the place of one, and of what may be somebody's.
+            assert_eq!(kept(p.json(["install", client, "--profile", "native"])), [text.as_str()], "{client}");
+            assert_eq!(p.json(["install", client, "--profile", "native"])["status"], "unchanged");
+            assert_eq!(tree(&p.user()).len(), had + 1);
+            // Another path does not.
+            let us = p.program().canonicalize().unwrap();
+            let text = fs::read_to_string(&file).unwrap();
+            fs::write(&file, text.replace(us.to_str().unwrap(), "/old/outlast")).unwrap();
+            assert_eq!(kept(p.json(["install", client, "--profile", "native"])), [""; 0]);
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+            let undone = p.json(["install", client, "--undo"]);
+            assert!(undone["status"] == "removed" && !undone["notes"].to_string().contains("backup"), "{undone}");
+        }
+        assert_eq!(tree(&p.user()), before, "nothing is left of it");
+    }
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_its_line_and_nothing_is_changed() {
     let p = product();
     lived_in(&p);
@@ -296,6 +330,26 @@ fn hermes_has_the_tools_its_models_know_and_a_conversation_that_its_gateway_is_w
 }
 
 #[test]
+fn what_was_put_into_an_entry_of_hermes_by_hand_outlasts_another_install() {
+    let p = product();
+    lived_in(&p);
+    let file = p.user().join(".hermes/config.yaml");
+    let before = fs::read_to_string(&file).unwrap();
+    p.json(["install", "hermes"]);
+    let text = fs::read_to_string(&file).unwrap();
+    // The entry has an `env` here, since the home is not the usual.
+    let mine = text.replace("timeout: 660", "timeout: 900   # my slow builds").replace("env:\n", "env:\n      GITHUB_TOKEN: keepme\n");
+    assert!(mine.contains("my slow builds") && mine.contains("keepme"), "{mine}");
+    fs::write(&file, &mine).unwrap();
+    assert_eq!(p.json(["install", "hermes", "--wake"])["status"], "installed");
+    let session = "      OUTLAST_SESSION: \"hermes:mcp\"\n";
+    let made = fs::read_to_string(&file).unwrap();
+    assert!(made.contains(session) && made.replace(session, "") == mine, "{made}");
+    p.json(["install", "hermes", "--undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
 fn the_sink_that_wakes_is_one_that_an_engine_takes() {
     let p = product();
     p.json(["install", "codex"]);
@@ -351,6 +405,51 @@ fn flags_that_were_added_to_what_wakes_stay() {
         }
         p.json(["install", client, "--undo"]);
     }
+}
+
+#[test]
+fn a_home_of_codex_that_is_named_in_another_form_is_not_named_twice() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    p.json(["install", "codex"]);
+    let text = fs::read_to_string(&config).unwrap();
+    let dir = p.work().to_str().unwrap().to_owned();
+    for (there, made) in [
+        (format!("\"--codex-home={dir}\""), format!("\"--codex-home={dir}\"")),
+        ("\"--codex-home=/old\"".to_owned(), format!("\"--codex-home\", \"{dir}\"")),
+        (
+            format!("\"--program\", \"{dir}\", \"--timeout\", \"9\""),
+            format!("\"--codex-home\", \"{dir}\", \"--program\", \"{dir}\", \"--timeout\", \"9\""),
+        ),
+    ] {
+        let with = |words: &str| text.replace("\"hook\", \"codex\"", &format!("\"hook\", \"codex\", {words}"));
+        fs::write(&config, with(&there)).unwrap();
+        Answer::from(p.command(["install", "codex"]).env("CODEX_HOME", &dir).output().unwrap()).good();
+        assert_eq!(fs::read_to_string(&config).unwrap(), with(&made));
+    }
+}
+
+#[test]
+fn what_somebody_made_of_what_wakes_stays_and_is_told() {
+    let p = product();
+    let config = p.user().join(".config/outlast/config.toml");
+    p.json(["install", "codex"]);
+    let text = fs::read_to_string(&config).unwrap();
+    let command = text.lines().find(|line| line.starts_with("command")).unwrap();
+    let mine = text
+        .replace(
+            command,
+            "command = [\"env\", \"HTTPS_PROXY=http://p:1\", \"outlast\", \"hook\", \"codex\", \"--program\", \"/opt/codex\"]",
+        )
+        .replace("codex:*", "codex:work-*")
+        .replace("wake = true", "wake = false");
+    fs::write(&config, &mine).unwrap();
+    let again = p.json(["install", "codex"]);
+    assert_eq!((&again["status"], fs::read_to_string(&config).unwrap()), (&json!("unchanged"), mine));
+    let notes = again["notes"].to_string();
+    assert!(notes.contains("a command of your own") && notes.contains("starts no turn") && notes.contains("codex:*"), "{notes}");
+    p.json(["install", "codex", "--undo"]);
+    assert!(!config.exists());
 }
 
 /// The part of `doctor` about clients.

@@ -2,6 +2,7 @@
 
 use super::edit::Data;
 use super::edit::toml::Wish;
+use super::us::Sink;
 use super::{Failure, Place, Scope, Target, Us, Wishes};
 
 /// How long Codex waits for a tool, in seconds: a little more than the longest that one of ours takes.
@@ -26,9 +27,9 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     let server = Wish::Table { path: vec!["mcp_servers", "outlast"], fields, usual };
     let home = place.world.var("CODEX_HOME").map(|_| place.dir("CODEX_HOME", ".codex")).transpose()?;
     let home = home.as_ref().and_then(|dir| dir.to_str());
-    let words: Vec<&str> = ["codex"].into_iter().chain(home.into_iter().flat_map(|dir| ["--codex-home", dir])).collect();
+    let flags = [("--codex-home", home)];
     // Longer than the turn that it waits for.
-    let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
-    let wakes = us.wakes(place, WAKES, &words, &["codex:*"], limit);
+    let sink = Sink { name: WAKES, client: "codex", flags: &flags, sessions: &["codex:*"], limit: Some(TOOL_LIMIT) };
+    let wakes = us.wakes(place, &sink);
     Ok(vec![Target::new(file, Wishes::Toml(vec![server])), wakes])
 }

@@ -1,4 +1,4 @@
-//! A file of somebody else's: read, copied before it is changed first, and replaced whole.
+//! A file of somebody else's: read, copied before something of it is lost, and replaced whole.
 
 use super::super::Failure;
 use outlast_client::code;
@@ -104,7 +104,7 @@ impl File {
         Ok(Some(copy))
     }
 
-    /// What the first copy of it says, which is what was there before we came.
+    /// What the first copy of it says: what was there before we came, if there is nothing of ours in it.
     pub(super) fn first_copy(&self) -> Result<Option<String>, Failure> {
         let Some((_, path)) = self.copies().into_iter().next() else { return Ok(None) };
         fs::read_to_string(&path)
@@ -112,11 +112,11 @@ impl File {
             .map_err(|e| Failure::fault(format!("cannot read {}: {e}", path.display()), "nothing was changed"))
     }
 
-    /// Removes copies that say what the file itself says again. What to say of the others.
-    pub(super) fn forget_copies(&self, text: &str) -> Result<Option<String>, Failure> {
+    /// Removes copies that nobody needs, as the file itself says the same again. What to say of the others.
+    pub(super) fn forget_copies(&self, says_the_same: impl Fn(&str) -> bool) -> Result<Option<String>, Failure> {
         let mut left = Vec::new();
         for (_, path) in self.copies() {
-            match fs::read(&path).is_ok_and(|there| there == text.as_bytes()) {
+            match fs::read_to_string(&path).is_ok_and(|there| says_the_same(&there)) {
                 true => fs::remove_file(&path).map_err(|e| Failure::fault(format!("cannot remove {}: {e}", path.display()), ""))?,
                 false => left.push(path.display().to_string()),
             }
@@ -240,8 +240,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&copy).unwrap(), "one");
         let file = File::read(&link).unwrap();
         assert!(file.keep().unwrap().unwrap().ends_with("real.outlast-backup-2"));
-        assert!(file.forget_copies("two").unwrap().unwrap().contains("backup-1"));
-        assert!(file.forget_copies("one").unwrap().is_none());
+        assert!(file.forget_copies(|copy| copy == "two").unwrap().unwrap().contains("backup-1"));
+        assert!(file.forget_copies(|copy| copy == "one").unwrap().is_none());
         assert_eq!(fs::read_dir(tmp.path()).unwrap().count(), 2, "nothing is left beside it");
     }
 

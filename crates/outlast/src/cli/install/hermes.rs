@@ -3,6 +3,7 @@
 use super::super::hook::HERMES_OVER_MCP as OVER_MCP;
 use super::edit::Data;
 use super::edit::yaml::Wish;
+use super::us::Sink;
 use super::{Client, Failure, Place, Scope, Target, Us, Wishes, no_project};
 
 /// How long Hermes waits for a tool, in seconds: a little more than the longest that one of ours takes.
@@ -22,8 +23,8 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     let mut targets = vec![Target::new(place.dir("HERMES_HOME", ".hermes")?.join("config.yaml"), Wishes::Yaml(wish))];
     if us.wake {
         // Longer than the turn that it waits for.
-        let limit = vec![("timeout_seconds".to_owned(), Data::Number(TOOL_LIMIT))];
-        targets.push(us.wakes(place, WAKES, &["hermes"], &["hermes:*"], limit));
+        let sink = Sink { name: WAKES, client: "hermes", flags: &[], sessions: &["hermes:*"], limit: Some(TOOL_LIMIT) };
+        targets.push(us.wakes(place, &sink));
     }
     Ok(targets)
 }

@@ -2,6 +2,7 @@
 
 use super::edit::Data;
 use super::edit::json::Wish;
+use super::us::Sink;
 use super::{Failure, File, Place, Scope, Target, Us, Wishes};
 use std::path::PathBuf;
 
@@ -22,7 +23,8 @@ pub(super) fn targets(place: &Place<'_>, us: &Us) -> Result<Vec<Target>, Failure
     let wishes = Wishes::Json(vec![Wish::Member { path: vec!["mcp", "outlast"], fields, usual: Vec::new() }]);
     let mut targets = vec![Target::new(file(&NAMES.map(|name| dir.join(name)), &wishes), wishes)];
     if us.wake {
-        targets.push(us.wakes(place, WAKES, &["opencode"], &["opencode:*", "mcp:opencode:*"], Vec::new()));
+        let sink = Sink { name: WAKES, client: "opencode", flags: &[], sessions: &["opencode:*", "mcp:opencode:*"], limit: None };
+        targets.push(us.wakes(place, &sink));
     }
     Ok(targets)
 }

@@ -69,3 +69,85 @@ fn how_we_are_called_is_read_from_what_each_client_has() {
 fn words_are_quoted_as_a_shell_reads_them() {
     assert_eq!(["/a/b-1.0", "a b", "it's", ""].map(quoted), ["/a/b-1.0", "'a b'", r"'it'\''s'", "''"]);
 }
+
+/// What becomes of a `[[hook]]` table of Codex, and what is said of it.
+fn woken(row: &str, codex_home: Option<&str>) -> (String, Vec<String>) {
+    let tmp = tempfile::tempdir().unwrap();
+    let config = tmp.path().join("config.toml");
+    let text = format!("[[hook]]\nname = \"wake-codex\"\n{row}\n");
+    std::fs::write(&config, &text).unwrap();
+    let env: Vec<_> = codex_home.into_iter().map(|dir| ("CODEX_HOME", dir)).collect();
+    let world = world(&env);
+    let put = |text: &str| {
+        let place = Place { world: &world, config: &config, scope: Scope::User };
+        let target = Client::Codex.targets(&place, &us(None)).unwrap().pop().unwrap();
+        assert!(target.wishes.alone().contains("\"hook\", \"codex\""), "what to paste is whole");
+        (target.wishes.put(text).unwrap(), target.stays)
+    };
+    let (made, stays) = put(&text);
+    std::fs::write(&config, &made).unwrap();
+    assert_eq!(put(&made), (made.clone(), stays.clone()), "twice is once");
+    (made.strip_prefix("[[hook]]\nname = \"wake-codex\"\n").unwrap().trim_end().to_owned(), stays)
+}
+
+#[test]
+fn of_what_wakes_only_our_own_command_is_corrected() {
+    let own = "command = [\"/usr/bin/outlast\", \"hook\", \"codex\"]\nsessions = [\"codex:*\"]\nwake = true";
+    assert_eq!(woken(own, None), (own.to_owned(), Vec::new()));
+    assert_eq!(woken(&own.replace("/usr/bin", "/old"), None), (own.to_owned(), Vec::new()));
+    let all = own.replace("codex:*", "*");
+    assert_eq!(woken(&all, None), (all, Vec::new()));
+    for command in [
+        r#"["env","HTTPS_PROXY=http://p:1","outlast","hook","codex","--program","/opt/codex"]"#,
+        r#"["/opt/mine", "hook", "codex"]"#,
+        r#"["outlast", "hook", "hermes"]"#,
+        r#"["outlast"]"#,
+        r#""outlast hook codex""#,
+    ] {
+        let row = format!("command = {command}\nsessions = [\"codex:work-*\"]\nwake = false");
+        let (made, stays) = woken(&row, Some("/c"));
+        assert_eq!(made, row);
+        assert!(stays.len() == 3 && !stays.concat().contains("HTTPS_PROXY"), "{stays:?}");
+        for (said, what) in stays.iter().zip(["without wake = true", "\"codex:*\"", "a command of your own"]) {
+            assert!(said.contains(what), "{stays:?}");
+        }
+    }
+}
+
+#[test]
+fn our_flags_are_known_by_their_names_and_there_once() {
+    let words = |rest: &str| format!("command = [\"/usr/bin/outlast\", \"hook\", \"codex\"{rest}]\nwake = true");
+    for (there, home, made) in [
+        ("", Some("/x"), r#", "--codex-home", "/x""#),
+        (r#", "--codex-home=/x""#, Some("/x"), r#", "--codex-home=/x""#),
+        (r#", "--codex-home=/old""#, Some("/x"), r#", "--codex-home", "/x""#),
+        (
+            r#", "--program", "/p", "--codex-home", "/old", "--timeout", "9""#,
+            Some("/x"),
+            r#", "--codex-home", "/x", "--program", "/p", "--timeout", "9""#,
+        ),
+        // What an earlier version made of it could not run.
+        (r#", "--codex-home", "/x", "--codex-home=/x""#, Some("/x"), r#", "--codex-home", "/x""#),
+        (r#", "--codex-home", "/x", "--codex-home=/y""#, None, r#", "--codex-home", "/y""#),
+        // A value of somebody's that is one of our words.
+        (r#", "--program", "/x", "--timeout", "9""#, Some("/x"), r#", "--codex-home", "/x", "--program", "/x", "--timeout", "9""#),
+        (r#", "--program", "codex", "--timeout", "9""#, None, r#", "--program", "codex", "--timeout", "9""#),
+        (r#", "--program=--codex-home", "--codex-homes""#, None, r#", "--program=--codex-home", "--codex-homes""#),
+        (r#", "--program", "/p", "--codex-home""#, Some("/x"), r#", "--codex-home", "/x", "--program", "/p""#),
+    ] {
+        assert_eq!(woken(&words(there), home).0, words(made), "{there}");
+    }
+    let (made, stays) = woken(&words(r#", "--codex-home=/mine""#), None);
+    assert_eq!(made, words(r#", "--codex-home=/mine""#));
+    assert!(stays.len() == 1 && stays[0].contains("goes on with the --codex-home"), "{stays:?}");
+}
+
+#[test]
+fn what_is_put_in_between_loses_nothing() {
+    for (text, more) in [("", "x"), ("ab", "ab"), ("aab", "aaab"), ("a\nb", "a\nx\nb"), ("aa", "aaa")] {
+        assert!(is_within(text, more), "{text} {more}");
+    }
+    for (text, more) in [("a", ""), ("aaa", "aa"), ("ab", "axbx"), ("a 1 b", "a 2 b")] {
+        assert!(!is_within(text, more), "{text} {more}");
+    }
+}

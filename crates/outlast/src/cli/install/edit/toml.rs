@@ -2,7 +2,7 @@
 
 use super::{BOM, Data, Fields, Trouble, append_block, cut_block, line_end, line_of, line_start, next_line};
 use std::ops::Range;
-use toml::Value;
+pub(crate) use toml::Value;
 use toml_edit::{Document, Item, Table, TableLike};
 
 /// What is to be in a file.
@@ -169,8 +169,8 @@ fn correct(text: &str, found: Found<'_>, fields: &Fields, wish: &Wish) -> Result
             }
             (Some(item), data) => {
                 let value = item.as_value().ok_or_else(|| Trouble::shape(None, format!("{name} of {} is a table", wish.shown())))?;
-                let same = format!("v = {value}").parse::<toml::Table>().is_ok_and(|t| t["v"] == value_of(data));
-                if !same {
+                if !says(value, data) {
+                    let (value, data) = differing(value, data);
                     let Range { start, end } = value.span().expect("what was read has its place");
                     return Ok(Some(format!("{}{}{}", &text[..start], written(data), &text[end..])));
                 }
@@ -178,6 +178,17 @@ fn correct(text: &str, found: Found<'_>, fields: &Fields, wish: &Wish) -> Result
         }
     }
     Ok(None)
+}
+
+fn says(value: &toml_edit::Value, data: &Data) -> bool {
+    format!("v = {value}").parse::<toml::Table>().is_ok_and(|t| t["v"] == value_of(data))
+}
+
+/// What has to be replaced in a value: the first word that differs in a list of as many words, with the layout and the remarks of the others, or all of it.
+fn differing<'a>(value: &'a toml_edit::Value, data: &'a Data) -> (&'a toml_edit::Value, &'a Data) {
+    let (Some(there), Data::List(wanted)) = (value.as_array(), data) else { return (value, data) };
+    let mut pairs = there.iter().zip(wanted).filter(|(there, wanted)| there.span().is_some() && !says(there, wanted));
+    if there.len() == wanted.len() { pairs.next().unwrap_or((value, data)) } else { (value, data) }
 }
 
 /// The text with one more field in a table.

@@ -1,6 +1,7 @@
 //! YAML. An entry goes in front of the others of its mapping, on lines of its own, or between the braces of one that is written in them; a mapping that is
 //! missing goes behind everything else. All other shapes are refused, and what to paste is shown instead.
 
+mod correct;
 mod read;
 
 use super::{BOM, Data, Fields, Trouble, append_block, cut_block, line_end, line_of, line_start, next_line};
@@ -45,7 +46,7 @@ pub(crate) fn put(text: &str, wish: &Wish) -> Result<String, Trouble> {
             format!("{}{new}{}", &body[..=open], &body[open + 1..])
         }
         Place::There { entry, .. } if has(&entry.1, &wish.fields) => return Ok(text.to_owned()),
-        Place::There { entry, .. } => correct(body, entry, wish)?,
+        Place::There { .. } => correct::correct(body, wish)?,
     };
     check(body, &made, wish, true)?;
     Ok(format!("{bom}{made}"))
@@ -166,62 +167,6 @@ fn insert_lines(text: &str, at: usize, lines: &str) -> String {
         true => format!("{}{lines}{end}{}", &text[..at], &text[at..]),
         false => format!("{}{end}{lines}", &text[..at]),
     }
-}
-
-/// An entry that says something else: another path is put in its place; for more than that it is written anew, if nothing was added to it.
-fn correct(text: &str, entry: &Entry, wish: &Wish) -> Result<String, Trouble> {
-    let Kind::Map(there) = &entry.1.kind else {
-        return Err(Trouble::shape(Some(line_of(text, entry.0.start)), format!("{}.{} is no mapping", wish.map, wish.name)));
-    };
-    let mut text = text.to_owned();
-    let wanted = wish.fields.iter().find_map(|(name, data)| match data {
-        Data::Text(wanted) if name == "command" => Some(wanted),
-        _ => None,
-    });
-    let value = there.iter().find(|(key, _)| key.is("command")).map(|(_, value)| value);
-    if let (Some(wanted), Some(Node { kind: Kind::Scalar { text: old, block: false, .. }, start, .. })) = (wanted, value)
-        && old != wanted
-    {
-        let end = scalar_end(&text, *start, text.as_bytes().get(entry.1.start) == Some(&b'{'));
-        text.replace_range(*start..end, &scalar(wanted));
-    }
-    let root = read::document(&text)?;
-    let Place::There { entry, .. } = find(&text, root.as_ref(), wish)? else {
-        return Err(Trouble::shape(None, "another path cannot be put there"));
-    };
-    if has(&entry.1, &wish.fields) {
-        return Ok(text);
-    }
-    let Kind::Map(there) = &entry.1.kind else { return Err(Trouble::shape(None, "another path cannot be put there")) };
-    if let Some((added, _)) = there.iter().find(|(key, _)| !wish.all().iter().any(|(name, _)| key.is(name))) {
-        let what = format!("{}.{} has fields that were added by hand, and says something else", wish.map, wish.name);
-        return Err(Trouble::shape(Some(line_of(&text, added.start)), what));
-    }
-    put(&take(&text, wish)?, wish)
-}
-
-/// Where a scalar that begins there ends, on its line. One that is cut wrongly is not read back as it was, and refused.
-fn scalar_end(text: &str, start: usize, braces: bool) -> usize {
-    let line = text[start..next_line(text, start)].trim_end();
-    let quoted = |quote: char| {
-        let mut escaped = false;
-        let end = line.char_indices().skip(1).find(|(_, c)| {
-            let ends = *c == quote && !escaped;
-            escaped = quote == '"' && *c == '\\' && !escaped;
-            ends
-        });
-        end.map(|(at, c)| at + c.len_utf8())
-    };
-    let plain = || {
-        let remark = line.find(" #").into_iter().chain(line.find("\t#")).min().unwrap_or(line.len());
-        let stop = if braces { line.find([',', '{', '}', '[', ']']).unwrap_or(remark) } else { remark };
-        line[..stop.min(remark)].trim_end().len()
-    };
-    let length = match line.chars().next() {
-        Some(quote @ ('"' | '\'')) => quoted(quote).unwrap_or(line.len()),
-        _ => plain(),
-    };
-    start + length
 }
 
 /// Whether a node has these fields, and maybe more.

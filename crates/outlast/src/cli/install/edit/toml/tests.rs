@@ -60,6 +60,13 @@ fn another_path_is_corrected_and_what_was_added_by_hand_stays() {
 }
 
 #[test]
+fn of_a_list_only_the_words_that_differ_are_replaced() {
+    let text = "[[hook]]\nname = \"codex\"\nwake = true\ncommand = [\n  '/old', # here\n  'hook', # what\n  \"codex\",\n]\n";
+    assert_eq!(put(text, &hook()).unwrap(), text.replace("'/old'", "\"/bin/outlast\""));
+    assert!(put(&text.replace("'hook', # what\n", ""), &hook()).unwrap().contains("command = [\"/bin/outlast\", \"hook\", \"codex\"]\n"));
+}
+
+#[test]
 fn one_in_the_middle_goes_without_its_neighbours() {
     let text = "a = 1\n\n[mcp_servers.outlast]\ncommand = \"x\"\n# about z\n[z]\nb = 2";
     assert_eq!(take(text, &mcp()).unwrap(), "a = 1\n# about z\n[z]\nb = 2");

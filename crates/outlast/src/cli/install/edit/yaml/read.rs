@@ -40,6 +40,22 @@ impl Node {
         matches!(&self.kind, Kind::Scalar { text, plain: true, .. } if matches!(text.as_str(), "" | "~" | "null")) && self.marks.is_empty()
     }
 
+    /// Whether it has a name by which it is meant elsewhere, or says what it is of; or something in it does, or is meant from elsewhere.
+    pub(super) fn is_marked(&self) -> bool {
+        let inside = match &self.kind {
+            Kind::Scalar { .. } => false,
+            Kind::Seq(all) => all.iter().any(Self::is_marked),
+            Kind::Map(all) => all.iter().any(|(key, value)| key.is_marked() || value.is_marked()),
+            Kind::Alias(_) => true,
+        };
+        inside || self.has_marks()
+    }
+
+    /// The same of itself alone.
+    pub(super) fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
+    }
+
     /// Whether nothing is written there.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
@@ -76,7 +92,7 @@ impl Node {
         rest.collect::<Vec<_>>().join(", ")
     }
 
-    fn bare(&self) -> String {
+    pub(super) fn bare(&self) -> String {
         let marks = &self.marks;
         match &self.kind {
             Kind::Scalar { text, plain, .. } => format!("{marks}{}{text:?}", if *plain { "plain " } else { "" }),
