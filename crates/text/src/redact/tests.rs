@@ -318,7 +318,7 @@ fn texts() -> impl Strategy<Value = String> {
 #[test]
 fn what_each_mask_brings_to_light_is_masked_too() {
     // Each pass finds something that the one before has laid bare, five times over.
-    let text = ".--credentials.fgrepl--GGG=B. g==\0\u{1}\0\0\02#.=\"/GGG=txxdulIpPat.=$$$\"/-tr--------=---------=&5=\0\u{6}*0=\".=&%------l===\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{10}=&5=\0\u{6}*0=\".=&%------l===\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{10}\0\0\0\0\0\".=&%----------crecscccccccccccccccccccccccccccccccccccccccccccccccccccccccc--50=\"senv";
+    let text = ".--credentials.fgrepl--GGG=B. g==\0\u{1}\0\0\u{0}2#.=\"/GGG=txxdulIpPat.=$$$\"/-tr--------=---------=&5=\0\u{6}*0=\".=&%------l===\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{10}=&5=\0\u{6}*0=\".=&%------l===\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\u{10}\0\0\0\0\0\".=&%----------crecscccccccccccccccccccccccccccccccccccccccccccccccccccccccc--50=\"senv";
     let once = full(text);
     assert_eq!(full(&once), once);
 }
