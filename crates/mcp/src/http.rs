@@ -5,6 +5,7 @@
 
 use crate::Server;
 use crate::arrival::{Arrival, Passage};
+use crate::place::{Place, Places};
 use crate::session::Sessions;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -28,11 +29,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 /// The longest request.
 const LONGEST: usize = 8 << 20;
-/// How many connections there may be at once. Who comes on top waits.
+/// How many connections there may be at once.
 const MOST_CONNECTIONS: usize = 512;
 /// How long a client may take to send the head of a request.
 const HEAD_LIMIT: Duration = Duration::from_secs(30);
@@ -101,6 +101,7 @@ pub struct Http<S> {
     listener: TcpListener,
     address: SocketAddr,
     service: Arc<Service<S>>,
+    places: Places,
 }
 
 struct Service<S> {
@@ -126,7 +127,7 @@ impl<S: ServerHandler> Http<S> {
         }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, service: Arc::new(Service::new(make, token)) })
+        Ok(Self { listener, address, service: Arc::new(Service::new(make, token)), places: Places::new(MOST_CONNECTIONS) })
     }
 
     /// Where it is reached.
@@ -136,9 +137,7 @@ impl<S: ServerHandler> Http<S> {
 
     /// Serves for as long as it is not dropped.
     pub async fn serve(self) {
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         loop {
-            let Ok(permit) = room.clone().acquire_owned().await else { return };
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -148,10 +147,13 @@ impl<S: ServerHandler> Http<S> {
                     continue;
                 }
             };
-            let service = self.service.clone();
+            let place = Arc::new(self.places.take().await);
+            let connection = self.service.clone().connection(stream, place.clone());
             tokio::spawn(async move {
-                service.connection(stream).await;
-                drop(permit);
+                tokio::select! {
+                    () = connection => {}
+                    () = place.given_away() => tracing::debug!("a connection that had shown no token gave way to another"),
+                }
             });
         }
     }
@@ -165,15 +167,15 @@ impl<S: ServerHandler> Service<S> {
         Self { mcp, sessions, token }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, place: Arc<Place>) {
         // A small answer must not wait for more; where that cannot be had it is only slower.
         let _slower = stream.set_nodelay(true);
         // Answers that are with the library, and not yet in the socket.
         let written = Passage::default();
         let io = TokioIo::new(Flushing { stream, written: written.clone() });
         let answer = service_fn(move |request: Request<Incoming>| {
-            let (service, written) = (self.clone(), written.clone());
-            async move { Ok::<_, Infallible>(service.answer(request, written).await) }
+            let (service, place, written) = (self.clone(), place.clone(), written.clone());
+            async move { Ok::<_, Infallible>(service.answer(request, &place, written).await) }
         });
         let mut connection = hyper::server::conn::http1::Builder::new();
         connection.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
@@ -182,7 +184,7 @@ impl<S: ServerHandler> Service<S> {
         }
     }
 
-    async fn answer<B>(&self, mut request: Request<B>, written: Passage) -> Response<BoxBody<Bytes, Infallible>>
+    async fn answer<B>(&self, mut request: Request<B>, place: &Place, written: Passage) -> Response<BoxBody<Bytes, Infallible>>
     where
         B: Body + Send + 'static,
         B::Error: fmt::Display,
@@ -200,6 +202,7 @@ impl<S: ServerHandler> Service<S> {
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return refused;
         }
+        place.keep();
         let passage = Passage::default();
         request.extensions_mut().insert(passage.clone());
         self.sessions.used_by(&request);
@@ -303,6 +306,7 @@ impl AsyncWrite for Flushing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// Takes a whole body, and says what counts as written then.
     async fn taken(pieces: &[&'static str]) -> Vec<&'static str> {
@@ -331,6 +335,58 @@ mod tests {
         assert!(taken(&[priming, progress]).await.is_empty());
         assert_eq!(taken(&[priming, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"]).await, ["an end"]);
         assert_eq!(taken(&["{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}"]).await, ["an end"]);
+    }
+
+    struct Nothing;
+
+    impl ServerHandler for Nothing {}
+
+    /// Sends a request, and says how it was answered.
+    async fn asked(stream: &mut TcpStream, token: &Token) -> String {
+        let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nAccept: application/json, text/event-stream\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            token.reveal(),
+            initialize.len()
+        );
+        stream.write_all((head + initialize).as_bytes()).await.unwrap();
+        let (mut answer, mut piece) = (Vec::new(), [0; 4096]);
+        // The body ends with an empty chunk.
+        while !answer.ends_with(b"0\r\n\r\n") {
+            match stream.read(&mut piece).await {
+                Ok(0) | Err(_) => break,
+                Ok(n) => answer.extend_from_slice(&piece[..n]),
+            }
+        }
+        String::from_utf8(answer).unwrap().lines().next().unwrap_or("the connection ended").to_owned()
+    }
+
+    /// A connection on which a request is begun and not ended.
+    async fn silent(address: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: ").await.unwrap();
+        stream
+    }
+
+    #[tokio::test]
+    async fn whoever_shows_no_token_keeps_nobody_out() {
+        let token = Token::draw().unwrap();
+        let mut http = Http::listen_for(([127, 0, 0, 1], 0).into(), || Nothing, Some(token.clone())).await.unwrap();
+        http.places = Places::new(2);
+        let address = http.address;
+        let serving = tokio::spawn(http.serve());
+        let seen = async {
+            let (mut first, mut second) = (silent(address).await, silent(address).await);
+            let mut client = TcpStream::connect(address).await.unwrap();
+            assert_eq!(asked(&mut client, &token).await, "HTTP/1.1 200 OK");
+            assert!(!matches!(first.read(&mut [0]).await, Ok(1..)), "it has given way");
+            let _third = silent(address).await;
+            assert!(!matches!(second.read(&mut [0]).await, Ok(1..)), "it has given way");
+            assert_eq!(asked(&mut client, &token).await, "HTTP/1.1 200 OK", "the one with the token has its place still");
+        };
+        tokio::time::timeout(HEAD_LIMIT / 2, seen).await.expect("nobody waits until the silent ones are given up");
+        serving.abort();
     }
 
     #[test]

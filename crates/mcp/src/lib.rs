@@ -11,6 +11,7 @@ mod answer;
 mod arrival;
 mod http;
 mod owner;
+mod place;
 mod progress;
 mod resource;
 mod server;
