@@ -29,7 +29,7 @@ const SESSIONS: u64 = 3;
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
 /// Every step at which somebody can be held, from the end of a command to the last acknowledgement.
-const POINTS: [&str; 15] = [
+const POINTS: [&str; 16] = [
     "holder.waited",
     "holder.published",
     "pump.recorded",
@@ -38,6 +38,7 @@ const POINTS: [&str; 15] = [
     "pump.done",
     "news.before_commit",
     "news.after_commit",
+    "notice.claimed",
     "notice.leased",
     "notice.before_settle",
     "notice.settled",

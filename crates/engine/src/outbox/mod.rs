@@ -162,6 +162,12 @@ impl Outbox {
         self.tell();
     }
 
+    /// Whoever claimed under this word left before there was an answer. Should this be lost, the lease ends by itself.
+    pub(crate) async fn unclaim(&self, session: String, lease: String, now: Time) {
+        self.index.work_later(move |db| table::unclaim(db, &session, &lease, now)).await;
+        self.tell();
+    }
+
     /// Writes a notice that somebody posted. The one there is, if there is one of that key.
     pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
         let judge = Arc::clone(&self.judge);

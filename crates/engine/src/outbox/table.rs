@@ -16,7 +16,7 @@ pub(crate) use seen::{ANSWERING, SOON};
 pub(crate) use seen::{
     consume, consume_key, end_id, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
-pub(crate) use verdict::{Judged, Settled, Verdict, abandon, judge, replay};
+pub(crate) use verdict::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
 
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::announce;

@@ -4,13 +4,14 @@ use super::Asked;
 use crate::outbox::{Claim, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
-use crate::shared::Closing;
+use crate::shared::{Closing, Shared};
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
 use outlast_wire::v1::notice::{self as v1, Consumed, Dead, DeadLetter, History, Judged, JudgedOne, Notices, Posted, Replay, Taker, Told};
 use outlast_wire::v1::{Done, Error, Event};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -55,7 +56,10 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             lease_for: lease_ms as i64 * 1_000,
             now: Moment::now(asked.shared().now()),
         };
+        let claiming = Claiming::new(asked, &claim);
         let (given, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
+        point!("notice.claimed");
+        claiming.done();
         if !given.is_empty() {
             point!("notice.leased");
             return Ok(answer(given));
@@ -73,6 +77,34 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
             () = super::wait::interrupted(&mut interrupts) => return Ok(Notices::default()),
         }
+    }
+}
+
+/// A claim that is under way. Should whoever asked leave before it is done, as a cancelled call does, what it gives is given to the next instead.
+struct Claiming {
+    shared: Arc<Shared>,
+    /// Whose, and under which word.
+    of: Option<(String, String)>,
+}
+
+impl Claiming {
+    fn new(asked: &Asked, claim: &Claim) -> Self {
+        Self { shared: asked.shared().clone(), of: Some((claim.session.clone(), claim.lease.clone())) }
+    }
+
+    /// From here on it is known what was given.
+    fn done(mut self) {
+        self.of = None;
+    }
+}
+
+impl Drop for Claiming {
+    fn drop(&mut self) {
+        // Without a runtime there is no engine left that could tell anybody.
+        let (Some((session, lease)), Ok(runtime)) = (self.of.take(), tokio::runtime::Handle::try_current()) else { return };
+        let shared = self.shared.clone();
+        // The claim is written first: it was asked for before.
+        runtime.spawn(async move { shared.outbox.unclaim(session, lease, shared.now()).await });
     }
 }
 

@@ -316,6 +316,22 @@ fn case_116_what_a_dead_taker_had_comes_back_as_a_repeat() {
 }
 
 #[test]
+fn what_a_taker_left_before_it_was_answered_is_given_to_the_next_at_once() {
+    let p = product();
+    let id = ended(&p, "s", "true");
+    p.points().arm("notice.claimed").unwrap();
+    let args = ["events", "next", "--json", "--session", "s", "--lease", "3600", "--wait"];
+    let mut taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the claim", || p.points().held("notice.claimed"));
+    kill_and_wait(taker.id()).unwrap();
+    taker.wait().unwrap();
+    p.points().release("notice.claimed").unwrap();
+    let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
+    let told = &given["notices"][0];
+    assert_eq!((&told["event"]["session_id"], told["event"].get("repeat")), (&json!(id), None), "nobody was told: {given}");
+}
+
+#[test]
 fn a_drain_that_dies_before_it_acknowledges_has_its_notices_told_again() {
     let p = product();
     let id = ended(&p, "s", "true");

@@ -1,7 +1,7 @@
 //! What became of a notice that was given out.
 
 use super::seen::{is_consumed, mark};
-use super::{Entry, by_id, settle};
+use super::{Entry, by_id, by_seq, settle};
 use outlast_core::{ProcessId, Time};
 use rusqlite::{Connection, params};
 
@@ -102,6 +102,22 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Time) -
         if let Some(found) = by_id(db, id)?.filter(|found| found.state == "leased" && found.lease == lease) {
             // By nobody's word: whether they were told is not known.
             judge_one(db, &found, None, &Verdict::Released, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whoever was to be given notices under a word has gone before they were sent: they are given again as if they had not been asked for.
+pub(crate) fn unclaim(db: &Connection, session: &str, lease: &str, now: Time) -> rusqlite::Result<()> {
+    let claimed: Vec<i64> = db
+        .prepare_cached(
+            "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') AND lease = ?2 ORDER BY seq",
+        )?
+        .query_map(params![session, lease], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for seq in claimed {
+        if let Some(found) = by_seq(db, seq as u64)? {
+            judge_one(db, &found, Some(lease), &Verdict::Released, now)?;
         }
     }
     Ok(())
