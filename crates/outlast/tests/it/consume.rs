@@ -296,17 +296,22 @@ fn an_end_that_nobody_saw_is_told_though_its_process_was_forgotten() {
     assert_eq!((about(&told), &told[0]["exit_code"], &told[0]["output"]), (vec![&*id], &json!(9), &json!("kept\n")));
 }
 
+/// Somebody takes notices for so many seconds, and is killed while the engine is at this point of it.
+fn taker_killed_at(p: &Product, point: &str, lease: &str) {
+    p.points().arm(point).unwrap();
+    let args = ["events", "next", "--json", "--session", "s", "--lease", lease, "--wait"];
+    let mut taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    eventually("the engine at the point", || p.points().held(point));
+    kill_and_wait(taker.id()).unwrap();
+    taker.wait().unwrap();
+    p.points().release(point).unwrap();
+}
+
 #[test]
 fn case_116_what_a_dead_taker_had_comes_back_as_a_repeat() {
     let p = product();
     let id = ended(&p, "s", "true");
-    p.points().arm("notice.leased").unwrap();
-    let args = ["events", "next", "--json", "--session", "s", "--lease", "1", "--wait"];
-    let mut taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("the taker's lease", || p.points().held("notice.leased"));
-    kill_and_wait(taker.id()).unwrap();
-    taker.wait().unwrap();
-    p.points().release("notice.leased").unwrap();
+    taker_killed_at(&p, "notice.leased", "1");
     // It is nobody else's until the lease is over, and is waited for.
     let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
     let told = &given["notices"][0];
@@ -319,13 +324,7 @@ fn case_116_what_a_dead_taker_had_comes_back_as_a_repeat() {
 fn what_a_taker_left_before_it_was_answered_is_given_to_the_next_at_once() {
     let p = product();
     let id = ended(&p, "s", "true");
-    p.points().arm("notice.claimed").unwrap();
-    let args = ["events", "next", "--json", "--session", "s", "--lease", "3600", "--wait"];
-    let mut taker = p.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("the claim", || p.points().held("notice.claimed"));
-    kill_and_wait(taker.id()).unwrap();
-    taker.wait().unwrap();
-    p.points().release("notice.claimed").unwrap();
+    taker_killed_at(&p, "notice.claimed", "3600");
     let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
     let told = &given["notices"][0];
     assert_eq!((&told["event"]["session_id"], told["event"].get("repeat")), (&json!(id), None), "nobody was told: {given}");
