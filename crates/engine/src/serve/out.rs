@@ -1,0 +1,83 @@
+//! The way out of a connection: frames, and where the answers to one request go.
+
+use crate::points::point;
+use outlast_wire::frame;
+use outlast_wire::v1::{Error, Event, Reply};
+use serde::Serialize;
+use std::pin::Pin;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+/// What is done once an answer is in the socket, or once it is known that it never will be.
+pub(super) type Then = Box<dyn FnOnce(bool) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// A frame on its way out.
+pub(super) struct Outgoing {
+    frame: Vec<u8>,
+    then: Option<Then>,
+}
+
+pub(super) async fn send_all(mut to: impl AsyncWrite + Unpin, mut outgoing: mpsc::Receiver<Outgoing>) {
+    let mut open = true;
+    while let Some(Outgoing { frame, then }) = outgoing.recv().await {
+        open = open && to.write_all(&frame).await.is_ok();
+        if let Some(then) = then {
+            then(open).await;
+        }
+    }
+    // Whoever left before the end misses it.
+    let _shut = to.shutdown().await;
+}
+
+/// Where the answers to one request go.
+#[derive(Clone)]
+pub(crate) struct Out {
+    pub(super) to: mpsc::Sender<Outgoing>,
+    pub(super) of: u64,
+}
+
+impl Out {
+    pub(super) async fn answer<T: Serialize>(&self, answer: T) {
+        self.send(frame::json(&Reply::answer(self.of, answer))).await;
+    }
+
+    /// Does `first`, answers, and does `then` with whether the answer reached the socket. All of it is done even if whoever asked leaves meanwhile.
+    pub(super) async fn answer_between<T: Serialize>(&self, first: impl Future<Output = ()> + Send + 'static, answer: T, then: Then) {
+        let (to, outgoing) = (self.to.clone(), Outgoing { frame: frame::json(&Reply::answer(self.of, answer)), then: Some(then) });
+        let answered = tokio::spawn(async move {
+            first.await;
+            point!("answer.held");
+            if let Err(mpsc::error::SendError(Outgoing { then: Some(then), .. })) = to.send(outgoing).await {
+                then(false).await;
+            }
+        });
+        // A panic in there has been told by the thread it was on.
+        let _answered = answered.await;
+    }
+
+    pub(super) async fn error(&self, error: Error) {
+        self.send(frame::json(&Reply::<()>::error(self.of, error))).await;
+    }
+
+    pub(super) async fn event(&self, event: Event) {
+        self.send(frame::json(&Reply::<()>::event(self.of, event))).await;
+    }
+
+    pub(super) async fn raw(&self, bytes: &[u8]) {
+        for chunk in bytes.chunks(frame::RAW_CHUNK) {
+            self.send(frame::raw(self.of, chunk)).await;
+        }
+    }
+
+    pub(super) async fn result<T: Serialize>(&self, result: Result<T, Error>) {
+        match result {
+            Ok(answer) => self.answer(answer).await,
+            Err(error) => self.error(error).await,
+        }
+    }
+
+    pub(super) async fn send(&self, frame: Vec<u8>) {
+        // Whoever has left misses it.
+        let _gone = self.to.send(Outgoing { frame, then: None }).await;
+    }
+}
