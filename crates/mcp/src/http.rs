@@ -202,7 +202,10 @@ impl<S: ServerHandler> Service<S> {
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return refused;
         }
-        place.keep();
+        if !place.keep() {
+            // The connection is about to end. Nothing may be begun whose answer would not arrive.
+            return refusal(StatusCode::SERVICE_UNAVAILABLE, "there are too many connections: try again\n");
+        }
         let passage = Passage::default();
         request.extensions_mut().insert(passage.clone());
         self.sessions.used_by(&request);

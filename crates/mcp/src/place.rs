@@ -4,7 +4,7 @@
 //! that comes: first the one that came first.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// A number of places.
@@ -20,13 +20,15 @@ struct Strangers(Mutex<Waiting>);
 #[derive(Default)]
 struct Waiting {
     came: u64,
-    asked_to_leave: BTreeMap<u64, Arc<Notify>>,
+    leave: BTreeMap<u64, Arc<Notify>>,
 }
 
 /// One that is taken, until it is dropped.
 pub(crate) struct Place {
     number: u64,
     leave: Arc<Notify>,
+    /// Whether it is kept, once the token was shown.
+    kept: OnceLock<bool>,
     strangers: Arc<Strangers>,
     _room: OwnedSemaphorePermit,
 }
@@ -47,14 +49,14 @@ impl Places {
         };
         let leave = Arc::new(Notify::new());
         let number = self.strangers.add(leave.clone());
-        Place { number, leave, strangers: self.strangers.clone(), _room: room }
+        Place { number, leave, kept: OnceLock::new(), strangers: self.strangers.clone(), _room: room }
     }
 }
 
 impl Place {
-    /// Whoever has it showed the token, and keeps it.
-    pub(crate) fn keep(&self) {
-        self.strangers.remove(self.number);
+    /// Whoever has it showed the token. Whether they keep it: not if it was given away just before.
+    pub(crate) fn keep(&self) -> bool {
+        *self.kept.get_or_init(|| self.strangers.remove(self.number))
     }
 
     /// Until it has to be given to somebody else.
@@ -74,16 +76,17 @@ impl Strangers {
         let mut waiting = self.lock();
         waiting.came += 1;
         let number = waiting.came;
-        waiting.asked_to_leave.insert(number, leave);
+        waiting.leave.insert(number, leave);
         number
     }
 
-    fn remove(&self, number: u64) {
-        self.lock().asked_to_leave.remove(&number);
+    /// Whether it was still there.
+    fn remove(&self, number: u64) -> bool {
+        self.lock().leave.remove(&number).is_some()
     }
 
     fn send_away_the_first(&self) {
-        if let Some((_, leave)) = self.lock().asked_to_leave.pop_first() {
+        if let Some((_, leave)) = self.lock().leave.pop_first() {
             leave.notify_one();
         }
     }
@@ -110,14 +113,14 @@ mod tests {
     fn the_stranger_who_came_first_gives_way() {
         let places = Places::new(3);
         let [known, first, second] = [(); 3].map(|()| now(places.take()).expect("there are places"));
-        known.keep();
+        assert!(known.keep() && known.keep());
         {
             let mut next = pin!(places.take());
             assert!(now(next.as_mut()).is_none(), "nobody has left yet");
-            assert!(now(first.given_away()).is_some());
+            assert!(now(first.given_away()).is_some() && !first.keep(), "it is too late to show the token");
             assert!(now(known.given_away()).is_none() && now(second.given_away()).is_none());
             drop(first);
-            now(next).expect("one has left").keep();
+            assert!(now(next).expect("one has left").keep());
         }
         drop(now(places.take()).expect("that one has left too"));
         assert!(now(second.given_away()).is_none(), "there was a place without it");
@@ -127,7 +130,7 @@ mod tests {
     fn whoever_showed_the_token_is_waited_for() {
         let places = Places::new(1);
         let known = now(places.take()).expect("there is a place");
-        known.keep();
+        assert!(known.keep());
         let mut next = pin!(places.take());
         assert!(now(next.as_mut()).is_none() && now(known.given_away()).is_none());
         drop(known);
