@@ -162,9 +162,9 @@ impl Outbox {
         self.tell();
     }
 
-    /// Whoever claimed under this word left before there was an answer. Should this be lost, the lease ends by itself.
-    pub(crate) async fn unclaim(&self, session: String, lease: String, now: Time) {
-        self.index.work_later(move |db| table::unclaim(db, &session, &lease, now)).await;
+    /// Whoever claimed left before there was an answer. Should this be lost, the lease ends by itself.
+    pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
+        self.index.work_later(move |db| table::unclaim(db, &claim, now)).await;
         self.tell();
     }
 

@@ -83,28 +83,27 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
 /// A claim that is under way. Should whoever asked leave before it is done, as a cancelled call does, what it gives is given to the next instead.
 struct Claiming {
     shared: Arc<Shared>,
-    /// Whose, and under which word.
-    of: Option<(String, String)>,
+    claim: Option<Claim>,
 }
 
 impl Claiming {
     fn new(asked: &Asked, claim: &Claim) -> Self {
-        Self { shared: asked.shared().clone(), of: Some((claim.session.clone(), claim.lease.clone())) }
+        Self { shared: asked.shared().clone(), claim: Some(claim.clone()) }
     }
 
     /// From here on it is known what was given.
     fn done(mut self) {
-        self.of = None;
+        self.claim = None;
     }
 }
 
 impl Drop for Claiming {
     fn drop(&mut self) {
         // Without a runtime there is no engine left that could tell anybody.
-        let (Some((session, lease)), Ok(runtime)) = (self.of.take(), tokio::runtime::Handle::try_current()) else { return };
+        let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
         let shared = self.shared.clone();
         // The claim is written first: it was asked for before.
-        runtime.spawn(async move { shared.outbox.unclaim(session, lease, shared.now()).await });
+        runtime.spawn(async move { shared.outbox.unclaim(claim, shared.now()).await });
     }
 }
 

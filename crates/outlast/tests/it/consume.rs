@@ -349,7 +349,7 @@ fn a_drain_that_dies_before_it_acknowledges_has_its_notices_told_again() {
 
 #[test]
 fn an_engine_killed_at_an_acknowledgement_is_asked_again() {
-    for point in ["notice.leased", "notice.before_settle", "notice.settled"] {
+    for point in ["notice.claimed", "notice.leased", "notice.before_settle", "notice.settled"] {
         let p = product();
         let id = ended(&p, "s", "true");
         p.points().arm(point).unwrap();

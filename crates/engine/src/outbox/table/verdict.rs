@@ -1,7 +1,7 @@
 //! What became of a notice that was given out.
 
 use super::seen::{is_consumed, mark};
-use super::{Entry, by_id, by_seq, settle};
+use super::{Claim, Entry, by_id, by_seq, settle};
 use outlast_core::{ProcessId, Time};
 use rusqlite::{Connection, params};
 
@@ -107,17 +107,19 @@ pub(crate) fn abandon(db: &Connection, ids: &[String], lease: &str, now: Time) -
     Ok(())
 }
 
-/// Whoever was to be given notices under a word has gone before they were sent: they are given again as if they had not been asked for.
-pub(crate) fn unclaim(db: &Connection, session: &str, lease: &str, now: Time) -> rusqlite::Result<()> {
+/// Whoever claimed notices has gone before they were sent: they are given again as if they had not been asked for.
+pub(crate) fn unclaim(db: &Connection, claim: &Claim, now: Time) -> rusqlite::Result<()> {
     let claimed: Vec<i64> = db
         .prepare_cached(
-            "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') AND lease = ?2 ORDER BY seq",
+            // As far as the claim itself looked: to as many as it may give, or to the last.
+            "SELECT seq FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') AND lease = ?2
+             ORDER BY seq LIMIT ?3",
         )?
-        .query_map(params![session, lease], |row| row.get(0))?
+        .query_map(params![claim.session, claim.lease, claim.limit as i64], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     for seq in claimed {
         if let Some(found) = by_seq(db, seq as u64)? {
-            judge_one(db, &found, Some(lease), &Verdict::Released, now)?;
+            judge_one(db, &found, Some(&claim.lease), &Verdict::Released, now)?;
         }
     }
     Ok(())
