@@ -47,28 +47,16 @@ fn fields(kind: u8, one: &str, two: &str, three: &str) -> Map<String, Value> {
     fields
 }
 
-/// One bracket from end to end, or for a delegation one at each end, to whoever counts backslashes and to whoever looks for one.
+/// Lines that are marked as quoted aside, the first opens the notice, the last closes it, and no other does either.
 fn check(text: &str) {
-    let bytes = text.as_bytes();
-    for careful in [true, false] {
-        let (mut depth, mut tops, mut last, mut run) = (0_i64, 0, 0, 0);
-        for (at, b) in bytes.iter().enumerate() {
-            if matches!(b, b'[' | b']') && !(if careful { run % 2 == 1 } else { run > 0 }) {
-                depth += if *b == b'[' { 1 } else { -1 };
-                assert!(depth >= 0, "{text:?}");
-                if depth == 0 {
-                    (tops, last) = (tops + 1, at);
-                }
-                if *b == b'[' && at > 0 {
-                    let rest = text[at + 1..].trim_start().as_bytes();
-                    let opens = |word: &str| rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word.as_bytes()));
-                    assert!(!["IMPORTANT:", "SYSTEM:", "ASYNC DELEGATION"].into_iter().any(opens), "{text:?}");
-                }
-            }
-            run = if *b == b'\\' { run + 1 } else { 0 };
-        }
-        assert_eq!((depth, bytes[0], last), (0, b'[', bytes.len() - 1), "{text:?}");
-        assert!(tops == 1 || text.starts_with("[ASYNC DELEGATION"), "{text:?}");
+    let lines: Vec<&str> = text.split(['\n', '\u{2028}', '\u{2029}']).collect();
+    let ours = || lines.iter().filter(|line| !line.starts_with("| "));
+    let opens = |line: &str| line.starts_with("[IMPORTANT: ") || line.starts_with("[ASYNC DELEGATION ");
+    let closes = |line: &str| line == "]" || line.starts_with("[END OF ASYNC DELEGATION ");
+    assert!(opens(lines[0]) && ours().filter(|line| opens(line)).count() == 1, "{text:?}");
+    match lines.len() {
+        1 => assert!(text.ends_with(']'), "{text:?}"),
+        last => assert!(closes(lines[last - 1]) && ours().filter(|line| closes(line)).count() == 1, "{text:?}"),
     }
     assert!(!text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')), "{text:?}");
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, that every test the
-//! README names exists, and that what embedders use builds alone.
+//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, that every test which
+//! `docs/promises.md` names exists, and that what embedders use builds alone.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -246,12 +246,12 @@ fn arrows(packages: &[Package]) -> Vec<String> {
     wrong
 }
 
-/// Tests named in the README's table of promises, which has them in backticks as `file::test`, and that no file has.
+/// Tests that the table in `docs/promises.md` names in backticks as `file::test`, and that no file has.
 fn named_tests(root: &Path) -> Result<Vec<String>> {
-    let readme = read(&root.join("README.md"))?;
-    let rows = readme.lines().filter(|l| l.starts_with("| **P"));
+    let promises = read(&root.join("docs/promises.md"))?;
+    let rows = promises.lines().filter(|l| l.starts_with("| **P"));
     let named: Vec<&str> = rows.flat_map(|l| l.split('`').skip(1).step_by(2)).filter(|w| w.contains("::")).collect();
-    ensure!(!named.is_empty(), "README.md names no tests in its table of promises");
+    ensure!(!named.is_empty(), "docs/promises.md names no tests");
     let mut sources = Vec::new();
     collect(&root.join("crates"), &mut sources)?;
     let mut wrong = Vec::new();
@@ -264,7 +264,7 @@ fn named_tests(root: &Path) -> Result<Vec<String>> {
             named && std::fs::read_to_string(path).is_ok_and(|text| text.contains(&wanted))
         };
         if !sources.iter().any(is_there) {
-            wrong.push(format!("README.md names the test {test}, which does not exist"));
+            wrong.push(format!("docs/promises.md names the test {test}, which does not exist"));
         }
     }
     Ok(wrong)

@@ -20,6 +20,7 @@ mod features;
 mod puppet;
 mod rng;
 mod sink;
+mod smoke;
 
 use anyhow::{Result, bail};
 
@@ -27,14 +28,17 @@ const USAGE: &str = "\
 usage: cargo xtask api [--record]
        cargo xtask check
        cargo xtask dist [--to DIR]
-       cargo xtask campaign agents [codex|opencode|hermes|kimi|kimi-acp]... [--prefix DIR] [--program PATH]
-       cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign agents [NAME]... [--prefix DIR] [--program PATH]
+       cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--home-on DIR [--fill]] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
        cargo xtask campaign fuzz [--seconds N] [--target NAME]
        cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign mcp [--only conformance|inspector|python] [--program PATH]
+       cargo xtask campaign nameserver [--seconds N] [--program PATH]
        cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
+       cargo xtask campaign places [PLACE]... [--program PATH] [--list] [--record] [--tests]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
+       cargo xtask campaign upgrade [--from COMMIT | --old PATH] [--program PATH]
        cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
        cargo xtask bench mcp [--calls N] [--rounds N] [--agents N] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
@@ -53,14 +57,18 @@ fn main() -> Result<()> {
         ["__receiver", ..] => sink::receiver(&args[1..]),
         ["__mcp-echo"] => bench_mcp::echo(),
         ["__puppet", ..] => puppet::main(&args[1..]),
+        ["__smoke", ..] => smoke::run(&Flags(&args[1..])),
         ["campaign", "agents", ..] => campaign::agents(&args[2..]),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "mcp", ..] => campaign::mcp(&Flags(&args[2..])),
+        ["campaign", "nameserver", ..] => campaign::nameserver(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
+        ["campaign", "places", ..] => campaign::places(&args[2..]),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
+        ["campaign", "upgrade", ..] => campaign::upgrade(&Flags(&args[2..])),
         ["api", ..] => api::run(&Flags(&args[1..])),
         ["__echo"] => bench_suite::echo(),
         ["check"] => check::run(),

@@ -85,7 +85,7 @@ pub enum At {
     Byte(u64),
 }
 
-/// The surroundings that a command inherits.
+/// The surroundings that a command inherits: these, and the resource limits, priority and processors of this process.
 ///
 /// ```
 /// let here = outlast_client::caller(std::env::vars_os(), std::path::Path::new("/tmp"));
@@ -93,7 +93,9 @@ pub enum At {
 /// ```
 pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -> Caller {
     let env = env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }.into()).collect();
-    Caller::new(env, cwd)
+    let mut caller = Caller::new(env, cwd);
+    caller.limits = Some(Box::new(crate::own_limits::own_limits()));
+    caller
 }
 
 impl Client {

@@ -162,12 +162,21 @@ async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {
             Ok(None)
         }
         Err(error) => {
-            let hint = match error.kind() {
-                io::ErrorKind::PermissionDenied => "the home belongs to another user: set OUTLAST_HOME to a directory of yours".into(),
-                _ => "look at the home with `outlast doctor`".into(),
-            };
+            let hint = refused_connect_hint(&error).into();
             Err(ClientError::Connect { path, error, hint })
         }
+    }
+}
+
+/// What to do about a refused connect. File permissions answer EACCES; EPERM comes from the filter of a sandbox.
+fn refused_connect_hint(error: &io::Error) -> &'static str {
+    if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) {
+        return "a sandbox refuses Unix sockets here: allow them in its settings (sandbox-runtime: `network.allowAllUnixSockets`; Codex: network \
+                access), or call outlast from outside the sandbox, as its MCP server does";
+    }
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "the home belongs to another user: set OUTLAST_HOME to a directory of yours",
+        _ => "look at the home with `outlast doctor`",
     }
 }
 
@@ -200,6 +209,14 @@ fn trust(path: &Path, peer: u32, us: u32) -> Result<(), ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connect_that_a_sandbox_refuses_says_what_to_allow() {
+        let hint = |errno: rustix::io::Errno| refused_connect_hint(&errno.into());
+        assert!(hint(rustix::io::Errno::PERM).contains("sandbox refuses Unix sockets"));
+        assert!(hint(rustix::io::Errno::ACCESS).contains("another user"));
+        assert!(hint(rustix::io::Errno::NOTDIR).contains("outlast doctor"));
+    }
 
     #[test]
     fn the_home_of_the_command_line_is_found() {

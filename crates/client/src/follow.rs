@@ -36,6 +36,7 @@ pub struct Chunks {
     until: Until,
     attach: Option<ReadOnly>,
     view: View,
+    masked: bool,
     from: From,
     link: Option<Arc<Link>>,
     stream: Option<Stream>,
@@ -76,6 +77,7 @@ impl Chunks {
             until,
             attach,
             view,
+            masked: false,
             from,
             link: None,
             stream: None,
@@ -142,6 +144,13 @@ impl Chunks {
         self.end.is_some_and(|end| end.closed)
     }
 
+    /// The same with a `*` for each byte of a value that the process was given under a secret's name: for text that is shown. Offsets stay what they are.
+    /// What the program prints in another form, such as base64, is not found.
+    #[must_use]
+    pub fn masked(self) -> Self {
+        Self { masked: true, ..self }
+    }
+
     /// The same for somebody who looks on and leaves when the view is closed.
     pub(crate) fn viewed(self) -> Self {
         Self { view: View::Open, ..self }
@@ -160,7 +169,8 @@ impl Chunks {
             link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
         let (follow, to_exit) = (self.until != Until::Now, self.until == Until::Exit);
-        let read = Request::Read { process: self.process.clone(), from: self.from, follow, to_exit, view: self.view != View::None };
+        let (process, from, view, masked) = (self.process.clone(), self.from, self.view != View::None, self.masked);
+        let read = Request::Read { process, from, follow, to_exit, view, masked };
         self.stream = Some(link.stream(self.client.owner(), read).await?);
         Ok(())
     }

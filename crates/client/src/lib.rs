@@ -199,6 +199,8 @@ mod error;
 mod follow;
 mod link;
 mod notices;
+mod own_limits;
+mod place;
 mod process;
 mod relay;
 #[cfg(feature = "start")]
@@ -213,7 +215,8 @@ pub use process::Process;
 pub use relay::Receipt;
 
 pub use outlast_core::{
-    Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, Reason, Route, Scope, Spec, Status, Tell, Time, WatchMatch,
+    Body, Command, Completion, EnvVar, Notice, OnStop, OsText, Owner, ProcessId, ProcessLimits, Reason, ResourceLimit, Route, Scheduler,
+    Scope, Spec, Status, Tell, Time, WatchMatch,
 };
 pub use outlast_wire::code;
 pub use outlast_wire::v1::notice::{

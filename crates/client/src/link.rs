@@ -123,7 +123,8 @@ impl Link {
     }
 
     async fn hello(&self) -> Result<v1::Hello, CallError> {
-        let hello = Request::Hello { version: VERSION, client: concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into() };
+        let client = concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into();
+        let hello = Request::Hello { version: VERSION, client, namespaces: Some(Box::new(crate::place::namespaces())) };
         let owner = Owner::default();
         let Ok(answer) = tokio::time::timeout(HELLO_LIMIT, self.call(&owner, hello, &[])).await else {
             return Err(CallError::Unsent(ClientError::Unavailable {

@@ -4,6 +4,7 @@ use crate::ClientError;
 use crate::dial::greet;
 use crate::link::Link;
 use outlast_core::limits::ENGINE_LOG_BYTES;
+use outlast_wire::v1::LockHolder;
 use rustix::fs::{FlockOperation, flock};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -79,7 +80,7 @@ struct Started {
 impl Place<'_> {
     fn make_home(&self) -> Result<(), ClientError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(self.home).and_then(|()| std::fs::metadata(self.home));
-        let owner = made.map_err(|e| self.failed(format!("cannot make the home {}: {e}", self.home.display())))?.uid();
+        let owner = made.map_err(|e| self.unusable(format!("cannot make the home {}: {e}", self.home.display())))?.uid();
         let us = rustix::process::geteuid().as_raw();
         if owner == us {
             return Ok(());
@@ -100,6 +101,14 @@ impl Place<'_> {
         }
     }
 
+    /// Who holds the home, if that is an engine in another container or on another machine. It is not waited for: its sockets are not where we are.
+    fn held_elsewhere(&self) -> Option<LockHolder> {
+        let pid = std::fs::read_to_string(self.home.join("lock")).ok()?;
+        let holder: LockHolder = serde_json::from_slice(&std::fs::read(self.home.join("lock.ns")).ok()?).ok()?;
+        let is_current = pid.trim().parse() == Ok(holder.pid);
+        (is_current && !holder.namespaces.shares_pids(&crate::place::namespaces())).then_some(holder)
+    }
+
     /// Waits for an engine that no longer listens to let go of the home, which it does last.
     async fn wait_for_the_last(&self) -> Result<(), ClientError> {
         let path = self.home.join("lock");
@@ -108,6 +117,19 @@ impl Place<'_> {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(e) => return Err(self.cannot("open", &path, e)),
         };
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            return Ok(());
+        }
+        if let Some(holder) = self.held_elsewhere() {
+            return Err(ClientError::Unavailable {
+                error: format!(
+                    "the home {} is held by an engine in another container or on another machine (pid {} there), and its sockets cannot be reached from here",
+                    self.home.display(),
+                    holder.pid
+                ),
+                hint: "set OUTLAST_HOME to a directory that is not shared, or let both use one XDG_RUNTIME_DIR".into(),
+            });
+        }
         match tokio::time::timeout(ENDING_LIMIT, hold(file, FlockOperation::LockShared)).await {
             Ok(Ok(_let_go_at_once)) => Ok(()),
             Ok(Err(e)) => Err(self.cannot("lock", &path, e)),
@@ -175,7 +197,17 @@ impl Place<'_> {
     }
 
     fn cannot(&self, what: &str, path: &Path, error: io::Error) -> ClientError {
-        self.failed(format!("cannot {what} {}: {error}", path.display()))
+        let text = format!("cannot {what} {}: {error}", path.display());
+        match error.kind() {
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound => self.unusable(text),
+            _ => self.failed(text),
+        }
+    }
+
+    /// The home cannot be used, so there is no log in it to look at either.
+    fn unusable(&self, error: String) -> ClientError {
+        let hint = "set OUTLAST_HOME to a directory that you can write".into();
+        ClientError::Start { program: self.program.into(), error, hint }
     }
 
     fn failed(&self, error: String) -> ClientError {

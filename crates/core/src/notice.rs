@@ -93,6 +93,9 @@ pub struct Completion {
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// Whether the kernel killed it because memory ran out. False also where that cannot be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Why it is over.
     pub completion_reason: Reason,
     /// Who ended it, or empty.
@@ -137,6 +140,7 @@ impl Completion {
             command: command.into(),
             exit_code,
             signal: None,
+            oom: false,
             completion_reason: reason,
             termination_source: String::new(),
             output: String::new(),

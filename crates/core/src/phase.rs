@@ -78,6 +78,9 @@ pub struct Ending {
     pub cause: Cause,
     /// When it was seen.
     pub at: Time,
+    /// Whether the kernel killed it because memory ran out. False also where that cannot be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
 }
 
 /// What is known of the output once nobody can write it any more.

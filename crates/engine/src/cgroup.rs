@@ -1,6 +1,8 @@
 //! Out of the starter's cgroup, so that its end is not ours, and a place in which each command gets a leaf of its own.
 
+use crate::logout::{self, Logout};
 use outlast_core::ProcessId;
+use outlast_store::dir::{Home, UNNAMED};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -32,8 +34,43 @@ struct Here {
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 
-/// Leaves the starter's cgroup, or says in a sentence why not and what that means.
-pub(crate) async fn leave(tag: &str) -> Result<Place, String> {
+/// Where an engine ended up.
+#[derive(Debug, Default)]
+pub(crate) struct Left {
+    /// A place of its own, if it has one.
+    pub(crate) place: Option<Place>,
+    /// What is not as it should be, in a sentence.
+    pub(crate) degraded: Option<String>,
+    /// Whether the engine stays in the login session because processes are likelier to survive there. Nothing to warn of.
+    pub(crate) stays_in_session: bool,
+    /// What ends the processes with the login, in a sentence.
+    pub(crate) logout: Option<String>,
+}
+
+/// Leaves the starter's cgroup, unless processes are likelier to survive in it.
+pub(crate) async fn leave(tag: &str, user: &str) -> Left {
+    let logout = match own_path().filter(|_| !rustix::process::geteuid().is_root() && has_systemd()) {
+        Some(path) => Some(Logout::find(&path, user).await),
+        None => None,
+    };
+    if logout.is_some_and(Logout::should_stay) {
+        let stays = "the engine stays in the login session, which a logout leaves alone (below the user manager it would end with the last one): processes have no cgroup of their own";
+        return Left { degraded: Some(stays.into()), stays_in_session: true, ..Left::default() };
+    }
+    let (place, degraded) = match leave_for(tag).await {
+        Ok(place) => (Some(place), None),
+        Err(why) => (None, Some(why)),
+    };
+    let is_below_user_manager = own_path().is_some_and(|path| logout::is_below_user_manager(&path));
+    Left { place, degraded, stays_in_session: false, logout: logout.and_then(|logout| logout.danger(is_below_user_manager)) }
+}
+
+fn has_systemd() -> bool {
+    Path::new("/run/systemd/system").exists()
+}
+
+/// Goes to a place of our own, or says in a sentence why not and what that means.
+async fn leave_for(tag: &str) -> Result<Place, String> {
     let meaning = "what stops the starter's whole control group (a service manager, a container's end) may stop processes too";
     let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
     let name = format!("outlast-{tag}");
@@ -43,7 +80,7 @@ pub(crate) async fn leave(tag: &str) -> Result<Place, String> {
             return move_into(&place.dir.join("engine")).map(|()| place).map_err(|e| format!("cannot enter {name}: {e}: {meaning}"));
         }
     }
-    if Path::new("/run/systemd/system").exists() {
+    if has_systemd() {
         match scope(&name).await {
             Ok(place) => return Ok(place),
             Err(error) => tracing::warn!(%error, "no scope from systemd"),
@@ -57,6 +94,16 @@ pub(crate) async fn leave(tag: &str) -> Result<Place, String> {
         }
     }
     Err(format!("the starter's cgroup could not be left ({}): {meaning}", last.unwrap_or_default()))
+}
+
+/// The inode of the first PID namespace of a kernel. Every other namespace has another number.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether this is a container or sandbox with a PID namespace of its own. Its end kills every process in it, whatever their cgroups: that the starter's
+/// cgroup could not be left then changes nothing for a command, and `doctor` says it once instead of each `run`.
+pub(crate) fn ends_with_namespace() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() != FIRST_PID_NAMESPACE)
 }
 
 impl Here {
@@ -208,11 +255,11 @@ impl Place {
 
     /// Goes out of it and removes what is empty, so that an engine that ends leaves nothing behind. Where nothing runs any more, the last
     /// keepers are only about to go, and are waited for.
-    pub(crate) fn leave_behind(&self, nothing_runs: bool) {
+    pub(crate) fn leave_behind(&self, home: &Home, nothing_runs: bool) {
         self.sweep();
         let Some(above) = self.dir.parent().filter(|_| self.ours) else { return };
         if std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok() {
-            if nothing_runs && let Err(error) = emptied(&self.dir.join("engine")) {
+            if nothing_runs && let Err(error) = emptied(&self.dir.join("engine"), home) {
                 tracing::debug!(%error, "cannot wait for the last keepers");
             }
             self.sweep();
@@ -222,9 +269,9 @@ impl Place {
     }
 
     /// Removes it if nobody is in it. Waits for those who are in it only if all of them are leaving.
-    pub(crate) fn remove_if_empty(&self, all_leave: bool) {
+    pub(crate) fn remove_if_empty(&self, home: &Home, all_leave: bool) {
         if self.ours {
-            if all_leave && let Err(error) = emptied(&self.dir.join("engine")) {
+            if all_leave && let Err(error) = emptied(&self.dir.join("engine"), home) {
                 tracing::debug!(%error, "cannot wait for the last keepers");
             }
             // In use by keepers, of which the last does it, or by the next engine.
@@ -233,8 +280,18 @@ impl Place {
     }
 }
 
-/// Returns once nobody is in this cgroup, or after a while.
-fn emptied(dir: &Path) -> io::Result<()> {
+/// Whether a process in our cgroup is about to leave it. Keepers of a home that was removed from this path stay for as long as their command runs.
+fn is_leaving(pid: u32, home: &Home) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return true };
+    let folder =
+        line.split(|b| *b == 0).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg))).find(|arg| arg.starts_with(home.processes()));
+    // One that is about to be gone has no command line any more.
+    folder.is_none_or(|folder| folder.ends_with(UNNAMED) || folder.exists())
+}
+
+/// Returns once nobody is in this cgroup who is about to leave it, or after a while.
+fn emptied(dir: &Path, home: &Home) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify;
     let events = dir.join("cgroup.events");
@@ -246,10 +303,16 @@ fn emptied(dir: &Path) -> io::Result<()> {
         if std::fs::read_to_string(&events)?.lines().any(|line| line == "populated 0") {
             return Ok(());
         }
+        let members = std::fs::read_to_string(dir.join("cgroup.procs"))?;
+        if !members.lines().filter_map(|pid| pid.parse().ok()).any(|pid| is_leaving(pid, home)) {
+            return Ok(());
+        }
         let left = until.saturating_duration_since(std::time::Instant::now());
         if left.is_zero() {
             return Ok(());
         }
+        // An event comes when the last one leaves, and none when those stay who do not leave with us.
+        let left = left.min(Duration::from_millis(100));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left))?;
         let mut told = [0; 4096];

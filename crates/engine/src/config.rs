@@ -1,5 +1,6 @@
 //! What an engine is told at its start. Nothing below reads the environment or a configuration file.
 
+use crate::limits::Inherited;
 use outlast_core::{Time, limits};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct Config {
     pub clock: Clock,
     /// The variables that keepers get: with them a keeper that has news starts an engine of the same settings. Commands see none of them.
     pub keeper_env: Vec<(OsString, OsString)>,
+    /// What the engine's starter left it with; nothing where the engine left that alone.
+    pub(crate) inherited: Option<Inherited>,
     /// Where test points are named, with the feature `test-points`.
     pub test_points: Option<PathBuf>,
 }
@@ -91,6 +94,7 @@ impl Config {
             cgroup: true,
             clock: Clock::system(),
             keeper_env: Vec::new(),
+            inherited: None,
             test_points: None,
         }
     }
@@ -156,22 +160,38 @@ impl UserInfo {
 
 /// Where the time comes from, so that a test can say what time it is.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Time + Send + Sync>);
+pub struct Clock {
+    now: Arc<dyn Fn() -> Time + Send + Sync>,
+    /// Time that passes, from any start on, whatever the clock is set to.
+    elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
+}
 
 impl Clock {
     /// The system's own.
     pub fn system() -> Self {
-        Self::of(outlast_store::os::now)
+        Self::with_elapsed(outlast_store::os::now, || Duration::from_nanos(outlast_store::os::boottime_ns()))
     }
 
-    /// Whatever `now` says.
+    /// Whatever `now` says. As much time passes as it says, too: it is never taken for a clock that was set.
     pub fn of(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
+        let now = Arc::new(now);
+        let same = Arc::clone(&now);
+        Self::with_elapsed(move || now(), move || Duration::from_micros(u64::try_from(same().micros()).unwrap_or(0)))
+    }
+
+    /// Whatever `now` says, while as much time passes as `elapsed` says: where they differ, the clock was set.
+    pub fn with_elapsed(now: impl Fn() -> Time + Send + Sync + 'static, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self { now: Arc::new(now), elapsed: Arc::new(elapsed) }
     }
 
     /// UTC now.
     pub fn now(&self) -> Time {
-        (self.0)()
+        (self.now)()
+    }
+
+    /// How much time has passed since some start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        (self.elapsed)()
     }
 }
 

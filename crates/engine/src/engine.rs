@@ -4,9 +4,11 @@ use crate::barrier::{self, Barriers};
 use crate::config::Config;
 use crate::disk::{Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::limits::Inherited;
 use crate::link::Link;
 use crate::mind::AGAIN;
 use crate::outbox::{Judge, News, Outbox};
+use crate::own_home::OwnHome;
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::NoRunDir;
@@ -18,12 +20,13 @@ use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
 use outlast_store::meta::Snapshot;
 use outlast_text::Redactor;
-use outlast_wire::v1::Error;
+use outlast_wire::v1::{Error, LockHolder};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
 /// How many questions may wait for the owner.
@@ -45,6 +48,14 @@ pub enum ServeError {
     /// There is no place for sockets.
     #[error(transparent)]
     RunDir(#[from] NoRunDir),
+    /// The home was removed or replaced while the engine served it.
+    #[error(
+        "the state directory {home} was removed or replaced: nothing more is accepted for it, and its processes keep running without an engine"
+    )]
+    HomeGone {
+        /// The home.
+        home: PathBuf,
+    },
     /// The index cannot be used.
     #[error("{0}")]
     Index(String),
@@ -90,25 +101,30 @@ impl Engine {
         config.home.clone_from(&root);
         let home = Home::new(root);
         let lock = lock_home(&home)?;
+        let own_home = Arc::new(OwnHome::new(&home, &lock).map_err(ServeError::io("look at the lock"))?);
         let run_dir = run_dir::choose(&home, &config.run_candidates)?;
         let keeper = program::Copy::make(&home, &config.keeper).map_err(ServeError::io("get the keeper's program ready"))?;
         let mut degraded = Vec::new();
-        let (mut place, mut nofile) = (None, None);
-        if config.detach {
-            nofile = crate::os::nofile_to_the_limit();
-            let left = match config.cgroup {
-                true => cgroup::leave(&run_dir::tag(&home.root)).await,
-                false => Err(cgroup::SWITCHED_OFF.into()),
-            };
-            match left {
-                Ok(found) => place = Some(found),
-                Err(why) => degraded.push(why),
-            }
-        }
+        let left = match (config.detach, config.cgroup) {
+            (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
+            (true, false) => cgroup::Left { degraded: Some(cgroup::SWITCHED_OFF.into()), ..cgroup::Left::default() },
+            (false, _) => cgroup::Left::default(),
+        };
+        let cgroup::Left { place, degraded: left, stays_in_session, logout } = left;
+        degraded.extend(left.into_iter().chain(logout.clone()));
+        let refused_call =
+            outlast_store::calls::refused().map(|(call, error)| format!("the system call {} is refused here ({error})", call.name));
+        degraded.extend(refused_call.iter().map(|what| format!("{what}: nothing can be started")));
         let (found, clock) = (home.clone(), config.clock.clone());
         let Recovered { opened, processes, unread, degraded: damage } =
             blocking(move || recover::recover(&found, &clock)).await.map_err(ServeError::io("recover"))?.map_err(ServeError::Index)?;
         degraded.extend(damage);
+        degraded.extend(config.inherited.iter().flat_map(Inherited::dangers));
+        own_home.index_opened().map_err(ServeError::io("look at the index"))?;
+        if own_home.is_lost() {
+            return Err(ServeError::HomeGone { home: home.root });
+        }
+        opened.index.belongs_to(&own_home);
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
         run_dir::sweep(&run_dir, |id| live.contains(&id));
         if let Some(place) = place.clone() {
@@ -130,13 +146,17 @@ impl Engine {
             index: opened.index,
             barriers: Barriers::default(),
             views: crate::serve::Views::default(),
+            feeds: crate::feed::Feeds::default(),
             barrier_gone: Notify::new(),
+            boot,
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             connects: Semaphore::new(shared::CONNECTS),
             disk: Disk::default(),
             waits,
             unwritten: shared::Unwritten::default(),
+            untold: Mutex::default(),
+            unsaved_stops: shared::UnsavedStops::default(),
             clients: Clients::default(),
             within: Clients::default(),
             keeper: Mutex::new(keeper),
@@ -144,11 +164,15 @@ impl Engine {
             blanks: crate::blanks::Blanks::default(),
             config,
             home,
+            own_home,
             run_dir: RwLock::new(run_dir),
             place,
+            logout,
+            stays_in_session,
             degraded,
-            nofile,
+            refused_call,
             closing,
+            namespaces: crate::os::namespaces(),
             listening: Mutex::new(false),
             lock: Mutex::new(Some(lock)),
         });
@@ -163,6 +187,7 @@ impl Engine {
         let owner = State::new(engine.clone(), opened.writer);
         tokio::spawn(owner.run(asked, processes));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
+        tokio::spawn(crate::own_home::watch(engine.clone()));
         barrier::resume(&engine).await;
         Ok(engine)
     }
@@ -193,7 +218,7 @@ impl Engine {
         self.stopped().await;
     }
 
-    /// Returns once the engine has ended, by being asked to or because it had nothing to do.
+    /// Returns once the engine has ended: by being asked to, because it had nothing to do, or because its home was removed or replaced.
     pub async fn stopped(&self) {
         self.shared.closing(Closing::Closed).await;
     }
@@ -293,10 +318,10 @@ impl Engine {
         }
         let after = before.with(seen);
         let news = if after.kept.spec.tell.is_nothing() {
-            News::of(&self.shared, before, &after, seen, &self.shared.home.process(after.id()))
+            news_of(&self.shared, before, &after, seen)
         } else {
             let (shared, before, seen) = (Arc::clone(&self.shared), Arc::clone(before), seen.clone());
-            self.shared.disk.at(move || News::of(&shared, &before, &after, &seen, &shared.home.process(after.id()))).await.ok().flatten()
+            self.shared.disk.at(move || news_of(&shared, &before, &after, &seen)).await.ok().flatten()
         };
         match news {
             Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,
@@ -306,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Writes what became of processes while nobody looked, and the notices that follow.
+    /// Writes what became of processes while no engine ran, and the notices that follow.
     async fn catch_up(&self, unread: Vec<Unread>) {
         if unread.is_empty() {
             return;
@@ -314,7 +339,7 @@ impl Engine {
         let shared = Arc::clone(&self.shared);
         let news = blocking(move || {
             let of = |u: Unread| {
-                let news = News::of(&shared, &u.before, &u.after, &u.seen, &shared.home.process(u.after.id()))?;
+                let news = news_of(&shared, &u.before, &u.after, &u.seen)?;
                 let news = if u.maybe_told { news.maybe_told() } else { news };
                 Some(Unsaid { before: Arc::new(u.before), news: Some(news) })
             };
@@ -436,7 +461,7 @@ impl Engine {
                 place.remove_leaf(id);
             }
             match dir.remove() {
-                Err(error) if dir.path.try_exists().is_ok_and(|there| !there) => {
+                Err(error) if dir.is_removed() => {
                     tracing::warn!(%id, %error, "removed, but some of its files are left");
                     Ok(())
                 }
@@ -473,6 +498,22 @@ impl Engine {
     }
 }
 
+/// What became of a process. A panic over one process must not cost others their news: its own are left to the next engine, which may be able to read them.
+fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
+    let id = after.id();
+    let read = catch_unwind(AssertUnwindSafe(|| {
+        outlast_store::points::reach(&format!("news.of.{id}"));
+        News::of(shared, before, after, seen, &shared.home.process(id))
+    }));
+    read.unwrap_or_else(|_| {
+        tracing::error!(%id, "reading its news panicked: its owner is told by the next engine that can read them");
+        // Until then its row must not know more than its owner was told.
+        shared.unwritten.begin(id);
+        shared.untold.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        None
+    })
+}
+
 /// News that is not written, and what was known when everything before it was.
 #[derive(Clone)]
 struct Unsaid {
@@ -505,6 +546,9 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
     }
     // Only for people who look; the lock is what counts.
     let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    // For callers in other containers, to whom that pid means nothing. Without it they wait for a while before they are told.
+    let holder = LockHolder::new(std::process::id(), crate::os::namespaces());
+    let _told = serde_json::to_vec(&holder).map_err(io::Error::from).and_then(|text| std::fs::write(home.lock_holder(), text));
     Ok(file)
 }
 

@@ -1,6 +1,5 @@
 //! The keepers of a process that hold its lock and cannot be reached: who they are, and what to wait for.
 
-use crate::config::KeeperProgram;
 use crate::disk::blocking;
 use crate::facts::is_kept;
 use crate::os::{Lives, Watch};
@@ -8,11 +7,11 @@ use crate::shared::Shared;
 use outlast_core::{ProcessId, Role};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
+use outlast_store::programs::holds_lock;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 use std::time::Duration;
 
 /// Asks them to listen again, and returns when trying again may help: the socket is there, one of them is gone, or `longest` has passed.
@@ -20,7 +19,7 @@ pub(crate) async fn wait(shared: &Shared, id: ProcessId, dir: &ProcessDir, longe
     // Set up before the look, so that a socket made in between is not missed.
     let made = Watch::for_new(&shared.run_dir());
     let socket = shared.socket(id);
-    let found = find(dir, &shared.home.bin(), &shared.config.keeper);
+    let found = find(dir, id);
     if tokio::net::UnixStream::connect(&socket).await.is_err() {
         nudge(&found);
     }
@@ -35,6 +34,17 @@ pub(crate) async fn wait(shared: &Shared, id: ProcessId, dir: &ProcessDir, longe
         () = tokio::time::sleep(longest) => {}
     }
     Ok(())
+}
+
+/// Whether keepers that hold their lock are none of the processes that can be seen from here.
+pub(crate) fn are_elsewhere(dir: &ProcessDir) -> bool {
+    let is_here = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty() || names(&line, dir));
+    Snapshot::read(dir).is_ok_and(|meta| !is_here(meta.pump) && !is_here(meta.holder))
+}
+
+/// Whether a command line has the folder among its arguments.
+fn names(line: &[u8], dir: &ProcessDir) -> bool {
+    line.split(|&b| b == 0).any(|argument| argument == dir.path.as_os_str().as_bytes())
 }
 
 async fn changed(made: Option<Watch>) {
@@ -53,28 +63,18 @@ struct Keeper {
 }
 
 /// The keepers that there are, or that are on their way out.
-fn find(dir: &ProcessDir, bin: &Path, program: &KeeperProgram) -> Vec<Keeper> {
+fn find(dir: &ProcessDir, id: ProcessId) -> Vec<Keeper> {
     let Ok(meta) = Snapshot::read(dir) else { return Vec::new() };
     let find = |pid: u32, role: Role| {
         let handle = rustix::process::pidfd_open(i32::try_from(pid).ok().and_then(Pid::from_raw)?, PidfdFlags::empty()).ok()?;
         // Opened first, looked at second: from here on the handle cannot come to mean another.
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-        let names_it = line.split(|&b| b == 0).any(|argument| argument == dir.path.as_os_str().as_bytes());
-        // Anybody may name the folder, and whoever does not expect the signal dies of it.
-        let is_ours = names_it && runs_keeper(pid, bin, program);
+        // Any program may name the folder, and one that does not expect the signal dies of it. Only a keeper holds the lock, whichever program it runs.
+        let is_ours = names(&line, dir) && holds_lock(pid, id);
         // Who is about to be gone has no command line any more; its lock goes last.
         (is_ours || line.is_empty()).then_some(Keeper { role, handle, is_ours })
     };
     [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
-}
-
-fn runs_keeper(pid: u32, bin: &Path, program: &KeeperProgram) -> bool {
-    let Ok(exe) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
-    let is_the_engines = match program {
-        KeeperProgram::SelfAsKeeper(path) => std::fs::canonicalize(path).is_ok_and(|path| path == exe),
-        KeeperProgram::Binary(_) => false,
-    };
-    exe.starts_with(bin) || is_the_engines
 }
 
 /// Asks the pump to listen again, where the home's link now leads.
@@ -122,13 +122,7 @@ mod tests {
         std::io::Read::read_exact(stranger.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         let meta = Meta::hold(&dir, id, outlast_store::os::now()).unwrap().unwrap();
         meta.live().pump.store(stranger.id() as i32, SeqCst);
-        let exe = std::fs::read_link(format!("/proc/{}/exe", stranger.id())).unwrap();
-        let other = KeeperProgram::SelfAsKeeper("/bin/false".into());
-        let found = |bin: &Path, program: &KeeperProgram| find(&dir, bin, program).iter().filter(|k| k.is_ours).count();
-        assert_eq!(found(&home.bin(), &other), 0);
-        assert_eq!(found(&home.bin(), &KeeperProgram::Binary(exe.clone())), 0, "of that, only copies are started");
-        assert_eq!(found(exe.parent().unwrap(), &other), 1, "it runs from where our programs lie");
-        assert_eq!(found(&home.bin(), &KeeperProgram::SelfAsKeeper(exe)), 1, "it runs our own program");
+        assert!(!find(&dir, id).iter().any(|k| k.is_ours), "it holds no lock");
         stranger.kill().unwrap();
         stranger.wait().unwrap();
     }

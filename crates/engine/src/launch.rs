@@ -5,6 +5,8 @@ use crate::points::point;
 use crate::program;
 use crate::shared::Shared;
 use outlast_core::ProcessId;
+use outlast_store::dir::ProcessDir;
+use outlast_store::meta::Image;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::fs::OpenOptions;
 use std::io;
@@ -31,16 +33,20 @@ pub(crate) enum From {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     link: Link,
+    dir: ProcessDir,
 }
 
 impl Keeper {
     /// Asks for a keeper of the process.
     pub(crate) async fn ask(shared: &Arc<Shared>, id: ProcessId, from: From) -> io::Result<Self> {
         let (ours, theirs) = pair(SocketType::STREAM)?;
+        // Ours, too, from before it can start anything: whatever is killed, we know what it came to.
+        let (dir, image) = (shared.home.process(id), Arc::new(Image::new()?));
+        image.hold(&dir);
         match from {
-            From::Nest => shared.nest.ask(shared, id, &theirs).await?,
+            From::Nest => shared.nest.ask(shared, id, &theirs, &image).await?,
             From::Program => {
-                let mut child = spawn(shared, &shared.home.process(id).path, theirs).await?;
+                let mut child = spawn(shared, &dir.path, theirs, Some(&image)).await?;
                 tokio::spawn(async move {
                     // Only so that no zombie stays: how a keeper ended is in the folder.
                     match child.wait().await {
@@ -51,7 +57,7 @@ impl Keeper {
                 });
             }
         }
-        Ok(Self { link: Link::given(ours.into())? })
+        Ok(Self { link: Link::given(ours.into())?, dir })
     }
 
     /// Has it start the command. It tells the news of it on this connection, or leaves.
@@ -67,6 +73,7 @@ impl Keeper {
         if tokio::time::timeout(LEAVING, self.link.call_off()).await.is_err() {
             tracing::warn!("a keeper that was called off does not leave; it will find nothing to start");
         }
+        Image::forget(&self.dir);
     }
 }
 
@@ -77,23 +84,31 @@ pub(crate) fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Starts the keeper's program for this folder, with this as its standard input.
-pub(crate) async fn spawn(shared: &Shared, folder: &Path, stdin: OwnedFd) -> io::Result<tokio::process::Child> {
-    match spawn_now(shared, folder, stdin.try_clone()?) {
-        // It is being written, or somebody removed it.
+/// Starts the keeper's program for this folder, with this as its standard input and the live copy of `meta` as its standard output.
+pub(crate) async fn spawn(shared: &Shared, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<tokio::process::Child> {
+    match spawn_now(shared, folder, stdin.try_clone()?, image) {
+        // It is being written, or it was removed.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
             shared.copy_keeper_again().await?;
-            spawn_now(shared, folder, stdin)
+            match spawn_now(shared, folder, stdin.try_clone()?, image) {
+                // Forbidden to be executed, by more than its mode: the home may be on a noexec mount by now, or under a policy that trusts installed programs only.
+                Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
+                    shared.use_installed_keeper();
+                    spawn_now(shared, folder, stdin, image)
+                }
+                spawned => spawned,
+            }
         }
         spawned => spawned,
     }
 }
 
-fn spawn_now(shared: &Shared, folder: &Path, stdin: OwnedFd) -> io::Result<tokio::process::Child> {
+fn spawn_now(shared: &Shared, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<tokio::process::Child> {
+    let stdout = image.map_or_else(|| Ok(Stdio::null()), |image| image.try_clone().map(Stdio::from))?;
     let program::Copy { path, first_argument } = shared.keeper();
     let mut command = tokio::process::Command::new(path);
     // Nothing runs between fork and exec, so that the child is made without copying our memory map.
-    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(Stdio::null()).stderr(complaints(shared));
+    command.args(first_argument).arg(folder).env_clear().stdin(stdin).stdout(stdout).stderr(complaints(shared));
     command.current_dir("/").envs(shared.config.keeper_env.iter().map(|(name, value)| (name, value)));
     if let Some(points) = &shared.config.test_points {
         command.env("OUTLAST_TEST_POINTS", points);

@@ -2,11 +2,13 @@
 
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
+use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
 use crate::serve::{From, connection};
 use crate::shared::Closing;
 use outlast_core::Owner;
+use outlast_store::dir::FileId;
 use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,9 +29,10 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// `ready` is called once clients can connect.
 ///
 /// That another engine serves the home is [`ServeError::Taken`]: nothing is wrong, and there is nothing to do.
-pub fn serve(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
+pub fn serve(mut config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce()) -> Result<(), ServeError> {
     if config.detach {
         crate::os::leave_session();
+        config.inherited = Some(Inherited::leave_behind());
     }
     crate::os::private_umask();
     if let Some(points) = &config.test_points {
@@ -53,6 +56,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let on = |kind| signal(kind).map_err(ServeError::io("take signals"));
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
+    // Where a limit says how long a file may be, the write that goes beyond it fails instead of ending the engine.
+    let _too_long = on(SignalKind::from_raw(libc::SIGXFSZ))?;
     let engine = Engine::start(config).await?;
     beside(&engine);
     let door = Door::open(&engine.run_dir())?;
@@ -70,6 +75,9 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     }
     // From here on nobody finds us; who is connected is served until everything is written.
     engine.stopped().await;
+    if engine.shared().own_home.is_lost() {
+        return Err(ServeError::HomeGone { home: engine.home().to_owned() });
+    }
     Ok(())
 }
 
@@ -102,7 +110,11 @@ async fn attend(engine: &Engine, mut door: Door) {
         tokio::select! {
             biased;
             () = &mut stopping => break,
-            () = door.lost() => door = open_again(engine, door).await,
+            // Another engine may listen there, for another directory at the path of the home: it is not fought for the socket.
+            () = door.lost() => match engine.shared().own_home.is_lost() {
+                true => break,
+                false => door = open_again(engine, door).await,
+            },
             accepted = door.listener.accept() => match accepted {
                 Ok((stream, _)) => greet(engine, stream),
                 Err(error) => hold_off(&error).await,
@@ -114,6 +126,10 @@ async fn attend(engine: &Engine, mut door: Door) {
 
 /// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.
 fn greet(engine: &Engine, stream: UnixStream) {
+    if engine.shared().own_home.is_lost() {
+        // Closed without a word: the client takes that for no engine, and starts one for the directory that is there now.
+        return;
+    }
     let us = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
@@ -142,7 +158,7 @@ struct Door {
     listener: UnixListener,
     path: PathBuf,
     /// Which file it is, so that another in its place is not taken for it.
-    file: (u64, u64),
+    file: FileId,
     watch: Option<Watch>,
 }
 
@@ -154,33 +170,31 @@ impl Door {
         let listener = bind(&path).map_err(ServeError::io(failed()))?;
         // Looked at only when this is set up, so that no loss is missed. Where it cannot be, the socket had better stay.
         let watch = Watch::for_loss(&path).map_err(|error| tracing::warn!(%error, "the socket is not watched")).ok();
-        let file = file_at(&path).map_err(ServeError::io(failed()))?;
+        let file = FileId::at(&path).map_err(ServeError::io(failed()))?;
         Ok(Self { listener, path, file, watch })
     }
 
     /// Returns when nobody can find the socket any more.
     async fn lost(&self) {
-        while file_at(&self.path).ok() == Some(self.file) {
+        while self.is_there() {
             tokio::select! {
-                true = changed(self.watch.as_ref()) => {}
+                true = crate::os::changed(self.watch.as_ref()) => {}
                 // Nothing tells when a directory above was moved, or its file system detached.
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
     }
 
+    fn is_there(&self) -> bool {
+        FileId::at(&self.path).ok() == Some(self.file)
+    }
+
     fn close(self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if self.is_there()
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
             tracing::debug!(path = %self.path.display(), %error, "the socket was gone");
         }
-    }
-}
-
-/// `false` where nothing can be watched.
-async fn changed(watch: Option<&Watch>) -> bool {
-    match watch {
-        Some(watch) => watch.changed().await.is_ok(),
-        None => false,
     }
 }
 
@@ -196,15 +210,12 @@ async fn open_again(engine: &Engine, lost: Door) -> Door {
             Ok(door) => return door,
             Err(error) => tracing::error!(%error, "nobody can connect"),
         }
+        if engine.shared().own_home.is_lost() {
+            return lost;
+        }
         // Nothing tells when there is a place again.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
-
-fn file_at(path: &Path) -> io::Result<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let found = std::fs::symlink_metadata(path)?;
-    Ok((found.dev(), found.ino()))
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {

@@ -10,6 +10,7 @@ use crate::settle::{self, Settled};
 use crate::{keepers, launch, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
+use outlast_store::meta::Image;
 use outlast_store::spec::SpecFile;
 use std::io;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ pub(crate) enum Look {
 /// Looks after one process until it is over.
 pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let dir = engine.shared().home.process(id);
+    if !matches!(look, Look::Told(_)) {
+        hold_image(&dir).await;
+    }
     let (do_look, recovered) = (matches!(look, Look::Do), matches!(look, Look::Done));
     let link = if let Look::Told(link) = look { Some(link) } else { None };
     let launches = u32::from(link.is_some());
@@ -49,16 +53,26 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
         tokio::time::sleep(ANSWERS_FIRST).await;
         known = minder.look().await;
     }
-    while let Some(facts) = known {
+    while let Some(facts) = &known {
         if facts.phase.is_final() {
-            return;
+            break;
         }
-        if let Err(error) = minder.step(&facts).await {
+        if let Err(error) = minder.step(facts).await {
             tracing::error!(%id, %error, "cannot look after a process");
             tokio::time::sleep(AGAIN).await;
         }
         known = minder.look().await;
     }
+    if known.is_some() {
+        minder.leave_file_whole().await;
+    }
+}
+
+/// Holds the live copy of `meta` of a process that an earlier engine started, so that what it says outlives its keepers.
+async fn hold_image(dir: &ProcessDir) {
+    let dir = dir.clone();
+    // Without it the file says nearly the same.
+    let _held = blocking(move || Image::find_and_hold(&dir)).await;
 }
 
 struct Minder {
@@ -72,7 +86,28 @@ struct Minder {
     recovered: bool,
 }
 
+impl Drop for Minder {
+    fn drop(&mut self) {
+        Image::forget(&self.dir);
+    }
+}
+
 impl Minder {
+    /// Waits until the file says what the live copy of `meta` says: the keepers write it before they leave, and if they are dead, we do.
+    async fn leave_file_whole(&mut self) {
+        loop {
+            if let Some(link) = &mut self.link {
+                // It is closed when they leave.
+                let _left = tokio::time::timeout(AGAIN, link.closed()).await;
+            }
+            let dir = self.dir.clone();
+            if matches!(blocking(move || settle::is_retired(&dir)).await, Ok(Ok(true)) | Err(_)) || !self.dir.path.exists() {
+                return;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
     /// Reads the folder and says what it shows; nothing if the process is not known any more.
     async fn look(&self) -> Option<Arc<Facts>> {
         let facts = self.engine.facts(self.id).await?;
@@ -112,9 +147,18 @@ impl Minder {
 
     async fn settle(&mut self, facts: &Facts) -> io::Result<()> {
         let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.engine.shared().now());
-        let accepted_at = facts.kept.accepted_at;
-        match blocking(move || settle::settle(&dir, &facts, now)).await?? {
+        let (accepted_at, was) = (facts.kept.accepted_at, facts.phase.clone());
+        let unsaved = self.engine.shared().unsaved_stops.of(self.id);
+        match blocking(move || settle::settle(&dir, &facts, unsaved, now)).await?? {
             Settled::Kept => Ok(()),
+            Settled::Refused { seen, error } => {
+                // What is known is shown, and told once the index takes it; the folder gets it if the disk ever does.
+                tracing::error!(id = %self.id, %error, "what became of a process cannot be written into its folder");
+                if self.engine.saw(self.id, *seen).await.is_some_and(|now| now.phase == was) {
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Ok(())
+            }
             Settled::Written => {
                 // Its keepers removed it themselves, unless they were killed.
                 let _gone = std::fs::remove_file(self.engine.shared().socket(self.id));
@@ -160,7 +204,14 @@ impl Minder {
     async fn never(&self, what: &str, errno: i32) -> io::Result<()> {
         let (dir, id, now) = (self.dir.clone(), self.id, self.engine.shared().now());
         let failure = StartFailure { errno, what: what.to_owned() };
-        blocking(move || settle::never_started(&dir, id, failure, now)).await?.map(|_| ())
+        let said = failure.clone();
+        if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
+            tracing::error!(%id, %error, "that a process was never started cannot be written into its folder");
+            let (dir, cursor) = (self.dir.clone(), self.engine.facts(id).await.map_or(0, |facts| facts.cursor));
+            let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
+            self.engine.saw(id, seen).await;
+        }
+        Ok(())
     }
 
     /// Waits for the end of a command that has no keeper.
@@ -200,6 +251,7 @@ impl Minder {
             Ok(link) => {
                 self.link = Some(link);
                 self.tries = 0;
+                hold_image(&self.dir).await;
                 self.engine.reachable(self.id, true).await;
             }
             Err(error) => {

@@ -3,9 +3,10 @@
 use crate::launch;
 use crate::shared::Shared;
 use outlast_core::ProcessId;
+use outlast_store::meta::Image;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -35,13 +36,13 @@ struct Running {
 }
 
 impl Nest {
-    /// Asks for a keeper of this process, and gives it its end of a connection.
-    pub(crate) async fn ask(&self, shared: &Arc<Shared>, id: ProcessId, engine: &OwnedFd) -> io::Result<()> {
+    /// Asks for a keeper of this process, and gives it its end of a connection and the live copy of `meta`.
+    pub(crate) async fn ask(&self, shared: &Arc<Shared>, id: ProcessId, engine: &OwnedFd, image: &Image) -> io::Result<()> {
         let name = id.to_string();
         let mut tried = 1;
         loop {
             let running = self.running(shared).await?;
-            let send = running.asks.async_io(Interest::WRITABLE, |asks| send(asks, name.as_bytes(), engine));
+            let send = running.asks.async_io(Interest::WRITABLE, |asks| send(asks, name.as_bytes(), [engine.as_fd(), image.as_fd()]));
             let sent = tokio::time::timeout(SENDING, send).await.unwrap_or_else(|late| Err(late.into()));
             match sent {
                 Err(error) if tried < TRIES => {
@@ -74,7 +75,7 @@ impl Nest {
             return Ok(Arc::clone(running));
         }
         let (ours, theirs) = launch::pair(rustix::net::SocketType::SEQPACKET)?;
-        let mut child = launch::spawn(shared, &shared.home.nest(), theirs).await?;
+        let mut child = launch::spawn(shared, &shared.home.nest(), theirs, None).await?;
         let (tell, over) = watch::channel(());
         let running = Arc::new(Running { asks: crate::os::writable(ours)?, over });
         let mine = Arc::downgrade(&running);
@@ -102,11 +103,10 @@ impl Nest {
     }
 }
 
-fn send(asks: &OwnedFd, name: &[u8], engine: &OwnedFd) -> io::Result<()> {
-    let fds = [engine.as_fd()];
-    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+fn send(asks: &OwnedFd, name: &[u8], fds: [BorrowedFd<'_>; 2]) -> io::Result<()> {
+    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut room);
-    // Made for just this one.
+    // Made for just these two.
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(asks, &[io::IoSlice::new(name)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())

@@ -3,7 +3,8 @@
 use crate::os::{Lives, pid_of_environment};
 use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
-use outlast_store::os::{children_of, incarnation_of, is_alive, parent_of, signal};
+use outlast_store::os::{children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
+use outlast_store::programs::program_of;
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -45,15 +46,39 @@ impl Tree {
         if let Some(leaf) = &self.leaf {
             let inside: Vec<Incarnation> = procs(leaf).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
             let still = procs(leaf);
-            lives.extend(inside.into_iter().filter(|l| still.contains(&l.pid)));
+            let theirs = self.theirs_in(&still);
+            lives.extend(inside.into_iter().filter(|l| still.contains(&l.pid) && !theirs.contains(&l.pid)));
         }
         if self.marked {
             let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
             let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
             let taken = numbers.filter_map(|pid| incarnation_of(pid).ok());
-            lives.extend(taken.filter(|l| pid_of_environment(l.pid, self.id) && !is_ours(l.pid, &self.bin)));
+            lives.extend(taken.filter(|l| self.is_marked(l.pid) && !is_ours(l.pid, &self.bin)));
         }
         lives.into_iter().filter(is_alive).collect()
+    }
+
+    /// Whether a process was started as part of this one: its environment says so. Where that may not be read (root without CAP_SYS_PTRACE, and a process of another user), its session
+    /// does, as long as its number is not another's.
+    fn is_marked(&self, pid: u32) -> bool {
+        let environment = std::fs::read(format!("/proc/{pid}/environ"));
+        match environment {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let has_passed_on = start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks);
+                session_of(pid) == Some(self.root.pid) && !has_passed_on
+            }
+            _ => pid_of_environment(pid, self.id),
+        }
+    }
+
+    /// Engines and keepers among these, and all below them: what found no way out of the leaf.
+    fn theirs_in(&self, pids: &HashSet<u32>) -> HashSet<u32> {
+        let mut theirs: HashSet<u32> = pids.iter().copied().filter(|pid| is_ours(*pid, &self.bin)).collect();
+        let mut open: Vec<u32> = theirs.iter().copied().collect();
+        while let Some(parent) = open.pop() {
+            open.extend(children_of(parent).into_iter().filter(|child| theirs.insert(*child)));
+        }
+        theirs
     }
 
     /// The root and those below it, for as long as it lives: its number may pass to a stranger, whose children are strangers too.
@@ -79,9 +104,12 @@ fn procs(leaf: &Path) -> HashSet<u32> {
     text.lines().filter_map(|l| l.parse().ok()).collect()
 }
 
-/// Ourselves, and keepers: nothing of ours is ever part of a tree.
+/// Ourselves, and every engine and keeper, of whatever home: nothing of ours is ever part of a tree. Whatever runs from `bin` counts, also before it has its lock.
 pub(crate) fn is_ours(pid: u32, bin: &Path) -> bool {
-    pid <= 1 || pid == std::process::id() || std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(bin))
+    pid <= 1
+        || pid == std::process::id()
+        || std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(bin))
+        || program_of(pid).is_some()
 }
 
 /// The cgroup that was made for this very process, if `pid` is in it.
@@ -131,7 +159,7 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         if left.is_empty() {
             break;
         }
-        if let Some(leaf) = &tree.leaf {
+        if let Some(leaf) = tree.leaf.as_ref().filter(|leaf| tree.theirs_in(&procs(leaf)).is_empty()) {
             // All at once, so that none can fork away. Where it cannot be had, the loop does the same.
             let _tried = std::fs::write(leaf.join("cgroup.kill"), "1");
         }

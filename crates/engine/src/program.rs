@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A copy of the keeper in the home, named by what is in it.
+/// A copy of the keeper in the home, named by what is in it; or the installed one, where nothing in the home can be executed.
 #[derive(Debug, Clone)]
 pub(crate) struct Copy {
     pub(crate) path: PathBuf,
@@ -20,9 +20,18 @@ pub(crate) struct Copy {
 impl Copy {
     /// Copies the program, unless the same is there already, and removes the copies of earlier ones.
     pub(crate) fn make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
+        if is_noexec(&home.bin()) {
+            tracing::info!(home = %home.root.display(), "programs in the home cannot be executed (noexec): the installed keeper is used");
+            return Ok(Self::installed(program));
+        }
         let copy = Self::find_or_make(home, program)?;
         remove_others(home, &copy.path);
         Ok(copy)
+    }
+
+    /// The program where it was installed. An upgrade changes it under an engine that runs, and keepers of the new version are then started by the old engine.
+    pub(crate) fn installed(program: &KeeperProgram) -> Self {
+        Self::at(program.path().to_owned(), program)
     }
 
     fn find_or_make(home: &Home, program: &KeeperProgram) -> io::Result<Self> {
@@ -61,6 +70,12 @@ fn remove_others(home: &Home, kept: &Path) {
             tracing::warn!(path = %other.display(), %error, "cannot remove");
         }
     }
+}
+
+/// Whether a directory is on a mount from which nothing is executed, as Docker's `--tmpfs` and /dev/shm are.
+fn is_noexec(dir: &Path) -> bool {
+    use rustix::fs::StatVfsMountFlags;
+    rustix::fs::statvfs(dir).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOEXEC))
 }
 
 fn length(path: &Path) -> io::Result<u64> {

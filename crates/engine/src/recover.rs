@@ -8,6 +8,7 @@ use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::spec::SpecFile;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 /// How long keepers that have nothing to do may take to leave.
@@ -108,9 +109,9 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
 fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> {
-    let look = |row: Row| {
-        let facts = Facts::from(row);
+    let look = |facts: Facts| {
         let dir = home.process(facts.id());
+        outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
         // Asked before the look, so that a free lock means that the look shows their last word.
         let kept = is_kept(&dir);
         let mut seen = Seen::look(&dir, facts.cursor);
@@ -120,9 +121,14 @@ fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> 
         let mut after = facts.with(&seen);
         if !kept && after.phase.alive().is_some() {
             // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
-            match settle::settle(&dir, &after, now) {
+            match settle::settle(&dir, &after, None, now) {
                 Ok(Settled::Written) => {
                     seen = Seen::look(&dir, facts.cursor);
+                    after = facts.with(&seen);
+                }
+                Ok(Settled::Refused { seen: known, error }) => {
+                    tracing::error!(id = %facts.id(), %error, "what became of a process cannot be written into its folder");
+                    seen = *known;
                     after = facts.with(&seen);
                 }
                 Ok(Settled::Kept | Settled::NotStarted) => {}
@@ -131,6 +137,14 @@ fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> 
             }
         }
         (facts, seen, after)
+    };
+    // A panic over one folder must not keep the others waiting for an engine.
+    let look = |row: Row| {
+        let known = Facts::from(row);
+        catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
+            tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
+            (known.clone(), Seen::default(), known)
+        })
     };
     let half = rows.len() / 2;
     let mut rows = rows;
@@ -181,7 +195,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let before = Facts::accepted(kept);
     let facts = before.with(&seen);
     // A keeper that was not told to go on has begun nothing, and is leaving.
-    let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0);
+    let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
     // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
 }
@@ -189,7 +203,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
 /// Whether there is anything in the folder that is written only once a command was started. After a loss of power `meta` may be there and not be whole.
 fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
     let said = dir.journal().exists() || dir.segments().map_or(true, |some| !some.is_empty());
-    said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0)
+    said || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun)
 }
 
 /// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.

@@ -6,6 +6,7 @@ use outlast_core::{BadId, ProcessId, Refusal};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, ErrorKind};
 use std::io;
+use std::path::Path;
 
 /// The caller asks differently.
 pub(crate) fn refusal(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
@@ -32,9 +33,28 @@ pub(crate) fn fault(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Fault, code::FAULT, what.to_string(), "look into engine.log in the state directory")
 }
 
+/// Nothing can be started where we are.
+pub(crate) fn refused_call(what: &str) -> Error {
+    refusal(
+        code::REFUSED_CALL,
+        format!("{what}: nothing can be started"),
+        "allow it in the container's seccomp profile (Docker 20.10.10 and newer do; --security-opt seccomp=FILE), and use a kernel from 5.10 on",
+    )
+}
+
 /// The engine is about to end.
 pub(crate) fn stopping() -> Error {
     unavailable("the engine is stopping", "ask again: a new one is started on demand; processes go on")
+}
+
+/// The home was removed or replaced under the engine.
+pub(crate) fn home_gone(home: &Path) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        code::HOME_GONE,
+        format!("the state directory {} was removed or replaced while the engine ran, so nothing was accepted", home.display()),
+        "ask again: a new engine is started for the directory that is there now; processes of the old one keep running until they end",
+    )
 }
 
 /// No such process, and which may be meant.
@@ -96,6 +116,7 @@ fn index_so(e: &IndexError, so: &str) -> Error {
             format!("nothing can be written down, so {so}: {e}"),
             "free some space or make the state directory writable; running processes are not affected",
         ),
+        IndexError::HomeGone { path } => home_gone(path.parent().unwrap_or(path)),
         IndexError::Closed => stopping(),
         IndexError::Other { .. } => fault(e),
     }

@@ -1,6 +1,7 @@
 //! Answers, made from facts and files. These read the disk and block.
 
 use crate::facts::{Facts, Seen};
+use crate::masks::Finder;
 use crate::shared::Shared;
 use outlast_core::{GapWhy, Outcome, Phase, Status, limits};
 use outlast_store::dir::ProcessDir;
@@ -30,9 +31,17 @@ pub(crate) struct Log {
     pub(crate) gaps: Vec<Gap>,
     pub(crate) closed: bool,
     total: LineTotal,
+    /// What finds the values of secret variables. None of them leaves this, but for who asks for the raw bytes.
+    masks: Option<Finder>,
 }
 
 impl Log {
+    /// The log with the bytes as they were written.
+    pub(crate) fn raw(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
+        Self { masks: None, ..Self::open(dir, facts, meta) }
+    }
+
+    /// The log, with a `*` for each byte of what was given to a secret variable.
     pub(crate) fn open(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
         let reader = LogReader::open(dir, facts.kept.keep);
         let end = match meta {
@@ -47,12 +56,42 @@ impl Log {
             gaps: meta.map(|m| m.gaps.clone()).unwrap_or_default(),
             closed: nothing_follows(facts),
             total: meta.map_or(LineTotal::default(), |m| LineTotal { at: m.commit.base, newlines: m.commit.lines }),
+            masks: facts.kept.masks.as_ref().and_then(Finder::new),
         }
     }
 
     /// What there is at `from`, at most `max` bytes of it.
     pub(crate) fn read(&self, from: u64, max: usize) -> io::Result<Chunk> {
-        self.reader.read(from, self.end, max, &self.gaps)
+        self.masked(self.reader.read(from, self.end, max, &self.gaps)?)
+    }
+
+    /// How many bytes at the end of the log may be the beginning of a value that is to be masked.
+    pub(crate) fn open_end(&self, bytes: &[u8]) -> usize {
+        if self.closed { 0 } else { self.masks.as_ref().map_or(0, |masks| masks.open_end(bytes)) }
+    }
+
+    fn masked(&self, chunk: Chunk) -> io::Result<Chunk> {
+        let Some(masks) = &self.masks else { return Ok(chunk) };
+        let Chunk::Bytes { at, mut bytes } = chunk else { return Ok(chunk) };
+        // Values may reach over either border of what is read.
+        let (to, reach) = (at + bytes.len() as u64, masks.reach() as u64);
+        let before = self.beside(at.saturating_sub(reach), at)?;
+        let after = self.beside(to, self.end.min(to + reach))?;
+        masks.mask(&before, &mut bytes, &after);
+        Ok(Chunk::Bytes { at, bytes })
+    }
+
+    /// The raw bytes from `from` to `to`, if all of them are there.
+    fn beside(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        while from + (all.len() as u64) < to {
+            let at = from + all.len() as u64;
+            match self.reader.read(at, to, (to - at) as usize, &self.gaps)? {
+                Chunk::Bytes { at: here, bytes } if here == at => all.extend(bytes),
+                Chunk::Bytes { .. } | Chunk::Gap { .. } | Chunk::End => return Ok(Vec::new()),
+            }
+        }
+        Ok(all)
     }
 
     /// The last bytes, at most `max` of them.
@@ -66,7 +105,9 @@ impl Log {
                     chunks.push(Chunk::Bytes { at: from, bytes });
                 }
                 // What is missing there may have bytes before it; whoever looks for those has to look at all of the folder.
-                Chunk::Gap { .. } => return self.reader.read_back(self.end, max, &self.gaps),
+                Chunk::Gap { .. } => {
+                    return self.reader.read_back(self.end, max, &self.gaps)?.into_iter().map(|chunk| self.masked(chunk)).collect();
+                }
                 Chunk::End => return Ok(chunks),
             }
         }
@@ -148,6 +189,7 @@ pub(crate) fn fate(facts: &Facts) -> Fate {
         Some(Outcome::Signal { number, .. }) => Some(signal_name(*number)),
         _ => None,
     };
+    fate.oom = facts.phase.ending().is_some_and(|e| e.oom);
     fate.completion_reason = facts.phase.reason();
     fate.termination_source = Some(facts.phase.source().to_owned());
     fate.ended_at = facts.ended_at();
@@ -206,6 +248,12 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     }
     if meta.is_some_and(|m| m.has(flag::SCAN_OFF)) {
         warnings.push("its output is no longer scanned, because that made the keeper fail again and again".into());
+    }
+    if meta.is_some_and(|m| m.has(flag::BY_HAND)) {
+        warnings.push("splice or tee is refused here: if a keeper is killed, up to 64 KiB of its output can be lost".into());
+    }
+    if meta.is_some_and(|m| m.has(flag::MAYBE_LOST)) {
+        warnings.push("a keeper was killed while it had output or input in memory: up to 64 KiB of it may be missing".into());
     }
     let command = kept.spec.command.shown();
     let command = match detail {
@@ -303,6 +351,7 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let gone = log.reader.extents(log.end, &log.gaps)?.iter().find(|e| e.missing == Some(GapWhy::Retention)).map(|e| e.to);
     let lines_gone = gone.map(|to| lines.line_of_offset(&log.reader, to, log.written())).transpose()?;
     let mut made = LogPage::new(facts.id(), command, facts.phase.status());
+    made.fate = fate(facts);
     made.output = output.strip_suffix('\n').unwrap_or(&output).to_owned();
     made.total_lines = total.value;
     made.showing = format!("{shown} lines");

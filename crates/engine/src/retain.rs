@@ -1,5 +1,6 @@
 //! How long finished processes are kept.
 
+use crate::clock_jumps::ClockJumps;
 use outlast_core::{ProcessId, Time};
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ pub(crate) struct Finished {
     pub(crate) consumed: bool,
 }
 
-/// Which of them are to go: those that ended longer than `keep_for` ago, and of the rest, consumed ones first and then the oldest, as many as it takes for the
+/// Which of them are to go: those that ended longer than `keep_for` ago, whatever the clock was set to since, and of the rest, consumed ones first and then the oldest, as many as it takes for the
 /// others to fit into `keep_bytes`.
-pub(crate) fn too_much(mut finished: Vec<Finished>, now: Time, keep_for: Duration, keep_bytes: u64) -> Vec<ProcessId> {
+pub(crate) fn too_much(mut finished: Vec<Finished>, now: Time, jumps: &ClockJumps, keep_for: Duration, keep_bytes: u64) -> Vec<ProcessId> {
     let (mut gone, mut kept) = (Vec::new(), Vec::new());
     finished.sort_unstable_by_key(|f| (!f.consumed, f.ended_at, f.id));
     for one in finished {
-        let old = u128::from(now.seconds_since(one.ended_at)) * 1_000 >= keep_for.as_millis();
+        let old = jumps.age(one.ended_at, now.micros()) >= keep_for;
         if old { gone.push(one.id) } else { kept.push(one) }
     }
     let mut total: u64 = kept.iter().map(|f| f.bytes).sum();
@@ -47,7 +48,7 @@ mod tests {
 
     fn gone(finished: &[Finished], keep_days: u64, keep_bytes: u64) -> Vec<u8> {
         let keep_for = Duration::from_secs(keep_days * 86_400);
-        too_much(finished.to_vec(), NOW, keep_for, keep_bytes).iter().map(|id| id.bytes()[0]).collect()
+        too_much(finished.to_vec(), NOW, &ClockJumps::default(), keep_for, keep_bytes).iter().map(|id| id.bytes()[0]).collect()
     }
 
     #[test]

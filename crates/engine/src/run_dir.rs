@@ -1,4 +1,4 @@
-//! The directory of the sockets: a short path, on a tmpfs if there is one, open to us alone.
+//! The directory of the sockets: a short path, on a tmpfs if there is one, open to us alone; in the home itself where no other can be had.
 //!
 //! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
 
@@ -18,7 +18,7 @@ const LONGEST_NAME: usize = "proc_000000000000".len();
 
 /// Why there is no place for sockets.
 #[derive(Debug, thiserror::Error)]
-#[error("no directory for sockets could be made: {}; name one with a short path that is yours alone", .tried.join("; "))]
+#[error("no directory for sockets could be made: {}; set XDG_RUNTIME_DIR to a directory that is yours alone and has a short path", .tried.join("; "))]
 #[non_exhaustive]
 pub struct NoRunDir {
     /// What was tried, and what was wrong with each.
@@ -36,7 +36,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The directory of the sockets of `home`: the one it had, if that is still good, or the first good one of `candidates`. The caller holds the home's lock.
+/// The directory of the sockets of `home`: the one it had, if that is still good, or the first good one of `candidates`, or one in the home itself. The
+/// caller holds the home's lock.
 pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoRunDir> {
     let link = home.run_link();
     let mut tried = Vec::new();
@@ -56,6 +57,12 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
             Err(what) => tried.push(what),
         }
     }
+    // Nobody else can take a name in here, but its path may be long, and on a disk sockets outlive a reboot.
+    let dir = home.run_dir();
+    match fits(&dir).and_then(|()| make(&dir)).and_then(|()| remember(&link, &dir)) {
+        Ok(()) => return Ok(dir),
+        Err(what) => tried.push(what),
+    }
     Err(NoRunDir { tried })
 }
 
@@ -63,6 +70,7 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
 fn ours(home: &Home, dir: &Path) -> Result<(), String> {
     match dir.file_name() {
         Some(name) if *name == *tag(&home.root) => Ok(()),
+        _ if *dir == home.run_dir() => Ok(()),
         _ => Err(format!("{} is another home's", dir.display())),
     }
 }
@@ -83,6 +91,7 @@ pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
 /// Removes the directory if no keeper has its socket there, so that an engine that ends leaves nothing behind. The caller holds the home's lock.
 pub(crate) fn leave_behind(dir: &Path) {
     let socket = std::fs::remove_file(dir.join(ENGINE));
+    // A home is never empty, so it stays where the directory lies in it.
     let emptied = std::fs::remove_dir(dir).and_then(|()| dir.parent().map_or(Ok(()), std::fs::remove_dir));
     tracing::trace!(?socket, ?emptied, path = %dir.display(), "left");
 }
@@ -183,15 +192,25 @@ mod tests {
         std::fs::set_permissions(&trap, std::fs::Permissions::from_mode(0o777)).unwrap();
         assert!(choose(&home, &[linked.clone(), open.clone(), good.clone()]).unwrap().starts_with(&good));
         std::fs::remove_file(home.run_link()).unwrap();
+        let own = choose(&home, &[linked.clone(), open.clone()]).unwrap();
+        assert_eq!(own, home.run_dir(), "nobody else can take a name in the home");
+        assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(choose(&home, &[linked.clone(), open.clone(), good]).unwrap(), own, "it is remembered like any other");
+        // Not even there: all that was tried is told, and what to do.
+        std::fs::remove_file(home.run_link()).unwrap();
+        std::fs::remove_dir(&own).unwrap();
+        std::fs::write(&own, "").unwrap();
         let none = choose(&home, &[linked, open]).unwrap_err().to_string();
-        assert!(none.contains("is not a directory") && none.contains("can be written by others"), "{none}");
+        assert!(none.contains("can be written by others") && none.contains("run.d is not a directory"), "{none}");
+        assert!(none.contains("XDG_RUNTIME_DIR"), "{none}");
     }
 
     #[test]
     fn a_path_too_long_for_a_socket_is_told() {
         let tmp = tempfile::tempdir().unwrap();
-        let home = home(tmp.path());
         let long = tmp.path().join("x".repeat(120));
-        assert!(choose(&home, &[long]).unwrap_err().to_string().contains("too long for a socket"));
+        std::fs::create_dir(&long).unwrap();
+        let home = home(&long);
+        assert!(choose(&home, std::slice::from_ref(&long)).unwrap_err().to_string().contains("too long for a socket"));
     }
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 /// What was found.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum Settled {
     /// Somebody holds the lock after all.
     Kept,
@@ -24,32 +24,48 @@ pub(crate) enum Settled {
     NotStarted,
     /// Records were written, or were there already: look again.
     Written,
+    /// It is known what became of it, and the disk refuses the records. They are in `seen`, which is to be believed without the folder.
+    Refused {
+        /// What the folder shows, with those records.
+        seen: Box<Seen>,
+        /// What the disk said.
+        error: io::Error,
+    },
 }
 
 /// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
-pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<Settled> {
+///
+/// `unsaved` is a stop that was carried out though the disk refused the record of it.
+pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<Settled> {
     if !dir.meta().try_exists()? {
         if facts.phase == Phase::Accepted {
             return Ok(Settled::NotStarted);
         }
         // It was there; a power cut or a hand took it. A new one carries the lock for what is to be said about that.
-        drop(Meta::hold(dir, facts.id(), now)?);
+        if let Some(meta) = Meta::hold(dir, facts.id(), now)? {
+            meta.release()?;
+        }
     }
-    let Some(mut journal) = open(dir)? else { return Ok(Settled::Kept) };
+    let Some(_lock) = lock_dead(dir)? else { return Ok(Settled::Kept) };
+    let retired = retire(dir);
     // Under the lock: nobody writes any more, so this is the last word.
-    let seen = Seen::look(dir, facts.cursor);
+    let mut seen = Seen::look(dir, facts.cursor);
     let facts = facts.with(&seen);
     let meta = seen.meta.as_ref();
     let records = match &facts.phase {
         Phase::Done { .. } | Phase::Lost { .. } => Vec::new(),
         Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(&facts) }],
         Phase::Orphaned { of } if outlast_store::os::is_alive(of) => Vec::new(),
-        Phase::Orphaned { .. } => ended_orphan(&facts, stops(dir), now),
+        Phase::Orphaned { .. } => ended_orphan(&facts, stops(dir).into_iter().chain(unsaved).collect(), now),
         Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) && !is_anothers(of.pid, dir) => {
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
-        Phase::Accepted if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0) => {
+        Phase::Accepted
+            if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0 && !m.begun) =>
+        {
+            // Only a file that says so may be given to another keeper.
+            retired?;
             return Ok(Settled::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {
@@ -61,8 +77,36 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, now: Time) -> io::Result<S
     };
     // Whatever comes this far is never started again, and whoever reads what follows finds no secret any more.
     scrub(dir, facts.id());
-    append(&mut journal, &records)?;
-    Ok(Settled::Written)
+    if records.is_empty() {
+        return Ok(Settled::Written);
+    }
+    match Journal::open_for_append(dir).and_then(|mut journal| append(&mut journal, &records)) {
+        Ok(()) => Ok(Settled::Written),
+        Err(error) => {
+            seen.journal.extend(records.into_iter().map(|record| (seen.cursor, record)));
+            Ok(Settled::Refused { seen: Box::new(seen), error })
+        }
+    }
+}
+
+/// The lock on the `meta` of dead keepers. Nothing if they live, or somebody else of ours has it.
+fn lock_dead(dir: &ProcessDir) -> io::Result<Option<File>> {
+    // To lock it, it need not be writable: the home may have become read-only.
+    let meta = File::open(dir.meta())?;
+    Ok(lock::try_hold(&meta)?.then_some(meta))
+}
+
+fn retire(dir: &ProcessDir) -> io::Result<()> {
+    outlast_store::meta::retire(dir, &File::options().read(true).write(true).open(dir.meta())?)
+}
+
+/// Whether the file of a process that is over says everything, after an attempt to have it so where its keepers are dead.
+pub(crate) fn is_retired(dir: &ProcessDir) -> io::Result<bool> {
+    let kept = lock_dead(dir)?.is_none();
+    if !kept {
+        retire(dir)?;
+    }
+    Ok(!kept)
 }
 
 /// Whether a folder of the same process in another home has keepers, and the command is theirs: the home is a copy, and must not touch what the original runs.
@@ -79,13 +123,24 @@ fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
 /// Writes down that a process was never started. `false` if a keeper has it.
 pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailure, now: Time) -> io::Result<bool> {
     let Some(meta) = Meta::hold(dir, id, now)? else { return Ok(false) };
-    let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now };
-    meta.record_ended(&ending, 0, 0)?;
+    let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
     let live = meta.live();
     live.closed_at.store(now.micros(), SeqCst);
     live.set(flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+    meta.record_ended(&ending, 0, 0)?;
+    meta.release()?;
     scrub(dir, id);
     Ok(true)
+}
+
+/// The same, where the disk refuses to have it written down.
+pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> Seen {
+    let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
+    let output = OutputEnd { end: 0, left_running: 0 };
+    let mut seen = Seen::look(dir, cursor);
+    let records = [Record::Ended { ending, log_end: 0 }, Record::OutputClosed { at: now, output }];
+    seen.journal.extend(records.map(|record| (seen.cursor, record)));
+    seen
 }
 
 /// Removes what was needed to start. What could not be scrubbed is told by nobody but the file itself, which is ours alone.
@@ -102,35 +157,9 @@ pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result
 
 /// Writes records about a process that has no keeper and will have none. Waits for whoever writes right now, which can only be one of us.
 pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<()> {
-    let meta = File::options().read(true).write(true).open(dir.meta())?;
+    let meta = File::open(dir.meta())?;
     lock::hold(&meta)?;
     append(&mut Journal::open_for_append(dir)?, records)
-}
-
-/// The journal with the lock that lets us write it.
-struct Locked {
-    journal: Journal,
-    _lock: File,
-}
-
-fn open(dir: &ProcessDir) -> io::Result<Option<Locked>> {
-    let meta = File::options().read(true).write(true).open(dir.meta())?;
-    if !lock::try_hold(&meta)? {
-        return Ok(None);
-    }
-    Ok(Some(Locked { journal: Journal::open_for_append(dir)?, _lock: meta }))
-}
-
-impl std::ops::Deref for Locked {
-    type Target = Journal;
-    fn deref(&self) -> &Journal {
-        &self.journal
-    }
-}
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut Journal {
-        &mut self.journal
-    }
 }
 
 /// Whether a keeper was killed before it had written who it is, which it does before it starts anything. After a power cut nobody can tell.
@@ -196,7 +225,7 @@ fn ended_orphan(facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Recor
     match stops.into_iter().rfind(|(_, stop)| is_hard(stop)) {
         // We ended it, and nobody could see its status.
         Some((_, stop)) => vec![
-            Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now }, log_end: facts.log_end },
+            Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now, oom: false }, log_end: facts.log_end },
             Record::OutputClosed { at: now, output: output(facts) },
         ],
         None => vec![Record::Lost { at: now }],
@@ -205,7 +234,16 @@ fn ended_orphan(facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Recor
 
 /// The life of a command that was forked and never said to have started, if it is there and ours.
 fn forked(meta: &Snapshot, id: ProcessId) -> Option<Incarnation> {
-    let of = meta.command().or_else(|| outlast_store::os::incarnation_of(meta.cmd).ok())?;
-    // Its number alone proves nothing; its environment does.
-    (of.boot == meta.boot && outlast_store::os::is_alive(&of) && crate::os::pid_of_environment(of.pid, id)).then_some(of)
+    let is_it = |of: &Incarnation| {
+        // Its number alone proves nothing; its environment does.
+        of.boot == meta.boot && outlast_store::os::is_alive(of) && crate::os::pid_of_environment(of.pid, id)
+    };
+    if meta.begun {
+        // All who knew its number are dead: the oldest process that carries the id is the command.
+        return crate::os::pids_of_environment(id)
+            .filter_map(|pid| outlast_store::os::incarnation_of(pid).ok())
+            .filter(is_it)
+            .min_by_key(|of| of.start_ticks);
+    }
+    meta.command().or_else(|| outlast_store::os::incarnation_of(meta.cmd).ok()).filter(is_it)
 }

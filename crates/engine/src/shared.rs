@@ -5,14 +5,16 @@ use crate::config::Config;
 use crate::disk::{Disk, blocking};
 use crate::index::Index;
 use crate::outbox::Outbox;
+use crate::own_home::OwnHome;
 use crate::run_dir::{self, NoRunDir};
 use crate::serve::From;
 use crate::serve::Views;
 use crate::shell::Snapshots;
 use crate::{cgroup, program};
-use outlast_core::{ProcessId, Time};
+use outlast_core::{ProcessId, Stop, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
+use outlast_wire::v1::Namespaces;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -28,6 +30,8 @@ pub(crate) const CONNECTS: usize = 32;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) home: Home,
+    /// Whether that is still the directory that was locked.
+    pub(crate) own_home: Arc<OwnHome>,
     pub(crate) run_dir: RwLock<PathBuf>,
     pub(crate) redactor: Redactor,
     pub(crate) snapshots: Snapshots,
@@ -39,18 +43,30 @@ pub(crate) struct Shared {
     /// Told when a barrier is taken away.
     pub(crate) barrier_gone: Notify,
     pub(crate) views: Views,
+    /// Which processes have new output, for those who follow it.
+    pub(crate) feeds: crate::feed::Feeds,
     pub(crate) place: Option<cgroup::Place>,
+    /// Whether the engine stays in the login session because processes are likelier to survive there.
+    pub(crate) stays_in_session: bool,
+    /// What ends the processes with the login, in a sentence.
+    pub(crate) logout: Option<String>,
     pub(crate) degraded: Vec<String>,
+    /// Which boot of the machine this is.
+    pub(crate) boot: u128,
+    /// A system call without which nothing can be started here, and how it is refused.
+    pub(crate) refused_call: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
-    /// The limit of open files that commands get back.
-    pub(crate) nofile: Option<u64>,
     pub(crate) connects: Semaphore,
     pub(crate) disk: Disk,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
     /// Of whom the disk refused news.
     pub(crate) unwritten: Unwritten,
+    /// The processes whose news this engine could not read at its start.
+    pub(crate) untold: Mutex<Vec<ProcessId>>,
+    /// Stops that were carried out though the disk refused the record of them.
+    pub(crate) unsaved_stops: UnsavedStops,
     pub(crate) clients: Clients,
     /// Those that go along with the engine, and end with it.
     pub(crate) within: Clients,
@@ -58,6 +74,8 @@ pub(crate) struct Shared {
     /// Where keepers are forked.
     pub(crate) nest: crate::nest::Nest,
     pub(crate) blanks: crate::blanks::Blanks,
+    /// Where the engine runs, and with it every command.
+    pub(crate) namespaces: Namespaces,
     pub(crate) closing: watch::Sender<Closing>,
     /// Whether somebody attends to the socket: two would take it from each other.
     pub(crate) listening: Mutex<bool>,
@@ -74,6 +92,21 @@ pub(crate) enum Closing {
     Stopping,
     /// Everything is written.
     Closed,
+}
+
+/// Stops of orphans that the disk refused to have written down, by process, for as long as the engine lives.
+#[derive(Debug, Default)]
+pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
+
+impl UnsavedStops {
+    /// The latest of a process.
+    pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(crate) fn keep(&self, id: ProcessId, at: Time, stop: Stop) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, stop));
+    }
 }
 
 impl Shared {
@@ -107,6 +140,11 @@ impl Shared {
         let copy = blocking(move || program::Copy::make(&home, &program)).await??;
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = copy;
         Ok(())
+    }
+
+    /// Has keepers started from where they are installed.
+    pub(crate) fn use_installed_keeper(&self) {
+        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = program::Copy::installed(&self.config.keeper);
     }
 
     /// Everything is written: the home is free for the next engine.

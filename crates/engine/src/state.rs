@@ -1,5 +1,6 @@
 //! The owner of the table, and what it does when asked.
 
+use crate::clock_jumps::{ClockJumps, Moment};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
@@ -142,11 +143,13 @@ pub(crate) struct State {
     removing: JoinSet<()>,
     writer: Option<Writer>,
     idle_since: Option<Instant>,
+    jumps: ClockJumps,
 }
 
 impl State {
     pub(crate) fn new(engine: Engine, writer: Writer) -> Self {
         Self {
+            jumps: ClockJumps::load(&engine.shared.home),
             shared: Arc::clone(&engine.shared),
             engine,
             table: HashMap::new(),
@@ -165,12 +168,15 @@ impl State {
         for (facts, looked) in processes {
             self.insert(facts, if looked { Look::Done } else { Look::Do });
         }
+        self.look_at_clock();
         self.prune();
         self.prune_notices();
         let mut daily = tokio::time::interval_at(Instant::now() + DAY, DAY);
+        let mut lost = std::pin::pin!(self.shared.own_home.lost());
         let by = loop {
             let leave_at = self.idle_deadline();
             tokio::select! {
+                () = &mut lost => return self.abandon().await,
                 ask = asks.recv() => match ask {
                     Some(Ask::Stop { by }) => break by,
                     None => break Owner::default(),
@@ -187,6 +193,7 @@ impl State {
                     self.idle_since = None;
                 }
                 _ = daily.tick() => {
+                    self.look_at_clock();
                     self.prune();
                     self.prune_notices();
                 }
@@ -380,6 +387,7 @@ impl State {
             tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
         }
         if self.finished_bytes > self.shared.config.keep_bytes {
+            self.look_at_clock();
             self.prune();
         }
         Some(after)
@@ -431,6 +439,18 @@ impl State {
         }
     }
 
+    /// Finds out whether the clock was set since the last look: ages are measured without that.
+    fn look_at_clock(&mut self) {
+        let (config, shared) = (&self.shared.config, &self.shared);
+        let boot_us = i64::try_from(config.clock.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let now = Moment { wall_us: shared.now().micros(), boot_us, boot: shared.boot };
+        self.jumps.look(now, config.keep_for.max(config.keep_notices));
+        if let Err(error) = self.jumps.save(&shared.home) {
+            // The next engine then believes the clock, unless it finds an earlier look.
+            tracing::debug!(%error, "cannot write down what the clock says");
+        }
+    }
+
     /// Removes what is over and too old, or too much.
     fn prune(&mut self) {
         let finished = self.table.values().filter_map(|slot| match slot {
@@ -440,7 +460,7 @@ impl State {
             Slot::Known(_) | Slot::Reserved { .. } => None,
         });
         let config = &self.shared.config;
-        for id in retain::too_much(finished.collect(), self.shared.now(), config.keep_for, config.keep_bytes) {
+        for id in retain::too_much(finished.collect(), self.shared.now(), &self.jumps, config.keep_for, config.keep_bytes) {
             self.drop_entry(id);
             let engine = self.engine.clone();
             self.removing.spawn(async move {
@@ -455,8 +475,10 @@ impl State {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let shared = Arc::clone(&self.shared);
+        // Those that were settled since are kept a little longer for it.
+        let keep = shared.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
-            if let Err(error) = shared.outbox.prune(shared.config.keep_notices, shared.now()).await {
+            if let Err(error) = shared.outbox.prune(keep, shared.now()).await {
                 // They are found again tomorrow.
                 tracing::warn!(%error, "old notices cannot be removed");
             }
@@ -497,9 +519,9 @@ impl State {
         let _cleared = blocking(move || shared.blanks.clear()).await;
         self.shared.nest.leave().await;
         if let Some(place) = self.shared.place.clone() {
-            let nothing_runs = self.live.is_empty();
+            let (nothing_runs, home) = (self.live.is_empty(), self.shared.home.clone());
             // Whatever is not removed now the next engine uses again.
-            let _left = blocking(move || place.leave_behind(nothing_runs)).await;
+            let _left = blocking(move || place.leave_behind(&home, nothing_runs)).await;
         }
         // Keepers take their sockets along, unless both were killed at the very end.
         crate::run_dir::sweep(&self.shared.run_dir(), |id| self.live.contains(&id));
@@ -509,8 +531,25 @@ impl State {
             // A keeper that leaves while we have the lock leaves this to us. It says so first and looks at the lock second; we let go first and look at what it said second.
             let leaves = |id: &ProcessId| Snapshot::read(&self.shared.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
             let all_leave = self.live.iter().all(leaves);
-            let _left = blocking(move || place.remove_if_empty(all_leave)).await;
+            let home = self.shared.home.clone();
+            let _left = blocking(move || place.remove_if_empty(&home, all_leave)).await;
         }
+        self.shared.closed();
+    }
+
+    /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running, and an engine that finds the directory again finds them.
+    async fn abandon(mut self) {
+        tracing::error!(home = %self.shared.home.root.display(), "the state directory was removed or replaced: leaving");
+        self.shared.closing.send_replace(Closing::Stopping);
+        self.minders.shutdown().await;
+        self.removing.shutdown().await;
+        self.shared.index.abandon(&self.shared.own_home);
+        self.shared.nest.leave().await;
+        if self.shared.own_home.is_removed() {
+            // Else the directory of the sockets may be another engine's by now: it has the path of the home in its name.
+            crate::run_dir::leave_behind(&self.shared.run_dir());
+        }
+        self.shared.let_go_of_home();
         self.shared.closed();
     }
 

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use std::time::Duration;
 
-/// How many may be connected at once.
-const MOST: usize = 64;
+/// How many may be connected at once. An engine has one connection for all who follow the output, and one for each request that is under way.
+const MOST: usize = 256;
 /// What may wait for a peer that does not read, before it is let go.
 const BACKLOG: usize = 1 << 20;
 

@@ -122,7 +122,13 @@ pub(crate) fn ending(pair: &Pair) -> Option<Ending> {
         Some((stop, _)) => stop.cause,
         None => Cause::OfItsOwn,
     };
-    Some(Ending { outcome, cause, at: Time::from_micros(live.ended_at.load(SeqCst)) })
+    let oom = is_kill(&outcome) && live.stop_step.load(SeqCst) == 0 && pair.oom_kills.as_ref().is_some_and(os::OomKills::any_since);
+    Some(Ending { outcome, cause, at: Time::from_micros(live.ended_at.load(SeqCst)), oom })
+}
+
+/// Whether it, or what a shell ran last for it, was killed for good.
+fn is_kill(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Signal { number: 9, .. } | Outcome::Code(137))
 }
 
 /// Whether a TERM that was sent long ago can have been the reason.

@@ -57,7 +57,11 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
             }
             match pair.fork(Role::Pump) {
                 Ok(Some(role)) => return Next::Become(role),
-                Ok(None) => (pulse, noted) = (Pulse { beat: u64::MAX, still: 0 }, false),
+                Ok(None) => {
+                    (pulse, noted) = (Pulse { beat: u64::MAX, still: 0 }, false);
+                    // Should the disk refuse, readers find us by our command line.
+                    let _later = pair.meta.save();
+                }
                 // No process to be had now: until there is one, output waits in its pipe.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
             }

@@ -8,6 +8,7 @@ use outlast_core::Role;
 use outlast_store::meta::{Live, flag};
 use outlast_store::points;
 use outlast_wire::code;
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::collections::VecDeque;
@@ -265,6 +266,8 @@ fn drain(pair: &mut Pair) -> bool {
             }
             Err(Errno::INTR) => {}
             Ok(_) | Err(Errno::AGAIN) => return false,
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if move_by_hand(live, spool, input) == Ok(true) => {}
+            Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if spool.filled() > 0 => return false,
             // Nobody can read it any more.
             Err(_) => {
                 discard(spool);
@@ -273,6 +276,22 @@ fn drain(pair: &mut Pair) -> bool {
             }
         }
     }
+}
+
+/// Moves the spool's contents to the command where `splice` is refused: they are in memory only in between. What does not fit goes back. Whether anything was moved.
+fn move_by_hand(live: &Live, spool: &Pipe, input: &OwnedFd) -> Result<bool, Errno> {
+    live.set(flag::BY_HAND | flag::IN_HAND);
+    let mut bytes = vec![0; FILL];
+    // The spool is filled only while it is empty, and with no more than this.
+    let read = rustix::io::read(&spool.r, &mut bytes).unwrap_or(0);
+    let moved = match rustix::io::write(input, &bytes[..read]) {
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        moved => moved,
+    };
+    // It has just been emptied, so there is room.
+    let _whole = rustix::io::write(&spool.w, &bytes[moved.unwrap_or(read)..read]);
+    live.flags.fetch_and(!flag::IN_HAND, SeqCst);
+    moved.map(|n| n > 0)
 }
 
 fn discard(spool: &Pipe) {

@@ -30,6 +30,8 @@ const FIRST_LOOK: Duration = Duration::from_micros(300);
 pub(crate) struct Stopped {
     pub(crate) seen_dead: u32,
     pub(crate) survivors: Vec<u32>,
+    /// Why the disk refused the record of it, if it did.
+    pub(crate) unrecorded: Option<String>,
 }
 
 /// A stop under way in this pump.
@@ -40,6 +42,8 @@ pub(crate) struct Stopping {
     looks: u32,
     last_look: u64,
     empty_looks: u32,
+    /// Why the disk refused the record of it, if it did. It is carried out all the same.
+    unrecorded: Option<String>,
 }
 
 /// What became of a request to stop.
@@ -47,23 +51,26 @@ pub(crate) enum Begun {
     /// It is under way.
     UnderWay,
     /// The leader was signalled, and that is all that was asked for.
-    Signalled,
+    Signalled {
+        /// Why the disk refused the record of it, if it did.
+        unrecorded: Option<String>,
+    },
     /// It had ended before.
     AlreadyEnded,
 }
 
 impl Stopping {
     /// Takes a request to stop: on record first, then the first signal.
-    pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> std::io::Result<Begun> {
+    pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
         let live = pair.live();
-        let Some(cmd) = &pair.cmd else { return Ok(Begun::AlreadyEnded) };
+        let Some(cmd) = &pair.cmd else { return Begun::AlreadyEnded };
         // Dead already, though perhaps nobody has published it: then it ended of its own, and stays so.
         if live.wait_status().is_some() || os::is_over(cmd.as_fd()) {
-            return Ok(Begun::AlreadyEnded);
+            return Begun::AlreadyEnded;
         }
         let at = now();
         if live.stop_step.load(SeqCst) == 0 {
-            pair.meta.record_stop(stop, at)?;
+            self.unrecorded = pair.meta.record_stop(stop, at).err().map(|e| e.to_string());
             if matches!(stop.cause, Cause::Deadline) {
                 live.set(flag::DEADLINE);
             }
@@ -72,7 +79,7 @@ impl Stopping {
         let grace = match stop.way {
             StopWay::TermOnly => {
                 ask(pair);
-                return Ok(Begun::Signalled);
+                return Begun::Signalled { unrecorded: self.unrecorded.take() };
             }
             StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         };
@@ -93,7 +100,7 @@ impl Stopping {
         if grace > 0 {
             ask(pair);
         }
-        Ok(Begun::UnderWay)
+        Begun::UnderWay
     }
 
     /// Does what is due. The result, once there is one.
@@ -150,7 +157,7 @@ impl Stopping {
 
     /// Kills everybody, also those born while it is done. Who was still there.
     fn kill(&mut self, pair: &Pair, mut members: BTreeSet<u32>) -> Vec<u32> {
-        if pair.leaf().is_some_and(|leaf| leaf.kill().is_ok()) {
+        if tree::leaf_of_ours_alone(pair).is_some_and(|leaf| leaf.kill().is_ok()) {
             self.seen.extend(members.iter().copied());
         } else {
             // What is stopped cannot fork: once a look finds nobody new, the set is whole.
@@ -185,7 +192,7 @@ impl Stopping {
             // It goes on, and can be stopped again.
             live.stop_step.store(0, SeqCst);
         }
-        Stopped { seen_dead: live.stop_dead.load(SeqCst), survivors }
+        Stopped { seen_dead: live.stop_dead.load(SeqCst), survivors, unrecorded: self.unrecorded.take() }
     }
 }
 

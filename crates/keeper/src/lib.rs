@@ -12,6 +12,7 @@ mod end;
 mod holder;
 mod input;
 mod kill;
+mod limits;
 mod mover;
 mod nest;
 mod os;
@@ -87,10 +88,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
 fn ready(folder: &Path) -> Result<Option<pair::Pair>, start::StartError> {
     if nest::is_unnamed(folder) {
         let asked = nest::run(folder)?;
-        return start::prepare(asked.folder, Some(asked.engine), asked.ground);
+        return start::prepare(asked.folder, Some(asked.engine), Some(asked.image), asked.ground);
     }
     let engine = start::engine_at_stdin()?;
     // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
     os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));
-    start::prepare(folder.to_owned(), engine, start::Ground::lay()?)
+    let image = engine.as_ref().and_then(|_| start::image_at_stdout());
+    start::prepare(folder.to_owned(), engine, image, start::Ground::lay()?)
 }

@@ -7,6 +7,8 @@
 //! commit   one store in `meta`     from here on they are in the log
 //! drop     spool → /dev/null       again after a kill, until only what was not copied is left
 //! ```
+//!
+//! Where `splice` or `tee` is refused, bytes are read and written, and are in memory only in between. `meta` says so, and whether a pump died right then.
 
 use crate::pair::Pair;
 use crate::tty::Questions;
@@ -54,6 +56,11 @@ pub(crate) struct Mover {
 impl Mover {
     /// Goes on where the last pump stopped.
     pub(crate) fn new(pair: &Pair) -> Self {
+        if pair.live().has(flag::IN_HAND) {
+            // The last one was killed with bytes in its memory, or just before it read any.
+            pair.live().set(flag::MAYBE_LOST);
+            pair.live().flags.fetch_and(!flag::IN_HAND, SeqCst);
+        }
         let mut mover = Self {
             log: LogWriter::open(&pair.dir, pair.settings.keep),
             memory: Vec::new(),
@@ -74,6 +81,9 @@ impl Mover {
 
     /// One batch.
     pub(crate) fn step(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
+        if pair.live().has(flag::BY_HAND) {
+            return self.step_by_hand(pair, journal);
+        }
         if pair.spool.filled() == 0 {
             let Some(out) = &pair.out else { return Moved::Closed };
             match rustix::pipe::splice(out, None, &pair.spool.w, None, BATCH, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
@@ -81,12 +91,48 @@ impl Mover {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::INTR) => return Moved::Empty,
                 Err(Errno::IO) if pair.settings.pty => return Moved::Closed,
-                Err(_) => return Moved::Closed,
+                // Refused here, or unknown to this kind of file: that says nothing about the output.
+                Err(_) => return self.step_by_hand(pair, journal),
             }
             points::reach("pump.batch.spliced");
         }
-        self.batch(pair, journal);
-        Moved::Some
+        match self.batch(pair, journal) {
+            Ok(()) => Moved::Some,
+            Err(_) => self.step_by_hand(pair, journal),
+        }
+    }
+
+    /// The same by reading and writing. First what the spool still has.
+    fn step_by_hand(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
+        let live = pair.live();
+        live.set(flag::BY_HAND);
+        let from = match &pair.out {
+            _ if pair.spool.filled() > 0 => &pair.spool.r,
+            Some(out) => out,
+            None => return Moved::Closed,
+        };
+        self.memory.resize(BATCH, 0);
+        live.set(flag::IN_HAND);
+        points::reach("pump.hand.before");
+        let read = rustix::io::read(from, &mut self.memory[..]);
+        let moved = match read {
+            Ok(n) if n > 0 => {
+                self.memory.truncate(n);
+                points::reach("pump.hand.read");
+                self.write(pair, pair.spool.filled(), journal);
+                Moved::Some
+            }
+            Ok(_) => Moved::Closed,
+            Err(Errno::AGAIN | Errno::INTR) => Moved::Empty,
+            Err(Errno::IO) if pair.settings.pty => Moved::Closed,
+            Err(e) => {
+                crate::complain(&pair.dir.path, format_args!("{}: cannot read its output: {e}", pair.id));
+                live.set(flag::MAYBE_LOST);
+                Moved::Closed
+            }
+        };
+        live.flags.fetch_and(!flag::IN_HAND, SeqCst);
+        moved
     }
 
     /// After the end, or where nobody has the terminal open: the kernel may say so while bytes are still on their way to us. Asking again,
@@ -105,13 +151,14 @@ impl Mover {
         last
     }
 
-    fn batch(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) {
-        let live = pair.live();
+    /// Copies what is in the spool and writes it. An error if it cannot be copied; then the spool has it as before.
+    fn batch(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Result<(), Errno> {
         let spooled = pair.spool.filled() as usize;
         // Short where the copy has fewer slots than the spool (pipes shrink for a user who has many): then the rest stays for the next batch.
         let copied = match rustix::pipe::tee(&pair.spool.r, &pair.copy.w, spooled, SpliceFlags::NONBLOCK) {
             Ok(n) => n,
-            Err(_) => return,
+            Err(Errno::INTR) => return Ok(()),
+            Err(e) => return Err(e),
         };
         points::reach("pump.batch.teed");
         self.memory.resize(copied, 0);
@@ -127,18 +174,29 @@ impl Mover {
         if got < copied {
             // Cannot happen with a pipe we alone read; if it does, the spool still has everything.
             empty(&pair.copy);
-            return;
+            return Ok(());
         }
+        self.write(pair, (spooled - copied) as u64, journal);
+        Ok(())
+    }
+
+    /// Writes what is in memory, commits it, and drops it from the spool, in which `remain` bytes stay.
+    fn write(&mut self, pair: &Pair, remain: u64, journal: &mut dyn FnMut(&Record)) {
+        let live = pair.live();
         let (was, _) = live.commit();
-        if let Err(failure) = self.log.write_at(was.base, &self.memory) {
-            let (from, to) = (was.base + failure.written as u64, was.base + copied as u64);
+        let written = match pair.meta.saves_gaps() {
+            true => self.log.write_at(was.base, &self.memory).map_err(|failure| failure.written),
+            false => Err(0),
+        };
+        if let Err(written) = written {
+            let (from, to) = (was.base + written as u64, was.base + self.memory.len() as u64);
             // A full disk stops nobody: what could not be written is counted and told.
             if pair.meta.record_gap(from, to).is_ok() {
                 journal(&Record::Gap { at: outlast_store::os::now(), from, to, why: GapWhy::DiskFull });
             }
         }
         points::reach("pump.batch.written");
-        let next = self.scan(pair, was, (spooled - copied) as u64);
+        let next = self.scan(pair, was, remain);
         live.begin_drop(next);
         points::reach("pump.batch.committed");
         drop_committed(pair, next);
@@ -222,7 +280,12 @@ fn drop_committed(pair: &Pair, commit: Commit) {
         match rustix::pipe::splice(&pair.spool.r, None, &pair.null, None, left, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
             Ok(0) | Err(Errno::AGAIN) => break,
             Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => break,
+            // Refused: the log has them, so they may pass through memory.
+            Err(_) => match rustix::io::read(&pair.spool.r, &mut [0; 4096][..left.min(4096)]) {
+                Ok(0) | Err(Errno::AGAIN) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => break,
+            },
         }
     }
     pair.live().end_drop();

@@ -8,6 +8,7 @@ use crate::os::{self, Fork, Kin, Title};
 use crate::start::{Ground, StartError};
 use outlast_core::ProcessId;
 use outlast_store::dir::UNNAMED;
+use outlast_store::meta::Image;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -30,6 +31,8 @@ pub(crate) struct Asked {
     pub(crate) folder: PathBuf,
     /// Where the engine that asked listens, and says when to go on.
     pub(crate) engine: OwnedFd,
+    /// The live copy of `meta`, which that engine holds, too.
+    pub(crate) image: Image,
     /// What it has ready.
     pub(crate) ground: Ground,
 }
@@ -61,13 +64,13 @@ pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
     loop {
         if nest.fork()? {
             let ground = Ground::lay()?;
-            let Some((id, engine)) = nest.wait_to_be_asked() else { os::exit_now(0) };
+            let Some((id, engine, image)) = nest.wait_to_be_asked() else { os::exit_now(0) };
             outlast_store::points::reach("nest.asked");
             let folder = unnamed.with_file_name(id.to_string());
             if let Some(title) = &nest.title {
                 title.set(&id.to_string());
             }
-            return Ok(Asked { folder, engine, ground });
+            return Ok(Asked { folder, engine, image, ground });
         }
         if nest.is_over() {
             os::exit_now(0);
@@ -106,13 +109,13 @@ impl Nest {
     }
 
     /// In a keeper: waits for its turn. Nothing if there is no engine any more.
-    fn wait_to_be_asked(&self) -> Option<(ProcessId, OwnedFd)> {
+    fn wait_to_be_asked(&self) -> Option<(ProcessId, OwnedFd, Image)> {
         let asked = receive(&self.asks);
         // Whatever it was, this one does not wait any more.
         let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
         let _nest_is_dead = rustix::io::write(&self.take, &me.to_ne_bytes());
-        let (name, engine) = asked.ok()??;
-        Some((name.parse().ok()?, engine))
+        let (name, engine, image) = asked.ok()??;
+        Some((name.parse().ok()?, engine, image))
     }
 
     /// Sleeps until somebody was asked for or has died. Whether there is no engine any more, and nobody who waits for one.
@@ -155,10 +158,10 @@ impl Nest {
     }
 }
 
-/// One message: a name, and a connection. Nothing at the end.
-fn receive(asks: &OwnedFd) -> io::Result<Option<(String, OwnedFd)>> {
+/// One message: a name, a connection, and the live copy of `meta`. Nothing at the end.
+fn receive(asks: &OwnedFd) -> io::Result<Option<(String, OwnedFd, Image)>> {
     let mut name = [0; 64];
-    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = RecvAncillaryBuffer::new(&mut room);
     let read = loop {
         let mut into = [io::IoSliceMut::new(&mut name)];
@@ -170,10 +173,11 @@ fn receive(asks: &OwnedFd) -> io::Result<Option<(String, OwnedFd)>> {
     if read == 0 {
         return Ok(None);
     }
-    let engine = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+    let given = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => Some((fds.next()?, Image::from_fd(fds.next()?)?)),
         _ => None,
     });
+    let (engine, image) = given.ok_or(io::ErrorKind::InvalidData)?;
     let name = String::from_utf8_lossy(&name[..read]).into_owned();
-    Ok(Some((name, engine.ok_or(io::ErrorKind::InvalidData)?)))
+    Ok(Some((name, engine, image)))
 }

@@ -3,7 +3,7 @@
 use crate::os::{self, Fork, Kin, Leaf};
 use crate::spawn::Prepared;
 use outlast_core::{OsText, ProcessId, Role};
-use outlast_store::dir::ProcessDir;
+use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::{Live, Meta, flag};
 use outlast_store::points;
 use outlast_store::segments::Keep;
@@ -66,6 +66,8 @@ pub(crate) struct Settings {
 pub(crate) struct Pair {
     pub(crate) id: ProcessId,
     pub(crate) dir: ProcessDir,
+    /// Which directory that was when the keepers began; nothing where that could not be found out.
+    pub(crate) folder: Option<FileId>,
     pub(crate) meta: Meta,
     pub(crate) settings: Settings,
     /// The command, ready to be executed; gone once it was.
@@ -92,6 +94,8 @@ pub(crate) struct Pair {
     /// A handle on the other keeper.
     pub(crate) partner: Option<OwnedFd>,
     pub(crate) leaf: Option<Leaf>,
+    /// How often memory ran out before the command ran, where that is counted.
+    pub(crate) oom_kills: Option<os::OomKills>,
     /// Where we say that the command was executed, for whoever has keepers and no engine.
     pub(crate) report: Option<OwnedFd>,
     /// The connection of that engine, until the pump takes it.
@@ -101,6 +105,11 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn live(&self) -> &Live {
         self.meta.live()
+    }
+
+    /// Whether the folder is still in its home. If that was removed or replaced, no engine that serves the path knows this process.
+    pub(crate) fn is_in_home(&self) -> bool {
+        self.folder.is_none() || FileId::at(&self.dir.path).ok() == self.folder
     }
 
     /// The cgroup in which the command's tree is, if it is in one.
@@ -122,7 +131,8 @@ impl Pair {
         };
         match forked {
             Fork::Parent(child) => {
-                self.partner = Some(child);
+                // Without a handle it is over: then the next look makes another.
+                self.partner = child;
                 points::reach(match role {
                     Role::Holder => "pump.fork.after",
                     Role::Pump => "holder.fork.after",

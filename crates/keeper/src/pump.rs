@@ -1,6 +1,7 @@
 //! Moves output, takes input, stops the tree, records the end. Here is the loop, with what it waits for; its two jobs are in files of their own.
 
 mod output;
+mod save;
 mod serve;
 
 use crate::control::Control;
@@ -15,7 +16,6 @@ use outlast_store::journal::Journal;
 use outlast_store::meta::flag;
 use outlast_store::os::{boottime_ns, now};
 use outlast_store::points;
-use outlast_wire::v1::keeper::Say;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
@@ -52,6 +52,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         pump.move_input();
         pump.tell_output();
         pump.forget_gone();
+        pump.save();
         if pump.is_done() {
             pump.leave();
             return Next::Exit;
@@ -112,6 +113,7 @@ struct Pump<'a> {
     closing: Option<Instant>,
     /// When `meta` is to be on disk for the first time.
     settle_at: Option<Instant>,
+    saving: save::Saving,
 }
 
 impl<'a> Pump<'a> {
@@ -149,6 +151,7 @@ impl<'a> Pump<'a> {
             holder_tried: None,
             closing: None,
             settle_at: None,
+            saving: save::Saving::new(),
         };
         if deaths > 0 {
             // The last one may have died between writing and telling.
@@ -197,6 +200,8 @@ impl<'a> Pump<'a> {
             Ok(None) => {
                 self.holder_tried = None;
                 if !first {
+                    // Should the disk refuse, readers find us by our command line.
+                    let _later = self.pair.meta.save();
                     let times = self.pair.live().holder_deaths.load(SeqCst);
                     self.record(&Record::TakenOver { at: now(), role: Role::Holder, times });
                     self.control.news();
@@ -225,12 +230,7 @@ impl<'a> Pump<'a> {
             return;
         }
         if live.stop_step.load(SeqCst) == 0 {
-            let stop = Stop { cause: Cause::Deadline, way: StopWay::Escalate { grace: self.pair.settings.grace } };
-            if let Say::Refused { .. } = self.stop(&stop) {
-                // The disk refuses to have it written down: later, then.
-                self.pair.live().deadline.store(boottime_ns() + 1_000_000_000, SeqCst);
-                return;
-            }
+            let _under_way = self.stop(&Stop { cause: Cause::Deadline, way: StopWay::Escalate { grace: self.pair.settings.grace } });
         }
         // Only now that it is under way: a pump killed before leaves it to the next.
         self.pair.live().deadline.store(0, SeqCst);
@@ -260,10 +260,13 @@ impl<'a> Pump<'a> {
         self.telling.owe_matches(end.unwrap_or(0));
     }
 
-    fn is_done(&self) -> bool {
+    /// Whether nothing is left to do, and the file says everything.
+    fn is_done(&mut self) -> bool {
         let live = self.pair.live();
         let stopped = live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE);
-        live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && !self.telling.keeps(self.pair) && self.pair.executed.is_none()
+        let over =
+            live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && !self.telling.keeps(self.pair) && self.pair.executed.is_none();
+        over && self.hand_over()
     }
 
     /// The last steps: nothing is left to lose.
@@ -346,7 +349,8 @@ impl<'a> Pump<'a> {
         let telling = self.telling.due(self.control.has_listener());
         let closing = self.closing.map(|since| CLOSING.saturating_sub(since.elapsed()));
         let settle = self.settle_at.map(|at| at.saturating_duration_since(Instant::now()));
-        [deadline, terminal, holder, heir, matches, telling, closing, settle, self.stopping.due(self.pair)].into_iter().flatten().min()
+        let (save, stop) = (self.saving.due(), self.stopping.due(self.pair));
+        [deadline, terminal, holder, heir, matches, telling, closing, settle, save, stop].into_iter().flatten().min()
     }
 }
 
@@ -366,6 +370,8 @@ fn append(journal: &mut Option<Journal>, pair: &Pair, record: &Record) {
 pub(crate) fn clean(pair: &Pair) {
     let_go(pair);
     pair.live().set(flag::CLEAN);
+    // All that matters is in the file already.
+    let _refused = pair.meta.release();
 }
 
 /// Removes what a pair has outside of its folder.

@@ -1,5 +1,6 @@
 //! Starts the command: its pid is on record before it can run.
 
+use crate::limits::PreparedLimits;
 use crate::os::{self, Kin};
 use crate::pair::Pair;
 use outlast_core::Role;
@@ -14,12 +15,14 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The steps of a start, as stored in `meta` when one fails.
-const STEPS: [&str; 6] = ["start", "take the terminal of", "set up the streams of", "enter the directory of", "execute", "fork"];
+const STEPS: [&str; 7] =
+    ["start", "take the terminal of", "set up the streams of", "enter the directory of", "execute", "fork", "record the start of"];
 const TERMINAL: u32 = 1;
 const STREAMS: u32 = 2;
 const DIRECTORY: u32 = 3;
 const EXECUTE: u32 = 4;
 const FORK: u32 = 5;
+const RECORD: u32 = 6;
 
 /// What a step was, in words.
 pub(crate) fn step_name(step: u32) -> &'static str {
@@ -35,6 +38,7 @@ pub(crate) struct Prepared {
     cwd: CString,
     pty: bool,
     umask: u32,
+    limits: Option<PreparedLimits>,
     nofile: Option<u64>,
     oom: Option<String>,
 }
@@ -50,6 +54,7 @@ impl Prepared {
             cwd: text(launch.cwd.as_bytes()),
             pty,
             umask: launch.umask.unwrap_or(0o022),
+            limits: launch.limits.as_ref().map(PreparedLimits::new),
             nofile: launch.nofile,
             oom: (launch.oom_score_adj > 0).then(|| launch.oom_score_adj.to_string()),
         }
@@ -73,6 +78,11 @@ pub(crate) fn start(pair: &mut Pair) {
         let at = outlast_store::os::boottime_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)).max(1);
         pair.live().deadline.store(at, SeqCst);
     }
+    // Without this in the file, a command whose keepers and engine are all killed might be started again.
+    if let Err(e) = pair.meta.save() {
+        return never(pair, RECORD, &e);
+    }
+    points::reach("holder.start.marked");
     let live = pair.live();
     let run = || {
         let (step, errno) = child(pair, prepared, &argv, &env);
@@ -82,9 +92,14 @@ pub(crate) fn start(pair: &mut Pair) {
         Some(leaf) => {
             live.set(flag::LEAF);
             os::start(&live.cmd, &Kin::ChildIn(leaf.fd()), run).or_else(|_| {
-                // Where the leaf cannot be entered (a parent with controllers, a seccomp filter), the tree is found by descent instead.
-                live.flags.fetch_and(!flag::LEAF, SeqCst);
-                os::start(&live.cmd, &Kin::Child, run)
+                // Without clone3 the child goes there itself, before it executes anything.
+                os::start(&live.cmd, &Kin::Child, || {
+                    if leaf.enter().is_err() {
+                        // The leaf cannot be entered (a parent with controllers): the tree is found by descent instead.
+                        live.flags.fetch_and(!flag::LEAF, SeqCst);
+                    }
+                    run();
+                })
             })
         }
         None => os::start(&live.cmd, &Kin::Child, run),
@@ -92,15 +107,26 @@ pub(crate) fn start(pair: &mut Pair) {
     match started {
         Ok(pidfd) => {
             points::reach("holder.start.after");
-            pair.cmd = Some(pidfd);
+            pair.cmd = pidfd;
+            pair.learn_ticks();
+            // Should the disk refuse, the pump tries again.
+            let _later = pair.meta.save();
+            points::reach("holder.start.saved");
             tell(pair);
         }
-        Err(e) => {
-            fail(pair.live(), FORK, e.raw_os_error().unwrap_or(libc::EAGAIN));
-            pair.live().publish_status(Some(127 << 8), outlast_store::os::now().micros());
-            pair.ends = None;
-        }
+        Err(e) => return never(pair, FORK, &e),
     }
+    pair.catch_up();
+    pair.wake(Role::Pump);
+}
+
+/// Nothing has run, and nothing will.
+fn never(pair: &mut Pair, step: u32, error: &std::io::Error) {
+    // A write that took nothing has no number of its own: there was no room.
+    let unnamed = if step == RECORD { libc::ENOSPC } else { libc::EAGAIN };
+    fail(pair.live(), step, error.raw_os_error().unwrap_or(unnamed));
+    pair.live().publish_status(Some(127 << 8), outlast_store::os::now().micros());
+    pair.ends = None;
     pair.catch_up();
     pair.wake(Role::Pump);
 }
@@ -108,7 +134,6 @@ pub(crate) fn start(pair: &mut Pair) {
 /// It was executed, or could not be. Whoever waits to hear of it hears it from here, without waiting for the pump to wake up; the pump tells everybody else.
 fn tell(pair: &Pair) {
     let Some(engine) = &pair.engine else { return };
-    pair.learn_ticks();
     scrub(pair);
     points::reach("holder.scrubbed");
     if pair.live().exec_errno.load(SeqCst) == 0 {
@@ -155,7 +180,9 @@ fn child(pair: &Pair, prepared: &Prepared, argv: &[*const libc::c_char], env: &[
         // Raising needs no privilege; where it is refused all the same, the command runs as likely to be killed as anyone.
         let _refused = std::fs::write("/proc/self/oom_score_adj", value);
     }
-    if let Some(soft) = prepared.nofile {
+    if let Some(limits) = &prepared.limits {
+        limits.apply();
+    } else if let Some(soft) = prepared.nofile {
         use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
         let now = getrlimit(Resource::Nofile);
         let _kept = setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum: now.maximum });

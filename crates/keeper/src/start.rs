@@ -4,8 +4,8 @@ use crate::os::{self, Leaf};
 use crate::pair::{Ends, Pair, Pipe, Settings};
 use crate::spawn::Prepared;
 use outlast_core::ProcessId;
-use outlast_store::dir::ProcessDir;
-use outlast_store::meta::{Meta, flag};
+use outlast_store::dir::{FileId, ProcessDir};
+use outlast_store::meta::{Image, Meta, flag};
 use outlast_store::spec::{Launch, SpecFile};
 use outlast_store::{os as store_os, points};
 use rustix::event::EventfdFlags;
@@ -41,6 +41,11 @@ pub(crate) fn engine_at_stdin() -> Result<Option<OwnedFd>, StartError> {
     rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map(Some).map_err(failed("keep the engine's connection"))
 }
 
+/// The live copy of `meta` that an engine has given us as standard output, if it has.
+pub(crate) fn image_at_stdout() -> Option<Image> {
+    rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).ok().and_then(Image::from_fd)
+}
+
 /// What a keeper needs whatever it keeps. A nest has it ready.
 #[derive(Debug)]
 pub(crate) struct Ground {
@@ -52,6 +57,8 @@ pub(crate) struct Ground {
     executed: (OwnedFd, OwnedFd),
     wake_pump: OwnedFd,
     wake_holder: OwnedFd,
+    /// Where the kernel counts those it killed because memory ran out.
+    oom_kills: Option<PathBuf>,
 }
 
 impl Ground {
@@ -73,19 +80,25 @@ impl Ground {
             executed: rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?,
             wake_pump: event()?,
             wake_holder: event()?,
+            oom_kills: os::OomKills::find_file(),
         })
     }
 }
 
 /// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
-pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) -> Result<Option<Pair>, StartError> {
+///
+/// `image`: the live copy of `meta` that the engine made and holds. It reads there which pid the kernel has stored, even if both keepers are killed at once.
+pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Image>, ground: Ground) -> Result<Option<Pair>, StartError> {
     let id: ProcessId = path
         .file_name()
         .and_then(|n| n.to_str())
         .and_then(|n| n.parse().ok())
         .ok_or_else(|| StartError::NotAFolder { path: path.clone() })?;
     let dir = ProcessDir { path };
-    let Some(meta) = Meta::hold(&dir, id, store_os::now()).map_err(failed("make the meta file"))? else { return Ok(None) };
+    let is_held_by_engine = image.is_some();
+    let image = image.map_or_else(Image::new, Ok).map_err(failed("make the live copy of meta"))?;
+    let meta = Meta::hold_with(&dir, id, store_os::now(), image).map_err(failed("make the meta file"))?;
+    let Some(meta) = meta else { return Ok(None) };
     if meta.live().cmd.load(SeqCst) != 0 {
         return Ok(None);
     }
@@ -100,17 +113,22 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     points::reach("pump.prepare");
 
-    let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder } = ground;
+    let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder, oom_kills } = ground;
     let streams = Streams::make(&launch, &meta, &null)?;
     let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
     let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
-    let report = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?;
+    // An engine hears of it on its connection.
+    let report = match is_held_by_engine {
+        true => None,
+        false => Some(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?),
+    };
     // From here on our own standard streams lead nowhere: a closed terminal must not reach us.
     os::put_at(null.as_fd(), 0).map_err(failed("let go of standard input"))?;
     os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
 
     let pair = Pair {
         id,
+        folder: FileId::at(&dir.path).ok(),
         settings: Settings {
             keep: launch.keep,
             home: launch.home.clone(),
@@ -141,7 +159,8 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, ground: Ground) ->
         over_since: std::cell::Cell::new(None),
         partner: None,
         leaf,
-        report: Some(report),
+        oom_kills: oom_kills.and_then(|file| os::OomKills::begin(&file)),
+        report,
         engine,
         dir,
         meta,
@@ -204,6 +223,6 @@ pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     }
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
     rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&fd, 64)?;
+    rustix::net::listen(&fd, 128)?;
     Ok(fd)
 }

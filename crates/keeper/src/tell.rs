@@ -69,6 +69,11 @@ impl Telling {
     }
 
     fn wake(&mut self, pair: &Pair) {
+        if !pair.is_in_home() {
+            // An engine that is started there would know nothing of this process. The home may be moved back, so it is looked again, seldom.
+            self.again = Some((Instant::now() + WAKE_AGAIN, LOOK_SELDOM));
+            return;
+        }
         let (owed, last) = (self.owed, self.again.map_or(LOOK_AGAIN, |(_, pause)| pause));
         self.waking = wake::engine(pair).map(|waking| (waking, owed));
         let pause = if self.waking.is_some() { WAKE_AGAIN } else { last };

@@ -2,20 +2,17 @@
 
 use crate::os;
 use crate::pair::Pair;
-use outlast_store::dir::Home;
-use outlast_store::lock;
-use outlast_store::meta::Snapshot;
 use outlast_store::os::{children_of, children_of_one_thread};
+use outlast_store::programs::program_of;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// The pids that descend from the command now, zombies aside.
 ///
 /// Orphans of the tree pass to the holder, or to the pump once a holder has died: so what descends from either, themselves aside, is the tree.
 /// The leaf adds what left by other ways. After a holder's death some may have passed to neither; those carry the process id in their environment.
-/// An engine that was first called from within the tree descends from us too, with the keepers of others: they are not the tree.
+/// An engine that was first called from within the tree descends from us too, with the keepers of others, of this home or of another: they are not the tree.
 pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let (pump, holder) = keepers(pair);
     let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
@@ -34,7 +31,7 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     }
     open.extend(found.iter().copied());
     if pair.live().holder_deaths.load(SeqCst) > 0 {
-        let marked = marked(&pair.id.to_string());
+        let marked = marked(pair);
         open.extend(marked.iter().copied());
         found.extend(marked);
     }
@@ -43,7 +40,7 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     while let Some(parent) = open.pop() {
         if seen.insert(parent) {
             let is_keeper = parent == pump || parent == holder;
-            if !is_keeper && is_outlast(pair, parent) {
+            if !is_keeper && is_outlast(parent) {
                 foreign.insert(parent);
                 continue;
             }
@@ -51,6 +48,11 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
             open.extend(children.iter().copied());
             found.extend(children);
         }
+    }
+    // Those who could not leave our leaf are in it with all that is theirs.
+    let mut theirs: Vec<u32> = foreign.iter().copied().collect();
+    while let Some(parent) = theirs.pop() {
+        theirs.extend(children_of(parent).into_iter().filter(|child| foreign.insert(*child)));
     }
     found.retain(|p| *p != pump && *p != holder && !foreign.contains(p) && !ended.contains(p));
     found.retain(|p| outlast_store::os::lives(*p));
@@ -66,35 +68,34 @@ fn is_reaped(pair: &Pair) -> bool {
     pair.cmd.as_ref().is_none_or(|cmd| os::send(cmd.as_fd(), 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)))
 }
 
-/// Whether a process is the engine of our home, or a keeper of another process in it. Not by its name, which anybody can take, but by the locks they hold.
-fn is_outlast(pair: &Pair, pid: u32) -> bool {
-    let home = Home { root: pair.settings.home.as_path().to_owned() };
-    let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return false };
-    let args: Vec<&[u8]> = line.split(|b| *b == 0).collect();
-    if args.contains(&&b"__engine"[..]) {
-        let owner = std::fs::read_to_string(home.lock()).ok().and_then(|t| t.trim().parse::<u32>().ok());
-        return owner == Some(pid) && lock::is_held(&home.lock()).unwrap_or(false);
-    }
-    if args.contains(&home.nest().as_os_str().as_bytes()) {
-        // It holds no lock, and whoever runs this program can be nothing else.
-        let exe = |pid: &str| std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        return exe(&pid.to_string()).is_some_and(|theirs| theirs.starts_with(home.bin()) || Some(theirs) == exe("self"));
-    }
-    let folder = args.iter().find_map(|a| std::path::Path::new(std::ffi::OsStr::from_bytes(a)).strip_prefix(home.processes()).ok());
-    let Some(other) = folder.and_then(|f| f.to_str()).and_then(|f| f.parse().ok()) else { return false };
-    let dir = home.process(other);
-    other != pair.id && lock::is_held(&dir.meta()).unwrap_or(false) && Snapshot::read(&dir).is_ok_and(|m| m.pump == pid || m.holder == pid)
+/// Whether a process is an engine or a keeper, of whatever home.
+fn is_outlast(pid: u32) -> bool {
+    program_of(pid).is_some()
+}
+
+/// The leaf, if everything in it may be killed at once: an engine or keeper of another process may have found no way out of it.
+pub(crate) fn leaf_of_ours_alone(pair: &Pair) -> Option<&os::Leaf> {
+    pair.leaf().filter(|leaf| !leaf.pids().into_iter().any(is_outlast))
 }
 
 /// Processes whose environment names this one.
-fn marked(id: &str) -> Vec<u32> {
-    let mark = format!("OUTLAST_PROCESS_ID={id}");
+fn marked(pair: &Pair) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| carries(*pid, &mark)).collect()
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| is_marked(pair, *pid)).collect()
 }
 
-fn carries(pid: u32, mark: &str) -> bool {
-    std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|env| env.split(|b| *b == 0).any(|v| v == mark.as_bytes()))
+/// Whether a process was started as part of this one: its environment says so. Where that may not be read (root without CAP_SYS_PTRACE, and a process of another user), its session
+/// does, for as long as the command is not reaped: nobody else's session can have that number.
+fn is_marked(pair: &Pair, pid: u32) -> bool {
+    let mark = format!("OUTLAST_PROCESS_ID={}", pair.id);
+    match std::fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environment) => environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()),
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            let cmd = pair.live().cmd.load(SeqCst) as u32;
+            cmd != 0 && !is_reaped(pair) && outlast_store::os::session_of(pid) == Some(cmd)
+        }
+        Err(_) => false,
+    }
 }
 
 /// A handle on a member, or nothing if the number no longer means one. Opened first and looked at second: while the handle's process is not
@@ -102,18 +103,20 @@ fn carries(pid: u32, mark: &str) -> bool {
 pub(crate) fn handle(pair: &Pair, pid: u32) -> Option<OwnedFd> {
     let fd = os::open_pidfd(i32::try_from(pid).ok()?).ok()?;
     let belongs = belongs(pair, pid);
-    (belongs && os::send(fd.as_fd(), 0).is_ok()).then_some(fd)
+    (belongs && !is_gone(&fd)).then_some(fd)
+}
+
+/// Whether the process behind a handle is over. One that we may not signal is there.
+fn is_gone(fd: &OwnedFd) -> bool {
+    os::send(fd.as_fd(), 0).is_err_and(|e| e.raw_os_error() != Some(libc::EPERM))
 }
 
 fn belongs(pair: &Pair, pid: u32) -> bool {
     let (pump, holder) = keepers(pair);
-    if pid == pump || pid == holder || pid <= 1 || is_outlast(pair, pid) {
+    if pid == pump || pid == holder || pid <= 1 || is_outlast(pid) {
         return false;
     }
     if pid == pair.live().cmd.load(SeqCst) as u32 && !is_reaped(pair) {
-        return true;
-    }
-    if pair.leaf().is_some_and(|l| l.pids().contains(&pid)) {
         return true;
     }
     let mut at = pid;
@@ -122,12 +125,15 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
         match outlast_store::os::parent_of(at) {
             Some(0 | 1) => break,
             Some(p) if p == pump || p == holder => return true,
-            Some(p) if is_outlast(pair, p) => return false,
+            Some(p) if is_outlast(p) => return false,
             Some(p) => at = p,
             None => break,
         }
     }
-    pair.live().holder_deaths.load(SeqCst) > 0 && carries(pid, &format!("OUTLAST_PROCESS_ID={}", pair.id))
+    if pair.leaf().is_some_and(|l| l.pids().contains(&pid)) {
+        return true;
+    }
+    pair.live().holder_deaths.load(SeqCst) > 0 && is_marked(pair, pid)
 }
 
 /// Signals every member once. How many were reached.

@@ -12,7 +12,7 @@
 use crate::pair::Pair;
 use outlast_core::{Matched, Record, Time};
 use outlast_store::journal::{self, Journal};
-use outlast_store::meta::{Snapshot, Waiting, Watched, flag};
+use outlast_store::meta::{Waiting, Watched, flag};
 use outlast_store::os::{boottime_ns, now};
 use outlast_store::points;
 use outlast_store::segments::{Chunk, LogReader};
@@ -20,8 +20,14 @@ use outlast_text::watch::{Cursor, Found, Scanner};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// What is found within this time after a record waits for the next one.
+/// What is found within this time after a record waits for the next one, while the journal is short.
 const MERGED: Duration = Duration::from_secs(1);
+/// From this length of the journal on, that time doubles with each [`DOUBLED_EVERY`] bytes, so that a process that matches for days has a journal of about 1 MiB.
+/// The usual limits stop telling matches after a few of them, long before the journal has this length.
+const MERGED_LONGER_FROM: u64 = 640 << 10;
+const DOUBLED_EVERY: u64 = 16 << 10;
+/// What is found waits no longer than this.
+const MERGED_AT_MOST: Duration = Duration::from_secs(60 * 60);
 /// A line that stays unfinished for so long is looked at as it is: it may be a prompt.
 const STAYS: Duration = Duration::from_millis(200);
 /// How often a pump may die at the same place before its heirs search no more.
@@ -38,6 +44,8 @@ pub(crate) struct Watch {
     seen: Option<Waiting>,
     /// When a record was last written, or tried.
     tried: Option<Instant>,
+    /// For how long what is found waits after that.
+    merged: Duration,
     /// Where the unfinished line begins, and when it is looked at.
     look: Option<(u64, Instant)>,
     /// Nothing more is searched; what waits is still written.
@@ -50,11 +58,13 @@ impl Watch {
         if pair.settings.watch.is_empty() {
             return None;
         }
-        let mut watch = Self { scanner: None, seen: None, tried: None, look: None, over: false };
+        let mut watch = Self { scanner: None, seen: None, tried: None, merged: MERGED, look: None, over: false };
         let live = pair.live();
         if live.pump_deaths.load(SeqCst) > 0 {
             give_up_if_stuck(pair);
             watch.over = live.has(flag::RECORDED) || live.has(flag::SCAN_OFF);
+            // A journal that cannot be looked at is written as if it were short.
+            watch.merged = merged_for(std::fs::metadata(pair.dir.journal()).map_or(0, |m| m.len()));
             watch.inherit(pair);
         }
         Some(watch)
@@ -82,7 +92,7 @@ impl Watch {
         if commit.base == 0 {
             return;
         }
-        let gaps = Snapshot::read(&pair.dir).map(|s| s.gaps).unwrap_or_default();
+        let gaps = pair.meta.snapshot().map(|s| s.gaps).unwrap_or_default();
         let log = LogReader::open(&pair.dir, pair.settings.keep);
         let next = |scanner: &mut Scanner, to: u64| match log.read(scanner.at(), to, PIECE, &gaps) {
             Ok(Chunk::Bytes { bytes, .. }) => search(pair, scanner, &bytes),
@@ -134,7 +144,7 @@ impl Watch {
             .scanner
             .as_ref()
             .and_then(Scanner::found)
-            .map(|_| self.tried.map_or(Duration::ZERO, |t| MERGED.saturating_sub(t.elapsed())));
+            .map(|_| self.tried.map_or(Duration::ZERO, |t| self.merged.saturating_sub(t.elapsed())));
         let look = self.look.filter(|_| !self.over).map(|(_, at)| at.saturating_duration_since(Instant::now()));
         write.into_iter().chain(look).min()
     }
@@ -153,7 +163,7 @@ impl Watch {
             scanner.settle();
             self.store(pair, &scanner, None);
         }
-        let due = last || self.tried.is_none_or(|t| t.elapsed() >= MERGED);
+        let due = last || self.tried.is_none_or(|t| t.elapsed() >= self.merged);
         let written = due && scanner.found().is_some() && self.append(pair, &scanner, journal);
         self.scanner = Some(scanner);
         written
@@ -193,6 +203,7 @@ impl Watch {
             *journal = None;
             return false;
         }
+        self.merged = merged_for(open.end());
         points::reach("matched.after-append");
         true
     }
@@ -214,6 +225,12 @@ impl Watch {
         });
         pair.live().set_watched(&Watched { upto, counted, waiting: self.seen, begun });
     }
+}
+
+/// For how long what is found is merged into one record of a journal that has this length.
+fn merged_for(journal: u64) -> Duration {
+    let doublings = journal.saturating_sub(MERGED_LONGER_FROM).div_ceil(DOUBLED_EVERY);
+    MERGED.saturating_mul(1 << doublings.min(12)).min(MERGED_AT_MOST)
 }
 
 /// Whether what waits is in the journal: a record of it was begun there, and is whole.
@@ -247,4 +264,104 @@ fn search(pair: &Pair, scanner: &mut Scanner, bytes: &[u8]) {
     points::reach("matched.search");
     scanner.push(bytes);
     searching.store(0, SeqCst);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_core::{Breaker, Limiter, ProcessId, Rules, Seen, Verdict, watch};
+    use outlast_store::dir::ProcessDir;
+
+    const DAY: u64 = 86_400;
+
+    /// Whether there is a match in a tenth of a second of that day.
+    type InTenth = fn(u64) -> bool;
+
+    /// The records of matches at these times, in microseconds, each with a line of `chars` characters. `write` takes each record and returns the journal's length.
+    fn merge(matches: impl Iterator<Item = u64>, chars: usize, merged: fn(u64) -> Duration, mut write: impl FnMut(Matched) -> u64) {
+        let (mut tried, mut waiting, mut end) = (None::<u64>, None::<Matched>, 0);
+        for up in matches {
+            // What waits is written when its time has come, which need not be when the next match does.
+            let due = tried.map(|at| at + merged(end).as_micros() as u64);
+            if let (Some(due), Some(found)) = (due.filter(|due| *due <= up), waiting.take_if(|_| due.is_some_and(|due| due <= up))) {
+                (end, tried) = (write(found), Some(due));
+            }
+            let found = waiting.get_or_insert_with(|| Matched {
+                at: Time::from_micros(up as i64),
+                up,
+                offset: up,
+                upto: up,
+                pattern: "ERROR".into(),
+                count: 0,
+                lines: vec!["x".repeat(chars)],
+                cut: false,
+            });
+            found.count += 1;
+            if tried.is_none_or(|at| at + merged(end).as_micros() as u64 <= up) {
+                (end, tried) = (waiting.take().map_or(end, &mut write), Some(up));
+            }
+        }
+        waiting.map(write);
+    }
+
+    /// What a day of them leaves in a real journal, and how long that is.
+    fn journal(matches: impl Iterator<Item = u64>, chars: usize) -> (Vec<Matched>, u64) {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open_for_append(&ProcessDir { path: tmp.path().to_owned() }).unwrap();
+        merge(matches, chars, merged_for, |matched| journal.append(&Record::Matched(matched)).unwrap());
+        let read = journal::read_from(&tmp.path().join("journal"), 0).unwrap();
+        assert!(!read.more && read.cursor == journal.end());
+        let matched = |(_, record)| if let Record::Matched(matched) = record { Some(matched) } else { None };
+        (read.records.into_iter().filter_map(matched).collect(), journal.end())
+    }
+
+    fn told(records: &[Matched]) -> Vec<(u64, Verdict)> {
+        let (rules, mut limiter, mut breaker) = (Rules::default(), Limiter::default(), Breaker::default());
+        let process = ProcessId::from_bytes([1; 6]);
+        let judge = |m: &Matched| {
+            let seen = Seen { up: m.up, here: Some(m.up), process, session: "s", count: m.count };
+            watch(&rules, &mut limiter, &mut breaker, &seen).into_iter().map(|verdict| (m.up, verdict)).collect::<Vec<_>>()
+        };
+        records.iter().flat_map(judge).collect()
+    }
+
+    #[test]
+    fn a_day_of_matches_is_a_mebibyte_and_tells_the_same() {
+        let cases: [(&str, InTenth); 4] = [
+            ("ten a second", |_| true),
+            ("one a second", |tenth| tenth % 10 == 0),
+            ("one in 20 seconds", |tenth| tenth % 200 == 0),
+            // Two windows full, and one with a single match, over and over: as many records as there can be before the limits stop telling.
+            ("in turns", |tenth| tenth % 10 == 0 && tenth / 10 % 46 <= 30),
+        ];
+        for (name, is_match) in cases {
+            let matches = || (0..DAY * 10).filter(|tenth| is_match(*tenth)).map(|tenth| tenth * 100_000);
+            for chars in [10, 2_000] {
+                let (bounded, length) = journal(matches(), chars);
+                assert!(length <= 1 << 20, "{name}, {chars} characters: {length} bytes");
+                let mut all = Vec::new();
+                merge(
+                    matches(),
+                    0,
+                    |_| MERGED,
+                    |matched| {
+                        all.push(matched);
+                        0
+                    },
+                );
+                let count = |records: &[Matched]| records.iter().map(|m| m.count).sum::<u64>();
+                assert_eq!([count(&bounded), count(&all)], [matches().count() as u64; 2], "{name}");
+                assert_eq!(told(&bounded), told(&all), "{name}");
+                println!("{name}, {chars} characters: {length} bytes in {} records instead of {}", bounded.len(), all.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_found_waits_for_an_hour_at_most() {
+        assert_eq!([0, 640 << 10].map(merged_for), [MERGED; 2]);
+        assert_eq!(merged_for((640 << 10) + 1), Duration::from_secs(2));
+        assert_eq!(merged_for(656 << 10), Duration::from_secs(2));
+        assert_eq!([1 << 20, 190 << 20, u64::MAX].map(merged_for), [MERGED_AT_MOST; 3]);
+    }
 }

@@ -1,9 +1,8 @@
 //! Answers of the tools, as the protocol has them.
 
 use crate::owner::HANDLE;
-use outlast_client::Told;
-use outlast_tools::{Answer, Schema, Tools};
-use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Tool, ToolAnnotations};
+use outlast_tools::{Answer, Profile, Schema, Tools};
+use rmcp::model::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,9 +26,10 @@ pub(crate) fn tool(schema: &Schema, with_handle: bool) -> Tool {
 }
 
 /// What a client is answered: text for the model, the same as an object, whether it went wrong.
-pub(crate) fn result(tools: &Tools, ran: bool, answer: &Answer) -> CallToolResult {
+pub(crate) fn result(tools: &Tools, profile: Profile, ran: bool, answer: &Answer) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(tools.text(answer))]);
-    result.structured_content = Some(Value::Object(answer.clone()));
+    // Hermes gives its model both, and the texts of its profile are JSON anyway.
+    result.structured_content = (profile != Profile::Hermes).then(|| Value::Object(answer.clone()));
     result.is_error = Some(is_error(ran, answer));
     result
 }
@@ -42,20 +42,9 @@ pub(crate) fn is_error(ran: bool, answer: &Answer) -> bool {
     refused || lost || failed
 }
 
-/// Puts what there is to tell behind an answer.
-pub(crate) fn tell(result: &mut CallToolResult, told: &[Told]) {
-    result.content.extend(told.iter().map(|one| ContentBlock::text(one.text.clone())));
-    let events: Vec<Value> = told.iter().map(|one| json!(one.event)).collect();
-    meta(result).0.insert("outlast/notices".into(), events.into());
-}
-
 /// Says whom the call was made for.
 pub(crate) fn says_owner(result: &mut CallToolResult, owner: Value) {
-    meta(result).0.insert("outlast/owner".into(), owner);
-}
-
-fn meta(result: &mut CallToolResult) -> &mut MetaObject {
-    result.meta.get_or_insert_default()
+    result.meta.get_or_insert_default().0.insert("outlast/owner".into(), owner);
 }
 
 #[cfg(test)]

@@ -37,13 +37,13 @@ pub(crate) fn created(info: &ProcessInfo, keep_for: Duration, now: Time) -> Crea
 }
 
 /// How a task is.
-pub(crate) fn status(tools: &Tools, outcome: &Outcome, keep_for: Duration, now: Time) -> GetTaskResult {
+pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &Outcome, keep_for: Duration, now: Time) -> GetTaskResult {
     let base = task(&outcome.info, keep_for, now);
     let payload = match &outcome.answer {
         None => TaskPayload::Working,
         Some(_) if was_cancelled(&outcome.info) => TaskPayload::Cancelled,
         Some(all) => {
-            let result = json!(answer::result(tools, true, all));
+            let result = json!(answer::result(tools, profile, true, all));
             TaskPayload::Completed { result: result.as_object().cloned().unwrap_or_default() }
         }
     };
@@ -51,7 +51,7 @@ pub(crate) fn status(tools: &Tools, outcome: &Outcome, keep_for: Duration, now: 
 }
 
 /// Whether somebody who may has stopped it, so that there is no result.
-fn was_cancelled(info: &ProcessInfo) -> bool {
+pub(crate) fn was_cancelled(info: &ProcessInfo) -> bool {
     info.fate.completion_reason == Some(Reason::Killed) && info.fate.termination_source.as_deref() != Some("timeout")
 }
 
@@ -74,7 +74,10 @@ fn message(info: &ProcessInfo) -> String {
     match (&info.fate.signal, info.fate.exit_code.flatten()) {
         (Some(signal), _) => format!("{command}: ended by {signal}"),
         (None, Some(code)) => format!("{command}: exited with code {code}"),
-        (None, None) if info.fate.ended_at.is_some() => format!("{command}: ended, and nobody saw how"),
+        (None, None) if info.fate.ended_at.is_some() => match &info.fate.start_error {
+            Some(why) => format!("{command}: failed to start: {why}"),
+            None => format!("{command}: ended; its exit status is unknown"),
+        },
         (None, None) => format!("{command}: running"),
     }
 }

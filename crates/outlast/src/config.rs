@@ -14,6 +14,9 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The lock file that makes a directory the scratch home of a `doctor`.
+pub(crate) const TRIAL_LOCK: &str = "doctor.lock";
+
 /// What this process was started with.
 #[derive(Debug)]
 pub(crate) struct World {
@@ -23,6 +26,8 @@ pub(crate) struct World {
     pub(crate) cwd: PathBuf,
     /// Which permissions new files lack, where the system says.
     pub(crate) umask: Option<u32>,
+    /// Class and level of its I/O, where the system says.
+    pub(crate) io_priority: Option<i32>,
     /// This executable.
     pub(crate) program: PathBuf,
     /// The user.
@@ -111,10 +116,9 @@ impl World {
         let uid = rustix::process::getuid().as_raw();
         let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let user = user(&passwd, uid, |name| lookup(&env, name));
-        // A directory that was deleted has no name any more but the one that the shell remembers.
-        let cwd = std::env::current_dir().ok().or_else(|| lookup(&env, "PWD").map(PathBuf::from)).unwrap_or_else(|| "/".into());
+        let cwd = crate::os::working_dir();
         let umask = std::fs::read_to_string("/proc/self/status").ok().and_then(|s| umask(&s));
-        Self { cwd, umask, program: program(), user, env }
+        Self { cwd, umask, io_priority: crate::os::io_priority(), program: program(), user, env }
     }
 
     /// A variable that is set and not empty.
@@ -172,8 +176,17 @@ impl World {
         runtime.into_iter().chain(["/dev/shm".into(), "/tmp".into()]).collect()
     }
 
-    /// Reads the configuration.
+    /// Reads the configuration, and finds the state directory.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let home = match self.var("OUTLAST_HOME") {
+            Some(home) => self.cwd.join(home),
+            None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
+        };
+        Ok(self.settings_in(home))
+    }
+
+    /// Reads the configuration for a state directory that is known.
+    pub(crate) fn settings_in(&self, home: PathBuf) -> Settings {
         let file = self.config_home().map(|dir| dir.join("outlast/config.toml"));
         let file = file.unwrap_or_else(|| "/etc/outlast/config.toml".into());
         let text = match std::fs::read_to_string(&file) {
@@ -181,15 +194,15 @@ impl World {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             Err(e) => Err(e.to_string()),
         };
-        let home = match self.var("OUTLAST_HOME") {
-            Some(home) => self.cwd.join(home),
-            None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
-        };
         let mut settings = read(home, file, text, |name| self.var(name).map(OsStr::to_owned));
         let dir = self.user.home.clone().unwrap_or_else(|| "/".into());
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
         settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
-        Ok(settings)
+        if settings.home.join(TRIAL_LOCK).exists() {
+            // The receivers of hooks and webhooks would take a trial for news.
+            settings.sinks = Sinks::default();
+        }
+        settings
     }
 
     /// Where the user's programs have their configuration.

@@ -38,7 +38,10 @@ fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
     if !cli.explains_settings() {
         warn(&settings);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot wait for an engine")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot wait for an engine: epoll_create1 or eventfd2 is refused here, or too many files are open")?;
     let code = runtime.block_on(cli::run(cli, world, settings));
     // Nobody waits for a thread that still writes to a reader who has stopped reading.
     runtime.shutdown_background();
@@ -74,7 +77,7 @@ fn serve(asked: AsEngine) -> i32 {
 
 fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
     let world = World::here();
-    let settings = Settings { home, ..world.settings()? };
+    let settings = world.settings_in(home);
     warn(&settings);
     let log = std::sync::Arc::new(outlast_engine::LogFile::new(&settings.home));
     // What cannot be written is let go: to say so would be to write again, and to panic.

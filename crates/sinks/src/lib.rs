@@ -11,6 +11,7 @@ mod config;
 mod desk;
 mod event;
 mod hook;
+mod lookup;
 mod os;
 mod reason;
 mod request;

@@ -1,5 +1,6 @@
 //! One request over HTTP/1.1: no pool, no proxy, no redirect, every wait bounded.
 
+use crate::lookup::Lookups;
 use crate::{Target, reason};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, StatusCode};
@@ -97,7 +98,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 async fn connect(target: &Target, trust: &Trust, within: Duration) -> Result<Box<dyn Stream>, String> {
-    let tcp = reach(target, within).await?;
+    let tcp = reach(target, &trust.lookups, within).await?;
     if !target.tls {
         return Ok(Box::new(tcp));
     }
@@ -110,10 +111,9 @@ async fn connect(target: &Target, trust: &Trust, within: Duration) -> Result<Box
 }
 
 /// Connects to the first address that lets us.
-async fn reach(target: &Target, within: Duration) -> Result<TcpStream, String> {
+async fn reach(target: &Target, lookups: &Lookups, within: Duration) -> Result<TcpStream, String> {
     let unreachable = |e: &io::Error| format!("cannot connect to {target}: {e}");
-    let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
-    let addresses: Vec<SocketAddr> = found.map_err(|e| format!("cannot find {target}: {e}"))?.collect();
+    let addresses = lookups.find(&target.host, target.port).await.map_err(|why| format!("cannot find {target}: {why}"))?;
     // A name for this machine may lead elsewhere, if somebody said so in `/etc/hosts` or a name server.
     let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| !target.loopback_only || a.ip().is_loopback()).collect();
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address that may be used");
@@ -157,8 +157,10 @@ async fn listen(mut body: Incoming, most: usize, said: &mut Vec<u8>) {
     }
 }
 
-/// Which receivers are believed to be who they say: the system's roots, and more if configured. They are read when they are needed for the first time.
+/// What the requests of one sink share. Which receivers are believed to be who they say: the system's roots, and more if configured, read when they are needed for
+/// the first time. And the look-ups of names that are under way.
 pub(crate) struct Trust {
+    lookups: Lookups,
     more: Option<PathBuf>,
     config: OnceCell<Arc<ClientConfig>>,
 }
@@ -171,7 +173,7 @@ impl std::fmt::Debug for Trust {
 
 impl Trust {
     pub(crate) fn new(more: Option<PathBuf>) -> Self {
-        Self { more, config: OnceCell::new() }
+        Self { lookups: Lookups::default(), more, config: OnceCell::new() }
     }
 
     async fn config(&self) -> Result<Arc<ClientConfig>, String> {

@@ -24,8 +24,8 @@ impl Blank {
     pub fn make(home: &Home, n: u64) -> io::Result<Self> {
         let blank = Self { dir: ProcessDir { path: home.processes().join(format!("{BLANK}{n}")) } };
         blank.dir.create()?;
-        let new = |path| OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let filled = new(blank.dir.spec()).and_then(|_| Meta::allocate(&new(blank.dir.meta())?));
+        let spec = OpenOptions::new().write(true).create_new(true).mode(0o600).open(blank.dir.spec());
+        let filled = spec.and_then(|_| Meta::make_room(&blank.dir));
         if let Err(error) = filled {
             blank.remove();
             return Err(error);

@@ -1,6 +1,7 @@
 //! Where things lie: the home, and one folder for each process.
 
 use crate::blank::BLANK;
+use crate::points;
 use outlast_core::ProcessId;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -8,8 +9,29 @@ use std::path::{Path, PathBuf};
 
 /// What a folder is called while it is being removed. No process has such a name, so a removal that was cut short is never taken for a process.
 const REMOVED: &str = ".removed";
+/// The mark in a folder that is being removed and could not be renamed.
+const REMOVED_MARK: &str = "removed";
 /// What stands on the command line of a keeper where the name of its process will be. As long as one, so that there is room for it.
 pub const UNNAMED: &str = "keepers-yet-to-be";
+
+/// Which file or directory something is, whatever its path leads to by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    /// The file that `path` leads to now; a link counts as itself.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        std::fs::symlink_metadata(path).map(|found| Self::of(&found))
+    }
+
+    /// The file that was looked at.
+    pub fn of(found: &std::fs::Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
+    }
+}
 
 /// The directory that holds everything of one user or one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +49,11 @@ impl Home {
     /// Held by the engine that serves this home.
     pub fn lock(&self) -> PathBuf {
         self.root.join("lock")
+    }
+
+    /// Where the engine that holds [`Home::lock`] runs. A file of its own: keepers of earlier versions read `lock` as a pid and nothing else.
+    pub fn lock_holder(&self) -> PathBuf {
+        self.root.join("lock.ns")
     }
 
     /// Held by whoever starts an engine.
@@ -49,6 +76,11 @@ impl Home {
         self.root.join("shell")
     }
 
+    /// What is known of jumps of the clock.
+    pub fn clock(&self) -> PathBuf {
+        self.root.join("clock")
+    }
+
     /// What the engine has to say.
     pub fn engine_log(&self) -> PathBuf {
         self.root.join("engine.log")
@@ -62,6 +94,11 @@ impl Home {
     /// A link to the directory of the sockets, whose own path is short.
     pub fn run_link(&self) -> PathBuf {
         self.root.join("run")
+    }
+
+    /// The directory of the sockets where no shorter path can be had.
+    pub fn run_dir(&self) -> PathBuf {
+        self.root.join("run.d")
     }
 
     /// The folder of folders.
@@ -87,6 +124,7 @@ impl Home {
             let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if let Some(id) = id
                 && entry.file_type().is_ok_and(|t| t.is_dir())
+                && !self.process(id).is_removed()
             {
                 ids.push(id);
             }
@@ -115,6 +153,11 @@ impl Home {
             let entry = entry?;
             let name = entry.file_name();
             let removed = name.to_str().and_then(|n| n.strip_suffix(REMOVED)).is_some_and(|n| n.parse::<ProcessId>().is_ok());
+            if let Some(id) = name.to_str().and_then(|n| n.parse().ok())
+                && self.process(id).is_removed()
+            {
+                self.process(id).remove_marked()?;
+            }
             if removed || name.as_encoded_bytes().starts_with(BLANK.as_bytes()) {
                 remove_tree(&entry.path())?;
             }
@@ -279,8 +322,38 @@ impl ProcessDir {
         match std::fs::rename(&self.path, &aside) {
             Ok(()) => remove_tree(&aside),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            // On overlayfs a directory of a lower layer cannot be renamed: a mark in it says the same.
+            Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
+                std::fs::File::create(self.path.join(REMOVED_MARK))?;
+                points::reach("remove.marked");
+                self.remove_marked()
+            }
             Err(e) => Err(e),
         }
+    }
+
+    /// Whether the folder counts as removed, though some of it may be left: it is gone, marked, or empty, which is how the removal of a marked one ends.
+    pub fn is_removed(&self) -> bool {
+        let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
+        if is_there(&self.spec()) && !is_there(&self.path.join(REMOVED_MARK)) {
+            return false;
+        }
+        is_there(&self.path.join(REMOVED_MARK)) || entries(&self.path).is_ok_and(|mut left| left.next().is_none())
+    }
+
+    /// Removes a marked folder: the mark last, so that what is left of the folder is never taken for a process.
+    fn remove_marked(&self) -> io::Result<()> {
+        for entry in entries(&self.path)? {
+            let entry = entry?;
+            if entry.file_name() == REMOVED_MARK {
+                continue;
+            }
+            match entry.file_type()?.is_dir() {
+                true => remove_tree(&entry.path())?,
+                false => std::fs::remove_file(entry.path())?,
+            }
+        }
+        remove_tree(&self.path)
     }
 
     /// How much disk the folder's files take.

@@ -11,6 +11,7 @@
 //! Each file has one writer at a time, and the lock on `meta` says who.
 
 pub mod blank;
+pub mod calls;
 pub mod dir;
 mod frame;
 pub mod journal;
@@ -19,6 +20,7 @@ pub mod lock;
 pub mod meta;
 pub mod os;
 pub mod points;
+pub mod programs;
 pub mod segments;
 pub mod spec;
 mod v1;

@@ -268,6 +268,11 @@ impl LineMap {
         if at == log.total.at {
             return Some(log.total.newlines);
         }
+        self.noted(at)
+    }
+
+    /// The newlines before `at` by the note of the segment that begins there, if there is one.
+    pub(crate) fn noted(&self, at: u64) -> Option<u64> {
         let index = self.keep.index_of(at);
         let file = self.index.as_ref().filter(|_| self.keep.segment_at(index).0 == at)?;
         let mut entry = [0; ENTRY as usize];

@@ -1,26 +1,35 @@
-//! `meta`: 4 KiB, allocated before the command runs, so that a full disk cannot keep an end from being recorded.
+//! `meta`: 4 KiB, twice. The live copy is an [`Image`] in memory; the file is the durable one, and carries the lock.
+//!
+//! A store to a mapped file kills the program where the disk is full and copies on write, so the file is written with `pwrite` alone: at
+//! the start, at every takeover, stop and end, and otherwise at most once a second. A write that the disk refuses is tried again.
 //!
 //! ```text
-//!    0  identity   written once, checksummed
-//!   64  live       atomics in a mapping both keepers share; readers see them through the page cache; one of them is the engine's
+//!    0  identity   written once, checksummed; from 52 on which process has the live copy, as which descriptor (0: the file is all there is)
+//!   64  live       atomics in a mapping both keepers share; one of them is the engine's
 //! 1024  stop       who asked for the end, checksummed; written before the first signal
 //! 2048  gaps       byte ranges that a full disk took
 //! 3072  ended      the record of the end, checksummed and synced: the truth about it
 //! ```
 
+mod image;
 mod live;
 mod read;
 mod stamp;
 mod v1;
 mod write;
 
+pub use image::Image;
 pub use live::{Commit, Live, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
-pub use stamp::Stamp;
-pub use write::Meta;
+pub use stamp::{Stamp, Stamped};
+pub use write::{Meta, retire};
 
 /// The length of the file.
 pub const LEN: usize = 4096;
+/// Where the file says as which descriptor, plus one, a keeper has the live copy. 0: there is none.
+const NAMED_FD: usize = 52;
+/// The process that made the live copy.
+const NAMED_PID: usize = 56;
 pub(crate) const LIVE_AT: usize = 64;
 const STOP_AT: usize = 1024;
 const STOP_LEN: usize = 1024;

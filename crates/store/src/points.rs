@@ -1,7 +1,8 @@
 //! Test points: places at which a test may hold one of our processes, to look at it or to kill it there.
 //!
 //! Only with the feature `test-points`; without it [`reach`] is nothing. A test makes a FIFO `<dir>/<name>`. The first
-//! process to reach the point renames it to `<name>.held.<pid>` and then waits for somebody to open the FIFO for writing.
+//! process to reach the point renames it to `<name>.held.<pid>` and then waits for somebody to open the FIFO for writing. With a file
+//! `<name>.panics` in its place, every process that reaches the point panics there.
 
 #[cfg(feature = "test-points")]
 mod on {
@@ -18,6 +19,7 @@ mod on {
     /// Waits here if a test asked for it.
     pub fn reach(name: &str) {
         let Some(dir) = DIR.get() else { return };
+        assert!(!dir.join(format!("{name}.panics")).exists(), "a test has this point panic: {name}");
         let held = dir.join(format!("{name}.held.{}", std::process::id()));
         if std::fs::rename(dir.join(name), &held).is_ok() {
             // Opening a FIFO for reading blocks until there is a writer: that is the wait.

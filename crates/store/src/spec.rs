@@ -6,7 +6,7 @@ use crate::dir::ProcessDir;
 use crate::frame::{self, Head};
 use crate::segments::Keep;
 use crate::{segments, v1};
-use outlast_core::{EnvVar, OsText, ProcessId, Spec, Time};
+use outlast_core::{EnvVar, OsText, ProcessId, ProcessLimits, Spec, Time};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fs::File;
@@ -42,6 +42,28 @@ pub struct Kept {
     pub warnings: Vec<String>,
     /// How its log is laid out: the same as in its [`Launch`].
     pub keep: Keep,
+    /// By what the values of its secret variables are found in its output.
+    pub masks: Option<Masks>,
+}
+
+/// Values of secret variables, as keyed digests: enough to find them in output, not enough to read them. This is how they are on disk, too.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Masks {
+    /// A random key of this process, in hexadecimal.
+    pub key: String,
+    /// The values, or the lines of longer ones.
+    pub values: Vec<MaskedValue>,
+}
+
+/// One value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaskedValue {
+    /// How many bytes it has.
+    pub length: u32,
+    /// Eight bits of a rolling hash, by which candidates are found.
+    pub tag: u8,
+    /// 16 bytes of its HMAC-SHA256 under the key, in hexadecimal.
+    pub digest: String,
 }
 
 /// What a keeper needs to start the command, raw. Gone once it has started.
@@ -77,8 +99,10 @@ pub struct Launch {
     pub grace: Duration,
     /// The mask for files it makes: the caller's.
     pub umask: Option<u32>,
-    /// How many descriptors it may have open: as many as before the engine raised its own limit.
+    /// How many descriptors it may have open, where `limits` does not say: written by engines that knew no other limits.
     pub nofile: Option<u64>,
+    /// What it may use: as much as its caller.
+    pub limits: Option<ProcessLimits>,
 }
 
 impl std::fmt::Debug for Launch {
@@ -302,6 +326,8 @@ struct KeptV1 {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     keep: KeepV1,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    masks: Option<Masks>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -330,6 +356,8 @@ struct LaunchV1 {
     umask: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nofile: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limits: Option<ProcessLimits>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -363,6 +391,7 @@ impl From<&Kept> for KeptV1 {
             env_scrubbed: k.env_scrubbed.clone(),
             warnings: k.warnings.clone(),
             keep: k.keep.into(),
+            masks: k.masks.clone(),
         }
     }
 }
@@ -379,6 +408,7 @@ impl From<KeptV1> for Kept {
             env_scrubbed: k.env_scrubbed,
             warnings: k.warnings,
             keep: k.keep.into(),
+            masks: k.masks,
         }
     }
 }
@@ -402,6 +432,7 @@ impl From<&Launch> for LaunchV1 {
             grace_us: v1::micros(l.grace),
             umask: l.umask,
             nofile: l.nofile,
+            limits: l.limits.clone(),
         }
     }
 }
@@ -424,6 +455,7 @@ impl From<LaunchV1> for Launch {
             grace: Duration::from_micros(l.grace_us),
             umask: l.umask,
             nofile: l.nofile,
+            limits: l.limits,
         }
     }
 }

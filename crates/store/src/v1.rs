@@ -42,6 +42,8 @@ pub(crate) struct Ending {
     outcome: Outcome,
     cause: Cause,
     at: Micros,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    oom: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,12 +266,12 @@ impl From<Incarnation> for core::Incarnation {
 
 impl From<&core::Ending> for Ending {
     fn from(e: &core::Ending) -> Self {
-        Self { outcome: (&e.outcome).into(), cause: (&e.cause).into(), at: e.at.micros() }
+        Self { outcome: (&e.outcome).into(), cause: (&e.cause).into(), at: e.at.micros(), oom: e.oom }
     }
 }
 impl From<Ending> for core::Ending {
     fn from(e: Ending) -> Self {
-        Self { outcome: e.outcome.into(), cause: e.cause.into(), at: core::Time::from_micros(e.at) }
+        Self { outcome: e.outcome.into(), cause: e.cause.into(), at: core::Time::from_micros(e.at), oom: e.oom }
     }
 }
 

@@ -34,7 +34,7 @@ fn records() -> Vec<Record> {
         Record::Gap { at: at(2), from: 700, to: 720, why: GapWhy::DiskFull },
         Record::StopAsked { at: at(3), stop: Stop { cause: asked.clone(), way: StopWay::Escalate { grace: Duration::from_secs(2) } } },
         Record::Ended {
-            ending: Ending { outcome: Outcome::Signal { number: 15, dumped_core: false }, cause: asked, at: at(4) },
+            ending: Ending { outcome: Outcome::Signal { number: 15, dumped_core: false }, cause: asked, at: at(4), oom: false },
             log_end: 800,
         },
         Record::OutputClosed { at: at(5), output: OutputEnd { end: 800, left_running: 0 } },
@@ -56,6 +56,7 @@ fn kept() -> Kept {
         cwd: "/work".into(),
         shell: Some("/bin/bash".into()),
         command_scrubbed: true,
+        masks: None,
         env_scrubbed: vec!["TOKEN".into()],
         warnings: vec!["no cgroup".into()],
         keep: KEEP,
@@ -83,6 +84,7 @@ fn launch() -> Launch {
         grace: Duration::from_secs(2),
         umask: Some(0o022),
         nofile: Some(1_024),
+        limits: None,
     }
 }
 

@@ -17,6 +17,7 @@ pub struct Nursery {
     tmp: tempfile::TempDir,
     home: Home,
     next: std::sync::atomic::AtomicU32,
+    refused: Vec<crate::os::Refusal>,
 }
 
 /// A process started in a nursery.
@@ -37,7 +38,13 @@ impl Nursery {
         let home = Home { root: tmp.path().join("home") };
         std::fs::create_dir_all(home.processes())?;
         std::fs::create_dir(tmp.path().join("run"))?;
-        Ok(Self { tmp, home, next: 1.into() })
+        Ok(Self { tmp, home, next: 1.into(), refused: Vec::new() })
+    }
+
+    /// The same, with a system call refused to every keeper and its command.
+    pub fn refusing(mut self, refusal: crate::os::Refusal) -> Self {
+        self.refused.push(refusal);
+        self
     }
 
     /// A place for the test's own files.
@@ -75,6 +82,7 @@ impl Nursery {
             grace: Duration::from_millis(500),
             umask: None,
             nofile: None,
+            limits: None,
         }
     }
 
@@ -98,6 +106,7 @@ impl Nursery {
             cwd: launch.cwd.clone(),
             shell: None,
             command_scrubbed: false,
+            masks: None,
             env_scrubbed: Vec::new(),
             warnings: Vec::new(),
             keep: launch.keep,
@@ -107,6 +116,9 @@ impl Nursery {
         command.arg(&dir.path).stdin(Stdio::null()).stdout(Stdio::piped()).env_clear();
         if let Some(points) = points {
             command.env("OUTLAST_TEST_POINTS", points);
+        }
+        if !self.refused.is_empty() {
+            crate::os::refuse(&mut command, &self.refused);
         }
         let child = command.spawn().with_context(|| format!("start {}", keeper.display()))?;
         Ok(Nursling { dir, id, child, keep: launch.keep })

@@ -4,6 +4,7 @@ pub mod built;
 pub mod keeper;
 pub mod leftovers;
 pub mod machine;
+pub mod os;
 pub mod points;
 pub mod product;
 pub mod reboot;

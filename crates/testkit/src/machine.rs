@@ -83,6 +83,44 @@ fn become_nobody() -> Result<()> {
     Ok(())
 }
 
+/// Makes a file system of this kind, of so many MiB, and mounts it at `dir`. An error if the machine cannot.
+pub fn mount_image(dir: &Path, kind: &str, mib: u64) -> Result<()> {
+    let image = tempfile::NamedTempFile::new()?;
+    image.as_file().set_len(mib << 20)?;
+    let path = image.path().to_str().context("a path in UTF-8")?;
+    let force = if kind == "ext4" { "-F" } else { "-f" };
+    call(&format!("mkfs.{kind}"), &["-q", force, path])?;
+    std::fs::create_dir_all(dir)?;
+    // The loop device has the file until it is unmounted.
+    call("mount", &["-o", "loop", path, dir.to_str().context("a path in UTF-8")?])?;
+    std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    Ok(())
+}
+
+/// Fills a file system until nothing more can be written to it, by files that [`free`] removes.
+pub fn fill(dir: &Path) -> Result<()> {
+    use std::io::Write;
+    for round in 0..3 {
+        let mut ballast = std::fs::File::create(dir.join(format!("ballast-{round}"))).ok();
+        for size in [1 << 20, 64 << 10, 4096, 1] {
+            while ballast.as_mut().is_some_and(|file| file.write_all(&vec![1; size]).is_ok()) {}
+        }
+        // What was promised room and has it now may leave some.
+        call("sync", &["-f", dir.to_str().context("a path in UTF-8")?])?;
+    }
+    ensure!(std::fs::write(dir.join("ballast-more"), [1; 8192]).is_err(), "{} does not fill up", dir.display());
+    Ok(())
+}
+
+/// Removes what [`fill`] wrote.
+pub fn free(dir: &Path) -> Result<()> {
+    for name in ["ballast-0", "ballast-1", "ballast-2", "ballast-more"] {
+        // Not made where there was no room even for its name.
+        let _none = std::fs::remove_file(dir.join(name));
+    }
+    call("sync", &["-f", dir.to_str().context("a path in UTF-8")?])
+}
+
 /// Mounts a tmpfs of so many bytes at `dir`, which is made.
 pub fn mount_tmpfs(dir: &Path, options: &str) -> Result<()> {
     std::fs::create_dir_all(dir)?;

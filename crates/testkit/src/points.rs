@@ -30,6 +30,12 @@ impl Points {
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).with_context(|| format!("make {}", fifo.display()))
     }
 
+    /// From now on, or no longer, every process that reaches `name` panics there.
+    pub fn panics(&self, name: &str, so: bool) -> Result<()> {
+        let file = self.dir.join(format!("{name}.panics"));
+        if so { std::fs::write(&file, "") } else { std::fs::remove_file(&file) }.with_context(|| format!("change {}", file.display()))
+    }
+
     /// The pid of the process held at `name`, if one is.
     pub fn held(&self, name: &str) -> Option<u32> {
         let prefix = format!("{name}.held.");

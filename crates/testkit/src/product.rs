@@ -1,5 +1,6 @@
 //! The real `outlast` in a home of its own.
 
+use crate::os::Refusal;
 use crate::{leftovers, points::Points};
 use anyhow::{Context, Result, bail, ensure};
 use outlast_core::ProcessId;
@@ -20,9 +21,11 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Product {
     tmp: Option<tempfile::TempDir>,
     root: PathBuf,
+    home: PathBuf,
     program: PathBuf,
     points: Points,
     env: Vec<(OsString, OsString)>,
+    refused: Vec<Refusal>,
 }
 
 impl Product {
@@ -46,12 +49,24 @@ impl Product {
             std::fs::create_dir(root.join(dir)).expect("a directory");
         }
         let points = Points::new(root.join("points")).expect("a directory");
-        Self { tmp: Some(tmp), root, program: program.into(), points, env: Vec::new() }
+        Self { tmp: Some(tmp), home: root.join("home"), root, program: program.into(), points, env: Vec::new(), refused: Vec::new() }
+    }
+
+    /// The same, with its state directory at another place, which is the caller's to remove.
+    pub fn with_home(mut self, home: PathBuf) -> Self {
+        self.home = home;
+        self
     }
 
     /// The same, with a variable in the environment of every call.
     pub fn with_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The same, with a system call refused to every call of the program and to all that it starts.
+    pub fn refusing(mut self, refusal: Refusal) -> Self {
+        self.refused.push(refusal);
         self
     }
 
@@ -62,7 +77,7 @@ impl Product {
 
     /// The state directory.
     pub fn home(&self) -> Home {
-        Home { root: self.root.join("home") }
+        Home { root: self.home.clone() }
     }
 
     /// A directory for the test's own files; commands run there.
@@ -102,6 +117,9 @@ impl Product {
             .envs(self.env.iter().map(|(k, v)| (k, v)))
             .current_dir(self.work())
             .stdin(Stdio::null());
+        if !self.refused.is_empty() {
+            crate::os::refuse(&mut command, &self.refused);
+        }
         command
     }
 
@@ -168,7 +186,11 @@ impl Product {
 
     /// Everything of ours that is alive.
     pub fn processes(&self) -> Vec<(u32, String)> {
-        leftovers::processes(&self.root)
+        let mut all = leftovers::processes(&self.root);
+        if !self.home.starts_with(&self.root) {
+            all.extend(leftovers::processes(&self.home).into_iter().filter(|one| !all.contains(one)).collect::<Vec<_>>());
+        }
+        all
     }
 
     /// Stops whatever runs, then the engine, and waits until nothing of ours is left.

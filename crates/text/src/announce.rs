@@ -1,8 +1,8 @@
 //! Notices as their readers get them.
 //!
-//! A notice is one bracket, from its first byte to its last. Whatever somebody else wrote — output, commands, patterns, posted
-//! fields — goes through [`quote`], which leaves nothing in it that could close that bracket or open another. What
-//! is said about the quoted is said before it, where it cannot be imitated, except where the contract has it after.
+//! A notice is one line in brackets, or several lines of which the last is a closing bracket alone. Text that others wrote — output,
+//! commands, patterns, posted fields — goes through [`quote`]: each of its lines is marked, or stands after a label of ours, so that none of
+//! them can be a line of the notice. What is said about a quote is said before it, except where the contract has it after.
 
 mod delegation;
 mod quote;
@@ -87,6 +87,7 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
         (_, Some(name)) if !name.is_empty() => format!(", {}", line(name)),
         _ => String::new(),
     };
+    let memory = if end.oom { ", out of memory" } else { "" };
     let mut lines = Vec::new();
     if let Some(note) = end.handoff_note.as_deref().filter(|note| !note.trim().is_empty()) {
         lines.push(label("Note:", note));
@@ -96,14 +97,15 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
         lines.push(format!("({cut} characters of output before this were cut)"));
     }
     lines.push("Output:".to_owned());
-    lines.push(block(&end.output));
-    bracket(notice, &format!("Background process {id} {status} (exit code {code}{signal})."), &lines)
+    lines.extend(block(&end.output));
+    bracket(notice, &format!("Background process {id} {status} (exit code {code}{signal}{memory})."), &lines)
 }
 
 fn watch_match(notice: &Notice, id: &str, seen: &WatchMatch) -> String {
     let pattern = or(&line(&seen.pattern), "?");
     let mut lines = command(&seen.command);
-    lines.extend(["Matched output:".to_owned(), block(&seen.output)]);
+    lines.push("Matched output:".to_owned());
+    lines.extend(block(&seen.output));
     if seen.suppressed > 0 {
         lines.push(format!("({} earlier matches were suppressed by rate limit)", seen.suppressed));
     }
@@ -137,24 +139,22 @@ fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
         fields.iter().filter(|(name, _)| !ADDRESS.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect();
     // On one line: laid out, fields that lie deep inside each other would be many times as long.
     match serde_json::to_string(&told) {
-        Ok(fields) if !told.is_empty() => bracket(notice, &title, &["Fields:".to_owned(), block(&fields)]),
+        Ok(fields) if !told.is_empty() => bracket(notice, &title, &[label("Fields:", &fields)]),
         // Nothing to tell; a map of JSON values always prints.
         Ok(_) | Err(_) => bracket(notice, &title, &[]),
     }
 }
 
-/// Title, mark and lines between one pair of brackets.
+/// Title, mark and lines between one pair of brackets. After several lines the closing one has a line of its own, which no quote can imitate.
 fn bracket(notice: &Notice, title: &str, lines: &[String]) -> String {
     let mut text = format!("[IMPORTANT: {title}");
-    for more in notice.repeat.then_some(REPEAT).into_iter().chain(lines.iter().map(String::as_str)) {
+    let more = notice.repeat.then_some(REPEAT).into_iter().chain(lines.iter().map(String::as_str));
+    let is_one_line = more.fold(true, |_, line| {
         text.push('\n');
-        text.push_str(more);
-    }
-    // After a backslash the closing bracket would look like a quoted one.
-    if text.ends_with('\\') {
-        text.push('\n');
-    }
-    text.push(']');
+        text.push_str(line);
+        false
+    });
+    text.push_str(if is_one_line { "]" } else { "\n]" });
     text
 }
 

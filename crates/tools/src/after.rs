@@ -1,6 +1,6 @@
 //! What is left to do when an answer has reached whoever called: until then it may have to be given again.
 
-use outlast_client::{Client, ProcessId, Verdict};
+use outlast_client::{Client, ProcessId, Told, Verdict};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -57,9 +57,14 @@ impl After {
         self.lock().read.push((process, byte));
     }
 
-    /// The owner knows of this.
-    pub(crate) fn told(&self, event: &str, lease: Option<&str>) {
-        self.lock().told.push((event.to_owned(), lease.map(str::to_owned)));
+    /// The first `given` of these notices are in the answer. The others are released at once, for the next answer.
+    pub(crate) async fn told(&self, due: &[Told], given: usize) {
+        let (given, others) = due.split_at(given);
+        self.lock().told.extend(given.iter().map(|one| (one.event.event_id.clone(), one.lease.clone())));
+        for one in others {
+            // Not released, it is due again when its lease is over, marked as a repeat.
+            let _again = self.client.settle(&[&one.event.event_id], one.lease.as_deref(), Verdict::Released).await;
+        }
     }
 
     /// The answer is with whoever called.

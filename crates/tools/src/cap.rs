@@ -53,7 +53,7 @@ pub(crate) fn length(all: &Answer) -> usize {
     2 + all.iter().map(|(name, value)| name.chars().count() + width(value) + 4).sum::<usize>()
 }
 
-fn width(value: &Value) -> usize {
+pub(crate) fn width(value: &Value) -> usize {
     match value {
         Value::String(text) => text_width(text),
         other => other.to_string().chars().count(),

@@ -2,7 +2,7 @@
 
 use crate::after::{After, Cursors};
 use crate::args::{Args, short};
-use crate::native::how;
+use crate::native::{ending, how};
 use crate::plan::directory_in;
 use crate::process::failed;
 use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
@@ -170,7 +170,7 @@ async fn told(client: &Client, host: &Host, after: &After, process: ProcessId, d
         return Ok(all);
     };
     all.insert("exit_code".into(), json!(waited.fate.exit_code.flatten()));
-    let kept = ["signal", "completion_reason", "termination_source"];
+    let kept = ["signal", "completion_reason", "termination_source", "start_error"];
     all.extend(how(&waited.fate).into_iter().filter(|(name, value)| kept.contains(&name.as_str()) && value != "exited"));
     match leave(client, host, &id, output.cut).await {
         Left::Forgotten => {}
@@ -214,25 +214,24 @@ fn chunk_id(process: ProcessId, byte: u64) -> String {
     format!("{:06x}", (number_of(process) ^ byte.wrapping_mul(0x9e37_79b9)) & 0xff_ffff)
 }
 
-/// What a model reads.
-pub(crate) fn text(all: &Answer) -> String {
+/// What a model reads, if that is no JSON.
+pub(crate) fn text(all: &Answer) -> Option<String> {
     let Some(output) = all.get("output").and_then(Value::as_str).filter(|_| all.contains_key("chunk_id")) else {
-        return all.get("error").and_then(Value::as_str).map_or_else(|| Value::Object(all.clone()).to_string(), str::to_owned);
+        let word = |name: &str| all.get(name).and_then(Value::as_str);
+        return word("error").map(|error| word("hint").map_or_else(|| error.to_owned(), |hint| format!("{error} ({hint})")));
     };
     let field = |name: &str| all.get(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).unwrap_or_default();
-    let state = match (all.get("session_id"), all.get("signal")) {
-        (Some(number), _) => format!("Process running with session ID {number}"),
-        (None, Some(Value::String(signal))) => format!("Process was ended by {signal}"),
-        (None, _) if all.get("exit_code").is_none_or(Value::is_null) => "Process ended, and nobody saw how".to_owned(),
-        (None, _) => format!("Process exited with code {}", field("exit_code")),
+    let state = match all.get("session_id") {
+        Some(number) => format!("Process running with session ID {number}"),
+        None => format!("Process {}", ending(all)),
     };
     let note = all.get("note").and_then(Value::as_str).map(|note| format!("Note: {note}\n")).unwrap_or_default();
-    format!(
+    Some(format!(
         "Chunk ID: {}\nWall time: {} seconds\n{state}\nOriginal token count: {}\n{note}Output:\n{output}",
         field("chunk_id"),
         field("wall_time_seconds"),
         field("original_token_count"),
-    )
+    ))
 }
 
 #[cfg(test)]

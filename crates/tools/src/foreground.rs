@@ -73,7 +73,7 @@ impl Call<'_> {
             all.insert("termination_source".into(), json!(fate.termination_source));
         }
         if fate.completion_reason == Some(Reason::Lost) {
-            all.insert("error".into(), "nobody saw how the command ended: its keepers were lost".into());
+            all.insert("error".into(), "the command ended and its exit status is unknown: its keepers were lost".into());
         }
         self.leave(&mut all, output.cut).await;
         all
@@ -173,8 +173,7 @@ impl Call<'_> {
             all.insert("output_tokens".into(), tokens.into());
         }
         // Of what it lacked only that counts which changes what its output means.
-        let elsewhere = self.plan.spec.cwd.as_ref().is_some_and(|dir| dir.to_lossy() != self.info.cwd.as_str());
-        if elsewhere || self.plan.spec.pty != self.info.pty {
+        if self.plan.spec.pty != self.info.pty {
             warn(&mut all, &self.info);
         }
         all.extend(self.plan.notes.clone());

@@ -43,6 +43,7 @@ mod hook;
 mod host;
 mod meaning;
 mod native;
+mod notices;
 mod outcome;
 mod output;
 mod pages;
@@ -98,12 +99,12 @@ impl Tools {
         Self { host, ..self.clone() }
     }
 
-    /// What is left to do when these notices, which the host took for its conversation, have arrived.
-    pub fn told(&self, notices: &[Told]) -> After {
+    /// Puts notices that are due into an answer, within the host's limit: as its field `notices`, which [`text`](Self::text) shows. Those that do not fit are
+    /// released. Returns what is left to do when the answer has arrived.
+    pub async fn tell(&self, answer: &mut Answer, due: &[Told]) -> After {
         let after = After::new(self.client.clone(), self.cursors.clone());
-        for one in notices {
-            after.told(&one.event.event_id, one.lease.as_deref());
-        }
+        let given = notices::put(answer, due, notices::beside, self.host.result_chars);
+        after.told(due, given).await;
         after
     }
 
@@ -143,13 +144,15 @@ impl Tools {
         outcome::of(&self.client, &self.host, process).await
     }
 
-    /// What a model reads of an answer, where it is text.
+    /// What a model reads of an answer, where it is text. An answer with notices is JSON.
     pub fn text(&self, answer: &Answer) -> String {
-        match (self.host.profile, self.host.policy) {
+        let plain = match (self.host.profile, self.host.policy) {
+            _ if notices::are_in(answer) => None,
             (Profile::Native, Policy::Agent) => native::text(answer),
             (Profile::Codex, Policy::Agent) => codex::text(answer),
-            (Profile::Hermes, _) | (_, Policy::CodeExecution) => Value::Object(answer.clone()).to_string(),
-        }
+            (Profile::Hermes, _) | (_, Policy::CodeExecution) => None,
+        };
+        plain.unwrap_or_else(|| Value::Object(answer.clone()).to_string())
     }
 
     async fn terminal_or_process(&self, tool: &str, arguments: &Value) -> Answer {

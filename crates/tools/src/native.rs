@@ -6,10 +6,10 @@ use crate::plan::directory_in;
 use crate::process::{Ask, answer_of, failed, fields};
 use crate::terminal::warn;
 use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
-use crate::{Answer, Host, answer, unknown};
-use outlast_client::{At, Client, ClientError, EnvVar, Fate, Kill, Page, ProcessInfo, Spec, Take, Tell, Told};
+use crate::{Answer, Host, answer, cap, notices, unknown};
+use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const NAMES: [&str; 7] = ["run", "wait", "log", "list", "kill", "write", "notices"];
 
@@ -19,6 +19,8 @@ pub(crate) const WAIT: Duration = Duration::from_secs(10);
 pub(crate) const TOKENS: usize = 2_500;
 /// How many notices one answer brings.
 const MOST_NOTICES: u32 = 16;
+/// How long ago a notice may have been told that is shown again.
+const TOLD_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long a notice is kept for an answer that is on its way.
 const LEASE: Duration = Duration::from_secs(60);
 
@@ -50,7 +52,7 @@ enum Call {
     Wait { id: String, most: Duration, tokens: usize },
     Process(Ask),
     Write { id: String, text: String, close: bool },
-    Notices { wait: Duration },
+    Notices { wait: Duration, told: bool },
 }
 
 impl Call {
@@ -85,7 +87,7 @@ impl Call {
                 }
                 Self::Write { id: id()?, text, close }
             }
-            "notices" => Self::Notices { wait: time(args, "wait_seconds", Duration::ZERO)?.min(host.wait_limit) },
+            "notices" => Self::Notices { wait: time(args, "wait_seconds", Duration::ZERO)?.min(host.wait_limit), told: args.flag("told")? },
             _ => return Ok(None),
         }))
     }
@@ -172,20 +174,36 @@ impl Call {
                 }
                 Ok(renamed(all))
             }
-            Self::Notices { wait } => {
+            Self::Notices { wait, told } => {
                 let take = Take::default().limit(MOST_NOTICES).lease(LEASE).wait_at_most(wait);
-                let given = client.take(&take).await?;
-                let told: Vec<Value> = given.notices.iter().map(|told| noticed(after, told)).collect();
-                Ok(answer([("notices", told.into())]))
+                let due = client.take(&take).await?.notices;
+                let mut all = Answer::new();
+                let given = notices::put(&mut all, &due, notices::asked_for, host.result_chars);
+                after.told(&due, given).await;
+                if told {
+                    add_told(client, &mut all, host.result_chars).await?;
+                }
+                Ok(all)
             }
         }
     }
 }
 
-/// A notice, which is told with this answer.
-fn noticed(after: &After, told: &Told) -> Value {
-    after.told(&told.event.event_id, told.lease.as_deref());
-    json!({"text": told.text, "event": told.event})
+/// Puts before the notices of an answer those that were told in the last day, as many of the newest as there is room for.
+async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), ClientError> {
+    let wanted = History::default().in_state("delivered").newest_first().limit(MOST_NOTICES);
+    let since = (SystemTime::now() - TOLD_WITHIN).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    for one in client.history(wanted).await? {
+        let Some(at) = one.settled_at.filter(|at| u128::try_from(at.micros()).is_ok_and(|at| at >= since)) else { continue };
+        let mut shown = notices::asked_for(&one, &one.text);
+        shown["told_at"] = json!(at);
+        let room = most.saturating_sub(cap::length(all));
+        match all.get_mut(notices::FIELD) {
+            Some(Value::Array(notices)) if cap::width(&shown) < room => notices.insert(0, shown),
+            _ => break,
+        }
+    }
+    Ok(())
 }
 
 /// One that has ended.
@@ -294,31 +312,32 @@ fn env(args: &Args<'_>) -> Result<Vec<EnvVar>, String> {
     given.into_iter().map(one).collect()
 }
 
-/// What a model reads: the output as it is, and what else there is to know around it.
-pub(crate) fn text(all: &Answer) -> String {
+/// How the process of an answer ended, in words.
+pub(crate) fn ending(all: &Answer) -> String {
+    let word = |name: &str| all.get(name).and_then(Value::as_str);
+    match (word("start_error"), word("signal"), all.get("exit_code").and_then(Value::as_i64)) {
+        (Some(why), ..) => format!("failed to start: {why}"),
+        (None, Some(signal), _) => format!("ended by {signal}"),
+        (None, None, Some(code)) => format!("exited with code {code}"),
+        (None, None, None) => "ended; its exit status is unknown".to_owned(),
+    }
+}
+
+/// What a model reads, if that is no JSON: the output as it is, and what else there is to know around it.
+pub(crate) fn text(all: &Answer) -> Option<String> {
+    if all.contains_key(notices::FIELD) {
+        return Some("[nothing to tell]".into());
+    }
     let known = |name: &str| all.get(name).filter(|v| !v.is_null());
     let word = |name: &str| known(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
-    if let Some(Value::Array(notices)) = all.get("notices") {
-        let texts: Vec<&str> = notices.iter().filter_map(|n| n.get("text").and_then(Value::as_str)).collect();
-        return if texts.is_empty() { "[nothing to tell]".into() } else { texts.join("\n\n") };
-    }
-    let (Some(status), Some(output)) = (word("status"), all.get("output").and_then(Value::as_str)) else {
-        return Value::Object(all.clone()).to_string();
-    };
+    let (status, output) = (word("status")?, all.get("output").and_then(Value::as_str)?);
     let mut said = Vec::new();
     match status.as_str() {
-        "exited" | "killed" | "already_exited" => {
-            let how = match (word("signal"), word("exit_code")) {
-                (Some(signal), _) => format!("ended by {signal}"),
-                (None, Some(code)) => format!("exited with code {code}"),
-                (None, None) => "ended, and nobody saw how".to_owned(),
-            };
-            said.push(how);
-        }
+        "exited" | "killed" | "already_exited" => said.push(ending(all)),
         other => said.push(other.to_owned()),
     }
     for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note"] {
-        if let Some(word) = word(name).filter(|word| !(name == "completion_reason" && word == "exited")) {
+        if let Some(word) = word(name).filter(|word| !(word.is_empty() || name == "completion_reason" && word == "exited")) {
             said.push(if name == "note" || name == "error" { word } else { format!("{name}: {word}") });
         }
     }
@@ -326,7 +345,7 @@ pub(crate) fn text(all: &Answer) -> String {
         said.extend(warnings.iter().filter_map(|w| w.as_str().map(str::to_owned)));
     }
     let gap = if output.is_empty() { "" } else { "\n" };
-    format!("{}{gap}[{}]", output.trim_end_matches('\n'), said.join("; "))
+    Some(format!("{}{gap}[{}]", output.trim_end_matches('\n'), said.join("; ")))
 }
 
 #[cfg(test)]
@@ -380,13 +399,25 @@ mod tests {
     #[test]
     fn a_model_reads_output_as_it_is() {
         let all = |value: Value| value.as_object().unwrap().clone();
-        assert_eq!(text(&all(json!({"status": "exited", "exit_code": 3, "output": "a\nb\n"}))), "a\nb\n[exited with code 3]");
+        let text = |all: &Answer| super::text(all).unwrap_or_default();
+        assert_eq!(
+            text(&all(json!({"status": "exited", "exit_code": 3, "termination_source": "", "output": "a\nb\n"}))),
+            "a\nb\n[exited with code 3]"
+        );
         assert_eq!(
             text(&all(json!({"status": "running", "process": "proc_ab12000000ff", "output": "", "note": "Go on."}))),
             "[running; process: proc_ab12000000ff; Go on.]"
         );
+        assert_eq!(
+            text(&all(json!({"status": "exited", "exit_code": null, "completion_reason": "lost", "output": ""}))),
+            "[ended; its exit status is unknown; completion_reason: lost]"
+        );
+        assert_eq!(
+            text(&all(json!({"status": "exited", "exit_code": null, "start_error": "no such file", "output": ""}))),
+            "[failed to start: no such file]"
+        );
         assert_eq!(text(&all(json!({"notices": []}))), "[nothing to tell]");
-        assert_eq!(text(&all(json!({"error": "no"}))), r#"{"error":"no"}"#);
+        assert_eq!(super::text(&all(json!({"error": "no"}))), None, "JSON");
     }
 
     proptest! {

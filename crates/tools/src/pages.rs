@@ -53,7 +53,7 @@ impl Pages {
         self.page.approximate |= next.approximate;
         (self.page.next_byte, self.page.at_end) = (next.next_byte, next.at_end);
         (self.page.total_lines, self.page.output_cut) = (next.total_lines, next.output_cut);
-        self.page.status = next.status;
+        (self.page.status, self.page.fate) = (next.status, next.fate);
     }
 
     /// The number of the last line.

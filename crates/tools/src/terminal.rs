@@ -2,7 +2,7 @@
 
 use crate::plan::refused;
 use crate::{Answer, Host, Mode, Plan, answer, foreground};
-use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run, Spec};
+use outlast_client::{Client, ClientError, ProcessInfo, Reason, Run, Spec, code};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -55,7 +55,15 @@ impl Failure {
 
     pub(crate) fn told(&self, doing: &str) -> Answer {
         match self {
-            Self::Asking(e) => refused(&format!("{doing}: {e}")),
+            Self::Asking(e) => {
+                let mut all = refused(&format!("{doing}: {e}"));
+                all.insert("code".into(), e.code().into());
+                // Other hints name verbs of the command line.
+                if e.code() == code::BAD_SPEC {
+                    all.insert("hint".into(), e.hint().into());
+                }
+                all
+            }
             Self::Starting(info) => {
                 let why = info.fate.start_error.as_deref().unwrap_or("nobody knows why");
                 let mut all = refused(&format!("{doing}: {why}"));

@@ -41,14 +41,14 @@ fn requests() -> Vec<Message> {
         Tell { completion: true, unless_waited_for: false, awaited: false, watch: vec!["ERROR".into()], chars: Some(9), route: route() };
     let kill = Kill::within(Duration::from_millis(500));
     let all = vec![
-        Request::Hello { version: 1, client: "a client".into() },
+        Request::Hello { version: 1, client: "a client".into(), namespaces: None },
         Request::Run { spec: Box::new(spec.clone()), want: Some(ID), caller: caller() },
         Request::Run { spec: Box::new(Spec { command: Command::Shell("echo hi".into()), ..spec }), want: None, caller: caller() },
         Request::Rerun { process: process(), caller: caller(), env: Vec::new(), want: None },
         Request::List { scope: Scope { task: Some("t".into()), session: Some("s".into()) }, all: true },
         Request::Poll { process: process() },
         Request::Log { process: process(), page: Page::from_line(0).limit(10) },
-        Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false, view: false },
+        Request::Read { process: process(), from: From::Byte(7), follow: true, to_exit: false, view: false, masked: false },
         Request::Wait { process: process(), timeout_ms: Some(1) },
         Request::Interrupt { session: "s".into() },
         Request::Kill { process: process(), kill },
@@ -85,10 +85,11 @@ fn requests() -> Vec<Message> {
         Request::Until { until: Until::Pid { pid: 7 }, barrier: None, no_wait: false },
         Request::Until { until: Until::Time { at: AT }, barrier: None, no_wait: false },
         Request::Barriers { clear: true },
-        Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true },
+        Request::Read { process: process(), from: From::Now, follow: true, to_exit: true, view: true, masked: false },
         Request::ViewClose { process: process() },
         Request::Wake { sink: "ops".into(), lent: vec![Lent::new(1, "l")] },
         Request::Relayed { of: vec![3, 5] },
+        Request::Read { process: process(), from: From::Byte(0), follow: false, to_exit: false, view: false, masked: true },
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
@@ -168,7 +169,7 @@ fn keeper() -> (Vec<ToKeeper>, Vec<FromKeeper>) {
     let says = vec![
         Say::Hello { version: 1, program: "0.1.0".into() },
         Say::Ok,
-        Say::Stopped { seen_dead: 2, survivors: vec![7] },
+        Say::Stopped { seen_dead: 2, survivors: vec![7], unrecorded: None },
         Say::AlreadyEnded,
         Say::Written { taken: 2, next: 3 },
         Say::Output { end: 9, closed: true },

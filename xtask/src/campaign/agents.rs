@@ -1,11 +1,11 @@
 //! `cargo xtask campaign agents`: real agents from their packages, with a scripted model on the loopback in place of a real one.
 //!
-//! Kimi Code behind the proxy for its terminals is played from here. What all of them do over MCP, and how they are woken, is in the scripts of
-//! `crates/outlast/tests/agents`.
+//! Kimi Code behind the proxy for its terminals is played from here. What all of them do over MCP, how they are woken, and what the models of agent frameworks are
+//! given, is in the scripts of `crates/outlast/tests/agents`.
 
 mod kimi_acp;
 mod model;
-mod npm;
+pub(crate) mod npm;
 mod venv;
 
 use self::npm::Npm;
@@ -18,6 +18,8 @@ use std::process::Command;
 enum Package {
     Npm(&'static [&'static str]),
     Venv(&'static [&'static str]),
+    /// A library with an environment of its own, `NAME/venv`, made by a Python 3 of at least this minor version.
+    Library(&'static str, u32, &'static [&'static str]),
 }
 
 struct Agent {
@@ -31,17 +33,34 @@ struct Agent {
 const KIMI: Package = Package::Npm(&["node@24", "@moonshot-ai/kimi-code@2.1.0"]);
 
 const AGENTS: &[Agent] = &[
-    Agent { name: "codex", package: Package::Npm(&["node@24", "@openai/codex@0.166.0"]), scripts: &["wake.py", "resume.py"] },
-    Agent { name: "opencode", package: Package::Npm(&["node@24", "opencode-ai@1.18.33"]), scripts: &["wake.py", "resume.py"] },
+    Agent { name: "codex", package: Package::Npm(&["node@24", "@openai/codex@0.166.0"]), scripts: &["wake.py", "resume.py", "told.py"] },
+    Agent { name: "opencode", package: Package::Npm(&["node@24", "opencode-ai@1.18.33"]), scripts: &["wake.py", "resume.py", "told.py"] },
     Agent {
         name: "hermes",
         // Its API server wants aiohttp, and says so only when it is started.
         package: Package::Venv(&["hermes-agent[mcp,acp]==0.19.0", "aiohttp"]),
-        scripts: &["wake.py", "resume.py"],
+        scripts: &["wake.py", "resume.py", "told.py"],
     },
-    Agent { name: "kimi", package: KIMI, scripts: &["resume.py"] },
+    Agent { name: "kimi", package: KIMI, scripts: &["resume.py", "told.py"] },
     Agent { name: "kimi-acp", package: KIMI, scripts: &[] },
+    client("pydantic-ai", Package::Library("pydantic-ai", 10, &["pydantic-ai-slim[openai,mcp]==2.66.0"])),
+    client("openai-agents", OPENAI_AGENTS),
+    client("openai-agents-structured", OPENAI_AGENTS),
+    client("smolagents", SMOLAGENTS),
+    client("smolagents-structured", SMOLAGENTS),
+    client("fast-agent", Package::Library("fast-agent", 13, &["fast-agent-mcp==0.10.46"])),
+    client("fastmcp", Package::Library("fastmcp", 10, &["fastmcp==4.1.2"])),
+    client("vibe", Package::Library("vibe", 12, &["mistral-vibe==3.0.2"])),
 ];
+
+const OPENAI_AGENTS: Package = Package::Library("openai-agents", 10, &["openai-agents==0.24.0"]);
+/// Its adapter cannot be imported with a newer `mcp`, nor without the extra for WebSockets.
+const SMOLAGENTS: Package = Package::Library("smolagents", 10, &["smolagents[mcp,openai]==1.26.0", "mcp[ws]==1.30.0"]);
+
+/// A client that is only asked what its model is given.
+const fn client(name: &'static str, package: Package) -> Agent {
+    Agent { name, package, scripts: &["told.py"] }
+}
 
 /// Plays with the agents that are named, or with all. One that fails does not keep the others from being played with.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -70,7 +89,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 fn play(agent: &Agent, root: &Path, program: &Path) -> Result<()> {
     let missing = match &agent.package {
         Package::Npm(packages) => Npm::at(root).get(packages),
-        Package::Venv(packages) => venv::get(root, packages),
+        Package::Venv(packages) => venv::get(root, 10, packages),
+        Package::Library(name, python, packages) => venv::get(&root.join(name), *python, packages),
     }?;
     if let Some(why) = missing {
         ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");

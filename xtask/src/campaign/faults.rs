@@ -19,7 +19,7 @@ pub(crate) enum Victim {
 }
 
 /// Places at which a process can be held, and so be killed exactly there.
-pub(crate) const POINTS: [&str; 33] = [
+pub(crate) const POINTS: [&str; 36] = [
     "nest.asked",
     "pump.prepare",
     "pump.ready",
@@ -38,9 +38,12 @@ pub(crate) const POINTS: [&str; 33] = [
     "pump.recorded",
     "pump.marked",
     "pump.told",
+    "pump.released",
     "pump.done",
     "holder.start.before",
+    "holder.start.marked",
     "holder.start.after",
+    "holder.start.saved",
     "holder.scrubbed",
     "holder.told",
     "holder.waited",

@@ -7,10 +7,13 @@ mod flood;
 mod fuzz;
 mod histories;
 mod mcp;
+mod nameserver;
 mod notices;
+mod places;
 mod report;
 mod round;
 mod stop;
+mod upgrade;
 
 use self::report::Report;
 use crate::Flags;
@@ -22,12 +25,16 @@ use std::time::Instant;
 
 pub(crate) use self::agents::run as agents;
 pub(crate) use self::core::run as core;
+pub(crate) use self::faults::{alive as is_alive, kill as killed, nest as nest_of, whole as whole_pair};
 pub(crate) use self::flood::run as flood;
 pub(crate) use self::fuzz::run as fuzz;
 pub(crate) use self::histories::run as histories;
 pub(crate) use self::mcp::run as mcp;
+pub(crate) use self::nameserver::run as nameserver;
 pub(crate) use self::notices::run as notices;
+pub(crate) use self::places::run as places;
 pub(crate) use self::stop::run as stop;
+pub(crate) use self::upgrade::run as upgrade;
 
 /// The program under test: the one named, or one built now, with test points.
 fn program(flags: &Flags<'_>) -> Result<PathBuf> {

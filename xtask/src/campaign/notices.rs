@@ -304,8 +304,11 @@ impl Talk<'_> {
     }
 
     fn start_line(&self, more: &[&str]) -> Vec<String> {
-        // Long enough for the engine to be killed while it runs, where that is wanted.
-        let pause = if matches!(self.plan.fault, Fault::Engine) { "sleep 0.3; " } else { "" };
+        // Where the engine is to be killed while it runs, it runs until that is done.
+        let pause = match self.plan.fault {
+            Fault::Engine => format!("until [ -e {} ]; do sleep 0.01; done; ", self.gate().display()),
+            _ => String::new(),
+        };
         let line = format!("{pause}exit {}", self.plan.code);
         let words = ["run", "--json", "--notify", "--session", &self.plan.session, "--id", &self.id];
         words.iter().chain(more).chain(&["--", &line]).map(|word| (*word).to_owned()).collect()
@@ -343,9 +346,15 @@ impl Talk<'_> {
         Ok(over)
     }
 
+    /// The file for which a process waits whose engine is killed while it runs.
+    fn gate(&self) -> PathBuf {
+        self.dir.join(format!("{}.go", self.id))
+    }
+
     fn lose_the_engine(&self) -> Result<()> {
         let engine = faults::engine(self.product).context("no engine")?;
         kill_and_wait(engine)?;
+        std::fs::write(self.gate(), "")?;
         // Nobody calls: whoever keeps the process has to find somebody to tell.
         for log in [sink::HOOK_LOG, sink::RECEIVER_LOG] {
             while !lines(&self.dir.join(log)).iter().any(|told| told["event"]["session_id"] == *self.id) {

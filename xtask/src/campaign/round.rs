@@ -58,7 +58,7 @@ impl Plan {
 }
 
 /// Plays one round and books what it saw.
-pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report) {
+pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report, fills: bool) {
     let plan = Plan::draw(seed, round);
     report.add("rounds", 1);
     let stage = Stage {
@@ -69,6 +69,7 @@ pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report) {
         id: plan.id.to_string(),
         cli: AtomicU32::new(0),
         over: AtomicBool::new(false),
+        fills,
     };
     let result = std::thread::scope(|scope| {
         let saboteur = scope.spawn(|| stage.sabotage(&plan));
@@ -102,6 +103,8 @@ struct Stage<'a> {
     /// The call of the command line that runs now.
     cli: AtomicU32,
     over: AtomicBool,
+    /// Whether the disk is full now and then: a call that it refused is made again, and output may be missing.
+    fills: bool,
 }
 
 impl Stage<'_> {
@@ -116,7 +119,11 @@ impl Stage<'_> {
             let output = output?;
             if let Some(code) = output.status.code() {
                 let answer = Answer { code: Some(code), out: output.stdout, err: String::from_utf8_lossy(&output.stderr).into_owned() };
-                return Ok(answer);
+                if !self.fills || !is_refused_by_disk(&answer) || began.elapsed() > PATIENCE {
+                    return Ok(answer);
+                }
+                self.report.add("calls refused by the disk", 1);
+                std::thread::sleep(Duration::from_millis(20));
             }
             ensure!(began.elapsed() < PATIENCE, "{args:?} was killed for too long");
         }
@@ -151,21 +158,26 @@ impl Stage<'_> {
     /// Runs the command to its end and checks everything that was promised.
     fn drive(&self, plan: &Plan) -> Result<()> {
         self.start(plan)?;
-        if plan.part.reads {
+        if plan.part.reads && !self.was_not_started()? {
             self.feed(plan)?;
         }
         let ended = self.json(&["wait", "--json", &self.id, "--timeout", "40"])?;
         ensure!(ended["status"] == "exited", "wait answered {ended}");
+        if self.was_not_started()? {
+            return Ok(());
+        }
         ensure!(ended["exit_code"] == plan.part.code, "exit code {} instead of {}", ended["exit_code"], plan.part.code);
         ensure!(ended["completion_reason"] == "exited", "reason {}", ended["completion_reason"]);
         self.report.add("exit codes right", 1);
         let want = plan.part.output(&plan.input, plan.pty);
         let raw = self.call(&["log".into(), self.id.clone(), "--raw".into()])?;
         ensure!(raw.code == Some(0), "log answered {}", raw.err);
-        if raw.out != want {
-            bail!("output differs: {}", difference(&raw.out, &want));
+        let kept = self.without_gaps(&want)?;
+        if raw.out != kept {
+            bail!("output differs: {}", difference(&raw.out, &kept));
         }
-        self.report.add("output lines right", want.iter().filter(|b| **b == b'\n').count() as u64);
+        self.report.add("output lines right", kept.iter().filter(|b| **b == b'\n').count() as u64);
+        self.report.add("output bytes that the disk refused, told as gaps", (want.len() - kept.len()) as u64);
         self.report.add("input lines right", plan.input.len() as u64);
         let marks = std::fs::read_to_string(&self.mark).unwrap_or_default();
         ensure!(marks == "started\n", "marks: {marks:?}");
@@ -178,7 +190,12 @@ impl Stage<'_> {
     /// Writes the input line by line, each at its offset: a retry writes nothing twice.
     fn feed(&self, plan: &Plan) -> Result<()> {
         let began = Instant::now();
-        while !contains(&self.log(), b"ready") {
+        let want = plan.part.output(&[], plan.pty);
+        let ready = want.windows(5).position(|w| w == b"ready").context("a puppet that reads says that it is ready")? as u64 + 5;
+        while Snapshot::read(&self.dir).map_or(0, |meta| meta.commit.base) < ready {
+            if self.was_not_started()? {
+                return Ok(());
+            }
             ensure!(began.elapsed() < PATIENCE, "the command never asked for input");
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -224,11 +241,13 @@ impl Stage<'_> {
         let phase = polled["phase"].as_str().unwrap_or("none").to_owned();
         self.report.add(format!("both at once: {phase}"), 1);
         let want = plan.part.output(&plan.input, plan.pty);
-        let log = self.log();
-        ensure!(want.starts_with(&log), "output was invented: {}", difference(&log, &want));
+        let (log, end) = self.log();
+        let kept = self.without_gaps(want.get(..end as usize).context("more output than there was")?)?;
+        ensure!(log == kept, "output was invented: {}", difference(&log, &kept));
         let marks = std::fs::read_to_string(&self.mark).unwrap_or_default();
         ensure!(marks.matches("started").count() <= 1, "started twice: {marks:?}");
         match phase.as_str() {
+            "failed_start" if self.fills => ensure!(marks.is_empty(), "a command that ran is said to have failed to start"),
             "exited" => ensure!(polled["exit_code"] == plan.part.code, "exit code {}", polled["exit_code"]),
             "lost" | "orphaned" => ensure!(polled["exit_code"].is_null(), "an exit code was invented: {polled}"),
             _ => bail!("poll answered {polled}"),
@@ -240,13 +259,31 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// What the log holds now, straight from the folder.
-    fn log(&self) -> Vec<u8> {
-        let Ok(meta) = Snapshot::read(&self.dir) else { return Vec::new() };
+    /// Whether a full disk has refused the start, which is told as such, and the command has not run.
+    fn was_not_started(&self) -> Result<bool> {
+        if !self.fills || self.json(&["poll", "--json", &self.id])?["phase"] != "failed_start" {
+            return Ok(false);
+        }
+        ensure!(!self.mark.exists(), "a command that ran is said to have failed to start");
+        self.report.add("looks at starts that a full disk refused, and said so", 1);
+        Ok(true)
+    }
+
+    /// What the log holds now, straight from the folder, and how long it is with what is missing.
+    fn log(&self) -> (Vec<u8>, u64) {
+        let Ok(meta) = Snapshot::read(&self.dir) else { return (Vec::new(), 0) };
         let mut all = Vec::new();
         // A log that is not there yet is empty.
         let _none_yet = LogReader::open(&self.dir, Keep::default()).copy_to(0, meta.commit.base, &meta.gaps, &mut all);
-        all
+        (all, meta.commit.base)
+    }
+
+    /// What is left of these bytes without those that are on record as missing, of which there may be some only where the disk was full.
+    fn without_gaps(&self, bytes: &[u8]) -> Result<Vec<u8>> {
+        let gaps = Snapshot::read(&self.dir)?.gaps;
+        ensure!(self.fills || gaps.is_empty(), "gaps: {gaps:?}");
+        let is_missing = |at: usize| gaps.iter().any(|g| (g.from..g.to).contains(&(at as u64)));
+        Ok(bytes.iter().enumerate().filter(|(at, _)| !is_missing(*at)).map(|(_, b)| *b).collect())
     }
 
     /// Nothing of it is left, and it can be forgotten.
@@ -392,8 +429,12 @@ impl Stage<'_> {
     }
 }
 
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|w| w == word)
+/// Whether a call failed because there was no room.
+fn is_refused_by_disk(answer: &Answer) -> bool {
+    let said = answer.text() + &answer.err;
+    let words = ["No space left", "disk is full", "disk I/O error", "cannot start an engine"];
+    // How a process ended may have the same words in it.
+    answer.code != Some(0) && !said.contains("\"status\":\"exited\"") && words.iter().any(|w| said.contains(w))
 }
 
 fn difference(got: &[u8], want: &[u8]) -> String {

@@ -55,7 +55,7 @@ enum Part {
 
 impl Tail {
     pub(super) async fn read(client: &Client, id: &str, most: u64) -> Result<Self, ClientError> {
-        let mut chunks = client.read(id, From::Last(most + MARGIN));
+        let mut chunks = client.read(id, From::Last(most + MARGIN)).masked();
         let mut parts = Vec::new();
         while let Some(chunk) = chunks.next().await? {
             match (chunk, parts.last_mut()) {

@@ -7,7 +7,7 @@ const STRANGER: Incarnation = Incarnation { pid: 7, start_ticks: 71, boot: 1 };
 const AT: Time = Time::from_micros(1_000_000);
 
 fn ending(outcome: Outcome) -> Ending {
-    Ending { outcome, cause: Cause::OfItsOwn, at: AT }
+    Ending { outcome, cause: Cause::OfItsOwn, at: AT, oom: false }
 }
 
 fn stop() -> Stop {

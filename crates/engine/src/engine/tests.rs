@@ -75,6 +75,7 @@ fn kept(engine: &Engine, id: ProcessId, spec: outlast_core::Spec) -> outlast_sto
         cwd: "/".into(),
         shell: None,
         command_scrubbed: false,
+        masks: None,
         env_scrubbed: Vec::new(),
         warnings: Vec::new(),
         keep: outlast_store::segments::Keep::default(),
@@ -308,7 +309,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
 
 /// Its end is on record, and its output may be open.
 fn recorded(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
-    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at };
+    let ending = outlast_core::Ending { outcome: outlast_core::Outcome::Unknown, cause: outlast_core::Cause::OfItsOwn, at, oom: false };
     meta.record_ended(&ending, meta.live().commit().0.base, 0).unwrap();
     meta.live().set(flag::RECORDED);
 }
@@ -317,6 +318,7 @@ fn ends(meta: &outlast_store::meta::Meta, at: outlast_core::Time) {
     recorded(meta, at);
     meta.live().closed_at.store(at.micros(), SeqCst);
     meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
+    meta.release().unwrap();
 }
 
 #[tokio::test]
@@ -346,7 +348,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
         let found = engine.shared.outbox.read(crate::outbox::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
         let text = outlast_text::announce(&found.await.unwrap()[0].notice);
-        assert!(text.contains(if journalled { "ready" } else { "ready now\nready again" }), "{text}");
+        assert!(text.contains(if journalled { "ready" } else { "ready now\n| ready again" }), "{text}");
         engine.stop().await;
     }
 }

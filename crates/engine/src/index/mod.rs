@@ -13,13 +13,14 @@ pub(crate) use sqlite::put;
 pub(crate) use sqlite::{PROCESS, PROGRESS, keep_questions_ready};
 
 use crate::disk::Disk;
+use crate::own_home::OwnHome;
 use outlast_core::ProcessId;
 use rusqlite::Connection;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -41,6 +42,12 @@ pub(crate) enum IndexError {
         path: PathBuf,
         /// What went wrong.
         what: String,
+    },
+    /// What was written is not where the next engine would look for it.
+    #[error("the state directory of {path} was removed or replaced")]
+    HomeGone {
+        /// The file, where it was.
+        path: PathBuf,
     },
     /// The writer is gone.
     #[error("the index is closed")]
@@ -91,6 +98,8 @@ struct Tables {
     later: Mutex<Later>,
     path: PathBuf,
     disk: Disk,
+    /// Where the file has to be for a commit to count; not known in tests of the index alone.
+    own_home: OnceLock<Arc<OwnHome>>,
 }
 
 #[derive(Default)]
@@ -101,6 +110,15 @@ struct Later {
 }
 
 impl Tables {
+    /// Writes changes. A commit into a file that no path leads to any more is none: the next engine would not find it.
+    fn write(&self, database: &mut sqlite::Database, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
+        let written = self.disk.timed(|| database.write(changes))?;
+        match self.own_home.get() {
+            Some(own_home) if own_home.is_lost() => Err(IndexError::HomeGone { path: self.path.clone() }),
+            Some(_) | None => Ok(written),
+        }
+    }
+
     fn later(&self) -> MutexGuard<'_, Later> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,6 +169,7 @@ impl Index {
             later: Mutex::default(),
             path: path.to_owned(),
             disk: Disk::default(),
+            own_home: OnceLock::new(),
         };
         let index = Self { jobs, waiting: Arc::default(), tables: Arc::new(tables) };
         let (tables, waiting) = (Arc::clone(&index.tables), Arc::clone(&index.waiting));
@@ -256,6 +275,22 @@ impl Index {
         let _closed = written(self.queue(Change::Close).await).await;
     }
 
+    /// From now on a commit counts only while the file is in this home.
+    pub(crate) fn belongs_to(&self, own_home: &Arc<OwnHome>) {
+        // Said once, by the engine that opened it.
+        let _first = self.tables.own_home.set(Arc::clone(own_home));
+    }
+
+    /// Lets go of a file that is no longer in the home. It is closed only if nothing is where the home was: SQLite removes the log of a closed file by its path,
+    /// where another engine's may be.
+    pub(crate) fn abandon(&self, own_home: &OwnHome) {
+        let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let database = self.tables.database.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if !own_home.is_removed() {
+            std::mem::forget((reader, database));
+        }
+    }
+
     /// Writes right here if nobody else does and nothing waits: a commit is quicker than a change of threads and back. Else the writer does, with all that waits.
     async fn write(&self, change: Change) -> Result<(), IndexError> {
         match self.write_here(change) {
@@ -278,7 +313,7 @@ impl Index {
         let Some(database) = database.as_mut().filter(|_| is_free()) else { return Err(change) };
         let mut changes = self.tables.take_later();
         changes.push(change);
-        let written = self.tables.disk.timed(|| database.write(changes));
+        let written = self.tables.write(database, changes);
         let mut all = written.unwrap_or_else(|error| vec![Err(error)]);
         for error in all.iter().filter_map(|done| done.as_ref().err()) {
             tracing::warn!(%error, "index");
@@ -314,7 +349,7 @@ fn write_all(tables: &Tables, waiting: &AtomicUsize, mut asked: mpsc::Receiver<J
         let many = jobs.len();
         let (changes, asked): (Vec<_>, Vec<_>) = later.chain(jobs).map(|j| (j.change, j.done)).unzip();
         let (all, closes) = (changes.len(), changes.iter().any(|c| matches!(c, Change::Close)));
-        let results = tables.disk.timed(|| open.write(changes)).unwrap_or_else(|error| {
+        let results = tables.write(open, changes).unwrap_or_else(|error| {
             tracing::error!(%error, changes = all, "index");
             vec![Err(error); all]
         });

@@ -72,6 +72,8 @@ pub(super) struct KeptV1 {
     head: u64,
     segment: u64,
     tail: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    masks: Option<outlast_store::spec::Masks>,
 }
 
 impl From<&Kept> for KeptV1 {
@@ -88,6 +90,7 @@ impl From<&Kept> for KeptV1 {
             head: k.keep.head,
             segment: k.keep.segment,
             tail: k.keep.tail,
+            masks: k.masks.clone(),
         }
     }
 }
@@ -105,6 +108,7 @@ impl KeptV1 {
             env_scrubbed: self.env_scrubbed,
             warnings: self.warnings,
             keep: Keep { head: self.head, segment: self.segment, tail: self.tail },
+            masks: self.masks,
         }
     }
 }
@@ -134,6 +138,8 @@ pub(super) struct EndingV1 {
     outcome: OutcomeV1,
     cause: CauseV1,
     at_us: i64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    oom: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -211,7 +217,7 @@ impl From<&Ending> for EndingV1 {
             Cause::Asked { by, source } => CauseV1::Asked { by: by.clone(), source: source.clone() },
             Cause::Deadline => CauseV1::Deadline,
         };
-        Self { outcome, cause, at_us: e.at.micros() }
+        Self { outcome, cause, at_us: e.at.micros(), oom: e.oom }
     }
 }
 
@@ -228,6 +234,6 @@ impl From<EndingV1> for Ending {
             CauseV1::Asked { by, source } => Cause::Asked { by, source },
             CauseV1::Deadline => Cause::Deadline,
         };
-        Self { outcome, cause, at: Time::from_micros(e.at_us) }
+        Self { outcome, cause, at: Time::from_micros(e.at_us), oom: e.oom }
     }
 }

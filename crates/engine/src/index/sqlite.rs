@@ -18,6 +18,10 @@ const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
+/// The index belongs to one engine, so what its connections share about the log is in memory. Usually SQLite maps a file for that, and a store to it kills the program
+/// on a full disk that copies on write.
+const VFS: &std::ffi::CStr = c"unix-excl";
+
 /// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
 pub(crate) const PROCESS: &str = "
 CREATE TABLE process (
@@ -105,7 +109,7 @@ enum Trouble {
 /// The database, its rows, and whether it was made just now: then nothing in the folders is a stranger.
 fn open_whole(path: &Path) -> Result<(Database, Vec<Row>, bool), Trouble> {
     let trouble = |e: rusqlite::Error| trouble(path, &e);
-    let connection = Connection::open(path).map_err(trouble)?;
+    let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(trouble)?;
     keep_questions_ready(&connection).map_err(trouble)?;
     connection.busy_timeout(std::time::Duration::from_secs(5)).map_err(trouble)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(trouble)?;
@@ -219,8 +223,10 @@ impl Database {
     /// Another connection, which reads while this one writes.
     pub(super) fn reader(&self) -> Result<Connection, IndexError> {
         let error = |e: rusqlite::Error| error(&self.path, &e);
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let reader = Connection::open_with_flags(&self.path, flags).map_err(error)?;
+        // Opened for writing, since one that is not would change the lock that both have; nothing is written with it.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let reader = Connection::open_with_flags_and_vfs(&self.path, flags, VFS).map_err(error)?;
+        reader.pragma_update(None, "query_only", true).map_err(error)?;
         keep_questions_ready(&reader).map_err(error)?;
         Ok(reader)
     }

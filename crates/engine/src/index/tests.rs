@@ -17,6 +17,7 @@ fn row(n: u8, phase: Phase) -> Row {
         cwd: "/tmp".into(),
         shell: Some("/bin/bash".into()),
         command_scrubbed: n.is_multiple_of(2),
+        masks: None,
         env_scrubbed: vec!["TOKEN".into()],
         warnings: vec!["w".into()],
         keep: Keep::default(),
@@ -26,7 +27,7 @@ fn row(n: u8, phase: Phase) -> Row {
 
 fn phases() -> Vec<Phase> {
     let of = Incarnation { pid: 7, start_ticks: u64::MAX >> 1, boot: u128::MAX };
-    let ended = |outcome, cause| Ending { outcome, cause, at: NOW };
+    let ended = |outcome, cause| Ending { outcome, cause, at: NOW, oom: false };
     let asked = Cause::Asked { by: Owner::default(), source: "process.kill".into() };
     let never = Outcome::NeverStarted(StartFailure { errno: 2, what: "no".into() });
     vec![
@@ -286,4 +287,34 @@ async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says()
         assert_eq!(posted.map(|e| e.notice.seq), Some(5));
         close(opened).await;
     }
+}
+
+#[tokio::test]
+async fn a_request_is_stored_the_same_way_in_every_release() {
+    // Rows outlive the release that wrote them: a field that is added must be absent where it has no value.
+    let tmp = tempfile::tempdir().unwrap();
+    let path = tmp.path().join("index.db");
+    let opened = Index::open(&path).unwrap();
+    let row = row(7, Phase::Accepted);
+    let plain = Kept { command_scrubbed: false, env_scrubbed: vec![], warnings: vec![], shell: None, ..Kept::clone(&row.kept) };
+    let plain = Kept { id: ProcessId::from_bytes([8; 6]), ..plain };
+    let whole = Kept { spec: Spec::with_everything(), ..Kept::clone(&row.kept) };
+    opened.index.put(Row::accepted(plain)).await.unwrap();
+    opened.index.put(Row::accepted(whole)).await.unwrap();
+    close(opened).await;
+    let stored = |id: &str| -> String {
+        let tables = Connection::open(&path).unwrap();
+        tables
+            .query_row("SELECT kept FROM process WHERE id = ?1", [id], |r| r.get::<_, String>(0))
+            .unwrap()
+            .replace(&"ab".repeat(32), "HASH")
+    };
+    assert_eq!(
+        stored("proc_080808080808"),
+        r#"{"spec":{"command":{"shell":"echo 7"},"owner":{"session":"s","generation":"g"},"on_stop":"keep"},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","command_scrubbed":false,"head":1048576,"segment":4194304,"tail":67108864}"#
+    );
+    assert_eq!(
+        stored("proc_070707070707"),
+        r#"{"spec":{"command":{"argv":["echo",{"hex":"ff0a01"},""]},"cwd":{"hex":"2f80"},"env":[{"name":"TOKEN","value":"…"}],"pty":true,"stdin":true,"name":"né\u0000","owner":{"session":"s","task":"t","generation":"g"},"timeout":1,"on_stop":"kill","tell":{"completion":true,"unless_waited_for":true,"awaited":true,"watch":["ERROR"],"chars":9,"route":{"platform":"p","chat_id":"c","user_id":"i","user_name":"u","thread_id":"t","message_id":"m"}}},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","shell":"/bin/bash","command_scrubbed":false,"env_scrubbed":["TOKEN"],"warnings":["w"],"head":1048576,"segment":4194304,"tail":67108864}"#
+    );
 }

@@ -1,12 +1,13 @@
 //! Linux: sessions, limits, inotify, pidfds.
 #![allow(unsafe_code)]
 
-use outlast_core::{Incarnation, ProcessId};
+use outlast_core::{Incarnation, ProcessId, ProcessLimits};
+use outlast_wire::v1::Namespaces;
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -17,20 +18,52 @@ pub(crate) fn leave_session() {
     }
 }
 
+/// Where this process runs.
+pub(crate) fn namespaces() -> Namespaces {
+    Namespaces::read(|path| match std::fs::read_link(path) {
+        Ok(target) => target.into_os_string().into_string().ok(),
+        Err(_) => std::fs::read_to_string(path).ok(),
+    })
+}
+
 /// From now on, what we create is ours alone.
 pub(crate) fn private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// Raises the number of descriptors we may have to what we are allowed, and returns what it was.
-pub(crate) fn nofile_to_the_limit() -> Option<u64> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let was = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: was.maximum, maximum: was.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!(%error, "cannot raise the limit of open files");
+/// To have any resource limit.
+pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
+/// To have any priority.
+pub(crate) const CAP_SYS_NICE: u32 = 23;
+
+/// Whether this process has a capability.
+pub(crate) fn has_capability(number: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let all = status.lines().find_map(|line| line.strip_prefix("CapEff:")).and_then(|all| u64::from_str_radix(all.trim(), 16).ok());
+    all.is_some_and(|all| all >> number & 1 == 1)
+}
+
+/// Priority, policy and processors of this thread.
+pub(crate) fn priority() -> ProcessLimits {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    ProcessLimits::of_proc(&read("/proc/thread-self/stat"), &read("/proc/thread-self/status"))
+}
+
+/// Goes back from the starter's priority, policy and processors to the usual ones, as far as that is allowed.
+pub(crate) fn leave_priority() {
+    /// More processors than any kernel has: those that there are not are ignored.
+    const ALL: [u8; 1024] = [0xff; 1024];
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: the kernel reads the mask, which lives for ever, and sched_param, which is plain data for which zero is valid; the rest are numbers.
+    unsafe {
+        let param: libc::sched_param = std::mem::zeroed();
+        let _refused = libc::syscall(libc::SYS_sched_setaffinity, 0, ALL.len(), ALL.as_ptr());
+        let _refused = libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const param);
+        let _refused = libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, 0);
     }
-    was.current
+    if rustix::process::getpriority_process(None).is_ok_and(|nice| nice != 0) {
+        let _refused = rustix::process::setpriority_process(None, 0);
+    }
 }
 
 /// Whether so many more descriptors can be had right now.
@@ -79,6 +112,13 @@ impl Watch {
         Self::new(&paths)
     }
 
+    /// Watches for the loss of any of these files and directories.
+    pub(crate) fn for_loss_of(paths: &[PathBuf]) -> io::Result<Self> {
+        use inotify::WatchFlags as W;
+        let all: Vec<_> = paths.iter().map(|path| (path.as_path(), W::DELETE_SELF | W::MOVE_SELF | W::ATTRIB)).collect();
+        Self::new(&all)
+    }
+
     fn new(what: &[(&Path, inotify::WatchFlags)]) -> io::Result<Self> {
         let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
         for (path, of) in what {
@@ -94,6 +134,14 @@ impl Watch {
         while rustix::io::read(&self.0, &mut buffer).is_ok_and(|n| n > 0) {}
         ready.clear_ready();
         Ok(())
+    }
+}
+
+/// Returns once something was; `false` where nothing can be watched.
+pub(crate) async fn changed(watch: Option<&Watch>) -> bool {
+    match watch {
+        Some(watch) => watch.changed().await.is_ok(),
+        None => false,
     }
 }
 
@@ -124,6 +172,12 @@ pub(crate) fn id_of_environment(pid: u32) -> Option<ProcessId> {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let id = environ.split(|&b| b == 0).find_map(|entry| entry.strip_prefix(b"OUTLAST_PROCESS_ID="))?;
     std::str::from_utf8(id).ok()?.parse().ok()
+}
+
+/// Every process that was started as, or descends from, this process of ours.
+pub(crate) fn pids_of_environment(id: ProcessId) -> impl Iterator<Item = u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(move |pid| pid_of_environment(*pid, id))
 }
 
 /// Whether the process with this pid was started as, or descends from, this process of ours: its environment says so.

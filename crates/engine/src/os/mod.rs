@@ -3,5 +3,6 @@
 mod linux;
 
 pub(crate) use linux::{
-    Lives, Watch, id_of_environment, leave_session, nofile_to_the_limit, pid_of_environment, private_umask, room_for, writable,
+    CAP_SYS_NICE, CAP_SYS_RESOURCE, Lives, Watch, changed, has_capability, id_of_environment, leave_priority, leave_session, namespaces,
+    pid_of_environment, pids_of_environment, priority, private_umask, room_for, writable,
 };

@@ -3,6 +3,7 @@
 use super::table::{self, ANSWERING, Draft, Entry, Moment, Push, SOON, end_id, end_key};
 use crate::facts::Facts;
 use crate::index::{self, Row};
+use crate::masks::Finder;
 use crate::render::{self, Log};
 use crate::shared::{Shared, Waits};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
@@ -97,9 +98,12 @@ fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
 fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
     let end = if after.is_over() { after.log_end } else { u64::MAX };
     let command = after.kept.spec.command.shown();
+    let finder = after.kept.masks.as_ref().and_then(Finder::new);
     let masked = |(at, m): (u64, Matched)| {
         // Masked as a whole: a secret may begin in one line and end in the next.
-        let lines = shared.redactor.output(&command, &m.lines.join("\n")).split('\n').map(str::to_owned).collect();
+        let text = m.lines.join("\n");
+        let text = finder.as_ref().map_or(text.clone(), |finder| finder.masked(&text));
+        let lines = shared.redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
         (at, Matched { lines, ..m })
     };
     found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
@@ -171,6 +175,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     let reason = fate.completion_reason.unwrap_or(Reason::Lost);
     let mut end = Completion::new(facts.kept.spec.command.shown(), fate.exit_code.flatten(), reason);
     end.signal = fate.signal;
+    end.oom = fate.oom;
     end.termination_source = fate.termination_source.unwrap_or_default();
     end.output = output;
     end.output_cut = output_cut;

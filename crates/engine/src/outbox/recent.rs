@@ -105,7 +105,7 @@ mod tests {
         notice.seq = seq;
         let none = String::new;
         let (state, reason, lease, stale) = (none(), none(), none(), none());
-        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, stale, bytes }
+        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, stale, bytes, unreadable: None }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {

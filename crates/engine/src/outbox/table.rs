@@ -122,10 +122,14 @@ pub(crate) struct Entry {
     pub(crate) observed: bool,
     pub(crate) lease: String,
     pub(crate) lease_until: i64,
+    /// When it was settled; 0 while it is open.
+    pub(crate) settled_at: i64,
     /// Why it is not to be told again, should whoever has it not tell it.
     pub(super) stale: String,
     /// How long its JSON is.
     pub(super) bytes: usize,
+    /// Why its event cannot be read, if it cannot: then `notice` says what else is known of it, and it is told to no one.
+    pub(super) unreadable: Option<String>,
 }
 
 impl Entry {
@@ -147,12 +151,16 @@ fn json_bytes(text: &str) -> usize {
     text.len() + text.bytes().map(more).sum::<usize>()
 }
 
-const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, stale";
+const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, stale,
+    id, kind, process, session, task, generation, created_at, settled_at";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let event: String = row.get(1)?;
-    let mut notice: Notice =
-        serde_json::from_str(&event).map_err(|e| rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, Box::new(e)))?;
+    // One event that cannot be read must not keep others from being read, given or settled.
+    let (mut notice, unreadable) = match serde_json::from_str::<Notice>(&event) {
+        Ok(notice) => (notice, None),
+        Err(error) => (without_event(row, &error)?, Some(format!("it cannot be read: {error}"))),
+    };
     notice.seq = row.get::<_, i64>(0)? as u64;
     notice.repeat |= row.get::<_, bool>(5)?;
     Ok(Entry {
@@ -164,8 +172,22 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
         lease: row.get(7)?,
         lease_until: row.get(8)?,
         stale: row.get(9)?,
+        settled_at: row.get(17)?,
         bytes: event.len(),
+        unreadable,
     })
+}
+
+/// What is known of a notice whose event cannot be read: what the other columns say.
+fn without_event(row: &Row<'_>, error: &serde_json::Error) -> rusqlite::Result<Notice> {
+    let (kind, process): (String, String) = (row.get(11)?, row.get(12)?);
+    let message = format!("The content of this notice cannot be read: {error}");
+    let fields = [("type", kind), ("message", message)].map(|(name, text)| (name.to_owned(), text.into()));
+    let owner = Owner { session: Some(row.get(13)?), task: Some(row.get(14)?), generation: Some(row.get(15)?) };
+    let (at, body) = (Time::from_micros(row.get(16)?), Body::Posted(fields.into_iter().collect()));
+    let mut notice = Notice::new(row.get(10)?, at, None, &owner, Route::default(), body);
+    notice.session_id = process;
+    Ok(notice)
 }
 
 /// What one answer holds so far.
@@ -257,7 +279,9 @@ pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: 
         lease: String::new(),
         lease_until: 0,
         stale: String::new(),
+        settled_at: 0,
         bytes: event.len(),
+        unreadable: None,
     }))
 }
 

@@ -37,13 +37,14 @@ impl World {
     fn meta(&self, n: u8, set: impl FnOnce(&Meta)) -> Meta {
         let meta = Meta::hold(&self.home.process(id(n)), id(n), NOW).unwrap().unwrap();
         set(&meta);
+        meta.save().unwrap();
         meta
     }
 
     fn settled(&self, n: u8) -> (Settled, Facts) {
         let dir = self.home.process(id(n));
         let before = Facts::accepted(kept(n)).with(&Seen::look(&dir, 0));
-        let settled = settle::settle(&dir, &before, NOW).unwrap();
+        let settled = settle::settle(&dir, &before, None, NOW).unwrap();
         let after = before.with(&Seen::look(&dir, before.cursor));
         (settled, after)
     }
@@ -62,6 +63,7 @@ fn kept(n: u8) -> Kept {
         cwd: "/".into(),
         shell: None,
         command_scrubbed: false,
+        masks: None,
         env_scrubbed: vec![],
         warnings: vec![],
         keep: Keep::default(),
@@ -86,6 +88,7 @@ fn launch() -> Launch {
         grace: std::time::Duration::ZERO,
         umask: None,
         nofile: None,
+        limits: None,
     }
 }
 
@@ -96,7 +99,7 @@ fn started(meta: &Meta, pid: u32, ticks: u64) {
 }
 
 fn ended(meta: &Meta, code: i32) {
-    let ending = Ending { outcome: Outcome::Code(code), cause: Cause::OfItsOwn, at: NOW };
+    let ending = Ending { outcome: Outcome::Code(code), cause: Cause::OfItsOwn, at: NOW, oom: false };
     meta.record_ended(&ending, 0, 0).unwrap();
 }
 
@@ -233,7 +236,8 @@ fn without_keepers_a_living_command_is_orphaned_and_a_dead_one_lost() {
         world.folder(n);
         drop(world.meta(n, |m| started(m, me.pid, ticks)));
         let (settled, facts) = world.settled(n);
-        assert_eq!((settled, facts.phase.word()), (Settled::Written, word));
+        assert!(matches!(settled, Settled::Written));
+        assert_eq!(facts.phase.word(), word);
         // Settling again changes nothing.
         assert_eq!(world.settled(n).1.phase, facts.phase);
     }
@@ -246,7 +250,7 @@ fn a_running_process_whose_meta_is_gone_is_lost_and_not_started_again() {
     let dir = world.home.process(id(1));
     let of = outlast_core::Incarnation { pid: 7, start_ticks: 7, boot: 7 };
     let known = Facts { phase: Phase::Running { of, closed: None }, ..Facts::accepted(kept(1)) };
-    assert_eq!(settle::settle(&dir, &known, NOW).unwrap(), Settled::Written);
+    assert!(matches!(settle::settle(&dir, &known, None, NOW).unwrap(), Settled::Written));
     assert_eq!(known.with(&Seen::look(&dir, 0)).phase, Phase::Lost { last_seen: Some(of), at: NOW });
 }
 
@@ -270,7 +274,7 @@ fn what_a_keeper_holds_is_left_alone() {
     let world = World::new();
     world.folder(1);
     let _held = world.meta(1, |m| started(m, 7, 7));
-    assert_eq!(world.settled(1).0, Settled::Kept);
+    assert!(matches!(world.settled(1).0, Settled::Kept));
     assert!(!settle::never_started(&world.home.process(id(1)), id(1), StartFailure { errno: 0, what: "x".into() }, NOW).unwrap());
 }
 
@@ -278,13 +282,13 @@ fn what_a_keeper_holds_is_left_alone() {
 fn nothing_was_started_is_provable() {
     let world = World::new();
     world.folder(1);
-    assert_eq!(world.settled(1).0, Settled::NotStarted, "no keeper came that far");
+    assert!(matches!(world.settled(1).0, Settled::NotStarted), "no keeper came that far");
     world.folder(2);
     drop(world.meta(2, |_| {}));
-    assert_eq!(world.settled(2).0, Settled::NotStarted, "one came and was killed before it forked");
+    assert!(matches!(world.settled(2).0, Settled::NotStarted), "one came and was killed before it forked");
     world.folder(3);
     std::fs::write(world.home.process(id(3)).meta(), b"").unwrap();
-    assert_eq!(world.settled(3).0, Settled::NotStarted, "one was killed before it had written who it is");
+    assert!(matches!(world.settled(3).0, Settled::NotStarted), "one was killed before it had written who it is");
     // Forked, and nobody was left to say whether it was executed: never started twice.
     world.folder(4);
     drop(world.meta(4, |m| m.live().cmd.store(i32::MAX, SeqCst)));
@@ -364,7 +368,7 @@ fn secrets_do_not_stay_when_both_keepers_died_before_they_scrubbed() {
     // What was not started yet still needs them.
     world.folder(3);
     drop(world.meta(3, |_| {}));
-    assert_eq!(world.settled(3).0, Settled::NotStarted);
+    assert!(matches!(world.settled(3).0, Settled::NotStarted));
     assert!(SpecFile::read_launch(&world.home.process(id(3))).unwrap().is_some());
 }
 
@@ -388,7 +392,7 @@ fn a_command_that_nobody_said_had_started_started_when_it_was_forked() {
 async fn how_a_process_ended_is_still_known_when_somebody_removed_its_folder() {
     let world = World::new();
     let first = tokio::task::block_in_place(|| world.recover());
-    let ending = Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW };
+    let ending = Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW, oom: false };
     put(&first, &Facts { phase: Phase::Draining { ending: ending.clone() }, ..Facts::accepted(kept(1)) }).await;
     close(first).await;
     let found = tokio::task::block_in_place(|| world.recover());

@@ -143,7 +143,9 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
         dir.create().map_err(failed)?;
         // Nothing is to be started: what a keeper would need is taken out at once, and would start nothing.
         SpecFile::create(&dir, &on_disk, &nothing()).and_then(|()| SpecFile::scrub(&dir)).map_err(refuse::fault)?;
-        drop(Meta::hold(&dir, id, now).map_err(failed)?);
+        if let Some(meta) = Meta::hold(&dir, id, now).map_err(failed)? {
+            meta.release().map_err(failed)?;
+        }
         settle::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
         Ok(Seen::look(&dir, 0))
     })
@@ -178,6 +180,7 @@ fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {
         cwd: found.cwd,
         shell: None,
         command_scrubbed: true,
+        masks: None,
         env_scrubbed: Vec::new(),
         warnings: found.warnings,
         keep: Keep::default(),
@@ -202,6 +205,7 @@ fn nothing() -> Launch {
         grace: Default::default(),
         umask: None,
         nofile: None,
+        limits: None,
     }
 }
 

@@ -30,12 +30,17 @@ pub(crate) struct Asked {
     pub(super) relays: Arc<Relays>,
     /// Whether the answer is for somebody behind whoever asks.
     pub(super) relay: bool,
+    /// What the client has to know of where its commands run, if that is not where it is.
+    pub(super) elsewhere: Option<String>,
     pub(super) out: Out,
 }
 
 impl Asked {
     pub(super) async fn serve(&self, request: Request, input: Input) {
         let out = &self.out;
+        if self.shared().own_home.is_lost() {
+            return out.error(refuse::home_gone(&self.shared().home.root)).await;
+        }
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
             Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
@@ -46,14 +51,15 @@ impl Asked {
             },
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
-            Request::Read { process, from, follow, to_exit, view } => {
+            Request::Read { process, from, follow, to_exit, view, masked } => {
                 let until = match (follow, to_exit) {
                     (false, _) => read::Until::Now,
                     (true, false) => read::Until::Closed,
                     (true, true) => read::Until::Exit,
                 };
                 let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
-                out.result(read::read(self, &process, from, until, viewed).await).await;
+                let secrets = if masked { read::Secrets::Masked } else { read::Secrets::Raw };
+                out.result(read::read(self, &process, from, until, viewed, secrets).await).await;
             }
             Request::Wait { process, timeout_ms } => self.answer_with_end(wait::wait(self, &process, timeout_ms).await, "wait").await,
             Request::Interrupt { session } => {

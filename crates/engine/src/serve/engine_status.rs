@@ -3,6 +3,7 @@
 use super::Asked;
 use crate::shell::{self, Shell, SnapshotState};
 use outlast_wire::v1::{EngineStatus, Error};
+use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
@@ -12,12 +13,16 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
     let late = failing
         .into_iter()
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
+    let untold = shared.untold.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let untold = untold.into_iter().map(|id| {
+        format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
+    });
     let home = shared.home.root.display().to_string();
     let mut status = EngineStatus::new(std::process::id(), env!("CARGO_PKG_VERSION"), home, shared.started_at);
     status.running = counts.running;
     status.known = counts.known;
     status.recovered = shared.recovered;
-    status.degraded = shared.degraded.iter().cloned().chain(late).collect();
+    status.degraded = shared.degraded.iter().cloned().chain(untold).chain(late).collect();
     status.keeper = shared.keeper().path.display().to_string();
     status.shell = login(asked);
     Ok(status)

@@ -22,7 +22,7 @@ const SETTLING: Duration = Duration::from_secs(10);
 
 /// Why there is no keeper to ask.
 #[derive(Debug)]
-pub(super) enum Away {
+pub(crate) enum Away {
     /// None is needed any more, or none is left: the view says what became of the process.
     Over,
     /// Told to the caller as it is.
@@ -30,7 +30,7 @@ pub(super) enum Away {
 }
 
 /// Connects to the keeper of a process that was seen to run.
-pub(super) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
+pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
     for _ in 0..TRIES {
         match Link::connect(&engine.shared().socket(view.id()), false).await {
             Ok(link) => return Ok(link),
@@ -50,7 +50,15 @@ pub(super) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
         let waited = keepers::wait(engine.shared(), view.id(), &view.dir, AGAIN).await;
         waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
     }
-    Err(Away::Refused(unreachable(view)))
+    let is_elsewhere = keepers::are_elsewhere(&view.dir);
+    Err(Away::Refused(if is_elsewhere { in_another_container(view) } else { unreachable(view) }))
+}
+
+fn in_another_container(view: &View) -> Error {
+    refuse::unavailable(
+        format!("the keepers of {} run in another container or on another machine that shares this state directory", view.id()),
+        "ask there: they cannot be reached from here; the process keeps running",
+    )
 }
 
 pub(super) fn unreachable(view: &View) -> Error {

@@ -96,6 +96,8 @@ fn way(kill: Kill, grace: Duration) -> StopWay {
 #[derive(Debug)]
 struct Stopped {
     seen_dead: u32,
+    /// Why the disk refused the record of it, if it did.
+    unrecorded: Option<String>,
 }
 
 /// Stops one, through its keeper or, if that is dead, without.
@@ -114,7 +116,9 @@ async fn stop_one(engine: &Engine, view: &mut View, stop: &Stop) -> Result<Stopp
             Err(refusal) => return Err(refuse::rule(&refusal)),
         };
         match said {
-            Ok(Some(Say::Stopped { seen_dead, survivors })) => return stopped(view, stop, seen_dead, &survivors).await,
+            Ok(Some(Say::Stopped { seen_dead, survivors, unrecorded })) => {
+                return stopped(view, stop, Stopped { seen_dead, unrecorded }, &survivors).await;
+            }
             // It ended by itself before the stop reached it, or its keeper is another now: look again.
             Ok(Some(Say::AlreadyEnded)) => {
                 let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
@@ -138,15 +142,15 @@ async fn stop_kept(engine: &Engine, view: &mut View, stop: Stop) -> Result<Optio
     Ok(link.ask(Ask::Stop { stop }).await.ok())
 }
 
-async fn stopped(view: &mut View, stop: &Stop, seen_dead: u32, survivors: &[u32]) -> Result<Stopped, Error> {
+async fn stopped(view: &mut View, stop: &Stop, done: Stopped, survivors: &[u32]) -> Result<Stopped, Error> {
     if stop.way == StopWay::TermOnly {
-        return Ok(Stopped { seen_dead });
+        return Ok(done);
     }
     if !survivors.is_empty() {
         return Err(survived(view, survivors));
     }
     let ended = tokio::time::timeout(RECORDING, view.until(Facts::is_over)).await;
-    if ended.is_ok_and(|facts| facts.is_over()) { Ok(Stopped { seen_dead }) } else { Err(unreachable(view)) }
+    if ended.is_ok_and(|facts| facts.is_over()) { Ok(done) } else { Err(unreachable(view)) }
 }
 
 fn survived(view: &View, survivors: &[u32]) -> Error {
@@ -164,16 +168,18 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
     let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
     // A task of its own: a stop that was begun is not given up when whoever asked for it leaves.
     let under_way = tokio::spawn(async move {
-        // Written down first, so that its end is not taken for one of its own.
-        blocking(move || settle::stop_asked(&dir, &asked, now))
-            .await
-            .and_then(|written| written)
-            .map_err(|e| refuse::disk(format!("cannot write down the stop of {id}"), &e))?;
+        // Written down first, so that its end is not taken for one of its own. If the disk refuses, this engine remembers it.
+        let again = asked.clone();
+        let written = blocking(move || settle::stop_asked(&dir, &asked, now)).await.and_then(|written| written);
+        if written.is_err() {
+            shared.unsaved_stops.keep(id, now, again);
+        }
         let tree = orphan::Tree::new(&shared, id, of, detached);
-        orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop {id}"), &e))
+        let ended = orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop {id}"), &e))?;
+        Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
-    let ended = under_way.await.map_err(refuse::fault)??;
-    stopped(view, stop, ended.seen_dead, &ended.survivors).await
+    let (ended, unrecorded) = under_way.await.map_err(refuse::fault)??;
+    stopped(view, stop, Stopped { seen_dead: ended.seen_dead, unrecorded }, &ended.survivors).await
 }
 
 async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
@@ -187,5 +193,6 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));
     answer.output = Some(shown.text);
     answer.seen_dead = Some(done.seen_dead);
+    answer.warning = done.unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
     Ok(Ended { answer, of, awaiting: None })
 }

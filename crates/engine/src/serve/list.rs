@@ -8,9 +8,8 @@ use crate::render::{Detail, process};
 use crate::shared::Shared;
 use crate::state::{Listing, Which};
 use outlast_core::{ProcessId, Scope, Status, Time};
-use outlast_store::meta::{Snapshot, Stamp};
+use outlast_store::meta::{Snapshot, Stamp, Stamped};
 use outlast_wire::v1::{Error, Process};
-use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// From so many on, entries that have to be made anew are made by two threads.
@@ -41,7 +40,7 @@ enum Held {
     /// Nothing becomes of it any more.
     Final,
     /// As long as this file has this stamp.
-    Until(File, Box<Stamp>),
+    Until(Stamped, Box<Stamp>),
     /// It could not be read as it should be: the next look may say more.
     Never,
 }
@@ -121,7 +120,7 @@ impl Listed {
             Arc::ptr_eq(&entry.facts, facts)
                 && match &entry.meta {
                     Held::Final => true,
-                    Held::Until(meta, stamp) => Stamp::read(meta).is_ok_and(|now| now == **stamp),
+                    Held::Until(meta, stamp) => meta.read().is_ok_and(|now| now == **stamp),
                     Held::Never => false,
                 }
         })
@@ -147,9 +146,9 @@ fn look(shared: &Shared, of: &Listing) -> (Held, Facts, Process) {
     let dir = shared.home.process(of.facts.id());
     let is_final = of.facts.phase.is_final();
     // Taken first: what changes meanwhile is seen the next time.
-    let held = match File::open(dir.meta()).and_then(|meta| Stamp::read(&meta).map(|stamp| (meta, stamp))) {
+    let held = match Stamped::open(&dir).and_then(|meta| Ok((Box::new(meta.read()?), meta))) {
         Ok(_) if is_final => Held::Final,
-        Ok((meta, stamp)) => Held::Until(meta, Box::new(stamp)),
+        Ok((stamp, meta)) => Held::Until(meta, stamp),
         Err(_) => Held::Never,
     };
     // Of one that is over only the pid and the like are looked up.

@@ -29,6 +29,7 @@ mod view;
 mod wait;
 mod write;
 
+pub(crate) use keeper::{Away, reach};
 pub(crate) use kill::stop_with_the_engine;
 pub(crate) use list::Listed;
 pub(crate) use view::Views;
@@ -41,7 +42,7 @@ use asked::{Asked, Ended, Fresh, finished, fresh, glance, reading};
 use out::{Out, Outgoing, send_all};
 use outlast_wire::frame::{Frame, Splitter};
 use outlast_wire::socket;
-use outlast_wire::v1::{Error, Hello, Message, Request};
+use outlast_wire::v1::{Error, Hello, Message, Namespaces, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use relay::Relays;
 use std::collections::HashMap;
@@ -85,6 +86,7 @@ pub(crate) async fn connection(
         tasks: JoinSet::new(),
         under_way: HashMap::new(),
         greeted: false,
+        elsewhere: None,
         writing: None,
         room: Arc::new(Semaphore::new(MOST_WAITING_INPUT)),
     };
@@ -120,6 +122,19 @@ pub(crate) async fn connection(
     drop(talk);
     // It sends what is queued and says nothing about it: whoever has left misses it.
     writer.await;
+}
+
+/// What a client that runs in other namespaces than the engine has to know, if it does.
+fn elsewhere(ours: &Namespaces, theirs: &Namespaces) -> Option<String> {
+    let differing = ours.differing(theirs);
+    if differing.is_empty() {
+        return None;
+    }
+    let which = differing.join(" and ");
+    Some(format!(
+        "the engine runs in another {which} namespace than you do (another container or sandbox): the command runs there, and its files and pids are those of that \
+         place; set OUTLAST_HOME to a directory that is not shared to run commands here"
+    ))
 }
 
 struct Incoming<R> {
@@ -161,6 +176,8 @@ struct Talk {
     tasks: JoinSet<()>,
     under_way: HashMap<u64, AbortHandle>,
     greeted: bool,
+    /// What a client in another namespace has to know.
+    elsewhere: Option<String>,
     writing: Option<Writing>,
     /// A permit for each byte that the writes under way may hold.
     room: Arc<Semaphore>,
@@ -185,7 +202,7 @@ impl Talk {
 
     async fn on_hello(&mut self, message: Message) -> io::Result<()> {
         let out = self.out_for(message.id);
-        let Request::Hello { version, client } = message.request else {
+        let Request::Hello { version, client, namespaces } = message.request else {
             out.error(refuse::refusal(code::BAD_REQUEST, "the first message must be a hello", "")).await;
             return Err(io::Error::other("no hello"));
         };
@@ -201,6 +218,7 @@ impl Talk {
         }
         tracing::debug!(client, version, "hello");
         self.greeted = true;
+        self.elsewhere = namespaces.and_then(|theirs| elsewhere(&self.engine.shared().namespaces, &theirs));
         out.answer(Hello {
             version: version.min(VERSION),
             program: env!("CARGO_PKG_VERSION").into(),
@@ -293,6 +311,7 @@ impl Talk {
             owner: message.owner,
             relays: self.relays.clone(),
             relay: message.relay,
+            elsewhere: self.elsewhere.clone(),
             out: self.out_for(message.id),
         };
         let id = message.id;
@@ -313,10 +332,12 @@ impl Talk {
     }
 
     async fn refuse_the_rest(&mut self) {
+        let shared = self.engine.shared();
+        let why = if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { refuse::stopping() };
         for (id, task) in std::mem::take(&mut self.under_way) {
             if !task.is_finished() {
                 task.abort();
-                self.out_for(id).error(refuse::stopping()).await;
+                self.out_for(id).error(why.clone()).await;
             }
         }
     }

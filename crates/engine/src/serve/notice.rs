@@ -135,6 +135,7 @@ fn told(entry: Entry) -> Told {
     told.observed = entry.observed;
     told.lease = leased.then_some(entry.lease);
     told.lease_until = leased.then(|| Time::from_micros(entry.lease_until));
+    told.settled_at = (entry.settled_at > 0).then(|| Time::from_micros(entry.settled_at));
     told
 }
 

@@ -1,15 +1,13 @@
-//! `read` and `follow`: the bytes as they were written.
+//! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::keeper::{Away, reach};
 use super::view;
 use super::{Asked, Fresh, reading};
 use crate::facts::Facts;
-use crate::link::Link;
 use crate::render::{self, Log};
 use crate::state::View;
 use outlast_store::segments::Chunk;
-use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Event, From, ReadEnd};
+use std::time::Duration;
 
 /// How much is read at a time.
 const PIECE: usize = 256 << 10;
@@ -32,14 +30,24 @@ pub(super) enum Viewed {
     No,
 }
 
-pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, viewed: Viewed) -> Result<ReadEnd, Error> {
+/// Whether values that were given to secret variables are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Secrets {
+    Raw,
+    Masked,
+}
+
+/// For so long an unfinished line is held back that may end in the beginning of a value that is to be masked. The keeper looks at unfinished lines after as long.
+const UNFINISHED: Duration = Duration::from_millis(200);
+
+pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, viewed: Viewed, secrets: Secrets) -> Result<ReadEnd, Error> {
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
         Viewed::Yes => asked.shared().views.open(view.id()),
         Viewed::No => view::View::NONE,
     };
     tokio::select! {
-        end = read_on(asked, view, from, until) => end,
+        end = read_on(asked, view, from, until, secrets) => end,
         () = looks_on.closed() => {
             asked.out.event(Event::ViewClosed).await;
             Ok(ReadEnd::default())
@@ -47,14 +55,14 @@ pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, vi
     }
 }
 
-async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Result<ReadEnd, Error> {
+async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secrets: Secrets) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
-    let mut link: Option<Link> = None;
+    let mut waited = false;
     loop {
         let Fresh { facts, seen } = asked.fresh(&view).await?;
         view.facts = facts.clone();
-        let end = Log::open(&view.dir, &facts, seen.meta.as_ref()).end;
+        let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
         let begin = *at.get_or_insert(match from {
             From::Byte(byte) => byte,
             From::Last(bytes) => end.saturating_sub(bytes),
@@ -62,8 +70,27 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Res
         });
         if begin < end {
             let (dir, meta) = (view.dir.clone(), seen.meta);
-            let chunk = reading(move || Log::open(&dir, &facts, meta.as_ref()).read(begin, PIECE)).await?;
+            let read = move || {
+                let log = match secrets {
+                    Secrets::Raw => Log::raw(&dir, &facts, meta.as_ref()),
+                    Secrets::Masked => Log::open(&dir, &facts, meta.as_ref()),
+                };
+                let mut chunk = log.read(begin, PIECE)?;
+                let mut held = 0;
+                if let Chunk::Bytes { at, bytes } = &mut chunk
+                    && *at + bytes.len() as u64 == log.end
+                    && until != Until::Now
+                    && !waited
+                {
+                    held = log.open_end(bytes);
+                    bytes.truncate(bytes.len() - held);
+                }
+                Ok((chunk, held > 0))
+            };
+            let (chunk, is_held) = reading(read).await?;
+            waited = false;
             at = Some(match chunk {
+                Chunk::Bytes { at, bytes } if bytes.is_empty() => at,
                 Chunk::Bytes { at, bytes } => {
                     if told != Some(at) {
                         asked.out.event(Event::At { byte: at }).await;
@@ -78,6 +105,12 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Res
                 }
                 Chunk::End => end,
             });
+            if is_held {
+                match tokio::time::timeout(UNFINISHED, more(asked, &mut view, end)).await {
+                    Ok(more) => more?,
+                    Err(_) => waited = true,
+                }
+            }
             continue;
         }
         let closed = render::nothing_follows(&facts);
@@ -90,28 +123,15 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until) -> Res
             Until::Closed | Until::Exit if closed => return Ok(ReadEnd::new(begin, closed)),
             Until::Closed | Until::Exit => {}
         }
-        more(asked, &mut view, &mut link, begin).await?;
+        more(asked, &mut view, begin).await?;
     }
 }
 
 /// Returns once there may be more than `past` bytes, or something became of the process.
-async fn more(asked: &Asked, view: &mut View, link: &mut Option<Link>, past: u64) -> Result<(), Error> {
+async fn more(asked: &Asked, view: &mut View, past: u64) -> Result<(), Error> {
     if view.facts.phase == outlast_core::Phase::Accepted {
         view.until(|f| f.phase != outlast_core::Phase::Accepted).await;
         return Ok(());
     }
-    if link.is_none() {
-        match reach(&asked.engine, view).await {
-            Ok(new) => *link = Some(new),
-            Err(Away::Over) => return Ok(()),
-            Err(Away::Refused(error)) => return Err(error),
-        }
-    }
-    let Some(open) = link else { return Ok(()) };
-    match open.ask(Ask::AwaitOutput { past }).await {
-        Ok(Say::Output { .. } | Say::AlreadyEnded | Say::Ok) => {}
-        // A keeper that leaves has said all it had to say in the folder.
-        Ok(_) | Err(_) => *link = None,
-    }
-    Ok(())
+    asked.shared().feeds.more(&asked.engine, view, past).await
 }

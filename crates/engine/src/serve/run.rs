@@ -6,14 +6,15 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::Row;
+use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};
 use crate::state::{Reserved, View};
-use crate::{launch, refuse, run_dir, settle};
+use crate::{cgroup, launch, refuse, run_dir, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
-use outlast_store::spec::{Kept, Launch, SpecFile};
+use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
 use outlast_text::{Redactor, secret_name};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
@@ -38,13 +39,18 @@ pub(super) async fn run(asked: &Asked, spec: v1::Spec, want: Option<ProcessId>, 
 /// Runs a spec, once: the same request under the same id is the same process.
 pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     check(&spec, &caller)?;
+    if let Some(refused) = &asked.shared().refused_call {
+        return Err(refuse::refused_call(refused));
+    }
     // Found out before anything is written: half a start would wait until somebody else lets go of a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let mut view = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
         match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
-            Ok(Reserved::New) => break begin(&asked.engine, Request { id, hash, spec, caller }).await?,
+            Ok(Reserved::New) => {
+                break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
+            }
             Ok(Reserved::Same(view)) => break view,
             Ok(Reserved::Pending(mut pending)) => {
                 // It ends by being accepted or let go; either way there is something new to ask.
@@ -67,6 +73,8 @@ struct Request {
     hash: String,
     spec: Spec,
     caller: Caller,
+    /// What the caller has to know of where its command runs.
+    elsewhere: Option<String>,
 }
 
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
@@ -77,7 +85,8 @@ async fn begin(engine: &Engine, request: Request) -> Result<View, Error> {
         if begun.is_err() {
             engine.let_go(id).await;
         }
-        begun
+        let shared = engine.shared();
+        begun.map_err(|error| if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { error })
     })
     .await
 }
@@ -95,7 +104,9 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
             // Whatever was wrong with it, without one it is either right or said better.
             Some(Err(_)) | None => {
                 dir.create().map_err(|e| refuse::disk(format!("cannot make {}", dir.path.display()), &e))?;
+                let no_room = |source| outlast_store::spec::SpecError::Io { path: dir.meta(), doing: "make", source };
                 SpecFile::create(&dir, &prepared.kept, &prepared.launch)
+                    .and_then(|()| outlast_store::meta::Meta::make_room(&dir).map_err(no_room))
             }
         };
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
@@ -205,20 +216,22 @@ fn prepare_now(shared: &Shared, request: Request, login: Login) -> Attempt {
 }
 
 fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapshot: Option<&shell::Snapshot>) -> Result<Prepared, Error> {
-    let Request { id, hash, spec, caller } = request;
+    let Request { id, hash, spec, caller, elsewhere } = request;
     let config = &shared.config;
     let variables =
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
     let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
     let extras = variables(&spec.env);
-    let cwd = shell::safe_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path());
-    let mut warnings = Vec::new();
-    if let Some(wanted) = &cwd.replaced {
-        warnings.push(format!("{} does not exist: it runs in {}", wanted.display(), cwd.path.display()));
-    }
-    if let (true, None, Some(why)) = (config.detach, &shared.place, shared.degraded.first()) {
+    let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path())
+        .map_err(|e| refuse::refusal(code::BAD_SPEC, e.to_string(), e.hint()))?;
+    let mut warnings: Vec<String> = elsewhere.into_iter().collect();
+    let is_worth_a_warning = config.detach && !shared.stays_in_session && !cgroup::ends_with_namespace();
+    if let (true, None, Some(why)) = (is_worth_a_warning, &shared.place, shared.degraded.first()) {
         warnings.push(why.clone());
     }
+    warnings.extend(shared.logout.clone());
+    let limits = caller.limits;
+    warnings.extend(limits.as_ref().zip(config.inherited.as_ref()).and_then(|(wanted, inherited)| inherited.shortfall(wanted)));
     let name = id.to_string();
     let arguments: Vec<Vec<u8>>;
     let form = match &spec.command {
@@ -235,13 +248,13 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
         shell,
         form,
         mode: if spec.pty { Mode::Pty } else { Mode::Pipe },
-        cwd: &cwd.path,
+        cwd: &cwd,
         process_id: &name,
     })
     .map_err(|e| bad_spec(&e))?;
     let (program, failure) = match &spec.command {
         Command::Shell(_) => (shell.path.as_path().into(), None),
-        Command::Argv(_) => match shell::resolve_program(&merged.argv[0], merged.path(), &cwd.path) {
+        Command::Argv(_) => match shell::resolve_program(&merged.argv[0], merged.path(), &cwd) {
             Ok(path) => (path.as_path().into(), None),
             Err(e) => {
                 let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
@@ -256,7 +269,7 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
         program,
         argv: merged.argv.into_iter().map(Into::into).collect(),
         env: merged.env.into_iter().map(|(name, value)| EnvVar { name: name.into(), value: value.into() }).collect(),
-        cwd: cwd.path.as_path().into(),
+        cwd: cwd.as_path().into(),
         pty: spec.pty.then_some(limits::PTY_SIZE),
         stdin: spec.stdin,
         timeout: spec.timeout,
@@ -268,21 +281,27 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
         oom_score_adj: OOM_SCORE_ADJ,
         grace: config.grace,
         umask: Some(caller.umask.unwrap_or(USUAL_UMASK) & 0o777),
-        nofile: shared.nofile,
+        nofile: None,
+        limits: limits.map(|limits| *limits).or_else(|| config.inherited.as_ref().map(|i| i.limits.clone())),
     };
     let is_line = matches!(spec.command, Command::Shell(_));
+    let (masks, all_masked) = masks(&spec, &shared.redactor);
+    if !all_masked {
+        warnings.push("the secret values of its environment have too many lines: some of them are not masked in its output".into());
+    }
     let (spec, scrubbed) = without_secrets(spec, &shared.redactor);
     let kept = Kept {
         id,
         spec,
         hash,
         accepted_at: shared.now(),
-        cwd: cwd.path.as_path().into(),
+        cwd: cwd.as_path().into(),
         shell: is_line.then(|| shell.path.as_path().into()),
         command_scrubbed: scrubbed.command,
         env_scrubbed: scrubbed.env,
         warnings,
         keep,
+        masks,
     };
     Ok(Prepared { kept, launch, failure })
 }
@@ -294,18 +313,41 @@ pub(super) struct Scrubbed {
     env: Vec<OsText>,
 }
 
+/// Whether a variable of this name holds a secret.
+fn is_secret(variable: &EnvVar) -> bool {
+    secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some()
+}
+
+/// By what the values that were given to secret variables are found in the output. Whether all of them are.
+fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
+    let secrets: Vec<EnvVar> = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v)).cloned().collect();
+    let mut key = [0; 32];
+    random(&mut key);
+    crate::masks::keep(&secrets, key)
+}
+
 /// The spec as it is kept: secrets in the command masked, values of secret variables gone.
 pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
     let mut scrubbed = Scrubbed::default();
+    let given: Vec<String> = spec
+        .env
+        .iter()
+        .filter(|v| is_secret(v))
+        .flat_map(|v| pieces(v.value.as_bytes()))
+        .map(|p| String::from_utf8_lossy(p).into_owned())
+        .collect();
     let mut masked = |text: &OsText| -> OsText {
         // One byte that is no text must not keep a secret beside it.
         let plain = text.to_lossy();
-        let shown = redactor.command(&plain);
+        let mut shown = redactor.command_line(&plain).into_owned();
+        if redactor.is_on() {
+            shown = given.iter().fold(shown, |shown, value| shown.replace(value, "***"));
+        }
         if shown == plain {
             return text.clone();
         }
         scrubbed.command = true;
-        OsText::from(shown.into_owned())
+        OsText::from(shown)
     };
     spec.command = match &spec.command {
         Command::Shell(line) => Command::Shell(masked(line)),
@@ -313,8 +355,7 @@ pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scr
     };
     for variable in &mut spec.env {
         let value = variable.value.to_lossy();
-        let by_name = secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some();
-        if redactor.is_on() && (by_name || redactor.command(&value) != value) {
+        if redactor.is_on() && (is_secret(variable) || redactor.command(&value) != value) {
             variable.value = OsText::default();
             scrubbed.env.push(variable.name.clone());
         }
@@ -425,6 +466,12 @@ fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
 
 pub(crate) fn random_id() -> ProcessId {
     let mut bytes = [0; 6];
+    random(&mut bytes);
+    ProcessId::from_bytes(bytes)
+}
+
+/// Fills `bytes` with what cannot be guessed.
+fn random(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {
         match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
@@ -433,12 +480,11 @@ pub(crate) fn random_id() -> ProcessId {
             // Never seen since Linux 3.17; an id that is taken is drawn again, so the clock does as well.
             Err(_) => {
                 let now = outlast_store::os::boottime_ns().to_le_bytes();
-                bytes.copy_from_slice(&now[..6]);
-                break;
+                bytes.iter_mut().zip(now.iter().cycle()).for_each(|(byte, now)| *byte = *now);
+                return;
             }
         }
     }
-    ProcessId::from_bytes(bytes)
 }
 
 #[cfg(test)]

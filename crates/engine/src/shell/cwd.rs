@@ -1,33 +1,50 @@
-//! Where a command runs when the directory it was meant for is gone.
+//! The directory that a command is started in.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// The directory a command is started in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SafeCwd {
-    /// A directory that exists.
-    pub path: PathBuf,
-    /// The one that was wanted, if it was not there.
-    pub replaced: Option<PathBuf>,
+/// Why a command cannot be started in the directory that was asked for.
+#[derive(Debug)]
+pub struct NoDirectory {
+    /// The directory that was asked for, or the one the caller is in.
+    pub wanted: PathBuf,
+    /// Why it cannot be used.
+    pub why: io::Error,
+    /// Its nearest parent that exists.
+    pub nearest: PathBuf,
 }
 
-/// The wanted directory, or its nearest ancestor that exists, or the system's temporary directory.
-///
-/// Agents delete the directory they stand in, and without this every later start would fail before
-/// the shell could say anything. Nothing wanted means `fallback`, and what is relative is relative
-/// to it. A directory that exists but may not be entered is not replaced: that is for the start to
-/// report.
-pub fn safe_cwd(wanted: Option<&Path>, fallback: &Path) -> SafeCwd {
-    let wanted = wanted.map_or_else(|| fallback.to_owned(), |wanted| fallback.join(wanted));
-    let existing = wanted.ancestors().find(|path| path.is_absolute() && path.is_dir());
-    let path = match existing {
-        Some(path) if path == wanted => {
-            return SafeCwd { path: wanted, replaced: None };
+impl std::fmt::Display for NoDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let wanted = self.wanted.display();
+        match self.why.kind() {
+            io::ErrorKind::NotFound => write!(f, "directory {wanted} does not exist"),
+            io::ErrorKind::NotADirectory => write!(f, "{wanted} is not a directory"),
+            _ => write!(f, "cannot use directory {wanted}: {}", self.why),
         }
-        Some(path) => path.to_owned(),
-        None => PathBuf::from("/tmp"),
+    }
+}
+
+impl NoDirectory {
+    /// What the caller can do about it.
+    pub fn hint(&self) -> String {
+        format!("{} exists; give a directory that exists, or create this one first", self.nearest.display())
+    }
+}
+
+/// The wanted directory, or `inherited` where none is asked for. A relative one is relative to `inherited`.
+///
+/// A directory that does not exist is refused, also one that was inherited: in another directory the same command can do harm. Whether the command may enter it is
+/// found out by the start.
+pub fn existing_cwd(wanted: Option<&Path>, inherited: &Path) -> Result<PathBuf, NoDirectory> {
+    let wanted = wanted.map_or_else(|| inherited.to_owned(), |wanted| inherited.join(wanted));
+    let why = match std::fs::metadata(&wanted) {
+        Ok(found) if found.is_dir() => return Ok(wanted),
+        Ok(_) => io::ErrorKind::NotADirectory.into(),
+        Err(error) => error,
     };
-    SafeCwd { path, replaced: Some(wanted) }
+    let nearest = wanted.ancestors().find(|path| path.is_absolute() && path.is_dir()).unwrap_or(Path::new("/")).to_owned();
+    Err(NoDirectory { wanted, why, nearest })
 }
 
 #[cfg(test)]
@@ -39,30 +56,27 @@ mod tests {
     #[test]
     fn a_directory_that_exists_is_kept_as_it_is() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = SafeCwd { path: dir.path().to_owned(), replaced: None };
-        assert_eq!(safe_cwd(Some(dir.path()), Path::new("/")), kept);
-        assert_eq!(safe_cwd(None, dir.path()), kept);
+        assert_eq!(existing_cwd(Some(dir.path()), Path::new("/")).unwrap(), dir.path());
+        assert_eq!(existing_cwd(None, dir.path()).unwrap(), dir.path());
         fs::create_dir(dir.path().join("sub")).unwrap();
-        assert_eq!(safe_cwd(Some(Path::new("sub")), dir.path()).path, dir.path().join("sub"));
+        assert_eq!(existing_cwd(Some(Path::new("sub")), dir.path()).unwrap(), dir.path().join("sub"));
     }
 
     #[test]
-    fn case_007_a_directory_that_is_gone_gives_its_nearest_ancestor() {
+    fn a_directory_that_does_not_exist_is_refused_with_its_nearest_parent() {
         let dir = tempfile::tempdir().unwrap();
         let gone = dir.path().join("gone/deeper/still");
-        let replaced = SafeCwd { path: dir.path().to_owned(), replaced: Some(gone.clone()) };
-        assert_eq!(safe_cwd(Some(&gone), Path::new("/")), replaced);
-        assert_eq!(safe_cwd(None, &gone), replaced);
-        assert_eq!(safe_cwd(Some(Path::new("/gone-for-good/x")), dir.path()).path, Path::new("/"));
-
-        fs::write(dir.path().join("file"), "").unwrap();
-        assert_eq!(safe_cwd(Some(&dir.path().join("file")), Path::new("/")).path, dir.path());
-    }
-
-    #[test]
-    fn with_no_ancestor_the_temporary_directory_is_the_last_resort() {
-        let lost = safe_cwd(Some(Path::new("neither/here")), Path::new("nor/there"));
-        assert_eq!(lost.path, Path::new("/tmp"));
-        assert_eq!(lost.replaced.as_deref(), Some(Path::new("nor/there/neither/here")));
+        for refused in [existing_cwd(Some(&gone), Path::new("/")), existing_cwd(None, &gone)] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.to_string(), format!("directory {} does not exist", gone.display()));
+            assert!(refused.hint().starts_with(&format!("{} exists;", dir.path().display())), "{}", refused.hint());
+        }
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        let refused = existing_cwd(Some(&file), Path::new("/")).unwrap_err();
+        assert_eq!((refused.to_string(), refused.nearest.as_path()), (format!("{} is not a directory", file.display()), dir.path()));
+        let refused = existing_cwd(Some(&file.join("below")), Path::new("/")).unwrap_err();
+        assert_eq!(refused.nearest, dir.path());
+        assert_eq!(existing_cwd(Some(Path::new("/gone-for-good/x")), dir.path()).unwrap_err().nearest, Path::new("/"));
     }
 }

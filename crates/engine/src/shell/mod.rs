@@ -6,7 +6,7 @@
 //! the others not at all.
 //!
 //! A launch goes through this module in one line of thought: [`find()`] names the shell,
-//! [`safe_cwd`] the directory, [`Snapshots::get`] what login files would have added, and
+//! [`existing_cwd`] the directory, [`Snapshots::get`] what login files would have added, and
 //! [`merge()`] makes argv and environment of it all.
 
 mod blocked;
@@ -17,7 +17,7 @@ mod program;
 mod snapshot;
 
 pub use blocked::{Why, forced_name, is_blocked};
-pub use cwd::{SafeCwd, safe_cwd};
+pub use cwd::{NoDirectory, existing_cwd};
 pub use find::{Shell, ShellKind, find};
 pub use merge::{Fault, Form, Launch, MergeError, Mode, Part, Parts, STRING_LIMIT, Source, TOTAL_LIMIT, merge, parse_variable};
 pub use program::{ProgramError, resolve_program};

@@ -43,3 +43,31 @@ async fn case_146_a_clock_that_is_set_back_ends_ages_and_forgets_nothing() {
     world.restart(wrong_by(&by)).await;
     assert_eq!(world.client.poll(&over).await.unwrap_err().code(), "not_found");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_jumps_forward_removes_nothing_and_time_that_passes_does() {
+    let (wall, passed) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let clock = || {
+        let (wall, passed) = (Arc::clone(&wall), Arc::clone(&passed));
+        move |config: &mut Config| {
+            let now = move || Time::from_micros(outlast_store::os::now().micros() + wall.load(SeqCst));
+            let elapsed = move || Duration::from_micros(outlast_store::os::boottime_ns() / 1_000 + passed.load(SeqCst) as u64);
+            config.clock = Clock::with_elapsed(now, elapsed);
+        }
+    };
+    let mut world = World::with(clock()).await;
+    let over = world.sh("exit 3").await.id().to_string();
+    world.client.wait(&over, None).await.unwrap();
+    wall.store(8 * DAY, SeqCst);
+    for _ in 0..2 {
+        world.restart(clock()).await;
+        assert_eq!(world.client.poll(&over).await.unwrap().fate.exit_code, Some(Some(3)));
+    }
+    // Six days pass, and then two more.
+    for (days, is_kept) in [(6, true), (8, false)] {
+        wall.store((8 + days) * DAY, SeqCst);
+        passed.store(days * DAY, SeqCst);
+        world.restart(clock()).await;
+        assert_eq!(world.client.poll(&over).await.is_ok(), is_kept, "after {days} days");
+    }
+}

@@ -51,14 +51,13 @@ async fn the_same_id_starts_once_and_another_command_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn case_7_a_directory_that_is_gone_is_told() {
+async fn case_7_a_directory_that_is_gone_is_refused() {
     let world = World::new().await;
     let mut spec = Spec::shell("pwd");
     spec.cwd = Some(world.path("gone/deeper").as_path().into());
-    let info = world.run(spec).await;
-    assert!(info.warnings[0].contains("does not exist"), "{:?}", info.warnings);
-    let end = world.client.process(info.session_id).wait(None).await.unwrap();
-    assert_eq!(end.output.trim(), world.tmp.path().to_str().unwrap());
+    let refused = world.try_run(spec).await.unwrap_err();
+    assert_eq!(refused.code(), "bad_spec");
+    assert!(refused.to_string().contains("does not exist") && refused.hint().contains(world.tmp.path().to_str().unwrap()), "{refused:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,6 +28,13 @@ impl Leaf {
         self.dir.as_fd()
     }
 
+    /// Moves the calling process inside. Needs no memory, so that a child can do it before it executes something.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        let procs = rustix::fs::openat(&self.dir, c"cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::io::write(procs, b"0")?;
+        Ok(())
+    }
+
     /// The pids inside, those in leaves below included.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut all = Vec::new();

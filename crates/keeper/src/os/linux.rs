@@ -1,170 +1,10 @@
-//! Linux: clone3 with the pid stored by the kernel, waiting without reaping, signals as descriptors.
+//! Linux: waiting without reaping, signals as descriptors, handles on processes.
 #![allow(unsafe_code)]
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicI32;
-
-/// Where a fork left us.
-pub(crate) enum Fork {
-    /// In the new process.
-    Child,
-    /// In the old one, with a handle on the new.
-    Parent(OwnedFd),
-}
-
-#[repr(C, align(8))]
-#[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-    set_tid: u64,
-    set_tid_size: u64,
-    cgroup: u64,
-}
-
-/// Not the constant of the C library's crate, whose type is too narrow for it.
-const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
-
-/// How the new process is related to us.
-pub(crate) enum Kin<'a> {
-    /// Our child.
-    Child,
-    /// Our child, in this cgroup from its first instant.
-    ChildIn(BorrowedFd<'a>),
-    /// Our parent's child: nothing that looks for our descendants finds it.
-    Sibling,
-}
-
-/// Forks. The kernel writes the new pid to `slot` before the new process can run, and after the point where a kill of us would still
-/// cancel the fork: if `slot` lies in a shared mapping, there is never a process whose pid is not on record.
-pub(crate) fn fork(slot: &AtomicI32, kin: &Kin<'_>) -> io::Result<Fork> {
-    let mut pidfd: RawFd = -1;
-    let mut args = clone_args(slot, kin, &mut pidfd);
-    // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything, and this program has one thread, so no lock is
-    // held by a thread that the child does not have. The pointers live across the call.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw mut args, size_of::<CloneArgs>()) };
-    match pid {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
-        _ => Ok(Fork::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
-    }
-}
-
-/// Has a new process run `child`, which executes a program or ends. It has our memory until then, and we wait: nothing is copied for a process that replaces all of it
-/// at once. The pid is on record as with [`fork`].
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<OwnedFd> {
-    /// Room for what is called between the clone and the exec, of which little is touched.
-    const STACK: usize = 256 << 10;
-    extern "C" fn enter<F: FnMut()>(child: *mut F) -> ! {
-        // SAFETY: the closure lives in the caller, which is stopped until this process has executed something or is over.
-        unsafe { (*child)() };
-        exit_now(127)
-    }
-    fn entry<F: FnMut()>(_: &F) -> extern "C" fn(*mut F) -> ! {
-        enter::<F>
-    }
-    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
-    let mut pidfd: RawFd = -1;
-    let mut args = clone_args(slot, kin, &mut pidfd);
-    args.flags |= (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
-    args.stack = stack.as_mut_ptr() as u64;
-    args.stack_size = STACK as u64;
-    let (function, data) = (entry(&child), &raw mut child);
-    let pid: isize;
-    // SAFETY: the new process runs on a stack of its own, aligned as calls want it, calls the function with its argument, and never returns here; no register or stack
-    // slot of ours is changed by it. This program has one thread, and CLONE_VFORK stops that until the other has let go of the memory.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jnz 2f",
-            "xor ebp, ebp",
-            "mov rdi, r12",
-            "call r13",
-            "ud2",
-            "2:",
-            inlateout("rax") libc::SYS_clone3 as isize => pid,
-            in("rdi") &raw mut args,
-            in("rsi") size_of::<CloneArgs>(),
-            in("r12") data,
-            in("r13") function,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!(
-            "svc 0",
-            "cbnz x0, 2f",
-            "mov x29, xzr",
-            "mov x0, x20",
-            "blr x21",
-            "brk 1",
-            "2:",
-            inlateout("x0") &raw mut args => pid,
-            in("x1") size_of::<CloneArgs>(),
-            in("x8") libc::SYS_clone3,
-            in("x20") data,
-            in("x21") function,
-            lateout("x30") _,
-        );
-    }
-    drop(stack);
-    if pid < 0 {
-        return Err(io::Error::from_raw_os_error(-pid as i32));
-    }
-    // SAFETY: the kernel has just made this descriptor for us, close-on-exec.
-    Ok(unsafe { OwnedFd::from_raw_fd(pidfd) })
-}
-
-/// The same where nobody has written down how to call the kernel: with a copy of our memory.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<OwnedFd> {
-    match fork(slot, kin)? {
-        Fork::Child => {
-            child();
-            exit_now(127)
-        }
-        Fork::Parent(pidfd) => Ok(pidfd),
-    }
-}
-
-fn clone_args(slot: &AtomicI32, kin: &Kin<'_>, pidfd: &mut RawFd) -> CloneArgs {
-    let mut args = CloneArgs {
-        flags: (libc::CLONE_PIDFD | libc::CLONE_PARENT_SETTID) as u64,
-        pidfd: &raw mut *pidfd as u64,
-        parent_tid: slot.as_ptr() as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArgs::default()
-    };
-    match kin {
-        Kin::Child => {}
-        Kin::ChildIn(dir) => {
-            args.flags |= CLONE_INTO_CGROUP;
-            args.cgroup = dir.as_raw_fd() as u64;
-        }
-        Kin::Sibling => {
-            args.flags |= libc::CLONE_PARENT as u64;
-            // The kernel refuses a signal of our own choice here; the parent's is taken.
-            args.exit_signal = 0;
-        }
-    }
-    args
-}
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
 pub(crate) fn exit_now(code: i32) -> ! {
@@ -191,7 +31,26 @@ pub(crate) enum Waited {
     NotOurs,
 }
 
-fn waitid(id_type: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> Waited {
+/// Waits for the process behind a handle. Where that is refused, by its number, which stays its own until it is reaped: by us, or it is not our child.
+fn wait_for(pidfd: BorrowedFd<'_>, options: libc::c_int) -> Waited {
+    let by_handle = waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, options);
+    match by_handle {
+        Err(e) if e.raw_os_error() != Some(libc::ECHILD) => pid_behind(pidfd).map_or(Waited::NotOurs, |pid| wait_for_pid(pid, options)),
+        waited => waited.unwrap_or(Waited::NotOurs),
+    }
+}
+
+fn wait_for_pid(pid: u32, options: libc::c_int) -> Waited {
+    waitid(libc::P_PID, pid, options).unwrap_or(Waited::NotOurs)
+}
+
+/// The number of the process behind a handle, while it has one.
+fn pid_behind(pidfd: BorrowedFd<'_>) -> Option<u32> {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
+}
+
+fn waitid(id_type: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::Result<Waited> {
     // SAFETY: siginfo_t is plain data, for which zero is valid.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     loop {
@@ -199,36 +58,36 @@ fn waitid(id_type: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> Wait
         if unsafe { libc::waitid(id_type, id, &raw mut info, options | libc::WEXITED | libc::WNOHANG) } == 0 {
             break;
         }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => {}
-            _ => return Waited::NotOurs,
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
     // SAFETY: after success these fields are the ones of SIGCHLD, or zero where nothing was ready.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
     if pid == 0 {
-        return Waited::NotYet;
+        return Ok(Waited::NotYet);
     }
-    Waited::Ended(match info.si_code {
+    Ok(Waited::Ended(match info.si_code {
         libc::CLD_EXITED => (status & 0xff) << 8,
         libc::CLD_DUMPED => status | 0x80,
         _ => status,
-    })
+    }))
 }
 
 /// Looks at the end of the process behind `pidfd` and leaves it to be reaped.
 pub(crate) fn peek(pidfd: BorrowedFd<'_>) -> Waited {
-    waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, libc::WNOWAIT)
+    wait_for(pidfd, libc::WNOWAIT)
 }
 
 /// Reaps the process behind `pidfd` if it is our child and over.
 pub(crate) fn reap(pidfd: BorrowedFd<'_>) -> Waited {
-    waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, 0)
+    wait_for(pidfd, 0)
 }
 
 /// Reaps a child by its number, which stays its own until then.
 pub(crate) fn reap_pid(pid: u32) -> Waited {
-    waitid(libc::P_PID, pid, 0)
+    wait_for_pid(pid, 0)
 }
 
 /// Reaps a child that is over, whichever: its number.
@@ -271,21 +130,25 @@ impl Title {
 /// The wait status of a process that somebody else has reaped, from kernels that keep it behind the handle (6.15 and later).
 pub(crate) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
-    #[repr(C)]
-    #[derive(Default)]
-    struct PidfdInfo {
-        mask: u64,
-        cgroup: u64,
-        ids: [u32; 11],
-        exit_code: i32,
-    }
-    const _: () = assert!(size_of::<PidfdInfo>() == 64);
-    // _IOWR(0xFF, 11, struct pidfd_info)
-    const PIDFD_GET_INFO: libc::c_ulong = (3 << 30) | (64 << 16) | (0xFF << 8) | 11;
-    let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
+    let info = pidfd_info(pidfd, PIDFD_INFO_EXIT)?;
+    (info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    ids: [u32; 11],
+    exit_code: i32,
+}
+const _: () = assert!(size_of::<PidfdInfo>() == 64);
+
+fn pidfd_info(pidfd: BorrowedFd<'_>, mask: u64) -> Option<PidfdInfo> {
+    let mut info = PidfdInfo { mask, ..PidfdInfo::default() };
     // SAFETY: the request reads and writes one structure of this size, which is ours.
-    let rc = unsafe { libc::ioctl(pidfd.as_raw_fd(), PIDFD_GET_INFO as _, &raw mut info) };
-    (rc == 0 && info.mask & PIDFD_INFO_EXIT != 0).then_some(info.exit_code)
+    let rc = unsafe { libc::ioctl(pidfd.as_raw_fd(), outlast_store::calls::PIDFD_GET_INFO as _, &raw mut info) };
+    (rc == 0).then_some(info)
 }
 
 /// The wait status in `/proc`, while the process is a zombie that nobody reaps. To those it does not trust the kernel shows zero, so a
@@ -340,12 +203,12 @@ pub fn close_inherited(keep: Option<RawFd>) {
         None => close(3, u32::MAX),
     };
     if done != 0 {
-        // A kernel before 5.9.
-        for fd in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
-            if let Some(n) = fd.file_name().to_str().and_then(|n| n.parse::<u32>().ok()).filter(|n| *n > 2 && Some(*n) != kept) {
-                // SAFETY: as above; the listing's own descriptor is closed twice at worst, before anything else is opened.
-                unsafe { libc::close(n as RawFd) };
-            }
+        // A kernel before 5.9, or a profile that does not know the call. All numbers first: the listing has a descriptor, too, and closes it itself.
+        let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+        let numbers: Vec<u32> = open.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
+        for n in numbers.into_iter().filter(|n| *n > 2 && Some(*n) != kept) {
+            // SAFETY: as above; the number of the listing is not open any more, and that close fails.
+            unsafe { libc::close(n as RawFd) };
         }
     }
 }
@@ -411,6 +274,29 @@ pub(crate) fn read_signals(signals: BorrowedFd<'_>) -> Vec<u32> {
     all
 }
 
+/// Has this thread run on the processors of a mask. Where none of them may be used it stays where it is.
+pub(crate) fn set_cpus(mask: &[u8]) {
+    // SAFETY: the kernel reads `mask.len()` bytes, which are ours and live across the call.
+    let _refused = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) };
+}
+
+/// Has this thread scheduled by another policy, where it may be.
+pub(crate) fn set_scheduler(policy: i32, priority: i32) {
+    // SAFETY: sched_param is plain data, for which zero is valid; the kernel only reads it.
+    unsafe {
+        let mut param: libc::sched_param = std::mem::zeroed();
+        param.sched_priority = priority;
+        let _refused = libc::sched_setscheduler(0, policy, &raw const param);
+    }
+}
+
+/// Gives this thread another I/O priority, where it may have it.
+pub(crate) fn set_io_priority(priority: i32) {
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: the call takes numbers only.
+    let _refused = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0, priority) };
+}
+
 /// Makes the terminal behind `slave` the controlling one of this session.
 pub(crate) fn take_terminal(slave: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: TIOCSCTTY takes an integer and touches no memory of ours.
@@ -443,11 +329,13 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
     }
 }
 
-/// Whether this kernel keeps a status behind a handle: a build-time constant cannot know, so it is asked.
+/// Whether this kernel keeps a status behind a handle, and tells it: a profile may refuse the question.
 pub(crate) fn keeps_status() -> bool {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut parts = text.split(|c: char| !c.is_ascii_digit()).filter_map(|p| p.parse::<u32>().ok());
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 15)
+    let is_new = (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 15);
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    is_new && open_pidfd(me).is_ok_and(|me| pidfd_info(me.as_fd(), 0).is_some())
 }
 
 /// Puts `fd` at the number `at`, open across an exec.

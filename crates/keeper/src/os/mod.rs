@@ -1,8 +1,12 @@
-//! What only the operating system can do. Everything that is Linux's own is in `linux`.
+//! What only the operating system can do. Everything that is Linux's own is in `linux`, and how it makes processes in `clone`.
 
 mod cgroup;
+mod clone;
 mod linux;
+mod memory;
 
 pub(crate) use cgroup::Leaf;
+pub(crate) use clone::{Fork, Kin, fork, start};
 pub use linux::close_inherited;
 pub(crate) use linux::*;
+pub(crate) use memory::OomKills;

@@ -58,7 +58,7 @@ impl Pump<'_> {
             self.settle_at = None;
             if self.pair.live().wait_status().is_none() {
                 // The record of the end has its own sync.
-                let _later = self.pair.meta.sync();
+                let _later = self.pair.meta.save().and_then(|()| self.pair.meta.sync());
             }
         }
     }
@@ -186,14 +186,15 @@ impl Pump<'_> {
         let (commit, _) = self.pair.live().commit();
         let written = self.pair.meta.write_ended(&ending, commit.base, commit.lines);
         points::reach("pump.written");
-        if written.is_ok() && self.pair.settings.tells {
+        if self.pair.settings.tells {
             self.mark_closed_if_so();
             self.control.news();
             self.control.wait_for_listener(ENGINE_FIRST);
         }
-        if let Err(e) = written.and_then(|()| self.pair.meta.sync()) {
-            // The disk refuses a write into allocated room. The status stays in the shared mapping, where readers find it too.
-            crate::complain(&self.pair.dir.path, format_args!("{}: cannot record the end: {e}", self.pair.id));
+        match written.and_then(|()| self.pair.meta.sync()) {
+            Ok(()) => self.saving.end_is_synced = true,
+            // Readers find it in the live copy, and the keepers stay until the file has it.
+            Err(e) => self.refused(&e),
         }
     }
 

@@ -109,22 +109,21 @@ impl Pump<'_> {
     pub(super) fn stop(&mut self, stop: &Stop) -> Say {
         let Self { pair, stopping, journal, control, .. } = self;
         match stopping.begin(pair, stop, |r| append(journal, pair, r)) {
-            Ok(Begun::UnderWay) => {
+            Begun::UnderWay => {
                 control.news();
                 Say::Ok
             }
-            Ok(Begun::Signalled) => {
+            Begun::Signalled { unrecorded } => {
                 control.news();
-                Say::Stopped { seen_dead: 0, survivors: Vec::new() }
+                Say::Stopped { seen_dead: 0, survivors: Vec::new(), unrecorded }
             }
-            Ok(Begun::AlreadyEnded) => Say::AlreadyEnded,
-            Err(e) => Say::Refused { code: code::FAULT.into(), error: format!("cannot write down the stop: {e}") },
+            Begun::AlreadyEnded => Say::AlreadyEnded,
         }
     }
 
     pub(super) fn go_on_stopping(&mut self) {
-        let Some(Stopped { seen_dead, survivors }) = self.stopping.go_on(self.pair) else { return };
-        let say = Say::Stopped { seen_dead, survivors };
+        let Some(Stopped { seen_dead, survivors, unrecorded }) = self.stopping.go_on(self.pair) else { return };
+        let say = Say::Stopped { seen_dead, survivors, unrecorded };
         for conn in &mut self.control.conns {
             for id in std::mem::take(&mut conn.stops) {
                 conn.say(Some(id), say.clone());

@@ -70,7 +70,7 @@ async def use(client):
     assert begun["status"] == "running", begun
     # Its end may be told with this answer already, or with the next.
     wrote = await client.call_tool("write", {"process": begun["process"], "text": "it", "enter": True})
-    told = (wrote.meta or {}).get("outlast/notices", [])
+    told = structured(wrote).get("notices", [])
     told = told or structured(await client.call_tool("notices", {"wait_seconds": 30}))["notices"]
     assert len(told) == 1 and "got it" in str(told[0]), told
     again = structured(await client.call_tool("notices", {}))["notices"]

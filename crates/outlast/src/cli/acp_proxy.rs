@@ -18,8 +18,8 @@ const ENDING: Duration = Duration::from_secs(5);
 
 /// Stand between an ACP client and its agent, and run the agent's terminals
 ///
-/// Put it before the agent's command where the client (an editor, a gateway) has it configured: commands that the agent runs in its client's terminals then outlast
-/// agent and client, and the next proxy for the same ACP session serves them on. Everything else is passed on as it comes.
+/// Put it before the agent's command in the configuration of the client (an editor, a gateway): commands that the agent runs in its client's terminals then outlast
+/// agent and client, and the next proxy for the same ACP session continues to serve them. All other messages are forwarded unchanged.
 ///
 /// Standard input and output are the client's, standard error is the agent's. Exits as the agent does: with its code, or 128+n for signal n.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ impl AcpProxy {
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn().map_err(|e| {
             let code = if e.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-            let hint = "write the agent as you would start it, behind --, for instance: outlast acp-proxy -- kimi acp";
+            let hint = "write the agent as you would start it, after --, for instance: outlast acp-proxy -- kimi acp";
             Failure::refused(format!("cannot start the agent {}: {e}", program.display()), hint).exit(code)
         })
     }

@@ -5,19 +5,19 @@ use clap::Args;
 use outlast_client::Activity;
 use std::time::Duration;
 
-/// Say whether anything runs: at all, of a task or of a conversation
+/// Say whether a process runs: in the home, of a task or of a session
 #[derive(Debug, Args)]
 pub(crate) struct Active {
     /// Of this task
     #[arg(long, value_name = "T", group = "about")]
     task: Option<String>,
-    /// Of this conversation
+    /// Of this session
     #[arg(long, value_name = "KEY", group = "about")]
     session: Option<String>,
-    /// Processes of this age in seconds, or older, do not count
+    /// Ignore processes of this age in seconds, or older
     #[arg(long, value_name = "S", value_parser = seconds, requires = "session")]
     max_age: Option<Duration>,
-    /// Whether a goal that waits for this process must go on waiting
+    /// Whether a goal that waits for this process has to keep waiting
     #[arg(long, value_name = "ID", group = "about")]
     waiting: Option<String>,
 }

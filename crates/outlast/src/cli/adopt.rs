@@ -5,10 +5,10 @@ use clap::Args;
 use outlast_client::AdoptFrom;
 use std::ffi::{OsStr, OsString};
 
-/// Take in a living process that somebody else started
+/// Add a running process that another program started
 ///
-/// A number is a pid; anything else is a file with the checkpoint of another manager, `-` the same on standard input. Adopted processes can be
-/// seen and stopped; their output and exit code are not to be had. The end of one is told if its entry says so, lines that it was watched for are not.
+/// A number is a pid; anything else is a checkpoint file of another process manager, or `-` for one on standard input. Adopted processes can be
+/// listed and stopped; their output and exit code are not available. Their end is reported if the entry asks for it; watched lines are not.
 #[derive(Debug, Args)]
 pub(crate) struct Adopt {
     /// A pid, a file or `-`

@@ -19,22 +19,22 @@ const SIZE_OF_THE_LAST: Duration = Duration::from_secs(1);
 /// How many lines from before are shown of a process without one.
 const BEFORE_LINES: u64 = 20;
 
-/// Look at a process and type into it
+/// Show a process in this terminal and type into it
 ///
-/// Ctrl-\, or another key if --detach-key or attach.detach_key in the configuration says so, leaves; the process goes on. A process with a terminal gets every
-/// other key and the size of this one; a program that has the whole screen draws it anew. A process with a pipe for input gets lines, Ctrl-D ends its input, and
+/// Ctrl-\ leaves, or another key set with --detach-key or attach.detach_key in the configuration; the process keeps running. A process on a terminal gets every
+/// other key and the size of this terminal; a full-screen program redraws. A process with a pipe for input gets lines, Ctrl-D closes its input, and
 /// Ctrl-C leaves. With --read-only nothing is sent, and Ctrl-C leaves too.
 ///
-/// Several may look at the same time, and all may type. The process has the size of the terminal that came, was resized or typed last; who only looks changes nothing.
-/// Whatever ends it, the terminal is left as it was found.
+/// Several terminals may be attached, and all may type. The process has the size of the terminal that was attached, resized or typed into last; --read-only changes nothing.
+/// The terminal is always restored.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
     /// The process: its id, or at least four of its digits
     id: String,
-    /// Only look
+    /// Show only, and send nothing
     #[arg(long)]
     read_only: bool,
-    /// What leaves: ctrl-], ^], several as in ctrl-p,ctrl-q, or none [default: ctrl-\]
+    /// The key that leaves: ctrl-], ^], several in order as in ctrl-p,ctrl-q, or none [default: ctrl-\]
     #[arg(long, value_name = "KEY")]
     detach_key: Option<DetachKey>,
 }
@@ -80,9 +80,9 @@ async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i3
     }
     match left {
         Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{id} {}", ending::sentence(&now.fate))),
-        Left::Ended => ctx.out.remark(&format!("\n{id} goes on, and nobody reads its output")),
-        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {id} goes on; come back with: outlast attach {id}")),
-        Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{id} goes on; come back with: outlast attach {id}")),
+        Left::Ended => ctx.out.remark(&format!("\n{id} keeps running; its output has no reader")),
+        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {id} keeps running; come back with: outlast attach {id}")),
+        Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{id} keeps running; come back with: outlast attach {id}")),
     }
     Ok(match left {
         Left::Ended | Left::Detached | Left::Closed => 0,
@@ -112,7 +112,7 @@ async fn by_lines(ctx: &Context, client: &Client, info: &ProcessInfo, read_only:
     let id = info.session_id.to_string();
     let mut ends = Ends::new()?;
     let input = info.takes_input && !read_only;
-    ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D ends its input" } else { "" }));
+    ctx.out.tip(&format!("attached to {id}; Ctrl-C leaves{}", if input { ", Ctrl-D closes its input" } else { "" }));
     let page = client.log(&id, Page::last(BEFORE_LINES)).await?;
     let mut chunks = client.view(&id, From::Byte(page.from_byte));
     let mut screen = Screen::new(ctx, false, &info.command);

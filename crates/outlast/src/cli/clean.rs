@@ -5,7 +5,7 @@ use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, times};
 use clap::Args;
 
-/// Forget every finished process
+/// Remove all finished processes
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
     #[command(flatten)]

@@ -4,7 +4,7 @@ use super::write::tell;
 use super::{Context, Failure};
 use clap::Args;
 
-/// End the input of a process
+/// Close the input of a process
 #[derive(Debug, Args)]
 pub(crate) struct Close {
     /// The process: its id, or at least four of its digits

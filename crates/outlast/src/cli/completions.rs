@@ -7,9 +7,9 @@ use clap::{Args, CommandFactory as _, ValueEnum};
 use std::ffi::OsString;
 use std::io::Write as _;
 
-/// Print a script that has a shell complete the words of this program
+/// Print a completion script for a shell
 ///
-/// In bash, zsh and fish the ids of processes, sessions, tasks and signals are completed as well; a name is completed to the id of its process.
+/// In bash, zsh and fish, the ids of processes, sessions, tasks and signals are completed as well; a name is completed to the id of its process.
 ///
 /// bash: put `source <(outlast completions bash)` into ~/.bashrc.
 /// zsh: write it to a file `_outlast` in a directory of $fpath.

@@ -13,7 +13,7 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Every value that counts, and where it came from
+    /// Every value in effect, and where it comes from
     Show,
     /// The path of the configuration file, which need not exist
     Path,

@@ -5,29 +5,40 @@ mod engine;
 mod home;
 mod machine;
 mod notices;
+mod place;
 mod processes;
+mod trial;
 
-use super::out::Tone;
+use super::out::{Out, Tone};
 use super::table::wrap;
-use super::{Context, Failure, times};
+use super::{Context, Failure, progress, times};
+use crate::os::Place;
 use clap::Args;
 use outlast_client::{Client, DeadLetter, EngineStatus, History, Owner, ProcessInfo, Scope, Told};
 use serde::Serialize;
 use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
 
-/// Check that everything is in place, and say what to do where it is not
+/// Try every promise on this machine, and say what to do where one is weaker
 ///
-/// Each line is one thing that was looked at. Where a promise is weaker than it could be, it says which (P1 to P8, as in the documentation), what that means
-/// for you, and what to do about it. Looking changes nothing. Exits 0 if all is well, 3 if something is degraded, 1 if something is broken.
+/// Each line is one check. Where a promise is weaker, the line names it (P1 to P8, as in the documentation), says what that means for you, and what to do
+/// about it. The lines called `trial` come from real commands in a scratch home beside yours: they print, read and are stopped, with and without a terminal,
+/// while keepers and the engine there are killed. Your own processes, notices and hooks are not touched, and the scratch home is removed. Takes a few seconds.
+///
+/// Exits 0 if every promise holds, 3 if something is degraded, 1 if something is broken.
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {}
+pub(crate) struct Doctor {
+    /// Only look, and leave out the trial
+    #[arg(long)]
+    quick: bool,
+}
 
-/// What degraded promises exit with. Not 2, which is for words that make no sense.
+/// The exit code if a promise is degraded. Not 2, which is for bad usage.
 const DEGRADED: i32 = 3;
-/// How many dead letters and dropped notices are looked at.
-const SOME: u32 = 100;
+/// How many dead letters and dropped notices are read.
+const MAX_NOTICES: u32 = 100;
 
-/// How one thing is.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
@@ -38,7 +49,7 @@ enum State {
     Broken,
 }
 
-/// What was looked at, how it is, what that means and what to do.
+/// What was seen, what it means for which promise, and what to do.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
@@ -63,7 +74,7 @@ impl Check {
     fn broken(name: &'static str, what: impl Into<String>) -> Self {
         Self { state: State::Broken, ..Self::ok(name, what) }
     }
-    /// What it means for whoever uses it.
+    /// What it means for the user.
     fn means(self, means: impl Into<String>) -> Self {
         Self { means: means.into(), ..self }
     }
@@ -73,12 +84,22 @@ impl Check {
     }
 }
 
-/// What an engine can tell.
+/// What the engine of the home answered.
 struct Found {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
     dead: Vec<DeadLetter>,
     dropped: Vec<Told>,
+}
+
+/// What the checks are made from, beside the home itself.
+struct Facts<'a> {
+    place: Place,
+    found: &'a Result<Found, Failure>,
+    /// Absent with `--quick`.
+    trial: Option<&'a trial::Seen>,
+    /// Processes of ours that process 1 has not reaped.
+    unreaped: usize,
 }
 
 impl Doctor {
@@ -87,7 +108,11 @@ impl Doctor {
             Ok(client) => ask(&client).await,
             Err(e) => Err(e),
         };
-        let mut checks = examine(ctx, &found);
+        let trial = if self.quick { None } else { Some(try_promises(ctx).await?) };
+        let place = Place::here();
+        let unreaped = place::unreaped(&place).await;
+        let facts = Facts { place, found: &found, trial: trial.as_ref(), unreaped };
+        let mut checks = examine(ctx, &facts);
         checks.extend(agents::checks(ctx).await);
         let worst = checks.iter().map(|c| c.state).max().unwrap_or(State::Ok);
         if ctx.out.json {
@@ -104,67 +129,89 @@ impl Doctor {
     }
 }
 
-/// Asks as a person does, who sees everything. None of it counts as having been told.
+/// Asks as a person does, who sees everything. Nothing counts as delivered by it.
 async fn ask(client: &Client) -> Result<Found, Failure> {
     let client = client.with_owner(Owner::default());
-    let dropped = History::default().in_state("dropped").limit(SOME).newest_first();
+    let dropped = History::default().in_state("dropped").limit(MAX_NOTICES).newest_first();
     Ok(Found {
         status: client.engine_status().await?,
         processes: client.list(&Scope::default(), true).await?,
-        dead: client.dead_letters(Some(SOME)).await?,
+        dead: client.dead_letters(Some(MAX_NOTICES)).await?,
         dropped: client.history(dropped).await?,
     })
 }
 
-fn examine(ctx: &Context, found: &Result<Found, Failure>) -> Vec<Check> {
-    let home = &ctx.settings.home;
-    let mut checks = home::checks(home);
-    checks.extend(engine::checks(ctx, found));
-    let pid = found.as_ref().ok().map(|f| f.status.pid);
-    checks.extend(machine::checks(ctx, pid));
-    if let Ok(found) = found {
+/// The trial. A signal ends it early, and its scratch home is removed all the same.
+async fn try_promises(ctx: &Context) -> Result<trial::Seen, Failure> {
+    let mut signals = Vec::new();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        signals.push(signal(kind)?);
+    }
+    let interrupted = std::future::poll_fn(|cx| match signals.iter_mut().any(|s| s.poll_recv(cx).is_ready()) {
+        true => std::task::Poll::Ready(()),
+        false => std::task::Poll::Pending,
+    });
+    let about = progress::About::Words("trying a command, a terminal, a stop and kills of our own processes");
+    match progress::beside(ctx, about, trial::perform(ctx, interrupted)).await {
+        Some(seen) => Ok(seen),
+        None => Err(Failure::left("interrupted; the scratch home was removed")),
+    }
+}
+
+fn examine(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
+    let mut checks = place::checks(facts);
+    checks.extend(home::checks(&ctx.settings.home, facts.place.container));
+    checks.extend(facts.trial.map(trial::checks).unwrap_or_default());
+    checks.extend(engine::checks(ctx, facts));
+    checks.extend(machine::checks(ctx, facts));
+    if let Ok(found) = facts.found {
         checks.extend(processes::checks(&found.processes, times::now()));
         checks.extend(notices::checks(&found.dead, &found.dropped));
     }
     for warning in &ctx.settings.warnings {
         checks.push(
             Check::degraded("config", &[], warning.clone())
-                .means("what you set there does not count")
-                .hint(format!("correct it in {}, or take it out", ctx.settings.file.display())),
+                .means("this setting has no effect")
+                .hint(format!("correct or remove it in {}", ctx.settings.file.display())),
         );
     }
     if !ctx.settings.redact {
         checks.push(
             Check::degraded("secrets", &["P8"], "security.redact_secrets is off")
-                .means("passwords and tokens in commands and output are kept, shown and told as they are")
-                .hint("set it to true, and stop the engine so that the next one heeds it"),
+                .means("passwords and tokens in commands and output are stored and shown, and sent with notices")
+                .hint("set it to true, then `outlast engine stop`: the next engine reads it"),
         );
     }
     checks
 }
 
-/// The columns before what is said.
+/// The columns before the text of a check.
 const INDENT: usize = 21;
 
 fn say(ctx: &Context, check: &Check) -> Result<(), Failure> {
+    lines(&ctx.out, check).iter().try_for_each(|line| ctx.out.line(line))
+}
+
+fn lines(out: &Out, check: &Check) -> Vec<String> {
     let (word, tone) = match check.state {
         State::Ok => ("ok", Tone::Good),
         State::Degraded => ("degraded", Tone::Busy),
         State::Broken => ("broken", Tone::Bad),
     };
     let promises = if check.promises.is_empty() { String::new() } else { format!(" ({})", check.promises.join(", ")) };
-    let room = ctx.out.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT).max(20));
-    let mut head = format!("{}{} {:12}", ctx.out.paint(tone, word), " ".repeat(8 - word.len()), check.name);
+    let room = out.width.map_or(usize::MAX, |width| width.saturating_sub(INDENT).max(20));
+    let mut head = format!("{}{} {:12}", out.paint(tone, word), " ".repeat(8 - word.len()), check.name);
     let parts = [("", format!("{}{promises}", check.what)), ("means: ", check.means.clone()), ("→ ", check.hint.clone())];
+    let mut all = Vec::new();
     for (mark, text) in parts.iter().filter(|(_, text)| !text.is_empty()) {
         let inner = " ".repeat(mark.chars().count());
         for (n, line) in wrap(text, room.saturating_sub(inner.len())).iter().enumerate() {
             let before = if n == 0 { mark } else { inner.as_str() };
-            ctx.out.line(format!("{head}{before}{line}").trim_end())?;
+            all.push(format!("{head}{before}{line}").trim_end().to_owned());
             head = " ".repeat(INDENT);
         }
     }
-    Ok(())
+    all
 }
 
 /// `nothing is broken, 2 things are degraded`.
@@ -176,5 +223,30 @@ fn summary(checks: &[Check]) -> String {
         (0, degraded) => format!("nothing is broken, {} degraded", things(degraded)),
         (broken, 0) => format!("{} broken", things(broken)),
         (broken, degraded) => format!("{} broken, {} degraded", things(broken), things(degraded)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::Container;
+
+    pub(super) const MACHINE: Place = Place { container: None, init: String::new(), has_battery: false, has_systemd: false };
+
+    pub(super) fn docker() -> Place {
+        Place { container: Some(Container::Docker), init: "sh".into(), has_battery: false, has_systemd: false }
+    }
+
+    /// Checks as they are printed, without a terminal.
+    pub(super) fn shown(checks: &[Check]) -> String {
+        checks.iter().flat_map(|check| lines(&super::super::out::Out::plain(None), check)).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn the_summary_counts() {
+        let all = |states: &[State]| summary(&states.iter().map(|s| Check { state: *s, ..Check::ok("x", "y") }).collect::<Vec<_>>());
+        assert_eq!(all(&[State::Ok]), "every promise holds");
+        assert_eq!(all(&[State::Ok, State::Degraded]), "nothing is broken, 1 thing is degraded");
+        assert_eq!(all(&[State::Broken, State::Degraded, State::Degraded]), "1 thing is broken, 2 things are degraded");
     }
 }

@@ -45,13 +45,13 @@ pub(crate) fn sentence(fate: &Fate) -> String {
     let how = match (fate.exit_code.flatten(), &fate.signal) {
         (_, Some(signal)) => format!("was ended by {signal}"),
         (Some(code), None) => format!("exited with code {code}"),
-        (None, None) => "is over, and nobody saw its exit code".into(),
+        (None, None) => "ended, and its exit status is unknown".into(),
     };
     match (fate.completion_reason, fate.termination_source.as_deref()) {
         (Some(Reason::FailedStart), _) => format!("failed to start: {}", fate.start_error.as_deref().unwrap_or("no reason is known")),
         (Some(Reason::Killed), Some("timeout")) => format!("ran out of time and {how}"),
         (Some(Reason::Killed), Some(source)) if !source.is_empty() => format!("was stopped by {source}, and {how}"),
-        (Some(Reason::Lost), _) => "is lost: it ended, and nobody saw how".into(),
+        (Some(Reason::Lost), _) => "is lost: it ended, and its exit status is unknown".into(),
         _ => how,
     }
 }

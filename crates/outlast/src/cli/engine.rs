@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect};
 use serde_json::json;
 
-/// Look at the engine, start or end it, or have it started with the machine
+/// Show, start or stop the engine, or start it with the machine
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     #[command(subcommand)]
@@ -17,15 +17,15 @@ pub(crate) struct Engine {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// How the engine is; starts one if none runs
+    /// Show the state of the engine; starts one if none runs
     Status {
-        /// Only look
+        /// Start none
         #[arg(long)]
         no_start: bool,
     },
     /// Start the engine, if none runs
     Start,
-    /// End the engine; processes go on unless they were started with --on-stop kill
+    /// Stop the engine; processes keep running unless they were started with --on-stop kill
     Stop,
     Install(install::Install),
 }

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 /// Variables given by name.
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
-    /// Set a variable; without a value it is taken from this environment
+    /// Set a variable; without a value it is copied from the current environment
     #[arg(long = "env", value_name = "K[=V]")]
     env: Vec<OsString>,
     /// Read variables from a file of K=V lines; `-` is standard input
@@ -90,7 +90,7 @@ fn parse(text: &[u8]) -> Result<Vec<EnvVar>, (usize, &'static str)> {
         at.take_while(blank);
         let value = at.value().ok_or((line, "has a quote that is not closed"))?;
         if !at.end_of_line() {
-            return Err((line, "goes on behind its value"));
+            return Err((line, "has more text after its value"));
         }
         vars.push(EnvVar { name: name.to_vec().into(), value: value.into() });
     }

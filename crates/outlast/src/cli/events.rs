@@ -17,11 +17,11 @@ use std::time::Duration;
 /// How many names one request may settle.
 const AT_ONCE: usize = 1_000;
 
-/// Read, take and settle what owners are told
+/// Read, take and acknowledge notices
 ///
-/// Every end and every match that somebody is to be told is a notice. It is given to one taker at a time (`next`, `drain`, `follow --ack`), for as long as its
-/// lease lasts; once it is acknowledged it is never given again. Without a session these are the notices of processes that were started without one.
-/// Looking (`follow`, `history`, `dead`) changes nothing, and shows everything to a person without a session.
+/// Every end and every match that a session asked for is a notice. One taker at a time (`next`, `drain`, `follow --ack`) holds it, for the time of its
+/// lease; once it is acknowledged it is never delivered again. Without a session these are the notices of processes that were started without one.
+/// Reading (`follow`, `history`, `dead`) changes nothing, and shows all sessions to a user without a session.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     #[command(flatten)]
@@ -34,38 +34,38 @@ pub(crate) struct Events {
 enum What {
     /// Take notices, and settle each with `ack`, `release` or `drop` before its lease ends
     Next(give::Next),
-    /// Say that the owner was told
+    /// Acknowledge notices: they were delivered
     Ack(Settle),
-    /// Give notices back: the owner was not told, and they are to be given again
+    /// Release notices: they were not delivered, and the next taker gets them
     Release(Settle),
-    /// Settle notices that nobody is to be told
+    /// Drop notices: they will not be delivered
     Drop {
         #[command(flatten)]
         which: Settle,
-        /// Why, for whoever looks later
+        /// Why, for the history
         #[arg(long, value_name = "TEXT", default_value = "dropped by hand")]
         reason: String,
     },
-    /// Print everything there is to be told, and acknowledge it once it is written
+    /// Print all pending notices, and acknowledge them once they are written
     ///
-    /// Made for the time between two turns at a terminal: the end of a process that its own conversation has polled since is left out, and stays for `next`.
-    /// If the output cannot be written, everything is given back and the exit code is not 0.
+    /// For the time between two turns at a terminal: the end of a process that its own session has polled since is left out, and stays for `next`.
+    /// If the output cannot be written, all notices are released and the exit code is not 0.
     Drain(give::Drain),
     /// Show notices as they are made
     Follow(give::Follow),
-    /// Tell a conversation something
+    /// Post a notice to a session
     Post(Post),
-    /// List notices, settled ones too
+    /// List notices, delivered and dropped ones too
     History(read::History),
-    /// List what hooks and webhooks gave up on
+    /// List the notices that hooks and webhooks gave up on
     Dead(read::Dead),
-    /// Offer notices again
+    /// Deliver notices again
     Replay(Again),
-    /// Say whether the owner of a process has seen its end, so that it is not told
+    /// Say whether the session of a process has seen its end, so that no notice is delivered
     Consumed {
         /// The process: its id, or at least four of its digits
         id: String,
-        /// Say that it has
+        /// Mark it as seen
         #[arg(long)]
         mark: bool,
     },
@@ -77,14 +77,14 @@ struct Settle {
     /// Their ids, or their numbers in `history`
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// The word that was given with them: if somebody else has them by now, nothing is changed. What is released without it is given again as a possible repeat
+    /// The lease token: if another taker holds them, nothing is changed. Notices that are released without it are delivered again as possible repeats
     #[arg(long, value_name = "WORD")]
     lease: Option<String>,
 }
 
 #[derive(Debug, Args)]
 struct Post {
-    /// A name of your own: the same again is the same notice
+    /// A name of your own: a post with the same name is the same notice
     #[arg(long, value_name = "ID")]
     id: Option<String>,
     #[command(flatten)]
@@ -97,16 +97,16 @@ struct Post {
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 struct Again {
-    /// Those that were delivered, from this number on, to their owners
+    /// Delivered notices from this number on, to their sessions
     #[arg(long, value_name = "SEQ", group = "what")]
     from: Option<u64>,
-    /// What hooks and webhooks gave up on
+    /// Notices that hooks and webhooks gave up on
     #[arg(long, group = "what")]
     dead: bool,
-    /// Of these only this notice
+    /// Only this notice
     #[arg(long, value_name = "ID", conflicts_with = "from")]
     id: Option<String>,
-    /// Of these only what this hook or webhook gave up on
+    /// Only those of this hook or webhook
     #[arg(long, value_name = "NAME", conflicts_with = "from")]
     sink: Option<String>,
 }
@@ -114,10 +114,10 @@ struct Again {
 /// How notices are taken.
 #[derive(Debug, Args)]
 struct Taking {
-    /// For how many seconds they are given to nobody else
+    /// The lease in seconds, in which no other taker gets them
     #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
     lease: Duration,
-    /// Wait so many seconds for one; without a number for as long as it takes, with 0 or without the flag not at all
+    /// Wait this many seconds for a notice; without a number, without limit; with 0 or without the flag, not at all
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     wait: Option<Option<Duration>>,
 }

@@ -55,6 +55,9 @@ impl Follow<'_> {
             true => self.client.follow_to_exit(self.id, self.from),
             false => self.client.follow(self.id, self.from),
         };
+        if !self.raw && ctx.settings.redact {
+            chunks = chunks.masked();
+        }
         let mut screen = Screen::new(ctx, self.raw, self.command);
         loop {
             let next = tokio::select! {
@@ -74,7 +77,7 @@ impl Follow<'_> {
 
     fn leave(&self, ctx: &Context, chunks: &Chunks) -> Stopped {
         let from = chunks.next_byte().map(|b| format!(" --from-byte {b}")).unwrap_or_default();
-        ctx.out.remark(&format!("\n{0} goes on; come back with: outlast log {0} --follow{from}", self.id));
+        ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow{from}", self.id));
         Stopped::Detached { next_byte: chunks.next_byte() }
     }
 }

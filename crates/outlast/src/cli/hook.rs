@@ -18,10 +18,10 @@ use std::path::Path;
 /// The conversation of what Hermes starts over MCP, where it says with no call which of its sessions it is.
 pub(super) const HERMES_OVER_MCP: &str = hermes::OVER_MCP;
 
-/// Wake an agent, or tell it between its turns
+/// Wake an agent, or deliver notices between its turns
 ///
-/// Made to be run by others, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's conversation, and an
-/// agent runs it as a hook of its own at the boundaries of its turns. Exits 0 once the agent has it. The pages under docs/agents say how each is set up and what can be relied on.
+/// Run by other programs, with one JSON object on standard input. A `[[hook]]` table with `wake = true` runs it to start a turn in an agent's session, and an
+/// agent runs it as a hook at the boundaries of its turns. Exits 0 once the agent has the notice. The pages under docs/agents describe the set-up of each agent.
 #[derive(Debug, Args)]
 pub(crate) struct Hook {
     #[command(subcommand)]

@@ -25,36 +25,36 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use us::Us;
 
-/// Set an agent's client up to use Outlast
+/// Configure an agent's client to use Outlast
 ///
-/// Adds Outlast to the client's configuration as an MCP server, and where the client can be told of ends that way, the commands that tell it. What is there
-/// stays as it is, with its comments; a copy is kept beside each file before it is changed first, and before a value in it is replaced. Doing it again
-/// changes nothing, and --undo takes out what was added and nothing else.
+/// Adds Outlast to the client's configuration as an MCP server and, if the client has hooks, hooks that report finished processes. The rest of each file
+/// stays as it is, with its comments; a copy is saved beside a file before its first change, and before a value in it is replaced. Running it again
+/// changes nothing, and --undo removes exactly what was added.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
-    /// Whose configuration
+    /// The client
     #[arg(value_enum)]
     client: Client,
     /// Print what would be written, and change nothing
     #[arg(long)]
     print: bool,
-    /// Take out what was added
+    /// Remove what was added
     #[arg(long, conflicts_with = "print")]
     undo: bool,
     /// In the files of the project in this directory
     #[arg(long)]
     project: bool,
-    /// In your own files; the usual thing
+    /// In your own files (the default)
     #[arg(long, conflicts_with = "project")]
     user: bool,
     /// Which set of tools the client is offered
     #[arg(long, value_name = "NAME", value_parser = profile, conflicts_with = "undo")]
     profile: Option<String>,
-    /// For opencode and Hermes: have their server wake sessions that are idle. `opencode serve`, or the gateway's API, has to run for that
+    /// For opencode and Hermes: let their server wake idle sessions. `opencode serve`, or the gateway's API, has to run for that
     #[arg(long)]
     wake: bool,
-    /// For Codex: have it ask before it uses a tool of ours that may change something. Without this a new entry allows them, since where nobody can answer, Codex
-    /// refuses what it would ask for
+    /// For Codex: ask before it uses a tool that may change something. Without this a new entry allows them, because Codex refuses calls that it cannot ask
+    /// about
     #[arg(long, conflicts_with = "undo")]
     ask: bool,
 }

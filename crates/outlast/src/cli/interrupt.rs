@@ -4,10 +4,10 @@ use super::owner::meant;
 use super::{Context, Failure};
 use clap::Args;
 
-/// Let go of the waits of a conversation; its processes go on
+/// Cancel a session's waiting calls; its processes keep running
 #[derive(Debug, Args)]
 pub(crate) struct Interrupt {
-    /// Whose waits
+    /// The session
     #[arg(long, value_name = "KEY")]
     session: String,
 }
@@ -19,7 +19,7 @@ impl Interrupt {
         if ctx.out.json {
             ctx.out.object(&done)?;
         } else {
-            ctx.out.tip(&format!("{} waits were let go", done.count.unwrap_or(0)));
+            ctx.out.tip(&format!("{} waiting calls were cancelled", done.count.unwrap_or(0)));
             if done.count.unwrap_or(0) == 0
                 && let Some(meant) = meant(&client, Some(&self.session)).await
             {

@@ -10,19 +10,19 @@ use std::time::Duration;
 
 /// Stop a process and everything it started
 ///
-/// Its tree is asked to end (TERM) and killed (KILL) if it has not within the grace. The answer comes when it was seen to be gone.
+/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the tree was seen to be gone.
 #[derive(Debug, Args)]
 pub(crate) struct Kill {
     /// The process: its id, or at least four of its digits
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     id: Option<String>,
-    /// Every running process of the scope
+    /// Stop every running process of the scope
     #[arg(long)]
     all: bool,
-    /// Seconds between asking and killing; 0 kills at once
+    /// Seconds between TERM and KILL; 0 sends KILL at once
     #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "no_escalate")]
     grace: Option<Duration>,
-    /// Ask, and leave it at that
+    /// Send TERM only, never KILL
     #[arg(long)]
     no_escalate: bool,
     #[command(flatten)]
@@ -85,6 +85,9 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
             let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
             ctx.out.remark(&format!("{id} {}{tree}", ending::sentence(&killed.fate)));
         }
+    }
+    if let Some(warning) = &killed.warning {
+        ctx.out.remark(warning);
     }
     Ok(0)
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 #[derive(Debug, Args)]
 #[command(visible_alias = "ls")]
 pub(crate) struct List {
-    /// Finished ones too
+    /// Include finished processes
     #[arg(long)]
     all: bool,
     #[command(flatten)]

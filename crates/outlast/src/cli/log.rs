@@ -10,11 +10,11 @@ use outlast_client::{Client, Event, From, LogPage, Page};
 
 /// Show the output of a process
 ///
-/// Without an offset the last lines are shown, with --offset 0 the first. Lines count from 0. Escape sequences are removed and secrets masked;
-/// --raw gives the bytes as they were written.
+/// Without an offset the last lines are shown, with --offset 0 the first. Lines are numbered from 0. Escape sequences are removed and secrets masked;
+/// --raw prints the bytes as they were written.
 ///
-/// Several processes are shown line by line, each line with the name of its process before it. With --follow they are shown as they come, also over a restart of
-/// the engine, until each has ended; with --json as well, each line is an object of its own: {"event": "line", "session_id", "name", "text", "next_byte"}, and
+/// Several processes are shown line by line, each line after the name of its process. With --follow new lines are shown as they come, also across a restart of
+/// the engine, until all have ended; with --json each line is an object of its own: {"event": "line", "session_id", "name", "text", "next_byte"}, and
 /// there are events "gap", "end", "error" and, after Ctrl-C, "left".
 #[derive(Debug, Args)]
 pub(crate) struct Log {
@@ -27,16 +27,16 @@ pub(crate) struct Log {
     /// How many lines to show
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
-    /// Go on as more comes, until the output is closed; Ctrl-C leaves
+    /// Show new output as it comes, until the output is closed; Ctrl-C leaves
     #[arg(long, short)]
     follow: bool,
-    /// The bytes as they were written
+    /// Print the bytes as they were written
     #[arg(long)]
     raw: bool,
     /// The first byte to show, instead of a line
     #[arg(long, value_name = "B")]
     from_byte: Option<u64>,
-    /// Put the name of the process before each line, also of one alone
+    /// Put the name of the process before each line, also for a single process
     #[arg(long)]
     prefix: bool,
 }
@@ -138,7 +138,7 @@ fn remarks(ctx: &Context, page: &LogPage) {
         ctx.out.remark(&format!("[{cut} characters were left out; --limit and --offset show them in parts]"));
     }
     if let Some(kept) = page.lines_gone {
-        ctx.out.remark(&format!("[lines before {kept}, behind the head, are no longer kept]"));
+        ctx.out.remark(&format!("[lines before {kept}, after the head, are no longer kept]"));
     }
     if page.first_line > 0 {
         let id = page.session_id;

@@ -15,14 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve agents over the Model Context Protocol
 ///
-/// On standard input and output, for one agent that starts it; with --http on the loopback interface, for several. It may be killed at any time: processes go on, and
-/// what was not told yet is told to whoever asks next. Both eras of the protocol are spoken, 2025-11-25 and before as well as 2026-07-28.
+/// On standard input and output, for one agent that starts it; with --http on the loopback interface, for several. It may be killed at any time: processes keep running, and
+/// undelivered notices go to the next client of the session. Protocol versions up to 2025-11-25 and 2026-07-28 are supported.
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
     /// Listen for HTTP at this address of the loopback interface; without an address at a free port. Clients send the token, which is kept in `mcp-token` in the home
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     http: Option<SocketAddr>,
-    /// Which tools there are; chosen by the client's name unless given
+    /// The set of tools; chosen by the client's name unless given
     #[arg(long, value_name = "NAME")]
     profile: Option<ProfileArg>,
     #[command(flatten)]
@@ -50,6 +50,10 @@ impl From<ProfileArg> for Profile {
 }
 
 impl Mcp {
+    pub(crate) fn is_over_http(&self) -> bool {
+        self.http.is_some()
+    }
+
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let mut connect = Connect::to(&ctx.settings.home);
         connect.start = Start::OnDemand { program: ctx.world.program.clone() };

@@ -53,9 +53,9 @@ use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Background processes that outlast whoever started them.
+/// Background processes that outlast the program that started them.
 ///
-/// A command started with `run` goes on when the shell, the agent or any process of Outlast dies. Its output and its real exit code are kept.
+/// A command started with `run` keeps running when the shell, the agent or any process of Outlast dies. Its output and its real exit code are kept.
 #[derive(Debug, Parser)]
 #[command(name = "outlast", version, propagate_version = true, disable_help_subcommand = true)]
 pub(crate) struct Cli {
@@ -218,6 +218,9 @@ impl Context {
     fn caller(&self) -> outlast_client::Caller {
         let mut here = outlast_client::caller(self.world.env.iter().cloned(), &self.world.cwd);
         here.umask = self.world.umask;
+        if let Some(limits) = &mut here.limits {
+            limits.io_priority = self.world.io_priority;
+        }
         here
     }
 }
@@ -227,9 +230,39 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
     let out = Out::new(json, world.colours());
     let ctx = Context { world, settings, out };
-    match perform(cli.verb, &ctx).await {
+    let handles_signals = cli.verb.handles_signals();
+    let performed = tokio::select! {
+        biased;
+        performed = perform(cli.verb, &ctx) => performed,
+        () = terminated_as_first_process(), if !handles_signals => return 128 + libc::SIGTERM,
+    };
+    match performed {
         Ok(code) => code,
         Err(failure) => failure.within(ctx.owner().session.as_deref()).tell(json),
+    }
+}
+
+/// Returns when SIGTERM comes and we are the first process of a container. The kernel drops signals to that process for which it has no handler, and a
+/// `docker stop` would wait until it may kill. Any other process ends by itself.
+async fn terminated_as_first_process() {
+    use tokio::signal::unix::{SignalKind, signal};
+    if std::process::id() != 1 {
+        return std::future::pending().await;
+    }
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => _ = terminate.recv().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+impl Verb {
+    /// Whether the verb ends on SIGTERM in a way of its own.
+    fn handles_signals(&self) -> bool {
+        match self {
+            Self::Mcp(mcp) => mcp.is_over_http(),
+            Self::AcpProxy(_) | Self::Attach(_) | Self::Events(_) | Self::Top(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -274,10 +307,10 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
 /// Which processes a list or a stop of many is about.
 #[derive(Debug, Args)]
 struct ScopeArgs {
-    /// Those of this task
+    /// Processes of this task
     #[arg(long, value_name = "T")]
     task: Option<String>,
-    /// Those of this conversation
+    /// Processes of this session
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
 }

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 /// For whom.
 #[derive(Debug, Args)]
 pub(crate) struct Whose {
-    /// Whose conversation [default: OUTLAST_SESSION]
+    /// The session [default: OUTLAST_SESSION]
     #[arg(long, value_name = "KEY", global = true)]
     session: Option<String>,
-    /// Which task [default: OUTLAST_TASK]
+    /// The task [default: OUTLAST_TASK]
     #[arg(long, value_name = "T", global = true)]
     task: Option<String>,
-    /// Which life of the conversation; notices for an earlier one are dropped [default: OUTLAST_GENERATION]
+    /// Generation of the session; notices for older ones are dropped [default: OUTLAST_GENERATION]
     #[arg(long, value_name = "G", global = true)]
     generation: Option<String>,
 }

@@ -5,7 +5,7 @@ use super::{Context, Failure, ending, times};
 use clap::Args;
 use outlast_client::{Event, ProcessInfo, Time};
 
-/// Show how a process is, and the end of its output
+/// Show the state of a process and the end of its output
 #[derive(Debug, Args)]
 pub(crate) struct Poll {
     /// The process: its id, or at least four of its digits

@@ -6,7 +6,7 @@ use super::{Context, Failure, run};
 use clap::Args;
 use outlast_client::Reason;
 
-/// Start again what a process ran, in the environment of now
+/// Run a process's command again in the current environment
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     /// The process: its id, or at least four of its digits

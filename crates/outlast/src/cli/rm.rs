@@ -3,7 +3,7 @@
 use super::{Context, Failure};
 use clap::Args;
 
-/// Forget a finished process, its output and its record
+/// Remove a finished process, with its output and its record
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
     /// The process: its id, or at least four of its digits

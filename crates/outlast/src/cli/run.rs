@@ -12,30 +12,30 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// Start a command that outlasts whoever started it
+/// Start a command that keeps running when its starter ends
 ///
-/// One argument behind `--` is a line for the shell, several are a program and its arguments, `-` reads a shell line from standard input.
+/// One argument after `--` is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
 /// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
-/// 124 when its --timeout was over, 126 or 127 if it could not be started, 125 for an error of ours.
+/// 124 after its --timeout, 126 or 127 if it could not be started, 125 if Outlast failed.
 ///
-/// With --notify or --watch its owner is told, exactly once, whatever crashes in between; `outlast events` gives out what there is to be told.
+/// With --notify or --watch its session is notified, exactly once, whatever crashes in between; `outlast events` delivers the notices.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Give it a terminal
+    /// Run it on a terminal
     #[arg(long, conflicts_with = "stdin")]
     pty: bool,
-    /// Give it a pipe for input; otherwise input is at its end
+    /// Open a pipe for input; without this its input is empty
     #[arg(long)]
     stdin: bool,
-    /// Tell its owner when it ends
+    /// Notify its session when it ends
     #[arg(long)]
     notify: bool,
-    /// Tell its owner of lines that contain this text; may be given several times
+    /// Notify its session of lines that contain this text; may be given several times
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     watch: Vec<String>,
     #[command(flatten)]
     route: RouteArgs,
-    /// How many characters of output its owner is told with the end [default: 2000]
+    /// How many characters of output the notice of its end carries [default: 2000]
     #[arg(long, value_name = "N")]
     notify_chars: Option<u32>,
     /// Run it in this directory
@@ -48,10 +48,10 @@ pub(crate) struct Run {
     name: Option<String>,
     #[command(flatten)]
     whose: Whose,
-    /// Stop it after so many seconds
+    /// Stop it after this many seconds
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// What a stop of the engine does to it
+    /// What `outlast engine stop` does to it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_stop: WhenStopped,
     /// Show its output until it ends; Ctrl-C leaves it running
@@ -60,7 +60,7 @@ pub(crate) struct Run {
     /// Wait for its end
     #[arg(long)]
     wait: bool,
-    /// The process id it is to have; the same request again returns the same process
+    /// Use this process id; the same request again returns the same process
     #[arg(long, value_name = "ID")]
     id: Option<ProcessId>,
     /// What to run
@@ -137,7 +137,7 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
     }
     let line = if word == "-" { input::line(input::stdin()?).into() } else { OsText::from(word) };
     if line.as_bytes().trim_ascii().is_empty() {
-        return Err(Failure::refused("the command is empty", "write it behind --, for instance: outlast run -- make test"));
+        return Err(Failure::refused("the command is empty", "write it after --, for instance: outlast run -- make test"));
     }
     Ok(Command::Shell(line))
 }
@@ -197,7 +197,7 @@ async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result
             Ok(ending::exit_code(&now.fate))
         }
         Stopped::Ended { .. } => {
-            ctx.out.remark(&format!("{id} goes on, and nobody reads its output; `outlast wait {id}` waits for its end"));
+            ctx.out.remark(&format!("{id} keeps running; its output has no reader. `outlast wait {id}` waits for its end"));
             Ok(0)
         }
         Stopped::Detached { .. } => Ok(0),

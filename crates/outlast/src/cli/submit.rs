@@ -5,7 +5,7 @@ use super::{Context, Failure, input};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Write a line into the input of a process: the text and a newline
+/// Write a line to the input of a process: the text and a newline
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
     /// The process: its id, or at least four of its digits
@@ -13,7 +13,7 @@ pub(crate) struct Submit {
     /// The text; `-` is standard input, whose last newline is not doubled
     #[arg(allow_hyphen_values = true)]
     text: OsString,
-    /// Where in its input the text begins; what is there already is not written again
+    /// Offset of the text in its input; bytes that are there already are not written again
     #[arg(long, value_name = "B")]
     offset: Option<u64>,
 }

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 
 /// Call a tool as an agent does
 ///
-/// Prints the tool's answer, one JSON object on one line. What a tool refuses or a command does is such an answer too, and exits 0; arguments that are no JSON exit 2.
+/// Prints the tool's answer, one JSON object on one line. A refusal of the tool and a failed command are answers too, and exit 0; arguments that are not JSON exit 2.
 #[derive(Debug, Args)]
 pub(crate) struct Tool {
     #[command(subcommand)]
@@ -21,9 +21,9 @@ pub(crate) struct Tool {
 enum What {
     /// Run a command in the foreground or background
     Terminal(Call),
-    /// Look after processes in the background
+    /// Manage background processes
     Process(Call),
-    /// Print what a model is told of the tools: names, descriptions and JSON schemas
+    /// Print the names, descriptions and JSON schemas that a model is given
     Schema(Can),
 }
 
@@ -43,13 +43,13 @@ struct Call {
 /// What the host can do.
 #[derive(Debug, Args)]
 struct Can {
-    /// For a script of an agent: the foreground alone
+    /// For a script of an agent: foreground commands only
     #[arg(long)]
     code_execution: bool,
-    /// For a host that cannot tell the agent anything later
+    /// For a host that cannot notify the agent later
     #[arg(long)]
     no_notify: bool,
-    /// Stop a foreground command at its limit, instead of letting it go on in the background
+    /// Stop a foreground command at its time limit, instead of moving it to the background
     #[arg(long)]
     kill_at_limit: bool,
 }

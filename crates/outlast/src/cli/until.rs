@@ -9,38 +9,38 @@ use outlast_client::{Barrier, Time};
 use serde_json::json;
 use std::time::Duration;
 
-/// Wait until something happens, over crashes of whoever waits
+/// Wait for a process, a pid or a time, and survive crashes while waiting
 ///
-/// Sets a barrier and waits until it opens. The barrier is on disk: if this call ends first, by --timeout or by a crash, it stays, and its owner is told with a
-/// notice when it opens. A conversation has one barrier; a new one takes its place. Exits 0 once it is open, 124 after --timeout.
+/// Sets a barrier and waits until it opens. The barrier is on disk: if this call ends first, by --timeout or by a crash, the barrier stays, and its session gets a
+/// notice when it opens. A session has one barrier; a new one replaces it. Exits 0 once it is open, 124 after --timeout.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub(crate) struct Until {
-    /// The end of this process: its id, or at least four of its digits; one that is not known is over
+    /// The end of this process: its id, or at least four of its digits; an unknown id counts as ended
     #[arg(group = "what")]
     id: Option<String>,
-    /// A match of its patterns that was told is enough
+    /// Open on the first reported match, too
     #[arg(long = "match", conflicts_with_all = ["pid", "at", "time", "list", "clear"])]
     or_match: bool,
-    /// The end of this process of the machine
+    /// The exit of this operating-system process
     #[arg(long, value_name = "P", group = "what")]
     pid: Option<u32>,
     /// This time, such as 2026-01-31T08:00:00Z
     #[arg(long, value_name = "TIME", group = "what")]
     at: Option<Time>,
-    /// So long from now: seconds, or a number with s, m, h or d
+    /// After this time: seconds, or a number with s, m, h or d
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, group = "what")]
     time: Option<Duration>,
-    /// Set the barrier and do not wait: its owner is told when it opens
+    /// Set the barrier and return; its session gets a notice when it opens
     #[arg(long, conflicts_with = "timeout")]
     no_wait: bool,
-    /// Wait at most so many seconds; the barrier stays
+    /// Wait at most this many seconds; the barrier stays
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// List the barriers of the conversation
+    /// List the barriers of the session
     #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
     list: bool,
-    /// Take away the barriers of the conversation that are not open; exits 1 if there is none
+    /// Remove the barriers of the session that are not open; exits 1 if there is none
     #[arg(long, group = "what", conflicts_with_all = ["no_wait", "timeout"])]
     clear: bool,
     #[command(flatten)]
@@ -56,7 +56,7 @@ impl Until {
             list(ctx, &all)?;
             let none = self.clear && !all.iter().any(|barrier| barrier.status == "cleared");
             if none {
-                ctx.out.remark("there is no barrier to take away");
+                ctx.out.remark("there is no barrier to remove");
             }
             return Ok(i32::from(none));
         }

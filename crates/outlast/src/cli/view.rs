@@ -3,7 +3,7 @@
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
 
-/// Look after the views of a process
+/// Manage terminals attached to a process
 #[derive(Debug, Args)]
 pub(crate) struct View {
     #[command(subcommand)]
@@ -12,7 +12,7 @@ pub(crate) struct View {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// End every `attach` to a process; the process goes on
+    /// End every `attach` to a process; the process keeps running
     Close {
         /// The process: its id, or at least four of its digits
         id: String,

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 /// Wait for the end of a process
 ///
-/// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still ran after --timeout
-/// or its own time was over, 125 if it is lost or the wait failed.
+/// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still runs after --timeout
+/// or reached its own time limit, 125 if it is lost or the wait failed.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     /// The process: its id, or at least four of its digits
     id: String,
-    /// Wait at most so many seconds; the process goes on
+    /// Wait at most this many seconds; the process keeps running
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
@@ -38,7 +38,7 @@ impl Wait {
 
 /// Waits, and shows a person how long and for what.
 pub(crate) async fn for_it(ctx: &Context, client: &Client, id: &str, at_most: Option<Duration>) -> Result<Waited, Failure> {
-    let left = format!("{id} goes on; wait again with: outlast wait {id}");
+    let left = format!("{id} keeps running; wait again with: outlast wait {id}");
     Ok(progress::during(ctx, About::End { client, id, at_most }, &left, client.wait(id, at_most)).await??)
 }
 

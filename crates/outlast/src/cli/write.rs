@@ -5,7 +5,7 @@ use clap::Args;
 use outlast_client::{At, Written};
 use std::ffi::OsString;
 
-/// Write into the input of a process, as it is
+/// Write text to the input of a process, without a newline
 #[derive(Debug, Args)]
 pub(crate) struct Write {
     /// The process: its id, or at least four of its digits
@@ -13,7 +13,7 @@ pub(crate) struct Write {
     /// The text; `-` is standard input
     #[arg(allow_hyphen_values = true)]
     text: OsString,
-    /// Where in its input the text begins; what is there already is not written again
+    /// Offset of the text in its input; bytes that are there already are not written again
     #[arg(long, value_name = "B")]
     offset: Option<u64>,
 }

@@ -128,6 +128,7 @@ fn world(env: &[(&str, &str)]) -> World {
         env: env.iter().map(|(n, v)| (n.into(), v.into())).collect(),
         cwd: "/work".into(),
         umask: None,
+        io_priority: None,
         program: "/bin/outlast".into(),
         user: User { name: "me".into(), home: Some("/home/me".into()), shell: "/bin/sh".into() },
     }

@@ -2,8 +2,12 @@
 
 mod detach;
 mod machine;
+mod place;
+mod procs;
 mod usage;
 
 pub(crate) use detach::leave_parent;
-pub(crate) use machine::{Lasting, cgroup_of, file_system, kernel, lingers, older_keepers, systemd_runs};
+pub(crate) use machine::{Lasting, cgroup_of, file_system, io_priority, kernel, lingers, older_keepers, systemd_runs, working_dir};
+pub(crate) use place::{Container, Place};
+pub(crate) use procs::{is_engine_of, keepers_of, kill_now, processes_of, stat, unreaped_by_init, wait_for_end};
 pub(crate) use usage::{Sampler, Usage};

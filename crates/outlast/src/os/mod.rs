@@ -2,4 +2,7 @@
 
 mod linux;
 
-pub(crate) use linux::{Lasting, Sampler, Usage, cgroup_of, file_system, kernel, leave_parent, lingers, older_keepers, systemd_runs};
+pub(crate) use linux::{
+    Container, Lasting, Place, Sampler, Usage, cgroup_of, file_system, io_priority, is_engine_of, keepers_of, kernel, kill_now,
+    leave_parent, lingers, older_keepers, processes_of, stat, systemd_runs, unreaped_by_init, wait_for_end, working_dir,
+};

@@ -20,6 +20,7 @@ SCRIPT is a file with a JSON list of turns. Each request of a model takes the ne
     tool       a tool that it calls instead, with `arguments`; a name that ends with `*` is the first offered tool that begins so, or ends
                so where the `*` stands in front, so that a script need not know an agent's prefixes
     delay      how many seconds it takes to think
+    until      a file: the model thinks until it is there, for two minutes at most
     when       the turn is only taken by a request that holds this text; one that does not hold it is answered with "..." and takes no turn
 
 Requests that offer no tools (titles, summaries and the like) are answered with "..." and take no turn.
@@ -32,6 +33,7 @@ Made of the standard library alone. Stops with TERM.
 
 import argparse
 import json
+import os
 import sys
 import threading
 import time
@@ -127,6 +129,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.whole({"error": {"message": f"nothing is served at {path}"}}, 404)
         turn, n = self.server.script.turn(path, body)
         time.sleep(turn.get("delay", 0))
+        end = time.monotonic() + 120
+        while "until" in turn and not os.path.exists(turn["until"]) and time.monotonic() < end:
+            time.sleep(0.02)
         answer(turn, n, body)
 
     def whole(self, value, status=200):

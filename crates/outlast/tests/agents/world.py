@@ -199,7 +199,7 @@ def configure_kimi(world):
     world.write("home/.kimi-code/config.toml", f'default_model = "mock"\ntelemetry = false\n\n{models}\n{provider}')
 
 
-def main(description, agents):
+def main(description, agents, version_of=World.version):
     """Runs the agents that are named, or all. `agents` has a function of a world for each, which returns what it has seen."""
     args = argparse.ArgumentParser(description=description)
     args.add_argument("--outlast", required=True, metavar="PROGRAM", help="the program to test")
@@ -214,7 +214,7 @@ def main(description, agents):
         world, version = World(name, args), "?"
         began = time.monotonic()
         try:
-            version = world.version(name)
+            version = version_of(world, name)
             seen = agents[name](world)
             world.close()
             shutil.rmtree(world.root)

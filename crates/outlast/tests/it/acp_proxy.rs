@@ -460,12 +460,15 @@ fn commands_begin_where_the_conversation_works_with_the_variables_they_are_given
     assert_eq!(printed(json!({"command": "sh", "args": ["-c", "echo \"$A\" $HOME"], "env": env})), format!("b c {}", p.user().display()));
     // Several agents put a whole line where the program belongs.
     assert_eq!(printed(json!({"command": "echo \"$A\" && cd / && pwd", "env": env})), "b c\n/");
-    // Where it is gone the agent is told where else a command runs; what it names itself has to be there.
+    // A command is never run elsewhere: neither where the session works nor where the agent names a directory.
     std::fs::remove_dir(&dir).unwrap();
-    let made = b.result("s", "terminal/create", json!({"command": "pwd"}));
-    let warning = made["_meta"]["outlast"]["warnings"][0].as_str().unwrap();
-    assert!(warning.contains(dir.to_str().unwrap()) && warning.contains("it runs in"), "{made}");
-    assert_eq!(b.error("s", "terminal/create", json!({"command": "pwd", "cwd": dir})), -32602);
+    for params in [json!({"command": "pwd"}), json!({"command": "pwd", "cwd": dir})] {
+        let refused = b.ask("s", "terminal/create", params)["error"].clone();
+        assert_eq!(refused["code"], -32602, "{refused}");
+        let said = refused["message"].as_str().unwrap();
+        assert!(said.contains(&format!("directory {} does not exist", dir.display())), "{refused}");
+        assert!(said.contains(&format!("{} exists", p.work().display())), "{refused}");
+    }
 }
 
 #[test]

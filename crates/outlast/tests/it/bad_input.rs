@@ -104,17 +104,6 @@ fn an_empty_command_is_refused() {
 }
 
 #[test]
-fn case_7_a_directory_that_is_not_there_is_replaced_by_the_nearest_that_is_and_told() {
-    let p = product();
-    let missing = p.work().join("gone/further");
-    let started = p.json(["run", "--cwd", missing.to_str().unwrap(), "--", "pwd"]);
-    assert_eq!(started["cwd"].as_str(), p.work().to_str());
-    assert!(started["warnings"].to_string().contains("does not exist"), "{started}");
-    let id = started["session_id"].as_str().unwrap();
-    assert_eq!(p.wait(id)["output"], format!("{}\n", p.work().display()));
-}
-
-#[test]
 fn a_program_that_is_not_there_or_may_not_be_run_is_a_failed_start() {
     let p = product();
     std::fs::write(p.work().join("plain"), "not a program").unwrap();

@@ -486,3 +486,24 @@ fn the_end_of_the_starters_whole_cgroup_harms_nothing() {
     let ended = p.wait(id);
     assert_eq!((ended["exit_code"].as_i64(), ended["output"].as_str()), (Some(7), Some("one\ntwo\n")), "{ended}");
 }
+
+#[test]
+fn a_home_from_which_nothing_may_be_executed_has_the_installed_keeper() {
+    let tmp = tempfile::tempdir().unwrap();
+    let ran = in_own_mounts(|| {
+        mount_tmpfs(tmp.path(), "noexec").unwrap();
+        let p = Product::in_dir(env!("CARGO_BIN_EXE_outlast"), tmp.path());
+        let ended = p.json(["run", "--wait", "--", "echo here; exit 3"]);
+        assert_eq!((ended["exit_code"].as_i64(), ended["output"].as_str()), (Some(3), Some("here\n")), "{ended}");
+        let id = p.run("setsid sleep 1000 & touch ready; wait");
+        eventually("the file ready", || p.work().join("ready").exists().then_some(()));
+        kill_and_wait(p.meta(&id).pump).unwrap();
+        p.kill_engine();
+        // Its socket is gone, and the engine asks the keeper by a signal to make another.
+        std::fs::remove_file(p.socket_dir().unwrap().join(&id)).unwrap();
+        assert_eq!(p.json(["kill", "--grace", "0", &id])["status"], "killed");
+    });
+    if let Err(why) = ran {
+        machine::skipped("bad_times::a_home_from_which_nothing_may_be_executed_has_the_installed_keeper", format!("{why:#}"));
+    }
+}

@@ -30,7 +30,7 @@ fn case_068_069_an_end_is_told_with_its_code_and_output() {
             assert!(!event[ours].is_null(), "{ours}: {event}");
         }
         let first = format!("[IMPORTANT: Background process {id} {how} (exit code {code}).");
-        assert_eq!(text, &format!("{first}\nCommand: {command}\nOutput:\n{output}]"));
+        assert_eq!(text, &format!("{first}\nCommand: {command}\nOutput:\n| {output}]"));
     }
 }
 
@@ -43,7 +43,7 @@ fn case_071_what_was_cut_off_is_told_and_lines_stay_whole() {
     assert!(output.starts_with("line-") && output.ends_with("line-1999\n") && output.len() <= 2000, "{output}");
     let cut = 10_000 - output.len();
     assert_eq!(event["output_cut"], json!(cut), "{event}");
-    assert!(text.contains(&format!("\n({cut} characters of output before this were cut)\nOutput:\nline-")), "{text}");
+    assert!(text.contains(&format!("\n({cut} characters of output before this were cut)\nOutput:\n| line-")), "{text}");
 }
 
 #[test]

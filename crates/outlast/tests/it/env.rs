@@ -187,3 +187,82 @@ fn files_that_a_command_makes_have_the_callers_mode() {
     let own = u32::from_str_radix(String::from_utf8(own.stdout).unwrap().trim(), 8).unwrap();
     assert_eq!(mode & 0o777, 0o666 & !own);
 }
+
+/// Whether `text` is in a file.
+fn holds(path: &std::path::Path, text: &str) -> bool {
+    std::fs::read(path).unwrap().windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn a_value_given_under_a_secrets_name_is_shown_nowhere_but_raw() {
+    const VALUE: &str = "hunter22-and-more";
+    let p = product();
+    let line = format!("echo password is $DB_PASSWORD; : {VALUE}; exit 3");
+    let id = p.run_with(&["--env", &format!("DB_PASSWORD={VALUE}"), "--session", "s", "--notify", "--watch", "password is"], &line);
+    assert_eq!(p.wait(&id)["exit_code"], 3);
+    let masked = "password is *****************\n";
+    let shown = |p: &Product| {
+        let follow = p.call(["log", &id, "--follow"]).good().text();
+        assert_eq!(follow, masked);
+        let several = p.call(["log", "--prefix", "--follow", &id]).good().text();
+        assert!(several.ends_with(masked) && !several.contains("hunter22"), "{several}");
+        for answer in [p.json(["log", &id]), p.json(["poll", &id]), p.json(["list", "--all"]), p.json(["events", "history"])] {
+            let text = answer.to_string();
+            assert!(!text.contains("hunter22") && text.contains("password is *****************"), "{text}");
+        }
+        let raw = p.call(["log", &id, "--raw"]).good().text();
+        assert_eq!(raw, format!("password is {VALUE}\n"));
+    };
+    shown(&p);
+    assert!(p.json(["events", "history"])["notices"].as_array().unwrap().len() > 1, "the match and the end");
+    let command = p.json(["poll", &id])["command"].to_string();
+    assert!(command.contains(": ***; exit 3"), "{command}");
+    // The next engine, and an index that is rebuilt from the folder, know it as well.
+    p.kill_engine();
+    shown(&p);
+    p.call(["engine", "stop"]).good();
+    assert!(!holds(&p.home().index(), VALUE) && !holds(&p.folder(&id).spec(), VALUE));
+    std::fs::remove_file(p.home().index()).unwrap();
+    shown(&p);
+}
+
+#[test]
+fn a_masked_value_that_comes_in_pieces_is_followed_without_showing_a_piece() {
+    let p = product();
+    let gate = p.work().join("gate");
+    let line = format!(
+        "printf 'a hunter22'; until [ -e {0} ]; do sleep 0.01; done; echo -and-more b; printf 'prompt: '; sleep 60",
+        gate.display()
+    );
+    let id = p.run_with(&["--env", "DB_PASSWORD=hunter22-and-more"], &line);
+    eventually("the first piece", || (p.meta(&id).log_end() == 10).then_some(()));
+    let mut follow = p.command(["log", &id, "--follow"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::fs::write(&gate, "").unwrap();
+    let mut text = String::new();
+    let mut out = follow.stdout.take().unwrap();
+    // An unfinished line that cannot become a value is shown all the same, after a while.
+    while !text.ends_with("prompt: ") {
+        let mut piece = [0; 64];
+        let n = std::io::Read::read(&mut out, &mut piece).unwrap();
+        assert!(n > 0, "{text:?}");
+        text.push_str(std::str::from_utf8(&piece[..n]).unwrap());
+    }
+    p.call(["kill", &id, "--grace", "0"]).good();
+    follow.wait().unwrap();
+    assert_eq!(text, "a ***************** b\nprompt: ");
+}
+
+#[test]
+fn a_secret_that_the_command_line_assigns_is_not_listed_and_not_kept() {
+    let p = product();
+    let id = p.run(
+        "AWS_SECRET_ACCESS_KEY=hunter22/and+more sh -c 'export API_TOKEN=hunter22; test \"$AWS_SECRET_ACCESS_KEY\" = hunter22/and+more'",
+    );
+    assert_eq!(p.wait(&id)["exit_code"], 0, "the command itself has it");
+    for answer in [p.json(["list", "--all"]), p.json(["poll", &id])] {
+        let text = answer.to_string();
+        assert!(text.contains("AWS_SECRET_ACCESS_KEY=*** sh -c 'export API_TOKEN=***;"), "{text}");
+    }
+    p.call(["engine", "stop"]).good();
+    assert!(!holds(&p.folder(&id).spec(), "AWS_SECRET_ACCESS_KEY=hunter22"));
+}

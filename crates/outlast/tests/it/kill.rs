@@ -545,3 +545,101 @@ fn a_stop_of_many_goes_on_when_whoever_asked_has_left() {
     eventually("nothing runs", || p.json(["list"])["processes"].as_array()?.is_empty().then_some(()));
     assert!(ids.iter().all(|id| p.json(["poll", id])["termination_source"] == "kill_all"));
 }
+
+/// Who is killed before the stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dead {
+    None,
+    Holder,
+    Both,
+}
+
+#[test]
+fn a_stop_leaves_the_engine_and_processes_of_another_home_used_in_the_command() {
+    // An engine without a cgroup of its own stays in the leaf of the command that started it.
+    for (dead, config) in
+        [(Dead::None, ""), (Dead::None, "engine.cgroup = false"), (Dead::Holder, ""), (Dead::Both, "engine.cgroup = false")]
+    {
+        let (p, other) = (product(), product());
+        other.configure(config);
+        let call = format!(
+            "HOME={} OUTLAST_HOME={} {} run --json --",
+            other.user().display(),
+            other.home().root.display(),
+            other.program().display()
+        );
+        let id = p.run(&format!("{call} 'exec sleep 1000' > inner; setsid sleep 1000 & touch ready; wait"));
+        ready(&p);
+        let inner: Value = serde_json::from_str(&line_of(&p, "inner")).unwrap();
+        let engine = other.engine();
+        match dead {
+            Dead::None => {}
+            Dead::Holder => {
+                let holder = p.meta(&id).holder;
+                kill_and_wait(holder).unwrap();
+                eventually("another holder", || (![0, holder].contains(&p.meta(&id).holder)).then_some(()));
+            }
+            Dead::Both => _ = kill_both_keepers(&p, &id),
+        }
+        let killed = p.json(["kill", "--grace", "0.2", &id]);
+        assert_eq!(killed["status"], "killed", "{dead:?} {config}: {killed}");
+        let polled = other.json(["poll", inner["session_id"].as_str().unwrap()]);
+        assert_eq!((&polled["phase"], &polled["pid"]), (&json!("running"), &inner["pid"]), "{dead:?} {config}");
+        assert_eq!(other.engine(), engine, "{dead:?} {config}: the engine of the other home is still the same");
+    }
+}
+
+#[test]
+fn who_only_pretends_to_be_an_engine_or_a_keeper_does_not_escape_a_stop() {
+    let p = product();
+    let folder = p.home().process("proc_0123456789ab".parse().unwrap()).path;
+    let sleep = "sleep 1000; :";
+    let id = p.run(&format!(
+        "sh -c '{sleep}' outlast __engine --home {} & sh -c '{sleep}' outlast-keeper {} & touch ready; wait",
+        p.home().root.display(),
+        folder.display()
+    ));
+    ready(&p);
+    assert_eq!(p.json(["kill", "--grace", "0", &id])["status"], "killed");
+    assert_eq!(alive_in(&p.work()), []);
+}
+
+#[test]
+fn those_who_may_not_be_signalled_are_named() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    const NAME: &str = "kill::those_who_may_not_be_signalled_are_named";
+    const NOBODY: u32 = 65534;
+    if !machine::is_root() {
+        return machine::skipped(NAME, "root, to become another user");
+    }
+    let p = product();
+    let call = |args: &[&str]| {
+        let call = p.command(args);
+        let mut other = std::process::Command::new("setpriv");
+        other.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(call.get_program()).args(call.get_args());
+        other.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(p.work());
+        Answer::from(other.stdin(std::process::Stdio::null()).output().unwrap())
+    };
+    for dir in [p.work().parent().unwrap(), &p.work(), &p.user(), p.points().dir()] {
+        chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    if call(&["--version"]).code != Some(0) {
+        return machine::skipped(NAME, "a place for the program that others may enter");
+    }
+    // A program of root's that makes whoever calls it root.
+    let become_root = p.work().join("become-root");
+    std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
+    std::fs::set_permissions(&become_root, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let line = "./become-root --reuid 0 --regid 0 --clear-groups sleep 1000 & echo $! > pid; touch ready; wait";
+    let id = call(&["run", "--json", "--", line]).json()["session_id"].as_str().unwrap().to_owned();
+    ready(&p);
+    let root: u32 = line_of(&p, "pid").parse().unwrap();
+    eventually("root", || std::fs::read_to_string(format!("/proc/{root}/comm")).ok().filter(|name| name == "sleep\n"));
+    let killed = call(&["kill", "--json", "--grace", "0.1", &id]).json();
+    assert_eq!(killed["code"], "survivors", "{killed}");
+    assert!(killed["error"].as_str().is_some_and(|e| e.contains(&root.to_string())), "{killed}");
+    kill_and_wait(root).unwrap();
+    call(&["kill", &id]);
+    eventually("its end", || p.meta(&id).ended);
+    call(&["engine", "stop"]);
+}

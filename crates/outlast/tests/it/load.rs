@@ -110,3 +110,73 @@ fn case_249_what_an_abandoned_turn_started_is_seen_and_ends_by_its_deadline() {
     assert_eq!(p.call(["wait", &id]).code, Some(124));
     assert_eq!(p.json(["active", "--session", "s"])["active"], false);
 }
+
+#[test]
+fn a_process_with_a_thousand_followers_is_written_to_and_stopped_in_time() {
+    use outlast_client::{Chunk, Client, Connect, From};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const NAME: &str = "load::a_process_with_a_thousand_followers_is_written_to_and_stopped_in_time";
+    const FOLLOWERS: usize = 1_000;
+    let limit = getrlimit(Resource::Nofile).maximum;
+    if limit.is_some_and(|most| most < 4 * FOLLOWERS as u64) {
+        return machine::skipped(NAME, "open files for a thousand connections");
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    let p = product();
+    // It ends by KILL alone, so that the whole grace is used.
+    let id = p.run_with(&["--stdin"], "trap '' TERM; echo up; read x; echo got $x; while :; do sleep 0.1; done");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let follow = |n: usize| {
+        let (to, id) = (Connect::to(p.home().root), id.clone());
+        async move {
+            let client = Client::connect(&to).await.unwrap_or_else(|e| panic!("follower {n}: {e}"));
+            let mut chunks = client.follow_to_exit(&id, From::Byte(0));
+            let first = chunks.next().await.unwrap();
+            assert!(matches!(&first, Some(Chunk::Bytes { bytes, .. }) if bytes.starts_with(b"up\n")), "{first:?}");
+            chunks
+        }
+    };
+    // Each has read what there is, and waits for more.
+    let mut followers = Vec::new();
+    for n in 0..FOLLOWERS {
+        followers.push(runtime.block_on(follow(n)));
+    }
+    p.call(["submit", &id, "this"]).good();
+    for chunks in &mut followers {
+        let next = runtime.block_on(chunks.next()).unwrap();
+        assert!(matches!(&next, Some(Chunk::Bytes { bytes, .. }) if bytes == b"got this\n"), "{next:?}");
+    }
+    let began = Instant::now();
+    let killed = p.json(["kill", "--grace", "1", &id]);
+    let took = began.elapsed();
+    assert_eq!(killed["status"], "killed", "{killed}");
+    eprintln!("stopped in {took:?} with {FOLLOWERS} followers");
+    assert!(took < Duration::from_secs(2), "a grace of 1 s took {took:?}");
+    for mut chunks in followers {
+        assert_eq!(runtime.block_on(chunks.next()).unwrap(), None, "each follower is told that it is over");
+    }
+}
+
+#[test]
+fn a_command_that_the_kernel_killed_for_memory_says_so() {
+    const NAME: &str = "load::a_command_that_the_kernel_killed_for_memory_says_so";
+    let group = match Group::v1("memory").and_then(|group| group.set("memory.limit_in_bytes", "209715200").map(|()| group)) {
+        Ok(group) => group,
+        Err(why) => return machine::skipped(NAME, format!("{why:#}")),
+    };
+    // Where swap is limited, too, it is no way out. Where it is not, there is none on most machines.
+    let _no_swap = group.set("memory.memsw.limit_in_bytes", "209715200");
+    let p = product();
+    assert!(group.around(&p.command(["engine", "status"])).output().unwrap().status.success());
+    // It keeps a line in memory until its end, which never comes.
+    let hog = "exec tail /dev/zero";
+    let id = p.run_with(&["--notify"], hog);
+    let ended = p.wait(&id);
+    assert_eq!((ended["signal"].as_str(), ended["oom"].as_bool()), (Some("SIGKILL"), Some(true)), "{ended}");
+    assert_eq!(p.json(["poll", &id])["oom"], true);
+    // Killed by hand, though memory had run out before.
+    let id = p.run("kill -9 $$");
+    let ended = p.wait(&id);
+    assert_eq!((ended["signal"].as_str(), ended.get("oom")), (Some("SIGKILL"), None), "{ended}");
+    p.shut_down().unwrap();
+}

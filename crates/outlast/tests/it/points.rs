@@ -60,7 +60,7 @@ fn a_pump_killed_inside_a_batch_of_a_terminal() {
 #[test]
 fn a_pump_killed_while_it_records_the_end() {
     let p = product();
-    for point in ["pump.recorded", "pump.marked", "pump.told", "pump.done"] {
+    for point in ["pump.written", "pump.recorded", "pump.marked", "pump.told", "pump.released", "pump.done"] {
         killed_at(&p, point, &[]);
     }
 }
@@ -68,8 +68,55 @@ fn a_pump_killed_while_it_records_the_end() {
 #[test]
 fn a_holder_killed_around_its_fork() {
     let p = product();
-    for point in ["holder.start.before", "holder.start.after"] {
+    for point in ["holder.start.before", "holder.start.marked", "holder.start.after", "holder.start.saved"] {
         killed_at(&p, point, &[]);
+    }
+}
+
+/// Holds the holder at `point`, kills it with the pump, and before them the engine if it is to die, too. The id, and the file in which the command says that it ran.
+fn all_killed_at(p: &Product, point: &str, and_engine: bool) -> (String, std::path::PathBuf) {
+    let mark = p.work().join(format!("{point}-{and_engine}"));
+    let id = format!("proc_0123456789{}{}", if and_engine { "a" } else { "b" }, if point.ends_with("marked") { "a" } else { "b" });
+    p.points().arm(point).unwrap();
+    let line = format!("echo started >> {}; exec sleep 1000", mark.display());
+    let mut run = p.command(["run", "--json", "--id", &id, "--", &line]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let holder = eventually(&format!("somebody at {point}"), || p.points().held(point));
+    let pump = p.meta(&id).pump;
+    if and_engine {
+        // With its caller, who would start another.
+        kill_and_wait(run.id()).unwrap();
+        p.kill_engine();
+    }
+    let held = crate::gate::Held::new(pump);
+    kill_and_wait(holder).unwrap();
+    kill_and_wait(pump).unwrap();
+    drop(held);
+    p.points().release(point).unwrap();
+    run.wait().unwrap();
+    (id, mark)
+}
+
+#[test]
+fn a_command_is_never_started_twice_whoever_dies_with_its_keepers() {
+    let p = product();
+    p.engine();
+    let ran = |mark: &std::path::Path| std::fs::read_to_string(mark).unwrap_or_default();
+    for and_engine in [false, true] {
+        // Before the clone: an engine that has the live copy knows that nothing ran, and starts it; another cannot know.
+        let (id, mark) = all_killed_at(&p, "holder.start.marked", and_engine);
+        let phase = eventually("an answer", || p.json(["poll", &id])["phase"].as_str().filter(|w| *w != "starting").map(str::to_owned));
+        match and_engine {
+            false => {
+                assert_eq!(phase, "running");
+                eventually("the command", || (ran(&mark) == "started\n").then_some(()));
+            }
+            true => assert_eq!((phase.as_str(), ran(&mark).as_str()), ("lost", "")),
+        }
+        // After it, before the pid is in the file: it is found all the same.
+        let (id, mark) = all_killed_at(&p, "holder.start.after", and_engine);
+        eventually("an orphan", || (p.json(["poll", &id])["phase"] == "orphaned").then_some(()));
+        assert_eq!(ran(&mark), "started\n");
+        assert_eq!(p.json(["kill", &id, "--grace", "0"])["status"], "killed");
     }
 }
 

@@ -171,7 +171,7 @@ fn an_index_that_is_deleted_is_made_again_from_the_folders() {
         let _never_made = std::fs::remove_file(p.home().root.join(name));
     }
     all_is_known(&p, &over, &running);
-    let told = p.call(["doctor"]).text();
+    let told = p.call(["doctor", "--quick"]).text();
     assert!(told.contains("the index was gone") && told.contains("barriers"), "{told}");
     std::fs::write(p.work().join("gate"), "").unwrap();
     assert_eq!(p.wait(&running)["exit_code"], 5);
@@ -204,7 +204,7 @@ fn an_index_that_is_damaged_is_set_aside_told_and_made_again() {
         std::fs::write(&index, &bytes).unwrap();
         all_is_known(&p, &over, &running);
         assert!(degraded(&p).contains("the index was damaged"), "{how}: {}", degraded(&p));
-        let doctor = p.json(["doctor"]).to_string();
+        let doctor = p.json(["doctor", "--quick"]).to_string();
         assert!(doctor.contains("the index was damaged"), "{how}: {doctor}");
         p.call(["engine", "stop"]).good();
     }
@@ -358,4 +358,56 @@ fn a_copied_home_gets_an_engine_of_its_own_and_leaves_the_original_alone() {
     assert_eq!(p.json(["poll", &id])["phase"], "running");
     std::fs::write(p.work().join("gate"), "").unwrap();
     assert_eq!(p.wait(&id)["exit_code"], 5);
+}
+
+/// Two processes that tell a session, and have ended while no engine ran: the next engine finds both at once.
+fn two_that_ended_unseen(p: &Product, before_they_end: impl FnOnce(&[String; 2])) -> [String; 2] {
+    let go = p.work().join("go");
+    let line = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let both = ["one", "two"].map(|name| p.run_with(&["--session", "s", "--notify", "--name", name], &line));
+    before_they_end(&both);
+    p.kill_engine();
+    let start = std::fs::File::options().write(true).create(true).truncate(false).open(p.home().start_lock()).unwrap();
+    rustix::fs::flock(&start, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    std::fs::write(&go, "").unwrap();
+    eventually("both are over", || both.iter().all(|id| p.meta(id).ended.is_some()).then_some(()));
+    both
+}
+
+/// The processes whose ends a session is told, in their order.
+fn ends_told(p: &Product) -> Vec<String> {
+    let drained = p.json(["events", "drain", "--session", "s"]);
+    let mut told: Vec<String> =
+        drained["events"].as_array().unwrap().iter().map(|e| e["event"]["session_id"].as_str().unwrap().to_owned()).collect();
+    told.sort();
+    told
+}
+
+#[test]
+fn a_panic_over_one_process_at_the_start_costs_no_other_its_news() {
+    let p = product();
+    let point = |bad: &str| format!("news.of.{bad}");
+    let [bad, good] = two_that_ended_unseen(&p, |[bad, _]| p.points().panics(&point(bad), true).unwrap());
+    assert_eq!(ends_told(&p), [good]);
+    assert!(degraded(&p).contains(&bad), "{}", degraded(&p));
+    p.points().panics(&point(&bad), false).unwrap();
+    p.kill_engine();
+    assert_eq!(ends_told(&p), std::slice::from_ref(&bad));
+    // Something else may be degraded here: a container has no cgroup.
+    assert!(!degraded(&p).contains(&bad), "{}", degraded(&p));
+}
+
+#[test]
+fn a_panic_over_one_folder_at_the_start_keeps_no_engine_from_starting() {
+    let p = product();
+    let mut both = two_that_ended_unseen(&p, |[bad, _]| p.points().panics(&format!("recover.look.{bad}"), true).unwrap());
+    let mut told = ends_told(&p);
+    // The bad one is looked at again by the task that supervises it, a moment later.
+    eventually("both are told", || {
+        told.extend(ends_told(&p));
+        (told.len() >= 2).then_some(())
+    });
+    told.sort();
+    both.sort();
+    assert_eq!(told, both);
 }

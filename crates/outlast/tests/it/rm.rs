@@ -2,6 +2,7 @@
 
 use crate::gate::Gate;
 use crate::support::*;
+use outlast_testkit::machine::{self, in_own_mounts, mount_tmpfs};
 
 #[test]
 fn what_is_over_is_forgotten_with_its_folder() {
@@ -58,4 +59,55 @@ fn clean_forgets_every_finished_one_of_its_scope() {
     assert!(!p.folder(&two).path.exists() && !p.folder(&three).path.exists());
     let left = p.json(["list", "--all"]);
     assert_eq!((left["processes"].as_array().unwrap().len(), &left["processes"][0]["session_id"]), (1, &json!(running)));
+}
+
+/// Makes the home an overlay whose lower layer is what the home is now, as in a container whose image has one. Only in mounts of our own.
+fn put_below_an_overlay(p: &Product) {
+    let home = p.home().root;
+    let layers = p.work().join("layers");
+    mount_tmpfs(&layers, "mode=700").unwrap();
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| layers.join(name));
+    let copied = std::process::Command::new("cp").arg("-a").arg(&home).arg(&lower).status().unwrap();
+    assert!(copied.success());
+    for dir in [&upper, &work] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let [lower, upper, work] = [lower, upper, work].map(|dir| dir.display().to_string());
+    let options = format!("lowerdir={lower},upperdir={upper},workdir={work},redirect_dir=off");
+    let mounted = std::process::Command::new("mount").args(["-t", "overlay", "-o", &options, "overlay"]).arg(&home).status().unwrap();
+    assert!(mounted.success(), "mount -o {options}");
+}
+
+#[test]
+fn what_lies_in_a_lower_layer_of_an_overlay_is_removed_even_if_the_engine_is_killed_meanwhile() {
+    let ran = in_own_mounts(|| {
+        let p = product();
+        let ids: Vec<String> = (0..3).map(|n| p.run(&format!("echo {n}; exit {n}"))).collect();
+        for id in &ids {
+            p.wait(id);
+        }
+        p.call(["engine", "stop"]).good();
+        eventually("the keepers to leave", || p.processes().is_empty().then_some(()));
+        put_below_an_overlay(&p);
+        let removed = p.json(["rm", &ids[0]]);
+        assert_eq!(removed["status"], "removed", "{removed}");
+        assert!(!p.folder(&ids[0]).path.exists());
+        // Killed half-way: what is left is no process.
+        p.points().arm("remove.marked").unwrap();
+        let call = p.command(["rm", &ids[1]]).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+        eventually("the mark", || p.points().held("remove.marked"));
+        p.kill_engine();
+        call.wait_with_output().unwrap();
+        let left = p.json(["list", "--all"]);
+        let left: Vec<&str> = left["processes"].as_array().unwrap().iter().map(|one| one["session_id"].as_str().unwrap()).collect();
+        assert_eq!(left, [ids[2].as_str()]);
+        assert!(!p.folder(&ids[1]).path.exists());
+        p.call(["clean"]).good();
+        assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+        assert!(!p.folder(&ids[2]).path.exists());
+        p.shut_down().unwrap();
+    });
+    if let Err(why) = ran {
+        machine::skipped("what_lies_in_a_lower_layer_of_an_overlay_is_removed_even_if_the_engine_is_killed_meanwhile", format!("{why:#}"));
+    }
 }

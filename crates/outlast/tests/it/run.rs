@@ -38,15 +38,44 @@ fn case_003_standard_input_without_a_flag_is_at_its_end() {
 }
 
 #[test]
-fn case_007_a_directory_that_is_gone_is_replaced_by_its_nearest_ancestor_and_said_so() {
+fn case_007_a_directory_that_does_not_exist_is_refused_with_its_nearest_parent() {
     let p = product();
     let gone = p.work().join("gone/deeper");
-    let started = p.json(["run", "--cwd", gone.to_str().unwrap(), "--", "pwd"]);
-    let id = started["session_id"].as_str().unwrap();
-    assert_eq!(p.wait(id)["output"], format!("{}\n", p.work().display()));
-    let warned = started["warnings"].to_string();
-    assert!(warned.contains(gone.to_str().unwrap()) && warned.contains("does not exist"), "{started}");
-    assert_eq!(started["cwd"], p.work().to_str().unwrap());
+    let refused = p.call(["run", "--json", "--cwd", gone.to_str().unwrap(), "--", "touch ran"]);
+    let said = refused.json();
+    assert_eq!((refused.code, said["code"].as_str()), (Some(125), Some("bad_spec")), "{said}");
+    assert_eq!(said["error"], format!("directory {} does not exist", gone.display()));
+    assert!(said["hint"].as_str().unwrap().starts_with(&format!("{} exists;", p.work().display())), "{said}");
+    // A retry under an id that was accepted finds the process, also after its directory was removed.
+    std::fs::create_dir_all(&gone).unwrap();
+    let accepted = ["run", "--id", "proc_00000000aaab", "--cwd", gone.to_str().unwrap(), "--", "true"];
+    let first = p.json(accepted);
+    p.wait(first["session_id"].as_str().unwrap());
+    std::fs::remove_dir(&gone).unwrap();
+    assert_eq!(p.json(accepted)["session_id"], first["session_id"]);
+    assert!(!p.work().join("ran").exists());
+}
+
+#[test]
+fn a_directory_that_was_removed_under_the_caller_is_refused() {
+    let p = product();
+    let gone = p.work().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    // Neither variable names a place to run in instead.
+    for pwd in ["", "/"] {
+        let line = format!("mkdir -p {0} && cd {0} && rmdir {0} && PWD={pwd} exec \"$@\"", gone.display());
+        let call = p.command(["run", "--json", "--", "touch ran"]);
+        let (program, args) = (call.get_program().to_owned(), call.get_args().map(ToOwned::to_owned).collect::<Vec<_>>());
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &line, "sh"]).arg(program).args(args);
+        for (name, value) in call.get_envs() {
+            if let Some(value) = value {
+                shell.env(name, value);
+            }
+        }
+        let said = Answer::from(shell.output().unwrap()).json();
+        assert_eq!(said["error"], format!("directory {} does not exist", gone.display()), "{said}");
+    }
 }
 
 #[test]

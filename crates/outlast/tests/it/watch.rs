@@ -40,7 +40,7 @@ fn case_014_119_120_the_first_line_is_told_and_what_does_not_occur_is_not() {
     assert_eq!((told.len(), &event["type"], &event["session_id"]), (1, &json!("watch_match"), &json!(id)), "{told:?}");
     assert_eq!((&event["pattern"], &event["output"], &event["suppressed"]), (&json!("ERROR"), &json!("ERROR: disk full"), &json!(0)));
     let want = format!(
-        "[IMPORTANT: Background process {id} matched watch pattern \"ERROR\".\nCommand: echo INFO ok; echo ERROR: disk full\nMatched output:\nERROR: disk full]"
+        "[IMPORTANT: Background process {id} matched watch pattern \"ERROR\".\nCommand: echo INFO ok; echo ERROR: disk full\nMatched output:\n| ERROR: disk full\n]"
     );
     assert_eq!(*text, want);
     p.wait(&id);
@@ -100,7 +100,7 @@ fn case_127_128_129_133_within_the_spacing_nothing_is_told_and_all_is_counted() 
     gate.open();
     let (event, text) = drain_until(&p, "s", 1).remove(0);
     assert_eq!((&event["output"], &event["suppressed"]), (&json!("hit 4"), &json!(2)), "{event}");
-    assert!(text.ends_with("\nhit 4\n(2 earlier matches were suppressed by rate limit)]"), "{text}");
+    assert!(text.ends_with("\n| hit 4\n(2 earlier matches were suppressed by rate limit)\n]"), "{text}");
     gate.open();
 }
 

@@ -117,6 +117,20 @@ async fn a_failure_is_tried_again_under_the_same_id() {
     assert!(requests.iter().all(|r| r.header("webhook-id") == Some("evt_1") && r.body == requests[0].body));
 }
 
+#[test]
+fn a_name_is_looked_up_on_no_thread_that_others_need() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    // The only blocking thread of the runtime reads a disk that hangs, until the test is over.
+    runtime.spawn_blocking(move || wait.recv());
+    runtime.block_on(async {
+        let receiver = Receiver::says(&[OK]);
+        let scene = Scene::new(&format!("http://localhost:{}/", receiver.port));
+        assert_eq!(scene.first().await, Settle::Delivered);
+    });
+    drop(go);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_never_answers_is_not_waited_for() {
     let receiver = Receiver::new(|_, stream| {

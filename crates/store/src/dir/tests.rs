@@ -90,6 +90,7 @@ fn only_folders_named_like_a_process_are_processes() {
     assert_eq!(home.ids().unwrap(), []);
     home.create().unwrap();
     home.process(ID).create().unwrap();
+    std::fs::write(home.process(ID).spec(), "").unwrap();
     for stray in ["x", "proc_01", "proc_010203040506.removed"] {
         std::fs::create_dir(home.processes().join(stray)).unwrap();
     }

@@ -14,7 +14,7 @@ fn every_record() -> Vec<Record> {
     let of = Incarnation { pid: 4_194_304, start_ticks: u64::MAX, boot: u128::MAX - 5 };
     let by = Owner { session: Some("s\n\u{1}é".into()), task: None, generation: Some(String::new()) };
     let asked = Cause::Asked { by, source: "process.kill".into() };
-    let ended = |outcome, cause| Record::Ended { ending: Ending { outcome, cause, at }, log_end: u64::MAX };
+    let ended = |outcome, cause| Record::Ended { ending: Ending { outcome, cause, at, oom: false }, log_end: u64::MAX };
     vec![
         Record::Accepted { at },
         Record::Started { at, of },
@@ -182,6 +182,7 @@ fn a_long_journal_comes_in_parts() {
             outcome: Outcome::NeverStarted(StartFailure { errno: 0, what: "x".repeat(900_000) }),
             cause: Cause::OfItsOwn,
             at: Time::from_micros(0),
+            oom: false,
         },
         log_end: 0,
     };
@@ -206,8 +207,12 @@ fn a_long_journal_comes_in_parts() {
 fn a_record_too_long_to_be_read_is_not_written() {
     let (_place, dir) = folder();
     let what = "x".repeat(FRAME_LIMIT);
-    let ending =
-        Ending { outcome: Outcome::NeverStarted(StartFailure { errno: 0, what }), cause: Cause::OfItsOwn, at: Time::from_micros(0) };
+    let ending = Ending {
+        outcome: Outcome::NeverStarted(StartFailure { errno: 0, what }),
+        cause: Cause::OfItsOwn,
+        at: Time::from_micros(0),
+        oom: false,
+    };
     let mut journal = Journal::open_for_append(&dir).unwrap();
     assert!(journal.append(&Record::Ended { ending, log_end: 0 }).is_err());
     journal.append(&Record::Lost { at: Time::from_micros(0) }).unwrap();

@@ -37,6 +37,12 @@ pub mod flag {
     pub const CLEAN: u32 = 1 << 13;
     /// The request is on the engine's disk: the command may be started.
     pub const GO: u32 = 1 << 14;
+    /// Bytes are read and written, because `splice` or `tee` is refused: they are in a pump's memory in between.
+    pub const BY_HAND: u32 = 1 << 15;
+    /// A pump has such bytes in its memory now, or is about to.
+    pub const IN_HAND: u32 = 1 << 16;
+    /// A pump was killed with such bytes in its memory, or right before it read any.
+    pub const MAYBE_LOST: u32 = 1 << 17;
 }
 
 /// How far the log is committed.

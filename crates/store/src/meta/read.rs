@@ -2,11 +2,15 @@
 
 use super::live::WatchSlot;
 use super::v1::{EndedV1, StopV1, unseal};
+use super::write::BEGUN;
 use super::{
-    Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, LIVE_AT, Live, MAGIC, STOP_AT, STOP_LEN, VERSION, Waiting, Watched, flag,
+    Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, NAMED_FD, STOP_AT, STOP_LEN, VERSION, Waiting,
+    Watched, flag,
 };
 use crate::dir::ProcessDir;
+use crate::lines::LineMap;
 use crate::segments::Gap;
+use crate::spec::SpecFile;
 use outlast_core::{Cause, Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
 use std::io;
 use std::mem::offset_of;
@@ -64,8 +68,10 @@ pub struct Snapshot {
     pub created_at: Time,
     /// How far the log goes.
     pub commit: Commit,
-    /// The command's pid; 0 if it was never started.
+    /// The command's pid; 0 if it was never started, or is not known.
     pub cmd: u32,
+    /// Whether a start was begun, and all who knew the pid died before it was in the file.
+    pub begun: bool,
     /// Its start in ticks; 0 if that was not read yet.
     pub cmd_ticks: u64,
     /// When it started.
@@ -110,29 +116,42 @@ impl Snapshot {
             io::ErrorKind::NotFound => MetaError::Missing { path: path.clone() },
             _ => MetaError::Io { path: path.clone(), error },
         };
+        let parsed = |bytes: &[u8]| Self::parse(bytes).map_err(|(at, what)| MetaError::Damaged { path: path.clone(), at, what });
         let file = std::fs::File::open(&path).map_err(io)?;
-        let mut bytes = [0; LEN];
-        let mut commit = [0; 8];
-        // The copy is not one instant: while the commit word moves under it, a slot may be half old. Take it again.
-        for _ in 0..1000 {
-            read_up_to(&file, &mut bytes).map_err(io)?;
-            read_up_to_at(&file, &mut commit, LIVE_AT as u64).map_err(io)?;
-            if commit == bytes[LIVE_AT..LIVE_AT + 8] {
-                break;
+        let take = || {
+            let len = file.metadata().map_err(io)?.len();
+            let bytes = read_settled(&file).map_err(io)?;
+            if len == LEN as u64 && bytes == [0; LEN] {
+                // Room for one, in which no keeper has written yet.
+                return Err(MetaError::Missing { path: path.clone() });
             }
+            Ok((bytes, parsed(&bytes[..LEN.min(len as usize)])?))
+        };
+        let (bytes, first) = take()?;
+        if u32_at(&bytes, NAMED_FD) == 0 {
+            return Ok(first);
         }
-        let len = file.metadata().map_err(io)?.len();
-        if len == LEN as u64 && bytes == [0; LEN] {
-            // Room for one, in which no keeper has written yet.
-            return Err(MetaError::Missing { path });
+        if let Some(image) = Image::of(dir, &bytes) {
+            return parsed(&image.read().map_err(io)?);
         }
-        Self::parse(&bytes[..LEN.min(len as usize)]).map_err(|(at, what)| MetaError::Damaged { path, at, what })
+        // Keepers that left meanwhile have written everything into the file before they let go of the lock.
+        let is_kept = crate::lock::is_held(&path).unwrap_or(true);
+        let (bytes, last) = take()?;
+        if is_kept || u32_at(&bytes, NAMED_FD) == 0 {
+            return Ok(last);
+        }
+        // All who had the live copy are dead. What the log holds behind the length in the file is output, in order.
+        Ok(Self { commit: found_commit(dir, last.commit), ..last })
     }
 
     /// Says what an engine has written down of a process. The keepers read it where they share it; nobody else's word is touched.
     pub fn note(dir: &ProcessDir, noted: u64) -> io::Result<()> {
-        let file = std::fs::OpenOptions::new().write(true).open(dir.meta())?;
-        std::os::unix::fs::FileExt::write_all_at(&file, &noted.to_le_bytes(), (LIVE_AT + offset_of!(Live, noted)) as u64)
+        let at = LIVE_AT + offset_of!(Live, noted);
+        let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
+        match Image::of(dir, &read_settled(&file)?) {
+            Some(image) => image.write_at(&noted.to_le_bytes(), at),
+            None => std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&noted.to_le_bytes(), at as u64),
+        }
     }
 
     /// Takes the bytes of a `meta` apart.
@@ -184,7 +203,8 @@ impl Snapshot {
             boot: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
             created_at: Time::from_micros(u64_at(bytes, 40) as i64),
             commit,
-            cmd: u32_at(bytes, l + offset_of!(Live, cmd)),
+            cmd: pid_at(bytes, l + offset_of!(Live, cmd)).unwrap_or(0),
+            begun: u32_at(bytes, l + offset_of!(Live, cmd)) == BEGUN,
             cmd_ticks: u64_at(bytes, l + offset_of!(Live, cmd_ticks)),
             started_at: time(l + offset_of!(Live, started_at)),
             pump: u32_at(bytes, l + offset_of!(Live, pump)),
@@ -255,7 +275,7 @@ fn unrecorded(bytes: &[u8], commit: Commit, stop: Option<&(Stop, Time)>) -> Opti
     };
     let cause = stop.map_or(Cause::OfItsOwn, |(s, _)| s.cause.clone());
     let at = Time::from_micros(u64_at(bytes, l + offset_of!(Live, ended_at)) as i64);
-    Some(Ended { ending: Ending { outcome, cause, at }, log_end: commit.base, lines: commit.lines })
+    Some(Ended { ending: Ending { outcome, cause, at, oom: false }, log_end: commit.base, lines: commit.lines })
 }
 
 fn watched(bytes: &[u8]) -> Watched {
@@ -287,16 +307,66 @@ fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {
         .collect()
 }
 
-fn u32_at(b: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"))
 }
 
-fn u64_at(b: &[u8], at: usize) -> u64 {
+pub(super) fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"))
 }
 
-fn read_up_to(file: &std::fs::File, bytes: &mut [u8]) -> io::Result<usize> {
-    read_up_to_at(file, bytes, 0)
+/// How far the log goes by what its files hold, and by `known` where that is further.
+pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
+    let (mut base, mut lines) = (known.base, known.lines);
+    for first in dir.segments().unwrap_or_default() {
+        let Ok(file) = std::fs::File::open(dir.segment(first)) else { continue };
+        if base < first {
+            // The segments in between were dropped since the file was written. Readers show them as a gap.
+            base = first;
+            lines = noted_lines(dir, first).unwrap_or(lines);
+        }
+        let mut piece = [0; 4096];
+        while let Ok(n) = file.read_at(&mut piece, base - first)
+            && n > 0
+        {
+            base += n as u64;
+            lines += memchr::memchr_iter(b'\n', &piece[..n]).count() as u64;
+        }
+    }
+    Commit { base, lines, ..known }
+}
+
+/// The newlines before the segment that begins at `first`, by the line index.
+fn noted_lines(dir: &ProcessDir, first: u64) -> Option<u64> {
+    let keep = SpecFile::read_kept(dir).ok()?.keep;
+    LineMap::open(dir, keep).ok()?.noted(first)
+}
+
+/// A pid, if there is one at `at`.
+pub(super) fn pid_at(b: &[u8], at: usize) -> Option<u32> {
+    Some(u32_at(b, at)).filter(|pid| *pid != 0 && *pid <= i32::MAX as u32)
+}
+
+/// The boot in which a `meta` was made.
+pub(super) fn boot_of(b: &[u8; LEN]) -> u128 {
+    u128::from_le_bytes(b[24..40].try_into().expect("sixteen bytes"))
+}
+
+/// Reads all of it. The copy is not one instant: while a word that makes a slot current moves under it, the slot may be half old. Then it is taken again.
+pub(super) fn read_settled(file: &std::fs::File) -> io::Result<[u8; LEN]> {
+    let current = [LIVE_AT + offset_of!(Live, commit), LIVE_AT + offset_of!(Live, watch)];
+    let mut bytes = [0; LEN];
+    for _ in 0..1000 {
+        read_up_to_at(file, &mut bytes, 0)?;
+        let mut now = [[0; 8]; 2];
+        for (now, at) in now.iter_mut().zip(current) {
+            read_up_to_at(file, now, at as u64)?;
+        }
+        if now.iter().zip(current).all(|(now, at)| now == &bytes[at..at + 8]) {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 fn read_up_to_at(file: &std::fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {

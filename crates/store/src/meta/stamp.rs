@@ -1,21 +1,47 @@
 //! Whether anything has changed.
 
-use super::{LIVE_AT, Live};
+use super::{Image, LIVE_AT, Live};
+use crate::dir::ProcessDir;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 /// What changes in `meta` while a process lives, as it was at one time. Two that are equal show the same process: only the pulse of its pump may be another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp([u8; size_of::<Live>()]);
 
 impl Stamp {
-    /// Reads it from the open file.
-    pub fn read(meta: &File) -> io::Result<Self> {
+    pub(super) fn read(meta: &File) -> io::Result<Self> {
         let mut live = [0; size_of::<Live>()];
         meta.read_exact_at(&mut live, LIVE_AT as u64)?;
         let pulse = std::mem::offset_of!(Live, heartbeat);
         live[pulse..pulse + size_of::<u64>()].fill(0);
         Ok(Self(live))
+    }
+}
+
+/// Where the stamp of a process is read again and again: the live copy of its `meta`, or the file if there is none.
+#[derive(Debug)]
+pub enum Stamped {
+    /// While it runs.
+    Live(Arc<Image>),
+    /// After it, or if older keepers have it.
+    File(File),
+}
+
+impl Stamped {
+    /// Opens the one that counts now.
+    pub fn open(dir: &ProcessDir) -> io::Result<Self> {
+        let file = File::open(dir.meta())?;
+        Ok(Image::of(dir, &super::read::read_settled(&file)?).map_or(Self::File(file), Self::Live))
+    }
+
+    /// What it says now.
+    pub fn read(&self) -> io::Result<Stamp> {
+        match self {
+            Self::Live(image) => Stamp::read(image.file()),
+            Self::File(file) => Stamp::read(file),
+        }
     }
 }

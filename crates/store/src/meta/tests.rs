@@ -15,7 +15,7 @@ fn held() -> (tempfile::TempDir, ProcessDir, Meta) {
 }
 
 fn ended() -> Ending {
-    Ending { outcome: Outcome::Signal { number: 15, dumped_core: false }, cause: asked("process.kill"), at: NOW }
+    Ending { outcome: Outcome::Signal { number: 15, dumped_core: false }, cause: asked("process.kill"), at: NOW, oom: false }
 }
 
 fn asked(source: &str) -> Cause {
@@ -105,7 +105,7 @@ fn an_end_whose_record_the_disk_refused_is_known_from_what_was_seen() {
     assert_eq!(Snapshot::read(&dir).unwrap().ended, None);
     live.set(flag::RECORDED);
     let ended = Snapshot::read(&dir).unwrap().ended.unwrap();
-    assert_eq!(ended.ending, Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW });
+    assert_eq!(ended.ending, Ending { outcome: Outcome::Code(3), cause: Cause::OfItsOwn, at: NOW, oom: false });
 }
 
 #[test]
@@ -188,4 +188,41 @@ fn generate_the_meta_of_fixture_state_v1() {
         0,
     )
     .unwrap();
+}
+
+#[test]
+fn a_copy_of_the_folder_does_not_read_the_memory_of_the_original() {
+    let (_tmp, dir, meta) = held();
+    let copy = tempfile::tempdir().unwrap();
+    let copied = ProcessDir { path: copy.path().to_owned() };
+    meta.save().unwrap();
+    std::fs::copy(dir.meta(), copied.meta()).unwrap();
+    meta.live().begin_drop(Commit { base: 10, lines: 2, answered: 0, remain: 0 });
+    assert_eq!(Snapshot::read(&dir).unwrap().commit.base, 10);
+    assert_eq!(Snapshot::read(&copied).unwrap().commit.base, 0);
+    Snapshot::note(&copied, 7).unwrap();
+    assert_eq!(Snapshot::read(&dir).unwrap().noted, 0);
+    assert_eq!(Snapshot::read(&copied).unwrap().noted, 7);
+}
+
+#[test]
+fn a_log_whose_known_end_was_dropped_goes_on_with_the_first_segment_that_is_kept() {
+    let tmp = tempfile::tempdir().unwrap();
+    let (mut kept, launch) = crate::spec::tests::request();
+    kept.keep = crate::segments::Keep { head: 4, segment: 4, tail: 8 };
+    let home = crate::dir::Home::new(tmp.path().join("home"));
+    home.create().unwrap();
+    let dir = home.process(kept.id);
+    dir.create().unwrap();
+    crate::spec::SpecFile::create(&dir, &kept, &launch).unwrap();
+    // Bytes 4 to 12 were dropped since the file said that the log has 8.
+    for (first, bytes) in [(0, "a\nb\n"), (12, "x\ny\n"), (16, "z\n")] {
+        std::fs::write(dir.segment(first), bytes).unwrap();
+    }
+    let known = Commit { base: 8, lines: 3, ..Commit::default() };
+    let found = read::found_commit(&dir, known);
+    assert_eq!((found.base, found.lines), (18, 6), "without a note the lines of the gap are not known");
+    crate::lines::LineIndex::note(&dir, kept.keep.index_of(12), 9).unwrap();
+    let found = read::found_commit(&dir, known);
+    assert_eq!((found.base, found.lines), (18, 12));
 }

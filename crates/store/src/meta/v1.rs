@@ -74,6 +74,8 @@ pub(super) struct EndedV1 {
     pub(super) at: Time,
     pub(super) log_end: u64,
     pub(super) lines: u64,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) oom: bool,
 }
 
 impl From<Cause> for CauseV1 {
@@ -121,7 +123,7 @@ impl EndedV1 {
             Outcome::NeverStarted(f) => OutcomeV1::NeverStarted { errno: f.errno, what: f.what },
             Outcome::Unknown => OutcomeV1::Unknown,
         };
-        Self { outcome, cause: e.cause.into(), at: e.at, log_end, lines }
+        Self { outcome, cause: e.cause.into(), at: e.at, log_end, lines, oom: e.oom }
     }
     pub(super) fn into_ending(self) -> Ending {
         let outcome = match self.outcome {
@@ -130,6 +132,6 @@ impl EndedV1 {
             OutcomeV1::NeverStarted { errno, what } => Outcome::NeverStarted(StartFailure { errno, what }),
             OutcomeV1::Unknown => Outcome::Unknown,
         };
-        Ending { outcome, cause: self.cause.into(), at: self.at }
+        Ending { outcome, cause: self.cause.into(), at: self.at, oom: self.oom }
     }
 }

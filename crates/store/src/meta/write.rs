@@ -1,27 +1,46 @@
 //! The keepers' side of `meta`.
 
+use super::read::{found_commit, read_settled, u32_at, u64_at};
 use super::v1::{EndedV1, StopV1, seal};
-use super::{ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, LEN, Live, MAGIC, STOP_AT, STOP_LEN, VERSION};
+use super::{
+    ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, NAMED_FD, NAMED_PID, STOP_AT, STOP_LEN, Snapshot, Stamp,
+    VERSION, flag,
+};
 use crate::dir::ProcessDir;
 use crate::lock;
 use crate::os::Mapping;
 use outlast_core::{Cause, Ending, Outcome, Owner, ProcessId, Stop, Time};
 use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A process's `meta`, locked and mapped. Whoever has one may write in the process's folder.
+const CMD_AT: usize = LIVE_AT + offset_of!(Live, cmd);
+/// In the file, in place of the command's pid: the holder was about to start it. Not 0, so that no reader, however old, starts it again.
+pub(super) const BEGUN: u32 = u32::MAX;
+
+/// A process's `meta`, locked: the file, and the live copy, mapped. Whoever has one may write in the process's folder.
 #[derive(Debug)]
 pub struct Meta {
     file: File,
+    image: Image,
     map: Mapping,
+    /// How many bytes of output are on record as dropped in the file; nothing before the first save.
+    dropped_in_file: Cell<Option<u64>>,
 }
 
 impl Meta {
     /// Opens or makes it and takes the lock. `None` if another pair of keepers has it.
     pub fn hold(dir: &ProcessDir, id: ProcessId, now: Time) -> io::Result<Option<Self>> {
+        Self::hold_with(dir, id, now, Image::new()?)
+    }
+
+    /// The same, with a live copy that somebody else holds, too. It begins as what the file says.
+    pub fn hold_with(dir: &ProcessDir, id: ProcessId, now: Time, image: Image) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(dir.meta())?;
         if !lock::try_hold(&file)? {
             return Ok(None);
@@ -29,21 +48,33 @@ impl Meta {
         if file.metadata()?.len() < LEN as u64 {
             Self::allocate(&file)?;
         }
-        let mut identity = [0; 64];
-        file.read_exact_at(&mut identity, 0)?;
-        if identity[..8] != MAGIC {
-            file.write_all_at(&identity_block(id, crate::os::boot_id()?, now), 0)?;
+        let mut bytes = [0; LEN];
+        file.read_exact_at(&mut bytes, 0)?;
+        if bytes[..8] != MAGIC {
+            bytes[..LIVE_AT].copy_from_slice(&identity_block(id, crate::os::boot_id()?, now));
         }
-        let map = Mapping::new(file.as_fd(), LEN)?;
-        Ok(Some(Self { file, map }))
+        put_u32(&mut bytes, NAMED_FD, image.number() + 1);
+        put_u32(&mut bytes, NAMED_PID, std::process::id());
+        image.write_at(&bytes, 0)?;
+        // What was started before has no use for a live copy.
+        if u32_at(&bytes, CMD_AT) == 0 {
+            file.write_all_at(&bytes[..LIVE_AT], 0)?;
+        }
+        let map = Mapping::new(image.as_fd(), LEN)?;
+        Ok(Some(Self { file, image, map, dropped_in_file: Cell::new(None) }))
+    }
+
+    /// Makes the file with room for everything, in which no keeper has written yet: where there is none, that is found before a command is accepted.
+    pub fn make_room(dir: &ProcessDir) -> io::Result<()> {
+        Self::allocate(&OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.meta())?)
     }
 
     /// Gives a file its full length, and the room for it.
     pub(crate) fn allocate(file: &File) -> io::Result<()> {
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LEN as u64) {
             Ok(()) => Ok(()),
-            // Not every file system can; zeros take the room as well.
-            Err(rustix::io::Errno::OPNOTSUPP) => file.write_all_at(&[0; LEN], 0),
+            // Not every file system can, and some sandboxes refuse the call; zeros take the room as well.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => file.write_all_at(&[0; LEN], 0),
             Err(e) => Err(e.into()),
         }
     }
@@ -53,12 +84,64 @@ impl Meta {
         self.map.live()
     }
 
+    /// What it says now.
+    pub fn snapshot(&self) -> Option<Snapshot> {
+        Snapshot::parse(&self.image.read().ok()?).ok()
+    }
+
+    /// What changes while the process lives, as it is now.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        Stamp::read(self.image.file())
+    }
+
+    /// Copies the live copy into the file.
+    ///
+    /// The other keeper may save at the same time, and a write of ours that comes late would put older bytes over its own. So what was written is
+    /// compared with what is there afterwards: the keeper that writes last writes what is newest.
+    pub fn save(&self) -> io::Result<()> {
+        loop {
+            let bytes = self.image.read()?;
+            self.write_file(bytes, LIVE_AT)?;
+            if !has_news(&bytes, &self.image.read()?) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Copies it into the file as the last word: there is no live copy from now on.
+    pub fn release(&self) -> io::Result<()> {
+        let mut bytes = self.image.read()?;
+        bytes[NAMED_FD..LIVE_AT].fill(0);
+        self.write_file(bytes, 0)
+    }
+
+    fn write_file(&self, mut bytes: [u8; LEN], from: usize) -> io::Result<()> {
+        let live = |field: usize| LIVE_AT + field;
+        let may_start =
+            u32_at(&bytes, live(offset_of!(Live, flags))) & flag::GO != 0 && u64_at(&bytes, live(offset_of!(Live, status))) == 0;
+        if may_start && u32_at(&bytes, CMD_AT) == 0 {
+            put_u32(&mut bytes, CMD_AT, BEGUN);
+        }
+        self.file.write_all_at(&bytes[from..], from as u64)?;
+        self.dropped_in_file.set(Some(u64_at(&bytes, live(offset_of!(Live, dropped)))));
+        Ok(())
+    }
+
+    /// Whether the file has every gap of the log. Tries to write those that it has not. Output behind a gap that is not on disk could not be told
+    /// from output without one.
+    pub fn saves_gaps(&self) -> bool {
+        let dropped = self.live().dropped.load(SeqCst);
+        dropped == 0 || self.dropped_in_file.get() == Some(dropped) || self.save().is_ok()
+    }
+
     /// Writes down who asked for the end, before anything is done about it. An owner too long for its place is left out rather than the fact.
+    /// An error is the disk's: the live copy has it all the same.
     pub fn record_stop(&self, stop: &Stop, at: Time) -> io::Result<()> {
         let block = seal(&StopV1::new(stop.clone(), at), STOP_LEN)
             .or_else(|| seal(&StopV1::new(Stop { cause: anonymous(&stop.cause), ..stop.clone() }, at), STOP_LEN))
             .ok_or(io::ErrorKind::InvalidInput)?;
-        self.file.write_all_at(&block, STOP_AT as u64)
+        self.image.write_at(&block, STOP_AT)?;
+        self.save()
     }
 
     /// Waits until all of it is on disk.
@@ -66,7 +149,7 @@ impl Meta {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
-    /// Writes the record of the end and syncs it. Doing it again writes the same.
+    /// Writes the record of the end and syncs it. Doing it again writes the same. An error is the disk's: the live copy has it all the same.
     pub fn record_ended(&self, ending: &Ending, log_end: u64, lines: u64) -> io::Result<()> {
         self.write_ended(ending, log_end, lines)?;
         self.sync()
@@ -77,24 +160,24 @@ impl Meta {
         let block = seal(&EndedV1::new(ending.clone(), log_end, lines), ENDED_LEN)
             .or_else(|| seal(&EndedV1::new(brief(ending), log_end, lines), ENDED_LEN))
             .ok_or(io::ErrorKind::InvalidInput)?;
-        self.file.write_all_at(&block, ENDED_AT as u64)
+        self.image.write_at(&block, ENDED_AT)?;
+        self.save()
     }
 
     /// Notes that the log has no bytes in `from..to`. Once the table is full its last entry grows: rather too much said to be missing than too little.
     pub fn record_gap(&self, from: u64, to: u64) -> io::Result<()> {
         let live = self.live();
-        let used = u64::from(live.gaps.load(SeqCst));
-        let at = |n: u64| GAPS_AT as u64 + 16 * n;
+        let used = live.gaps.load(SeqCst) as usize;
+        let at = |n: usize| GAPS_AT + 16 * n;
         if used > 0 {
-            let mut last = [0; 16];
-            self.file.read_exact_at(&mut last, at(used - 1))?;
-            let [start, end] = [0, 8].map(|i| u64::from_le_bytes(last[i..i + 8].try_into().expect("eight bytes")));
+            let bytes = self.image.read()?;
+            let (start, end) = (u64_at(&bytes, at(used - 1)), u64_at(&bytes, at(used - 1) + 8));
             // A batch that is written again after a kill must not be counted again.
             if end >= to {
                 return Ok(());
             }
-            if end >= from || used == GAPS_LEN as u64 / 16 {
-                self.file.write_all_at(&to.to_le_bytes(), at(used - 1) + 8)?;
+            if end >= from || used == GAPS_LEN / 16 {
+                self.image.write_at(&to.to_le_bytes(), at(used - 1) + 8)?;
                 live.dropped.fetch_add(to - from.max(end), SeqCst);
                 debug_assert!(start <= from);
                 return Ok(());
@@ -103,7 +186,7 @@ impl Meta {
         let mut entry = [0; 16];
         entry[..8].copy_from_slice(&from.to_le_bytes());
         entry[8..].copy_from_slice(&to.to_le_bytes());
-        self.file.write_all_at(&entry, at(used))?;
+        self.image.write_at(&entry, at(used))?;
         live.gaps.store(used as u32 + 1, SeqCst);
         live.dropped.fetch_add(to - from, SeqCst);
         Ok(())
@@ -111,10 +194,50 @@ impl Meta {
 
     /// The stop that was asked for, if one was.
     pub fn stop(&self) -> Option<(Stop, Time)> {
-        let mut block = [0; STOP_LEN];
-        self.file.read_exact_at(&mut block, STOP_AT as u64).ok()?;
-        super::v1::unseal::<StopV1>(&block).ok().flatten().map(StopV1::into_core)
+        let bytes = self.image.read().ok()?;
+        super::v1::unseal::<StopV1>(&bytes[STOP_AT..STOP_AT + STOP_LEN]).ok().flatten().map(StopV1::into_core)
     }
+}
+
+/// Whether a fact was recorded between two readings: a pid, a stop, a gap, an end. How far the log goes is no such fact: it changes all the time.
+fn has_news(before: &[u8; LEN], after: &[u8; LEN]) -> bool {
+    let live = [offset_of!(Live, cmd), offset_of!(Live, flags), offset_of!(Live, gaps)];
+    before[STOP_AT..] != after[STOP_AT..] || live.iter().any(|field| u32_at(before, LIVE_AT + field) != u32_at(after, LIVE_AT + field))
+}
+
+/// Gives the file of dead keepers what is known of their live copy: all of it if this program holds it, otherwise how far the log goes. From then on
+/// the file is all there is. `file` is the `meta` of `dir`, and the caller has its lock.
+pub fn retire(dir: &ProcessDir, file: &File) -> io::Result<()> {
+    let mut bytes = read_settled(file)?;
+    let Ok(in_file) = Snapshot::parse(&bytes) else { return Ok(()) };
+    if u32_at(&bytes, NAMED_FD) == 0 {
+        return Ok(());
+    }
+    match Image::of(dir, &bytes) {
+        Some(image) => {
+            bytes = image.read()?;
+            // The live copy knows whether it was started; it was not called off in the file.
+            let flags = LIVE_AT + offset_of!(Live, flags);
+            let without_go = u32_at(&bytes, flags) & !flag::GO;
+            if u32_at(&bytes, CMD_AT) == 0 {
+                put_u32(&mut bytes, flags, without_go);
+            }
+        }
+        None => {
+            let commit = found_commit(dir, in_file.commit);
+            let current = u64_at(&bytes, LIVE_AT + offset_of!(Live, commit)) >> 1 & 1;
+            let slot = LIVE_AT + offset_of!(Live, slots) + 32 * current as usize;
+            bytes[slot..slot + 8].copy_from_slice(&commit.base.to_le_bytes());
+            bytes[slot + 8..slot + 16].copy_from_slice(&commit.lines.to_le_bytes());
+        }
+    }
+    bytes[NAMED_FD..LIVE_AT].fill(0);
+    file.write_all_at(&bytes, 0)?;
+    Ok(rustix::fs::fdatasync(file)?)
+}
+
+fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
+    bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
 pub(super) fn identity_block(id: ProcessId, boot: u128, now: Time) -> [u8; 64] {
@@ -146,5 +269,5 @@ fn brief(ending: &Ending) -> Ending {
         }
         other => other.clone(),
     };
-    Ending { outcome, cause: anonymous(&ending.cause), at: ending.at }
+    Ending { outcome, cause: anonymous(&ending.cause), at: ending.at, oom: ending.oom }
 }

@@ -153,6 +153,11 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
+/// The session that a process is in: the pid that made it.
+pub fn session_of(pid: u32) -> Option<u32> {
+    stat_fields(pid).ok()?.get(3)?.parse().ok()
+}
+
 /// Removes a cgroup, with those below it, if nothing runs in it.
 ///
 /// The kernel lets go of the dead a moment after it has said that they are dead, and no descriptor tells when: an empty one that is busy is tried again.
@@ -172,12 +177,55 @@ pub fn remove_cgroup(dir: &std::path::Path) {
 pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
     let pid = i32::try_from(of.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
-    let fd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    let fd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Err(e) => return Err(why_no_handle(e, is_alive(of))),
+        Ok(fd) => fd,
+    };
     // Opened first, compared second: from here on the handle cannot come to mean another.
     if boot_id()? != of.boot || start_ticks(of.pid)? != of.start_ticks {
         return Err(gone());
     }
     Ok(fd)
+}
+
+/// What it means that there is no handle. Before 6.15 or so EINVAL says that the process is over while its number is still that of a session or a group.
+fn why_no_handle(error: rustix::io::Errno, is_alive: bool) -> io::Error {
+    match error {
+        rustix::io::Errno::INVAL if !is_alive => io::Error::from_raw_os_error(libc::ESRCH),
+        error => error.into(),
+    }
+}
+
+/// Makes a call in a way that changes nothing, to see whether it is refused.
+pub(crate) fn try_call(name: &str) -> io::Result<()> {
+    let me = || rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
+    match name {
+        "pidfd_open" => me().map(drop)?,
+        "pidfd_send_signal" => {
+            use std::os::fd::AsRawFd;
+            // SAFETY: signal 0 is none, and with a null siginfo no memory of ours is read.
+            let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, me()?.as_raw_fd(), 0, std::ptr::null::<libc::siginfo_t>(), 0) };
+            if sent != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        "signalfd4" => {
+            // SAFETY: the set is plain data that is filled before it is read, and the descriptor is closed again and was given to no one.
+            unsafe {
+                let mut set: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut set);
+                match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC) {
+                    -1 => return Err(io::Error::last_os_error()),
+                    fd => libc::close(fd),
+                };
+            }
+        }
+        "eventfd2" => rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map(drop)?,
+        // Set to what it is.
+        "prctl(PR_SET_CHILD_SUBREAPER)" => rustix::process::set_child_subreaper(rustix::process::child_subreaper()?)?,
+        other => return Err(io::Error::other(format!("there is no way to try {other}"))),
+    }
+    Ok(())
 }
 
 /// Signals a life, not a number: refuses if the pid is not that one any more.
@@ -198,6 +246,19 @@ mod tests {
             assert!(pidfd_of(&stranger).is_err());
             assert!(signal(&stranger, Signal::TERM).is_err());
         }
+    }
+
+    #[test]
+    fn a_number_that_is_only_a_session_any_more_is_a_process_that_is_over() {
+        use rustix::io::Errno;
+        let code = |error: io::Error| error.raw_os_error();
+        assert_eq!(code(why_no_handle(Errno::INVAL, false)), Some(libc::ESRCH));
+        assert_eq!(
+            code(why_no_handle(Errno::INVAL, true)),
+            Some(libc::EINVAL),
+            "a live process is not said to be over where the call is refused"
+        );
+        assert_eq!(code(why_no_handle(Errno::PERM, false)), Some(libc::EPERM));
     }
 
     #[test]

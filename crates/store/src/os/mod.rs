@@ -2,7 +2,8 @@
 
 mod linux;
 
+pub(crate) use linux::try_call;
 pub use linux::{
     Mapping, boot_id, boottime_ns, children_of, children_of_one_thread, command_name, incarnation_of, is_alive, is_zombie, lives, now,
-    parent_of, pidfd_of, remove_cgroup, signal, start_ticks,
+    parent_of, pidfd_of, remove_cgroup, session_of, signal, start_ticks,
 };

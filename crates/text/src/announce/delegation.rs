@@ -1,9 +1,9 @@
 //! What a sub-agent brought back.
 //!
 //! The contract has a title in brackets and free text after it. So that the text has an end that nothing in it can imitate, it
-//! is closed by a line that names the delegation again.
+//! is closed by a line that names the delegation again. Results are quoted line by line, so that none passes for the title of another.
 
-use super::quote::{label, line, unruled};
+use super::quote::{block, label, line};
 use super::{REPEAT, or, scalar};
 use outlast_core::{Notice, Time};
 use serde_json::{Map, Value};
@@ -15,8 +15,7 @@ type Fields = Map<String, Value>;
 const LONGEST_RESULTS: usize = 512 << 10;
 
 pub(super) fn text(notice: &Notice, fields: &Fields) -> String {
-    // After a backslash the closing bracket would look like a quoted one.
-    let id = or(line(&field(fields, "delegation_id").unwrap_or_default()).trim_end_matches('\\'), "unknown");
+    let id = or(&line(&field(fields, "delegation_id").unwrap_or_default()), "unknown");
     let results = fields.get("results").and_then(Value::as_array);
     let batch = fields.get("is_batch") == Some(&Value::Bool(true)) || results.is_some();
     let title = if batch { "ASYNC DELEGATION BATCH" } else { "ASYNC DELEGATION" };
@@ -49,19 +48,19 @@ fn one(notice: &Notice, fields: &Fields, lines: &mut Vec<String>) {
         short(fields, "duration_seconds")
     ));
     lines.push("--- RESULT ---".to_owned());
-    let error = field(fields, "error").map(|e| unruled(&e));
-    let summary = field(fields, "summary").map(|s| unruled(&s));
+    let error = field(fields, "error");
+    let summary = field(fields, "summary").and_then(|summary| block(&summary));
     match (&status[..], summary) {
         ("completed" | "success", Some(summary)) => lines.push(summary),
         ("completed" | "success", None) => {
             lines.push("(no summary)".to_owned());
-            lines.extend(error);
+            lines.extend(error.and_then(|error| block(&error)));
         }
         (_, summary) => {
             lines.push(match (&status[..], error) {
-                ("interrupted", Some(error)) => format!("The sub-agent was interrupted before it was done: {error}"),
+                ("interrupted", Some(error)) => label("The sub-agent was interrupted before it was done:", &error),
                 ("interrupted", None) => "The sub-agent was interrupted before it was done.".to_owned(),
-                (_, Some(error)) => format!("The sub-agent failed (status={}): {error}", line(&status)),
+                (_, Some(error)) => label(&format!("The sub-agent failed (status={}):", line(&status)), &error),
                 (_, None) => format!("The sub-agent failed (status={}).", line(&status)),
             });
             lines.extend(partial(summary));
@@ -84,7 +83,7 @@ fn many(notice: &Notice, fields: &Fields, results: &[Value], lines: &mut Vec<Str
     if results.is_empty() {
         lines.push("--- ERROR ---".to_owned());
         lines.push(match field(fields, "error") {
-            Some(error) => format!("The batch failed: {}", unruled(&error)),
+            Some(error) => label("The batch failed:", &error),
             None => "The batch brought no results.".to_owned(),
         });
         return;
@@ -124,16 +123,16 @@ fn task(index: u64, of: usize, goal: Option<String>, result: &Value, lines: &mut
         header.push_str(&format!(", {}s", line(&seconds)));
     }
     lines.push(format!("{header}) ---"));
-    let error = field(fields, "error").map(|e| unruled(&e));
+    let error = field(fields, "error");
     // What is no object is shown as what it is.
     let summary = if result.is_object() { field(fields, "summary") } else { filled(result) };
-    match (summary.map(|s| unruled(&s)), error) {
+    match (summary.and_then(|summary| block(&summary)), error) {
         (Some(summary), _) if good => lines.push(summary),
         (Some(summary), error) => {
-            lines.extend(error.map(|error| format!("({status}: {error})")));
+            lines.extend(error.map(|error| format!("({})", label(&format!("{status}:"), &error))));
             lines.extend(partial(Some(summary)));
         }
-        (None, Some(error)) => lines.push(format!("(no summary — status={status}: {error})")),
+        (None, Some(error)) => lines.push(format!("({})", label(&format!("no summary — status={status}:"), &error))),
         (None, None) => lines.push(format!("(no summary — status={status})")),
     }
 }

@@ -1,5 +1,6 @@
 //! Secrets out of text.
 
+mod assignments;
 mod command;
 mod fields;
 mod form;
@@ -13,10 +14,8 @@ mod vendor;
 
 pub use names::secret_name;
 
-use aho_corasick::{AhoCorasick, AhoCorasickBuilder, MatchKind};
-use mask::{Edits, mask};
+use mask::Edits;
 use std::borrow::Cow;
-use std::fmt;
 
 /// What masks secrets in what readers see.
 ///
@@ -31,9 +30,9 @@ use std::fmt;
 /// Fewer than 18 characters become `***`; of more, the first six and the last four stay. Masking
 /// what is masked changes nothing. Mask before you cut: the part of a token that gives it away may
 /// be the part that is cut off.
+#[derive(Debug)]
 pub struct Redactor {
     on: bool,
-    known: Option<AhoCorasick>,
 }
 
 /// What a text is taken for.
@@ -41,12 +40,11 @@ pub struct Redactor {
 enum Mode {
     /// Source code, or anything: only what has a form of its own is masked.
     Source,
+    /// A command line: what it assigns to a secret's name is masked too.
+    CommandLine,
     /// Configuration: what has a secret's name is masked too.
     Full,
 }
-
-/// A known value shorter than this occurs by chance.
-const SHORTEST_KNOWN: usize = 8;
 
 /// Masking can bring a new secret to light: its start no longer has a letter before it, or what is
 /// left is a form's body. Text that somebody wrote takes two passes; five were seen of made-up
@@ -56,27 +54,7 @@ const PASSES: usize = 32;
 impl Redactor {
     /// A redactor that is on or off for good.
     pub fn new(on: bool) -> Self {
-        Self { on, known: None }
-    }
-
-    /// Masks these values wherever they stand, as well; for example those of the environment
-    /// variables with a [`secret_name`]. Values of fewer than eight characters are left out, since
-    /// they would be found by chance. A second call replaces the values of the first.
-    pub fn with_known<V: AsRef<str>>(mut self, values: impl IntoIterator<Item = V>) -> Self {
-        let mut values: Vec<String> = values
-            .into_iter()
-            .map(|value| value.as_ref().trim().to_owned())
-            .filter(|value| value.chars().count() >= SHORTEST_KNOWN && !mask::is_masked(value))
-            .collect();
-        values.sort_unstable();
-        values.dedup();
-        // The build fails only for more values than an environment can hold; masking by form
-        // goes on without them then.
-        self.known = match values.is_empty() {
-            true => None,
-            false => AhoCorasickBuilder::new().match_kind(MatchKind::LeftmostLongest).build(values).ok(),
-        };
-        self
+        Self { on }
     }
 
     /// Whether anything is masked at all.
@@ -95,7 +73,12 @@ impl Redactor {
         }
     }
 
-    /// Masks a command line, or other source code, and leaves it readable as such.
+    /// Masks a command line: as [`Redactor::command`] does, and what it assigns to variables and options with a [`secret_name`].
+    pub fn command_line<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        self.redact(text, Mode::CommandLine)
+    }
+
+    /// Masks source code, and leaves it readable as such.
     pub fn command<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.redact(text, Mode::Source)
     }
@@ -132,30 +115,17 @@ impl Redactor {
                 current = Cow::Owned(next);
             }
         };
-        if let Some(known) = &self.known {
-            step(&|text, edits| {
-                for found in known.find_iter(text) {
-                    edits.replace(found.range(), mask(&text[found.range()]));
-                }
-            });
-        }
         step(&|text, edits| rules::mask_forms(text, mode, edits));
         step(&form::mask_form_body);
-        if mode == Mode::Full {
-            step(&fields::mask_fields);
+        match mode {
+            Mode::Source => {}
+            Mode::CommandLine => step(&assignments::mask_assignments),
+            Mode::Full => step(&fields::mask_fields),
         }
         match current {
             Cow::Borrowed(_) => None,
             Cow::Owned(next) => (next != text).then_some(next),
         }
-    }
-}
-
-impl fmt::Debug for Redactor {
-    /// Leaves out the known values: a debug print must not tell what this is there to hide.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = self.known.as_ref().map_or(0, AhoCorasick::patterns_len);
-        f.debug_struct("Redactor").field("on", &self.on).field("known", &known).finish()
     }
 }
 

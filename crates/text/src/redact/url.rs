@@ -36,7 +36,7 @@ pub(crate) fn credentials(place: Place<'_>, mode: Mode) -> Option<Edit> {
     match user_info.split_once(':') {
         Some((user, password)) if is_database => {
             let is_template = password.starts_with(['{', '$', '<', '%']);
-            let is_kept = mode == Mode::Source && is_template;
+            let is_kept = mode != Mode::Full && is_template;
             if password.is_empty() || is_masked(password) || is_kept {
                 return None;
             }

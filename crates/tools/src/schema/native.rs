@@ -124,12 +124,13 @@ fn notices(host: &Host) -> Schema {
     let most = host.wait_limit.as_secs();
     Schema {
         name: "notices",
-        description: "What there is to tell this conversation: processes that ended, lines that were watched for. Each is told once."
+        description: "What there is to tell this conversation: processes that ended, lines that were watched for. Each is told once; told=true shows those of the last day again."
             .into(),
         parameters: json!({
             "type": "object",
             "properties": {
                 "wait_seconds": {"type": "number", "minimum": 0, "description": format!("Wait for one at most so long (default 0, at most {most}).")},
+                "told": {"type": "boolean", "default": false, "description": "Also show what was told in the last day, marked as told."},
             },
         }),
         hints: Hints { read_only: false, destructive: false, idempotent: false, open_world: false },

@@ -61,6 +61,9 @@ pub struct LogPage {
     pub command: String,
     /// Running or exited.
     pub status: Status,
+    /// How the process ended, if it has.
+    #[serde(flatten)]
+    pub fate: Fate,
     /// The lines.
     pub output: String,
     /// How many lines there are.
@@ -96,6 +99,7 @@ impl LogPage {
             session_id: id,
             command: command.into(),
             status,
+            fate: Fate::default(),
             output: String::new(),
             total_lines: 0,
             showing: "0 lines".into(),
@@ -170,12 +174,15 @@ pub struct Killed {
     /// How many processes of its tree were seen to die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_dead: Option<u32>,
+    /// What is not as it should be, though it was stopped: the disk refused the record of the stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl Killed {
     /// What a stop came to, with nothing else to say.
     pub fn new(status: impl Into<String>, id: ProcessId, fate: Fate) -> Self {
-        Self { status: status.into(), session_id: id, fate, output: None, seen_dead: None }
+        Self { status: status.into(), session_id: id, fate, output: None, seen_dead: None, warning: None }
     }
 }
 

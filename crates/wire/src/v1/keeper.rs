@@ -94,6 +94,9 @@ pub enum Say {
         seen_dead: u32,
         /// Pids still alive.
         survivors: Vec<u32>,
+        /// Why the disk refused the record of the stop, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unrecorded: Option<String>,
     },
     /// It had ended before.
     AlreadyEnded,

@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod keeper;
+mod namespaces;
 pub mod notice;
 mod process;
 mod reply;
@@ -9,6 +10,7 @@ mod request;
 mod spec;
 
 pub use answer::{Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, ViewClosed, Waited, Written};
+pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, List, Process};
 pub use reply::{Error, ErrorKind, Event, Hello, Reply};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};

@@ -185,6 +185,9 @@ pub struct Told {
     /// Until when it is nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Time>,
+    /// When it was settled: delivered, consumed, superseded or dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled_at: Option<Time>,
 }
 
 impl Told {
@@ -199,6 +202,7 @@ impl Told {
             observed: false,
             lease: None,
             lease_until: None,
+            settled_at: None,
         }
     }
 }

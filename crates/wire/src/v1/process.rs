@@ -26,6 +26,9 @@ pub struct Fate {
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
+    /// Whether the kernel killed it because memory ran out; absent where it did not, or where that cannot be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
     /// Why it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_reason: Option<Reason>,

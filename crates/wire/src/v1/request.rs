@@ -1,8 +1,9 @@
 //! What a client may ask of the engine.
 
+use super::namespaces::Namespaces;
 use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use super::spec::{EnvVar, Spec};
-use outlast_core::{OsText, Owner, ProcessId, Route, Scope};
+use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, for whom it speaks, and the request.
@@ -62,6 +63,9 @@ pub enum Request {
         version: u32,
         /// The client's name, for the engine's log.
         client: String,
+        /// Where the client runs, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespaces: Option<Box<Namespaces>>,
     },
     /// Start a command. Answered once it runs.
     Run {
@@ -123,6 +127,9 @@ pub enum Request {
         /// Somebody looks on, and leaves with [`super::Event::ViewClosed`] if the view is closed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         view: bool,
+        /// Each byte of a value that was given to a secret variable is a `*`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        masked: bool,
     },
     /// Wait for the end.
     Wait {
@@ -345,12 +352,15 @@ pub struct Caller {
     /// Its mask for files it makes; absent means the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
+    /// What it may use; absent means what the engine was started with. No part of what makes two requests the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Box<ProcessLimits>>,
 }
 
 impl Caller {
-    /// Somebody there, with this environment and the usual mask.
+    /// Somebody there, with this environment, the usual mask and the limits that the engine was started with.
     pub fn new(env: Vec<EnvVar>, cwd: impl Into<OsText>) -> Self {
-        Self { env, cwd: cwd.into(), umask: None }
+        Self { env, cwd: cwd.into(), umask: None, limits: None }
     }
 }
 

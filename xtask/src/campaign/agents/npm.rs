@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A directory with packages.
-pub(super) struct Npm {
+pub(crate) struct Npm {
     root: PathBuf,
 }
 
 impl Npm {
-    pub(super) fn at(root: &Path) -> Self {
+    pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
     /// Installs packages unless they are there. Why it cannot, where there is no npm.
-    pub(super) fn get(&self, packages: &[&str]) -> Result<Option<String>> {
+    pub(crate) fn get(&self, packages: &[&str]) -> Result<Option<String>> {
         if packages.iter().all(|p| self.has(p)) {
             return Ok(None);
         }
@@ -30,7 +30,7 @@ impl Npm {
     }
 
     /// A program of one of the packages.
-    pub(super) fn program(&self, name: &str) -> PathBuf {
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.bin().join(name)
     }
 

@@ -4,17 +4,24 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// Installs packages into `venv` below a directory unless they are there. Why it cannot, where there is no Python that makes such environments.
-pub(super) fn get(root: &Path, packages: &[&str]) -> Result<Option<String>> {
+/// Programs that may be a Python 3, in the order in which they are tried.
+const PYTHONS: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
+
+/// Installs packages into `venv` below a directory unless they are there. Why it cannot, where there is no Python 3 of at least this minor version that makes such
+/// environments.
+pub(super) fn get(root: &Path, least: u32, packages: &[&str]) -> Result<Option<String>> {
     let venv = root.join("venv");
     if packages.iter().all(|package| has(&venv, package)) {
         return Ok(None);
     }
-    if !Command::new("python3").args(["-c", "import venv, ensurepip"]).output().is_ok_and(|o| o.status.success()) {
-        return Ok(Some(format!("python3 with venv is not installed, and {} is not in {}", packages.join(" and "), venv.display())));
-    }
+    let test = format!("import sys, venv, ensurepip; sys.exit(sys.version_info < (3, {least}))");
+    let fits = |python: &&str| Command::new(python).args(["-c", &test]).output().is_ok_and(|o| o.status.success());
+    let Some(python) = PYTHONS.into_iter().find(fits) else {
+        let packages = packages.join(" and ");
+        return Ok(Some(format!("no Python 3.{least} or newer with venv is installed, and {packages} is not in {}", venv.display())));
+    };
     std::fs::create_dir_all(root).with_context(|| format!("cannot create {}", root.display()))?;
-    ensure!(Command::new("python3").args(["-m", "venv"]).arg(&venv).status()?.success(), "no environment in {}", venv.display());
+    ensure!(Command::new(python).args(["-m", "venv"]).arg(&venv).status()?.success(), "no environment in {}", venv.display());
     let mut install = Command::new(venv.join("bin/pip"));
     install.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages);
     ensure!(install.status()?.success(), "pip could not install {}", packages.join(" and "));

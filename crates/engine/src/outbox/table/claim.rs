@@ -34,6 +34,7 @@ struct Open {
     generation: String,
     observed: bool,
     stale: String,
+    lease: String,
     lease_up: i64,
     /// Whether the end of its process was seen.
     consumed: bool,
@@ -41,7 +42,7 @@ struct Open {
     lived: bool,
 }
 
-const OPEN: &str = "seq, state, kind, generation, observed, stale, lease_up,
+const OPEN: &str = "seq, state, kind, generation, observed, stale, lease, lease_up,
     EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0),
     EXISTS (SELECT 1 FROM life WHERE life.session = notice.session AND life.generation = notice.generation)";
 
@@ -62,9 +63,10 @@ impl Open {
             generation: row.get(3)?,
             observed: row.get(4)?,
             stale: row.get(5)?,
-            lease_up: row.get(6)?,
-            consumed: row.get(7)?,
-            lived: row.get(8)?,
+            lease: row.get(6)?,
+            lease_up: row.get(7)?,
+            consumed: row.get(8)?,
+            lived: row.get(9)?,
         })
     }
 
@@ -120,15 +122,11 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
         match open.fate(claim, life.as_deref()) {
             Fate::Left => {}
             Fate::Settled(state, reason) => settled.push((open.seq, state, reason)),
-            Fate::Given => match by_seq(db, open.seq) {
-                Ok(Some(entry)) if answered.has_room(entry.answered_bytes()) => given.push(entry),
-                Ok(Some(_)) => break,
-                Ok(None) => {}
-                // It must not stand in the way of those behind it.
-                Err(rusqlite::Error::FromSqlConversionFailure(_, _, why)) => {
-                    settled.push((open.seq, "dropped", format!("it cannot be read: {why}")))
-                }
-                Err(error) => return Err(error),
+            Fate::Given => match by_seq(db, open.seq)? {
+                None => {}
+                Some(Entry { unreadable: Some(why), .. }) => settled.push((open.seq, "dropped", why)),
+                Some(entry) if answered.has_room(entry.answered_bytes()) => given.push(entry),
+                Some(_) => break,
             },
         }
     }
@@ -169,13 +167,17 @@ pub(super) enum One {
     Over,
 }
 
-/// Gives out one notice, by the rules of [`claim`].
+/// Gives out one notice, by the rules of [`claim`]. A taker that asks again under the same lease is answered as the first time: it may not have
+/// got that answer.
 pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
     let open = db
         .prepare_cached(&format!("SELECT {OPEN} FROM notice WHERE seq = ?1 AND state IN ('pending', 'leased')"))?
         .query_row(params![seq as i64], Open::read)
         .optional()?;
     let Some(open) = open else { return Ok(One::Over) };
+    if open.state == "leased" && open.lease_up > claim.now.up && open.lease == claim.lease {
+        return Ok(by_seq(db, seq)?.map_or(One::Over, |entry| One::Given(Box::new(entry))));
+    }
     match open.fate(claim, current_life(db, &claim.session)?.as_deref()) {
         Fate::Left if open.state == "leased" && open.lease_up > claim.now.up => Ok(One::Lent),
         Fate::Left => Ok(One::NotYet),
@@ -185,6 +187,10 @@ pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::R
         }
         Fate::Given => {
             let Some(mut entry) = by_seq(db, seq)? else { return Ok(One::Over) };
+            if let Some(why) = &entry.unreadable {
+                settle(db, seq, "dropped", why, claim.now.utc)?;
+                return Ok(One::Over);
+            }
             give(db, &mut entry, claim)?;
             Ok(One::Given(Box::new(entry)))
         }

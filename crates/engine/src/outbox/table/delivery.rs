@@ -52,9 +52,28 @@ pub(super) fn take_those(
             Ok(Some((owed, lapsed)))
         })
     });
-    // A notice that is gone is owed no more; its rows are swept up.
-    let taken = bounded(due.filter_map(Result::transpose), |(owed, _): &(Owed, bool)| owed.entry.answered_bytes())?;
+    // A notice that is gone is owed no more; its rows are swept up. One that cannot be read is a dead letter, and keeps no other from being taken.
+    let mut unreadable = Vec::new();
+    let readable = due.filter_map(Result::transpose).filter(|one| match one {
+        Ok((Owed { entry: Entry { unreadable: Some(why), notice, .. }, .. }, _)) => {
+            unreadable.push((notice.seq, why.clone()));
+            false
+        }
+        _ => true,
+    });
+    let taken = bounded(readable, |(owed, _): &(Owed, bool)| owed.entry.answered_bytes())?;
     drop(rows);
+    for (seq, why) in &unreadable {
+        tracing::error!(sink, seq, why, "a notice is given up");
+        db.prepare_cached(
+            "UPDATE delivery SET state = 'dead', due_up = 0, died_at = ?3, reason = ?4, lease = '' WHERE sink = ?1 AND seq = ?2",
+        )?
+        .execute(params![sink, *seq as i64, now.utc.micros(), why])?;
+    }
+    if taken.is_empty() && !unreadable.is_empty() {
+        // There may be more than the limit let us see.
+        return take_those(db, sink, limit, lease, lease_for, now, so);
+    }
     for (owed, lapsed) in &taken {
         db.prepare_cached(
             "UPDATE delivery SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?3, lease = ?4, due_up = ?5, first_at = ?6

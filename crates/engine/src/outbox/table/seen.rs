@@ -26,6 +26,8 @@ pub(crate) fn end_id(process: &str) -> String {
     id_of(&end_key(process))
 }
 
+/// The lease token of a notice that is held or kept for an answer.
+pub(super) const FOR_ANSWER: &str = "answer";
 /// How long an answer may take to reach its socket. Microseconds.
 pub(crate) const ANSWERING: i64 = 60_000_000;
 /// How long whoever is to wait for something may take to come, or to come back to the next engine. Microseconds.

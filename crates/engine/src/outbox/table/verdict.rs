@@ -1,6 +1,6 @@
 //! What became of a notice that was given out.
 
-use super::seen::{is_consumed, mark};
+use super::seen::{FOR_ANSWER, is_consumed, mark};
 use super::{Claim, Entry, by_id, by_seq, settle};
 use outlast_core::{ProcessId, Time};
 use rusqlite::{Connection, params};
@@ -65,7 +65,8 @@ pub(super) fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, ver
     };
     match found.state.as_str() {
         state if state == wanted => return Ok(Settled::Already),
-        "leased" if lease.is_some_and(|l| l != found.lease) => return Ok(Settled::Lost),
+        // What is held for an answer is no taker's: its token is a fixed word that every client can name.
+        "leased" if lease.is_some_and(|l| l != found.lease || l == FOR_ANSWER) => return Ok(Settled::Lost),
         "leased" | "pending" => {}
         // It was settled in another way; what was told was told, and nothing is to be done.
         _ => return Ok(Settled::Already),

@@ -209,3 +209,55 @@ fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
     desk.put(&posted("short", owner("b", ""), "x")).unwrap();
     assert_eq!(desk.gateway("b"), [long]);
 }
+
+#[test]
+fn no_client_can_name_the_lease_of_an_answer() {
+    let mut desk = Desk::new();
+    let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    let held = by_seq(&desk.db, seq).unwrap().unwrap();
+    for verdict in [Verdict::Released, Verdict::Delivered, Verdict::Dropped("no".into())] {
+        assert_eq!(desk.judge(&held, Some("answer"), &verdict), Settled::Lost);
+    }
+    assert!(desk.drain("a").is_empty(), "it is still held for the answer");
+    let_go(&desk.db, &id(1).to_string()).unwrap();
+    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    assert!(given[0].notice.repeat, "whoever waited may have read it");
+}
+
+/// Makes the event of a notice unreadable.
+fn damage(desk: &Desk, seq: u64, event: &str) {
+    assert_eq!(desk.db.execute("UPDATE notice SET event = ?2 WHERE seq = ?1", params![seq as i64, event]).unwrap(), 1);
+}
+
+#[test]
+fn a_notice_that_cannot_be_read_keeps_no_other_from_its_sink() {
+    let desk = Desk::new();
+    let put = |n| insert(&desk.db, &completion(n, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+    let (bad, also_bad, good) = (put(1), put(2), put(3));
+    damage(&desk, bad, "{");
+    damage(&desk, also_bad, r#"{"type": "completion", "event_id": 7}"#);
+    // One at a time: what cannot be read does not count.
+    let taken = take(&desk.db, "hook", 1, "word", SECOND, desk.now).unwrap();
+    assert_eq!(taken.iter().map(|owed| owed.entry.notice.seq).collect::<Vec<_>>(), [good]);
+    let dead = dead(&desk.db, None, 10).unwrap();
+    assert_eq!(dead.iter().map(|(_, owed)| owed.entry.notice.seq).collect::<Vec<_>>(), [bad, also_bad]);
+    assert!(dead[0].1.reason.starts_with("it cannot be read: "), "{}", dead[0].1.reason);
+}
+
+#[test]
+fn a_notice_that_cannot_be_read_is_in_the_history_and_can_be_settled() {
+    let desk = Desk::new();
+    let seqs: Vec<u64> = (1..=3).map(|n| desk.put(&completion(n, owner("a", ""))).unwrap()).collect();
+    damage(&desk, seqs[1], "not JSON");
+    for filter in [Filter::default(), Filter { session: Some("a".into()), ..Filter::default() }] {
+        let found = read(&desk.db, &Filter { limit: 10, ..filter }).unwrap();
+        assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs);
+        let bad = &found[1].notice;
+        let said = (bad.kind(), bad.session_key.as_str(), bad.session_id.as_str());
+        assert_eq!(said, ("completion", "a", id(2).to_string().as_str()), "the columns are known");
+        assert!(outlast_text::announce(bad).contains("The content of this notice cannot be read"), "{}", outlast_text::announce(bad));
+    }
+    let bad = by_seq(&desk.db, seqs[1]).unwrap().unwrap();
+    assert_eq!(desk.judge(&bad, None, &Verdict::Dropped("damaged".into())), Settled::Done);
+}

@@ -177,3 +177,27 @@ fn what_is_offered_again_wakes_again() {
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
 }
+
+#[test]
+fn a_sink_that_asks_twice_to_wake_is_answered_twice_and_settles_once() {
+    let mut desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
+    // The first answer was lost.
+    desk.pass(SECOND);
+    assert_eq!(desk.begin(&[seq], "w"), [(seq, false)]);
+    assert!(desk.drain("a").is_empty(), "nobody else tells it meanwhile");
+    assert_eq!(desk.pushed(seq, "w", &Pushed::Delivered), (true, Some(id(1))));
+    assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("delivered", 0));
+}
+
+#[test]
+fn a_notice_that_cannot_be_read_wakes_no_one() {
+    let desk = Desk::new();
+    let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
+    desk.lend("w");
+    desk.db.execute("UPDATE notice SET event = '{' WHERE seq = ?1", params![seq as i64]).unwrap();
+    assert_eq!(desk.begin(&[seq], "w"), []);
+    assert_eq!((desk.state(seq).0.as_str(), desk.owed()), ("dropped", 0));
+}

@@ -1,4 +1,4 @@
-//! The clients of agents: whether what their configuration names works, found out by a call.
+//! The clients that agents use: whether the command in their configuration works, found out by a call.
 
 use super::super::install::{Call, Configured, Scope, configured};
 use super::super::out::tame;
@@ -13,19 +13,19 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 const NAME: &str = "agents";
-/// How long a client's command may take to say what it can do. It starts in a fraction of that; clients themselves wait for 5 s and more.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to leave when nobody talks to it any more.
-const LEAVING: Duration = Duration::from_secs(1);
-/// How much it may say. A list of tools is a few KiB.
-const MOST: u64 = 4 << 20;
-/// How much of its complaints is looked at.
-const COMPLAINT: u64 = 4 << 10;
+/// How long a client's command may take to list its tools. It starts in a fraction of that; clients themselves wait for 5 s and more.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long it may take to exit once its input is closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How much it may print. A list of tools is a few KiB.
+const MAX_OUTPUT: u64 = 4 << 20;
+/// How much of its standard error is read.
+const MAX_ERRORS: u64 = 4 << 10;
 
 pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     let all = configured(ctx);
     if all.is_empty() {
-        return vec![Check::ok(NAME, "no client is set up to use this (`outlast install claude`, and so on)")];
+        return vec![Check::ok(NAME, "no client is configured to use Outlast (`outlast install claude` configures one)")];
     }
     let mut checks = Vec::new();
     for one in all {
@@ -34,7 +34,7 @@ pub(super) async fn checks(ctx: &Context) -> Vec<Check> {
     checks
 }
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Works {
@@ -44,10 +44,10 @@ enum Found {
     /// There is no such program.
     Gone,
     CannotRun(String),
-    /// It ended, and its last words.
+    /// It exited, with this on standard error.
     Ended(String),
     Silent,
-    /// It says something, but not what it should.
+    /// It answered, but not as an MCP server does.
     Strange(String),
 }
 
@@ -61,22 +61,24 @@ async fn check(one: &Configured, program: &Path) -> Check {
     let call = match &one.call {
         Ok(call) => call,
         Err(why) => {
-            return Check::degraded(NAME, &[], format!("{client}: {why}")).means("nobody can say whether it names us").hint("correct it");
+            return Check::degraded(NAME, &[], format!("{client}: {why}"))
+                .means("whether it uses Outlast is not known")
+                .hint("correct the file");
         }
     };
-    // What a directory says that somebody may have been sent is not run, unless it is us.
+    // A project directory may come from another person: what it names is not run, unless it is this program.
     let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
     if one.scope == Scope::Project && !us {
         return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&call.argv[0])))
-            .means("nobody can say whether it works")
-            .hint(format!("`{again}` has it name this one"));
+            .means("whether it works is not known")
+            .hint(format!("`{again}` makes it name this program"));
     }
     judge(&named, &again, &call.argv[0], probe(call).await)
 }
 
 fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
     let program = tame(program);
-    let broken = |what: String| Check::broken(NAME, format!("{named}: {what}")).means("the client has none of our tools");
+    let broken = |what: String| Check::broken(NAME, format!("{named}: {what}")).means("the client has no tools of Outlast");
     match found {
         Found::Works { tools, version } if version == env!("CARGO_PKG_VERSION") => {
             Check::ok(NAME, format!("{named}: works, {tools} tools"))
@@ -87,22 +89,20 @@ fn judge(named: &str, again: &str, program: &str, found: Found) -> Check {
             format!("{named}: works, {tools} tools, of version {version}; this is {}", env!("CARGO_PKG_VERSION")),
         )
         .means("the client uses another version than you do")
-        .hint(format!("`{again}` has it use this one ({program} is what it names)")),
-        Found::Gone => broken(format!("it names {program}, which is not there")).hint(format!("`{again}` has it name this program")),
-        Found::CannotRun(why) => broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` has it name this program")),
+        .hint(format!("`{again}` makes it use this one (it names {program})")),
+        Found::Gone => broken(format!("it names {program}, which does not exist")).hint(format!("`{again}` makes it name this program")),
+        Found::CannotRun(why) => broken(format!("{program} cannot be run: {why}")).hint(format!("`{again}` makes it name this program")),
         Found::Ended(words) if words.contains("unrecognized subcommand") => {
-            broken(format!("{program} knows no `mcp`: it is of another time than the entry"))
-                .hint(format!("upgrade it, or `{again}` with one that knows it"))
+            broken(format!("{program} has no `mcp` command: it is older than the entry"))
+                .hint(format!("upgrade it, or run `{again}` with a newer program"))
         }
         Found::Ended(words) => {
-            broken(format!("{program} ended before it answered{}", said(&words))).hint("call it by hand, with the arguments of the entry")
+            broken(format!("{program} exited before it answered{}", said(&words))).hint("run it by hand, with the arguments of the entry")
         }
-        Found::Silent => {
-            broken(format!("{program} did not answer within {} s", PATIENCE.as_secs())).hint("see whether `outlast engine status` answers")
-        }
-        Found::Strange(words) => {
-            broken(format!("{program} answers something else{}", said(&words))).hint(format!("`{again}` has it name this program"))
-        }
+        Found::Silent => broken(format!("{program} did not answer within {} s", ANSWER_TIMEOUT.as_secs()))
+            .hint("check whether `outlast engine status` answers"),
+        Found::Strange(words) => broken(format!("{program} does not answer as an MCP server{}", said(&words)))
+            .hint(format!("`{again}` makes it name this program")),
     }
 }
 
@@ -127,25 +127,25 @@ async fn probe(call: &Call) -> Found {
     // Read beside, so that it never waits for us with a full pipe.
     let complaints = tokio::spawn(async move {
         let mut said = Vec::new();
-        let mut complaints = complaints.take(COMPLAINT);
+        let mut complaints = complaints.take(MAX_ERRORS);
         let _cut = complaints.read_to_end(&mut said).await;
         let _rest = tokio::io::copy(&mut complaints.into_inner(), &mut tokio::io::sink()).await;
         String::from_utf8_lossy(&said).into_owned()
     });
-    let found = timeout(PATIENCE, converse(&mut child)).await;
+    let found = timeout(ANSWER_TIMEOUT, converse(&mut child)).await;
     leave(child).await;
     match found {
         Ok(Ok(found)) => found,
-        Ok(Err(_closed)) => Found::Ended(timeout(LEAVING, complaints).await.ok().and_then(Result::ok).unwrap_or_default()),
+        Ok(Err(_closed)) => Found::Ended(timeout(EXIT_TIMEOUT, complaints).await.ok().and_then(Result::ok).unwrap_or_default()),
         Err(_) => Found::Silent,
     }
 }
 
-/// The few words that clients begin with. An error if it hangs up.
+/// The first messages of a client. An error if it closes its output.
 async fn converse(child: &mut Child) -> std::io::Result<Found> {
     let closed = || std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
     let mut input = child.stdin.take().ok_or_else(closed)?;
-    let mut output = BufReader::new(child.stdout.take().ok_or_else(closed)?.take(MOST));
+    let mut output = BufReader::new(child.stdout.take().ok_or_else(closed)?.take(MAX_OUTPUT));
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
         "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "outlast-doctor", "version": env!("CARGO_PKG_VERSION")},
     }});
@@ -172,7 +172,7 @@ async fn say(input: &mut tokio::process::ChildStdin, message: &Value) -> std::io
     input.flush().await
 }
 
-/// The result of a request, past everything that is told beside; what was said instead, if that is none.
+/// The result of a request, after any notifications; the text itself if it is no result.
 async fn answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin), id: u64) -> std::io::Result<Result<Value, String>> {
     loop {
         let mut line = String::new();
@@ -189,10 +189,10 @@ async fn answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin), id: u64) ->
     }
 }
 
-/// Its input is closed, so it leaves; else it is ended, with whatever it started in its group.
+/// Closes its input, on which it exits; otherwise kills it with its process group.
 async fn leave(mut child: Child) {
     drop(child.stdin.take());
-    if timeout(LEAVING, child.wait()).await.is_err() {
+    if timeout(EXIT_TIMEOUT, child.wait()).await.is_err() {
         // Not reaped yet, so that the number is still its own.
         if let Some(pid) = child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())) {
             let _gone = kill_process_group(pid, Signal::KILL);

@@ -2,37 +2,62 @@
 
 use super::super::engine::install;
 use super::super::{Context, times};
-use super::Check;
+use super::{Check, Facts};
 use crate::os;
 use outlast_client::Time;
 
-/// No clock that is right shows an earlier time: 2025 began then.
+/// The beginning of 2025. A clock that shows an earlier time was never set.
 const EARLIEST: Time = Time::from_micros(1_735_689_600_000_000);
 
-pub(super) fn checks(ctx: &Context, engine: Option<u32>) -> Vec<Check> {
-    let mut all = vec![kernel(&os::kernel()), clock(times::now())];
-    let cgroup = engine.and_then(os::cgroup_of);
-    all.extend(logout(os::systemd_runs(), cgroup.as_deref(), &ctx.world.user.name, os::lingers(&ctx.world.user.name)));
-    all.push(match install::installed(ctx) {
-        Some(unit) => Check::ok("reboot", format!("{} tells what a restart of the machine ends", unit.display())),
-        None => {
-            Check::ok("reboot", "what a restart of the machine ends is told with the next command (`outlast engine install`: without one)")
+/// How an engine's sentence begins that stays in its starter's session on purpose, and one about what a logout ends: that is checked here.
+pub(super) const STAYS_IN_SESSION: &str = "the engine stays in the login session";
+pub(super) const ENDS_AT_LOGOUT: &str = "logout systemd ends this engine";
+
+pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
+    let mut all = vec![kernel(&os::kernel(), facts.trial.and_then(|t| t.has_full_protection())), clock(times::now())];
+    if let Ok(found) = facts.found
+        && facts.place.has_systemd
+        && let Some(cgroup) = os::cgroup_of(found.status.pid)
+    {
+        let user = &ctx.world.user.name;
+        let is_safe_in_session = found.status.degraded.iter().any(|what| what.starts_with(STAYS_IN_SESSION));
+        all.push(logout(&Login { cgroup: &cgroup, user, lingers: os::lingers(user), is_safe_in_session }));
+    }
+    match install::installed(ctx) {
+        Some(unit) => {
+            let what = format!("{} starts an engine, which reports what a restart of the machine ended", unit.display());
+            all.push(Check::ok("reboot", what));
         }
-    });
+        // A container is not started with the machine, or by means of its own.
+        None if facts.place.container.is_some() => {}
+        None => all.push(Check::ok(
+            "reboot",
+            "what a restart of the machine ended is reported with the next command; after `outlast engine install`, without one",
+        )),
+    }
     all
 }
 
-fn kernel(release: &str) -> Check {
-    if full_protection(release) {
-        return Check::ok("kernel", format!("{release}: full protection, also after a keeper was lost"));
+/// `seen`: whether the trial found full protection after it killed a keeper. Otherwise the version has to tell.
+fn kernel(release: &str, seen: Option<bool>) -> Check {
+    match seen {
+        Some(true) => Check::ok("kernel", format!("{release}: after a keeper was killed, the trial found full protection")),
+        None if keeps_exit_status(release) => Check::ok("kernel", format!("{release}: full protection, also after a keeper was lost")),
+        Some(false) | None => {
+            let what = if keeps_exit_status(release) {
+                "does not tell an exit status to a second keeper here"
+            } else {
+                "tells an exit status only to the parent"
+            };
+            Check::degraded("kernel", &["P3", "P5"], format!("{release} {what}"))
+                .means("if both keepers of a process are killed one after the other, its exit code can be lost, never its output; `poll` shows protection: output-only after the first")
+                .hint("nothing has to be done; Linux 6.15 or newer without a profile that forbids it protects the exit code too")
+        }
     }
-    Check::degraded("kernel", &["P3", "P5"], format!("{release} tells an exit status to the parent alone"))
-        .means("once a keeper of a process was lost, the loss of a second can cost its exit code, never its output; `poll` then shows protection: output-only")
-        .hint("Linux 6.15 or newer protects both")
 }
 
-/// Whether the kernel keeps an exit status for whoever holds a pidfd, as it does since 6.15.
-fn full_protection(release: &str) -> bool {
+/// Whether the kernel keeps an exit status for the holder of a pidfd, as it does since 6.15.
+fn keeps_exit_status(release: &str) -> bool {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 15)
 }
@@ -41,36 +66,50 @@ fn clock(now: Time) -> Check {
     if now >= EARLIEST {
         return Check::ok("clock", now.to_string());
     }
-    Check::degraded("clock", &["P3"], format!("it says {now}, which is long over"))
-        .means(
-            "times on records are wrong, and what is kept for days may be forgotten at once when the clock is set; running times are right",
-        )
+    Check::degraded("clock", &["P3"], format!("it shows {now}, which is in the past"))
+        .means("times on records are wrong, and finished processes may be removed early once the clock is set; running times are right")
         .hint("set the clock, for instance with a time service")
 }
 
-/// Whether a logout ends the manager that the engine's scope belongs to.
-fn logout(systemd: bool, cgroup: Option<&str>, user: &str, lingers: bool) -> Option<Check> {
-    let cgroup = cgroup.filter(|_| systemd)?;
-    let of_the_user = cgroup.split('/').any(|part| part.starts_with("user@") && part.ends_with(".service"));
-    let of_a_login = cgroup.split('/').any(|part| part.starts_with("session-") && part.ends_with(".scope"));
-    if of_the_user && !lingers || of_a_login {
-        let what = if of_a_login {
-            "the engine is part of a login"
-        } else {
-            "the engine is part of your user manager, which ends with your last login"
+/// What decides whether commands survive the user's logout.
+struct Login<'a> {
+    /// Where the engine is in the cgroup hierarchy of systemd.
+    cgroup: &'a str,
+    user: &'a str,
+    /// Whether the user manager stays after the last logout.
+    lingers: bool,
+    /// Whether the engine stays in the session because it found that a logout leaves that alone.
+    is_safe_in_session: bool,
+}
+
+fn logout(login: &Login<'_>) -> Check {
+    const NAME: &str = "logout";
+    let is_in = |prefix: &str, suffix: &str| login.cgroup.split('/').any(|part| part.starts_with(prefix) && part.ends_with(suffix));
+    let linger = format!("`loginctl enable-linger {}`, then `outlast engine stop`", login.user);
+    let ends = |what: &str| {
+        Check::degraded(NAME, &["P5"], what)
+            .means("commands end with your last logout; each is then reported as killed or lost")
+            .hint(format!("{linger}: the next engine survives logouts"))
+    };
+    if is_in("user@", ".service") {
+        return match login.lingers {
+            true => Check::ok(NAME, "commands keep running: your user manager stays (linger)"),
+            false => ends("systemd stops your user manager, with the engine in it, about 10 s after your last logout"),
         };
-        return Some(
-            Check::degraded("logout", &["P5"], what)
-                .means("a logout may stop the processes; each is then told as killed or lost")
-                .hint(format!("`loginctl enable-linger {user}`, then `outlast engine stop`: the next one outlasts logins")),
-        );
     }
-    Some(Check::ok("logout", "processes go on"))
+    if is_in("session-", ".scope") {
+        return match login.is_safe_in_session {
+            true => Check::ok(NAME, "commands keep running: the engine stays in the login session, which a logout leaves alone"),
+            false => ends("the engine is part of a login session, which systemd may kill at your logout"),
+        };
+    }
+    Check::ok(NAME, "commands keep running")
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::State;
+    use super::super::tests::shown;
     use super::*;
 
     #[test]
@@ -78,8 +117,12 @@ mod tests {
         for (release, want) in
             [("6.15.0", true), ("6.18.3-generic", true), ("7.0", true), ("6.9.12", false), ("5.15.0-91", false), ("odd", false)]
         {
-            assert_eq!(full_protection(release), want, "{release}");
-            assert_eq!(kernel(release).state == State::Ok, want, "{release}");
+            assert_eq!(keeps_exit_status(release), want, "{release}");
+            assert_eq!(kernel(release, None).state == State::Ok, want, "{release}");
+            assert!(
+                kernel(release, Some(true)).state == State::Ok && kernel(release, Some(false)).state == State::Degraded,
+                "what was seen counts"
+            );
         }
     }
 
@@ -90,12 +133,19 @@ mod tests {
     }
 
     #[test]
-    fn a_logout_ends_what_does_not_linger() {
-        let scope = Some("/user.slice/user-1000.slice/user@1000.service/app.slice/outlast-ab-7.scope/engine");
-        assert_eq!(logout(true, scope, "me", false).unwrap().state, State::Degraded);
-        assert_eq!(logout(true, scope, "me", true).unwrap().state, State::Ok);
-        assert_eq!(logout(true, Some("/user.slice/user-1000.slice/session-3.scope"), "me", true).unwrap().state, State::Degraded);
-        assert_eq!(logout(true, Some("/system.slice/outlast-ab-7.scope/engine"), "root", false).unwrap().state, State::Ok);
-        assert!(logout(false, scope, "me", false).is_none() && logout(true, None, "me", false).is_none());
+    fn a_login_without_linger_is_told_what_to_do() {
+        let manager = "/user.slice/user-1000.slice/user@1000.service/app.slice/outlast-ab-7.scope/engine";
+        let session = "/user.slice/user-1000.slice/session-3.scope";
+        let cases = [
+            ("user manager", manager, false, false),
+            ("user manager, lingers", manager, true, false),
+            ("session", session, false, false),
+            ("session that a logout leaves alone", session, false, true),
+            ("service of the system", "/system.slice/outlast-ab-7.scope/engine", false, false),
+        ];
+        let text = cases.map(|(name, cgroup, lingers, is_safe_in_session)| {
+            format!("# {name}\n{}", shown(&[logout(&Login { cgroup, user: "me", lingers, is_safe_in_session })]))
+        });
+        insta::assert_snapshot!(text.join("\n"));
     }
 }

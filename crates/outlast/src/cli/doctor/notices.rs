@@ -1,6 +1,6 @@
-//! The notices: those that reached nobody.
+//! The notices that were not delivered.
 
-use super::{Check, SOME};
+use super::{Check, MAX_NOTICES};
 use outlast_client::{DeadLetter, Told};
 use std::collections::BTreeMap;
 
@@ -12,29 +12,33 @@ pub(super) fn checks(dead: &[DeadLetter], dropped: &[Told]) -> Vec<Check> {
     }
     let of_a_sink = |(sink, (count, why)): (&str, (usize, &str))| {
         Check::degraded("sink", &["P4"], format!("the sink {sink} gave up on {}, the last because: {why}", notices(count)))
-            .means("whoever is behind it was not told")
-            .hint(format!("`outlast events dead` shows them; `outlast events replay --dead --sink {sink}` tries again"))
+            .means("its receiver was not notified")
+            .hint(format!("`outlast events dead` shows them; `outlast events replay --dead --sink {sink}` sends them again"))
     };
     let mut all: Vec<Check> = sinks.into_iter().map(of_a_sink).collect();
-    // What was dropped by hand, or with the life of its conversation, was meant to be.
+    // A notice that was dropped by hand, or with the generation of its session, was meant to be.
     let unread = dropped.iter().filter(|told| told.reason.contains("nobody asked for it")).count();
     if unread > 0 {
         all.push(
-            Check::degraded("notices", &["P4"], format!("nobody asked for {} until they were dropped", notices(unread)))
-                .means("the owners were never told; the processes themselves are as they were")
-                .hint("`outlast events history --state dropped` shows them; `outlast events drain` asks for what is left"),
+            Check::degraded("notices", &["P4"], format!("{} dropped, because no client of the session took them in time", were(unread)))
+                .means("the sessions were never notified; the processes themselves are unaffected")
+                .hint("`outlast events history --state dropped` shows them; `outlast events drain` takes those that are left"),
         );
     }
     if all.is_empty() {
-        all.push(Check::ok("notices", "none was given up or dropped unread"));
+        all.push(Check::ok("notices", "none was given up or dropped undelivered"));
     }
     all
+}
+
+fn were(n: usize) -> String {
+    format!("{} {}", notices(n), if n == 1 { "was" } else { "were" })
 }
 
 fn notices(n: usize) -> String {
     match n {
         1 => "1 notice".into(),
-        n if n >= SOME as usize => format!("{n} or more notices"),
+        n if n >= MAX_NOTICES as usize => format!("{n} or more notices"),
         n => format!("{n} notices"),
     }
 }
@@ -51,10 +55,10 @@ mod tests {
     }
 
     #[test]
-    fn what_reached_nobody_is_told_and_what_was_meant_to_is_not() {
+    fn undelivered_notices_are_reported_unless_that_was_meant() {
         assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, State::Ok);
         let unread = checks(&[], &[told("expired: nobody asked for it in 28 days")]);
-        assert!(unread[0].what.starts_with("nobody asked for 1 notice"), "{unread:?}");
+        assert!(unread[0].what.starts_with("1 notice was dropped"), "{unread:?}");
         let first_at = "2023-11-14T22:13:20Z".parse().unwrap();
         let letter = |sink: &str| DeadLetter::new(sink, told("").event, 9, first_at, "410 Gone");
         let dead = checks(&[letter("a"), letter("b"), letter("b")], &[]);

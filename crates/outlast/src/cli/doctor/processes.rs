@@ -1,7 +1,7 @@
-//! The processes: those that are kept less well than promised.
+//! The processes that are protected less well than promised.
 
-use super::Check;
 use super::engine::named;
+use super::{Check, machine};
 use outlast_client::{Event, ProcessInfo, Time};
 use std::collections::BTreeMap;
 
@@ -16,40 +16,40 @@ pub(super) fn checks(all: &[ProcessInfo], now: Time) -> Vec<Check> {
         }
     };
     put(ids(&|p| p.protection.as_deref() == Some("output-only")), &|ids| {
-        Check::degraded("protection", &["P3", "P5"], format!("a keeper was lost of {ids}"))
-            .means("should its other keeper be killed too, nobody will know the exit code; output stays complete")
-            .hint("nothing is to be done: it ends with the process, and Linux 6.15 or newer does not have it")
+        Check::degraded("protection", &["P3", "P5"], format!("a keeper was killed of {ids}"))
+            .means("if the other keeper is killed too, the exit code is lost; the output stays complete")
+            .hint("nothing has to be done: it lasts until the process ends; Linux 6.15 or newer does not have this limit")
     });
     put(ids(&|p| p.phase == "orphaned"), &|ids| {
         Check::degraded("orphans", &["P2", "P3"], format!("both keepers were killed of {ids}"))
-            .means("it lives, nobody reads its output any more, and its exit code will not be known")
-            .hint("`outlast kill` still stops it, `outlast rerun` starts it anew")
+            .means("it keeps running; its output has no reader, and its exit code will not be known")
+            .hint("`outlast kill` still stops it, `outlast rerun` starts its command again")
     });
     put(ids(&|p| p.phase == "unreachable"), &|ids| {
-        Check::degraded("keepers", &[], format!("no keeper answers of {ids}"))
-            .means("it goes on and is recorded, but takes no input, signal or stop for now")
-            .hint("ask again; a keeper that hangs is replaced within 20 s of the next output. engine.log says more")
+        Check::degraded("keepers", &[], format!("the keeper does not answer of {ids}"))
+            .means("it keeps running and is recorded, but takes no input, signal or stop for now")
+            .hint("try again; a keeper that hangs is replaced within 20 s of the next output, and engine.log says more")
     });
     put(ids(&|p| p.gaps.iter().any(|gap| matches!(gap, Event::Gap { why, .. } if why != "retention"))), &|ids| {
         Check::degraded("gaps", &["P2"], format!("output was dropped of {ids}"))
             .means("the disk was full, or the machine went down before it was written; `outlast poll` names the bytes")
-            .hint("make room for the home, then `outlast rm` those whose output nobody needs")
+            .hint("make room for the home, then `outlast rm` the processes whose output you do not need")
     });
     put(ids(&|p| p.started_at > now || p.fate.ended_at.is_some_and(|t| t > now)), &|ids| {
-        Check::degraded("clock", &["P3"], format!("by this clock {ids} began or ended in the future"))
-            .means("the clock was set back: times on records are as the clock was then, running times are right")
-            .hint("nothing, if the clock is right now")
+        Check::degraded("clock", &["P3"], format!("by this clock {ids} started or ended in the future"))
+            .means("the clock was set back: records have the times of the clock as it was then; running times are right")
+            .hint("nothing has to be done if the clock is right now")
     });
     let mut warnings: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    // What the machine could not give to any is told once, by the engine.
+    // What the machine refuses to every command is reported once, with the engine.
     for p in all.iter().filter(|p| p.fate.completion_reason.is_none()) {
-        for warning in p.warnings.iter().filter(|w| !w.contains("cgroup") && !w.contains("it runs in")) {
+        for warning in p.warnings.iter().filter(|w| !w.contains("cgroup") && !w.contains(machine::ENDS_AT_LOGOUT)) {
             warnings.entry(warning).or_default().push(p.session_id.to_string());
         }
     }
     found.extend(warnings.into_iter().map(|(warning, ids)| {
         Check::degraded("process", &[], format!("{}: {warning}", named(&ids)))
-            .hint("`outlast poll` shows all about it; `outlast rerun` starts it anew")
+            .hint("`outlast poll` shows the details; `outlast rerun` starts its command again")
     }));
     found
 }
@@ -84,6 +84,7 @@ mod tests {
             (json!({"started_at": "2026-01-01T02:00:00Z"}), Some("clock")),
             (json!({"warnings": ["a terminal was asked for and could not be had"]}), Some("process")),
             (json!({"warnings": ["no cgroup v2 hierarchy was found"]}), None),
+            (json!({"warnings": ["about 10 s after your last logout systemd ends this engine and all processes"]}), None),
         ] {
             let checks = checks(&[process(more.clone())], now);
             assert_eq!(checks.first().map(|c| c.name), want, "{more}");

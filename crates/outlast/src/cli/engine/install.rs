@@ -13,19 +13,19 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Have the engine started with the machine, so that owners are told what a restart ended
+/// Start the engine with the machine, so that sessions are notified of what a restart ended
 ///
-/// Writes a systemd unit of yours, and enables it. The engine that it starts finds the processes that were lost with the restart and tells their owners, also
-/// through hooks and webhooks; then it leaves when it has nothing to do. Doing it again changes nothing.
+/// Writes a systemd user unit, and enables it. The engine that it starts finds the processes that were lost with the restart and notifies their sessions, also
+/// through hooks and webhooks; then it exits when it is idle. Running it again changes nothing.
 #[derive(Debug, Args)]
 pub(super) struct Install {
     /// Print the unit, and change nothing
     #[arg(long)]
     print: bool,
-    /// Take it away again
+    /// Disable and remove it
     #[arg(long, conflicts_with = "print")]
     undo: bool,
-    /// Write it also where no systemd runs now, for instance into an image
+    /// Write it even if systemd does not run now, for instance into an image
     #[arg(long, conflicts_with_all = ["print", "undo"])]
     force: bool,
 }

@@ -13,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 #[derive(Debug, Args)]
 pub(super) struct Next {
-    /// At most so many
+    /// At most this many
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
@@ -22,7 +22,7 @@ pub(super) struct Next {
 
 #[derive(Debug, Args)]
 pub(super) struct Drain {
-    /// At most so many [default: all]
+    /// At most this many [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
@@ -31,17 +31,17 @@ pub(super) struct Drain {
 
 /// Show notices as they are made
 ///
-/// Looks on and settles nothing, so that it takes nothing from an agent. With --ack it is the one who tells: each notice is taken, printed and then
-/// acknowledged. Goes on when the engine dies; Ctrl-C leaves.
+/// Takes and acknowledges nothing, so agents still get their notices. With --ack it is a taker: each notice is taken, printed and then
+/// acknowledged. Continues across a restart of the engine; Ctrl-C leaves.
 #[derive(Debug, Args)]
 pub(super) struct Follow {
-    /// From this number on, settled ones too [default: what is made from now on]
+    /// From this number on, delivered and dropped ones too [default: new notices only]
     #[arg(long, value_name = "SEQ", conflicts_with = "ack")]
     from: Option<u64>,
-    /// Take and acknowledge each once it is written
+    /// Take each notice, and acknowledge it once it is written
     #[arg(long)]
     ack: bool,
-    /// With --ack: for how many seconds a notice is given to nobody else
+    /// With --ack: the lease in seconds, in which no other taker gets a notice
     #[arg(long, value_name = "S", value_parser = super::some_seconds, default_value = "60", allow_negative_numbers = true)]
     lease: Duration,
 }
@@ -54,7 +54,7 @@ impl Next {
         // Those that are given together have one word.
         let lease = notices.first().and_then(|told| told.lease.clone());
         if notices.is_empty() && !ctx.out.json {
-            ctx.out.tip("there is nothing to be told");
+            ctx.out.tip("no notices are pending");
             return Ok(0);
         }
         let said = match ctx.out.json {
@@ -65,7 +65,7 @@ impl Next {
             return unwritten(client, &notices, e).await;
         }
         let ids: Vec<&str> = notices.iter().map(|told| told.event.event_id.as_str()).collect();
-        ctx.out.remark(&format!("once its owner was told: outlast events ack --lease {} {}", lease.unwrap_or_default(), ids.join(" ")));
+        ctx.out.remark(&format!("once it is delivered: outlast events ack --lease {} {}", lease.unwrap_or_default(), ids.join(" ")));
         Ok(0)
     }
 }
@@ -74,7 +74,7 @@ impl Drain {
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let batch = Batch::take(client, self.limit, self.taking.lease, self.taking.wait()).await?;
         if batch.given.is_empty() && !ctx.out.json {
-            ctx.out.tip("there is nothing to be told");
+            ctx.out.tip("no notices are pending");
             return Ok(0);
         }
         let written = write(said(&batch.given, ctx.out.json)).await;

@@ -24,9 +24,9 @@ const LETTERS: [Column; 6] = [
     Column::new("WHY").cut(20),
 ];
 
-/// List notices, settled ones too
+/// List notices, delivered and dropped ones too
 ///
-/// The newest, unless --after says where to begin. Fewer come than there are if they are long.
+/// The newest first, unless --after says where to begin. Long notices may make it fewer than --limit.
 #[derive(Debug, Args)]
 pub(super) struct History {
     /// In this state: pending, leased, delivered, consumed, superseded or dropped
@@ -38,17 +38,17 @@ pub(super) struct History {
     /// About this process
     #[arg(long, value_name = "ID")]
     process: Option<String>,
-    /// Behind this number
+    /// After this number
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// At most so many
+    /// At most this many
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Dead {
-    /// At most so many
+    /// At most this many
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
 }
@@ -174,9 +174,9 @@ mod tests {
                 "agent:7",
                 "delivered",
                 "",
-                "[IMPORTANT: Background process proc_ab12000000ff completed normally (exit code 0).\nCommand: make\nOutput:\nok]",
+                "[IMPORTANT: Background process proc_ab12000000ff completed normally (exit code 0).\nCommand: make\nOutput:\n| ok\n]",
             ),
-            told(12, "deploy", "", "pending", "", "[IMPORTANT: A notice of kind \"deploy\" was posted.\nMessage: stage 2\n  is done]"),
+            told(12, "deploy", "", "pending", "", "[IMPORTANT: A notice of kind \"deploy\" was posted.\nMessage: stage 2\n| is done\n]"),
             told(
                 1204,
                 "watch_overflow_released",

@@ -18,13 +18,13 @@ const NAME: &str = "claude-code";
 /// once it is written; where there is nothing it prints nothing. With --wait, for a hook with `asyncRewake`, it waits, prints on standard error and exits 2, which starts a turn.
 #[derive(Debug, Args)]
 pub(crate) struct Claude {
-    /// Wait for the next notice, and wake the agent with it; exits 0 without a word when the time is over, it is interrupted, or the same conversation starts another
+    /// Wait for the next notice, and wake the agent with it; exits 0 without output after the time limit, on an interrupt, or if the same session starts another
     #[arg(long)]
     wait: bool,
-    /// With --wait: for at most so many seconds [default: as long as it takes]
+    /// With --wait: for at most this many seconds [default: without limit]
     #[arg(long, value_name = "S", value_parser = seconds, requires = "wait", allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// For how many seconds what is printed is given to nobody else while that is not acknowledged
+    /// The lease of the printed notices in seconds: no other taker gets them before it ends
     #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
     lease: Duration,
     #[command(flatten)]

@@ -31,10 +31,10 @@ pub(crate) struct Codex {
     /// Codex's home directory [default: CODEX_HOME, else ~/.codex]
     #[arg(long, value_name = "DIR")]
     codex_home: Option<PathBuf>,
-    /// For how many seconds the turn is waited for; what lasts longer is cut off, and goes on with the next turn. The `[[hook]]` table needs a `timeout_seconds` above this
+    /// How many seconds to wait for the turn; a longer turn is cut off and continues with the next one. The `[[hook]]` table needs a `timeout_seconds` above this
     #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "600", allow_negative_numbers = true)]
     timeout: Duration,
-    /// As a hook of Codex's own: for how many seconds what is printed is given to nobody else while that is not acknowledged
+    /// As a hook of Codex itself: the lease of the printed notices in seconds
     #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
     lease: Duration,
 }

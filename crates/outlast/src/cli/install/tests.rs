@@ -7,6 +7,7 @@ fn world(env: &[(&str, &str)]) -> World {
         env: env.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         cwd: "/work/shop".into(),
         umask: None,
+        io_priority: None,
         program: "/usr/bin/outlast".into(),
         user: User { name: "me".into(), home: Some("/home/me".into()), shell: "/bin/sh".into() },
     }
@@ -139,7 +140,7 @@ fn our_flags_are_known_by_their_names_and_there_once() {
     }
     let (made, stays) = woken(&words(r#", "--codex-home=/mine""#), None);
     assert_eq!(made, words(r#", "--codex-home=/mine""#));
-    assert!(stays.len() == 1 && stays[0].contains("goes on with the --codex-home"), "{stays:?}");
+    assert!(stays.len() == 1 && stays[0].contains("keeps the --codex-home"), "{stays:?}");
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl Sink<'_> {
             // Where the environment says nothing, it may be there by hand, as our pages tell people; twice no command may have it.
             let wanted = value.or(named.last().map(String::as_str));
             if value.is_none() && wanted.is_some() {
-                notes.push(format!("the [[hook]] of the name {} goes on with the {flag} that is in its command", self.name));
+                notes.push(format!("the [[hook]] named {} keeps the {flag} of its command", self.name));
             }
             if let Some(wanted) = wanted.filter(|wanted| named != [*wanted]) {
                 words = [flag, wanted].map(str::to_owned).into_iter().chain(others).collect();

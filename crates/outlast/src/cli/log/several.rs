@@ -133,7 +133,7 @@ async fn follow(ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Res
 
 /// Reads one of them. Goes on over the death of an engine, as every reader does.
 async fn read(client: Client, id: String, from: u64, n: usize, tell: mpsc::Sender<(usize, Came)>) {
-    let mut chunks = client.follow(&id, From::Byte(from));
+    let mut chunks = client.follow(&id, From::Byte(from)).masked();
     loop {
         let (came, over) = match chunks.next().await {
             Ok(Some(chunk)) => (Came::Chunk(chunk), false),
@@ -180,7 +180,7 @@ impl Source {
                     Ok(now) => {
                         let how = match now.fate.completion_reason {
                             Some(_) => ending::sentence(&now.fate),
-                            None => "goes on, and nobody reads its output".into(),
+                            None => "keeps running; its output has no reader".into(),
                         };
                         Ok(shown + &self.tell(ctx, &how, "end", json!({"process": now})))
                     }

@@ -34,15 +34,15 @@ use view::Paint;
 /// Watch processes on a full screen
 ///
 /// Lists processes with what they use and print. Enter opens one: its log can be followed, searched and paged through, its terminal typed into.
-/// Looking on never counts as having seen an end: agents still get their notices. ? shows the keys.
+/// Viewing a process never marks its end as seen: agents still get their notices. ? shows the keys.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
-    /// Finished ones too
+    /// Include finished processes
     #[arg(long)]
     all: bool,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Seconds between two looks
+    /// Seconds between two updates
     #[arg(long, value_name = "S", value_parser = every, default_value = "1")]
     every: Duration,
 }

@@ -69,7 +69,7 @@ impl Reader {
         let look = self.look().await?;
         let mut fresh = true;
         loop {
-            let mut chunks = self.client.follow(&self.id, From::Last(PIECE));
+            let mut chunks = self.client.follow(&self.id, From::Last(PIECE)).masked();
             let mut tail = Tail::default();
             let (mut period, mut came) = (Instant::now(), 0);
             loop {
@@ -215,7 +215,7 @@ impl Reader {
     /// What there is from one byte to another, the pieces of touching bytes joined.
     async fn read(&self, from: u64, to: u64) -> Result<Read, ClientError> {
         let mut read = Read { chunks: Vec::new(), is_last: false };
-        let mut chunks = self.client.read(&self.id, From::Byte(from));
+        let mut chunks = self.client.read(&self.id, From::Byte(from)).masked();
         while chunks.next_byte().is_none_or(|at| at < to) {
             match (chunks.next().await?, read.chunks.last_mut()) {
                 (None, _) => {

@@ -1,7 +1,18 @@
 //! Linux: file systems by their numbers, `/proc`, and systemd.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// Class and level of this process's I/O.
+#[allow(unsafe_code)]
+pub(crate) fn io_priority() -> Option<i32> {
+    const WHO_PROCESS: libc::c_int = 1;
+    // SAFETY: the call takes numbers only.
+    let found = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, 0) };
+    i32::try_from(found).ok().filter(|found| *found >= 0)
+}
 
 /// How long a file system keeps what was written to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,8 +25,14 @@ pub(crate) enum Lasting {
     Network,
 }
 
-/// Those that are told apart from a disk, by the kernel's number and by name.
-const KINDS: [(i64, &str, Lasting); 12] = [
+/// File systems by the kernel's number, with their names. One that is not listed counts as a disk.
+const KINDS: [(i64, &str, Lasting); 18] = [
+    (0xef53, "ext4", Lasting::Disk),
+    (0x5846_5342, "XFS", Lasting::Disk),
+    (0x9123_683e, "btrfs", Lasting::Disk),
+    (0x2fc1_2fc1, "ZFS", Lasting::Disk),
+    (0xf2f5_2010, "F2FS", Lasting::Disk),
+    (0x794c_7630, "overlayfs", Lasting::Disk),
     (0x0102_1994, "tmpfs", Lasting::Memory),
     (0x8584_58f6, "ramfs", Lasting::Memory),
     (0x6969, "NFS", Lasting::Network),
@@ -30,19 +47,28 @@ const KINDS: [(i64, &str, Lasting); 12] = [
     (0x4750_4653, "GPFS", Lasting::Network),
 ];
 
-/// What a directory lies on, if that is known, and how long it lasts there.
+/// The file system of a directory (an empty name if it is not listed), and how long that keeps what is written to it.
 pub(crate) fn file_system(dir: &Path) -> Option<(&'static str, Lasting)> {
     let found = rustix::fs::statfs(dir).ok()?;
     // The type's width and sign differ between machines; every number fits into 32 bits.
     #[allow(clippy::unnecessary_cast)]
     let number = found.f_type as i64 & 0xffff_ffff;
     let kind = KINDS.iter().find(|(magic, ..)| *magic == number);
-    Some(kind.map_or(("a disk", Lasting::Disk), |(_, name, lasting)| (*name, *lasting)))
+    Some(kind.map_or(("", Lasting::Disk), |(_, name, lasting)| (*name, *lasting)))
 }
 
 /// The kernel's release.
 pub(crate) fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The directory this process is in. A removed one keeps its path, so that a start in it is refused instead of made elsewhere.
+pub(crate) fn working_dir() -> PathBuf {
+    std::env::current_dir().unwrap_or_else(|_| {
+        let linked = std::fs::read_link("/proc/self/cwd").unwrap_or_else(|_| "/(unknown)".into());
+        let named = linked.as_os_str().as_bytes();
+        OsStr::from_bytes(named.strip_suffix(b" (deleted)").unwrap_or(named)).into()
+    })
 }
 
 /// Where a process is in the unified hierarchy of cgroups.

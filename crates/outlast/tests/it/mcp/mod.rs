@@ -114,9 +114,9 @@ impl Agent {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The structured result of a tool.
+    /// The answer of a tool as an object.
     pub(crate) fn tool(&mut self, tool: &str, arguments: Value) -> Value {
-        self.call(tool, arguments)["structuredContent"].clone()
+        object(&self.call(tool, arguments))
     }
 
     /// How many bytes wait to be read.
@@ -168,7 +168,21 @@ pub(crate) fn texts(result: &Value) -> Vec<String> {
     result["content"].as_array().unwrap().iter().filter_map(|c| c["text"].as_str().map(str::to_owned)).collect()
 }
 
-/// The notices that came with a result.
+/// A result as an object: its structured content, or its text where there is none.
+pub(crate) fn object(result: &Value) -> Value {
+    match &result["structuredContent"] {
+        Value::Null => serde_json::from_str(&texts(result)[0]).unwrap_or_default(),
+        structured => structured.clone(),
+    }
+}
+
+/// The notices that came with a result. They are in its first text as well, which is the structured content as JSON then, and nowhere else.
 pub(crate) fn notices(result: &Value) -> Vec<Value> {
-    result["_meta"]["outlast/notices"].as_array().cloned().unwrap_or_default()
+    let (all, texts) = (object(result), texts(result));
+    let told = all["notices"].as_array().cloned().unwrap_or_default();
+    assert!(texts.len() == 1 && result["_meta"].get("outlast/notices").is_none(), "{result}");
+    if !told.is_empty() {
+        assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), all);
+    }
+    told
 }

@@ -53,6 +53,30 @@ fn a_task_that_was_waited_for_can_still_be_resolved() {
 }
 
 #[test]
+fn the_result_of_a_task_carries_what_is_due() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let mut agent = Agent::new(&p, "a", &[], with_tasks());
+    let id = task_of(&mut agent, json!({"command": format!("{}; exit 4", gate.wait()), "wait_seconds": 0}));
+    let other = crate::told::ended(&p, &format!("mcp:a:{}", p.work().display()), "exit 5");
+    // What runs has no result that could carry it.
+    assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "working");
+    gate.open();
+    let mut result = || {
+        eventually("the task is over", || {
+            let said = agent.ask("tasks/get", json!({"taskId": id}));
+            (said["status"] != "working").then(|| said["result"].clone())
+        })
+    };
+    let first = result();
+    let told = notices(&first);
+    assert!(told.len() == 1 && told[0]["text"].as_str().unwrap().contains(&other), "{first}");
+    assert!(notices(&result()).is_empty(), "once");
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    agent.leave();
+}
+
+#[test]
 fn an_update_of_a_task_shows_nothing_and_silences_nobody() {
     let p = product();
     let session = format!("mcp:a:{}", p.work().display());

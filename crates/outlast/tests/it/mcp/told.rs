@@ -14,11 +14,125 @@ fn an_end_comes_with_the_next_answer_once() {
     gate.open();
     p.wait(&id);
     let said = agent.call("list", json!({}));
-    let told = notices(&said);
-    assert_eq!(told.len(), 1, "{said}");
-    assert_eq!((&told[0]["session_id"], &told[0]["exit_code"]), (&json!(id), &json!(5)));
-    assert!(texts(&said).last().unwrap().contains(&id), "{said}");
+    assert_eq!(notices(&said).len(), 1, "{said}");
+    assert!(has_end(&said, &id, 5), "{said}");
     assert!(notices(&agent.call("list", json!({}))).is_empty());
+    agent.leave();
+}
+
+/// Whether a result has the notice of this end.
+fn has_end(result: &Value, id: &str, code: i32) -> bool {
+    let end = format!("Background process {id} exited (exit code {code})");
+    notices(result).iter().any(|one| one["text"].as_str().unwrap().contains(&end))
+}
+
+/// A process that has ended, whose end the client's session is to be told.
+fn ended(p: &Product, client: &str, code: i32) -> String {
+    crate::told::ended(p, &format!("mcp:{client}:{}", p.work().display()), &format!("exit {code}"))
+}
+
+#[test]
+fn a_notice_is_in_the_first_text_and_in_the_structured_content_of_any_answer() {
+    let p = product();
+    for (client, calls) in [
+        (
+            "a",
+            vec![
+                ("run", json!({"command": "echo ok"}), false),
+                ("run", json!({"command": "exit 3"}), true),
+                ("run", json!({"command": "true", "cwd": "not/there"}), true),
+                ("run", json!({}), true),
+                ("list", json!({}), false),
+                ("log", json!({"process": "proc_000000000000"}), true),
+            ],
+        ),
+        (
+            "hermes",
+            vec![
+                ("terminal", json!({"command": "echo ok"}), false),
+                ("terminal", json!({"command": "exit 3"}), true),
+                ("process", json!({"action": "list"}), false),
+                ("process", json!({"action": "dance"}), true),
+            ],
+        ),
+        (
+            "codex-mcp-client",
+            vec![
+                ("exec_command", json!({"cmd": "echo ok"}), false),
+                ("exec_command", json!({"cmd": "exit 3"}), true),
+                ("write_stdin", json!({"session_id": 7}), true),
+            ],
+        ),
+    ] {
+        for mut agent in [Agent::old(&p, client, &[]), Agent::new(&p, client, &[], json!({}))] {
+            for (tool, arguments, is_error) in calls.clone() {
+                let id = ended(&p, client, 5);
+                let said = agent.call(tool, arguments.clone());
+                assert_eq!((notices(&said).len(), &said["isError"]), (1, &json!(is_error)), "{tool} {arguments}: {said}");
+                assert!(has_end(&said, &id, 5), "{tool} {arguments}: {said}");
+            }
+            agent.leave();
+        }
+    }
+}
+
+#[test]
+fn a_notice_stands_before_what_a_client_cuts_off() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let long = p.run_with(&["--session", &format!("mcp:a:{}", p.work().display())], "seq 40000");
+    p.wait(&long);
+    let id = ended(&p, "a", 5);
+    let said = agent.call("log", json!({"process": long, "offset": 0, "limit": 40000}));
+    assert!(has_end(&said, &id, 5), "{said}");
+    let text = texts(&said).remove(0);
+    assert!(text.find(&id).unwrap() < 1_000, "{}", &text[..1_000]);
+    assert!(text.len() > 50_000 && text.chars().count() <= 100_000, "{}", text.len());
+    agent.leave();
+}
+
+#[test]
+fn what_was_told_can_be_seen_again_and_is_marked() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    let id = ended(&p, "a", 5);
+    assert!(has_end(&agent.call("list", json!({})), &id, 5));
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    let newer = ended(&p, "a", 6);
+    let said = agent.call("notices", json!({"told": true}));
+    let again = notices(&said);
+    assert_eq!(again.len(), 2, "{said}");
+    assert!(again[0]["event"]["session_id"] == json!(id) && again[0]["told_at"].is_string(), "{said}");
+    assert!(again[1]["event"]["session_id"] == json!(newer) && again[1].get("told_at").is_none(), "{said}");
+    // Looking again tells nothing anew.
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
+    assert!(notices(&agent.call("list", json!({}))).is_empty());
+    agent.leave();
+    // Another session is shown nothing of it.
+    let mut other = Agent::old(&p, "b", &[]);
+    assert_eq!(other.tool("notices", json!({"told": true}))["notices"], json!([]));
+    other.leave();
+}
+
+#[test]
+fn notices_that_do_not_fit_come_with_the_next_answer() {
+    let p = product();
+    let session = format!("mcp:a:{}", p.work().display());
+    let ids: Vec<String> =
+        (0..3).map(|_| p.run_with(&["--notify", "--notify-chars", "60000", "--session", &session], "seq 10000 20000")).collect();
+    for id in &ids {
+        p.wait(id);
+    }
+    let mut agent = Agent::old(&p, "a", &[]);
+    let mut told = Vec::new();
+    for _ in &ids {
+        let said = agent.call("write", json!({"process": "proc_000000000000", "text": "x"}));
+        let one = notices(&said);
+        assert_eq!(one.len(), 1, "{}", said.to_string().len());
+        told.extend(ids.iter().filter(|id| one[0]["text"].as_str().unwrap().contains(id.as_str())).cloned());
+    }
+    assert_eq!(told, ids);
+    assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
     agent.leave();
 }
 

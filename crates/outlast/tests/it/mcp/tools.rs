@@ -81,6 +81,72 @@ fn the_pair_of_exec_command_and_write_stdin() {
 }
 
 #[test]
+fn every_answer_about_an_ended_process_has_its_exit_code() {
+    let p = product();
+    // Each verb looks at a process of its own: some of them forget what they have answered.
+    let ended = |session: &str| {
+        let id = p.run_with(&["--session", &format!("mcp:{session}:{}", p.work().display())], "echo said; exit 7");
+        p.wait(&id);
+        id
+    };
+    let mut agent = Agent::old(&p, "a", &[]);
+    for (tool, more) in [
+        ("log", json!({})),
+        ("log", json!({"offset": 0})),
+        ("log", json!({"offset": 0, "limit": 1, "max_output_tokens": 100})),
+        ("wait", json!({})),
+        ("kill", json!({})),
+        ("write", json!({"text": "x"})),
+        ("write", json!({"close": true})),
+    ] {
+        let mut arguments = json!({"process": ended("a")});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let said = agent.call(tool, arguments);
+        assert_eq!(said["structuredContent"]["exit_code"], 7, "{tool} {more}: {said}");
+        let text = texts(&said).remove(0);
+        assert!(text.contains("code 7") || text.contains("\"exit_code\":7"), "{tool} {more}: {text}");
+    }
+    assert_eq!(agent.tool("list", json!({}))["processes"][0]["exit_code"], 7);
+    agent.leave();
+
+    let mut agent = Agent::old(&p, "hermes", &[]);
+    for action in ["poll", "log", "wait", "kill", "write", "submit", "close"] {
+        let said = agent.call("process", json!({"action": action, "session_id": ended("hermes"), "data": "x"}));
+        assert_eq!(object(&said)["exit_code"], 7, "{action}: {said}");
+    }
+    agent.leave();
+
+    let mut agent = Agent::old(&p, "codex-mcp-client", &[]);
+    for chars in ["", "x"] {
+        let said = agent.call("write_stdin", json!({"session_id": ended("codex-mcp-client"), "chars": chars}));
+        assert_eq!(said["structuredContent"]["exit_code"], 7, "{chars:?}: {said}");
+        assert!(texts(&said).remove(0).contains("Process exited with code 7"), "{chars:?}: {said}");
+    }
+    agent.leave();
+    assert_eq!(p.json(["log", &ended("a")])["exit_code"], 7);
+}
+
+#[test]
+fn a_directory_that_does_not_exist_is_refused() {
+    let p = product();
+    let there = p.work().display().to_string();
+    for (client, tool, argument, line) in [
+        ("a", "run", "cwd", "command"),
+        ("hermes", "terminal", "workdir", "command"),
+        ("codex-mcp-client", "exec_command", "workdir", "cmd"),
+    ] {
+        let mut agent = Agent::old(&p, client, &[]);
+        let said = agent.call(tool, json!({argument: "not/there", line: "touch ran"}));
+        assert_eq!(said["isError"], true, "{said}");
+        let text = texts(&said).remove(0);
+        assert!(text.contains(&format!("directory {there}/not/there does not exist")), "{text}");
+        assert!(text.contains(&format!("{there} exists;")), "{text}");
+        agent.leave();
+    }
+    assert!(!p.work().join("ran").exists());
+}
+
+#[test]
 fn the_tools_of_the_contract() {
     let p = product();
     let mut agent = Agent::old(&p, "hermes", &[]);

@@ -264,8 +264,14 @@ fn a_workdir_is_where_it_runs() {
     let shown = |call: Value| terminal(&p, call)["output"].as_str().unwrap().to_owned();
     assert!(shown(json!({"command": "pwd", "workdir": "sub dir"})).ends_with("/work/sub dir"));
     assert_eq!(shown(json!({"command": "pwd", "workdir": "~"})), p.user().display().to_string());
-    let gone = terminal(&p, json!({"command": "pwd", "workdir": "not/there"}));
-    assert!(gone["warnings"][0].as_str().unwrap().contains("does not exist"), "{gone}");
+    let there = p.work().display().to_string();
+    for background in [false, true] {
+        let gone = terminal(&p, json!({"command": "touch ran", "workdir": "not/there", "background": background}));
+        assert_eq!((&gone["status"], &gone["exit_code"]), (&json!("error"), &json!(-1)), "{gone}");
+        assert!(gone["error"].as_str().unwrap().ends_with(&format!("directory {there}/not/there does not exist")), "{gone}");
+        assert!(gone["hint"].as_str().unwrap().starts_with(&format!("{there} exists;")), "{gone}");
+    }
+    assert!(!p.work().join("ran").exists());
 }
 
 #[test]

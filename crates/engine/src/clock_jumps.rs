@@ -1,0 +1,182 @@
+//! How old something really is, though the clock was set.
+//!
+//! What is on disk has the time of the clock. If the clock jumps a week forward, everything that is over would look a week old and be removed. So each look at
+//! what may be removed also compares the clock with the time since boot, which nobody can set. A jump forward is taken out of every age that spans it. A jump back
+//! makes nothing older; it undoes an earlier one forward. Where it is not certain on which side of a jump something ended, it is taken to be younger. Over a reboot
+//! there is nothing to compare with, and the clock is believed.
+
+use outlast_core::Time;
+use outlast_store::dir::Home;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::time::Duration;
+
+/// What differs by less is no jump: clocks are adjusted all the time.
+const SMALLEST_JUMP: Duration = Duration::from_secs(60);
+/// A clock that is set more often than this is believed again.
+const MAX_JUMPS: usize = 64;
+
+/// The jumps forward that may lie within the age of something that is kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ClockJumps {
+    last: Option<Moment>,
+    jumps: Vec<Jump>,
+}
+
+/// One instant by two clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Moment {
+    /// Microseconds since 1970, by the clock that can be set.
+    pub(crate) wall_us: i64,
+    /// Microseconds since boot, sleep included.
+    pub(crate) boot_us: i64,
+    /// Which boot.
+    pub(crate) boot: u128,
+}
+
+/// The clock was set forward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Jump {
+    /// What the clock would have said without it when it was found: what ended later by the clock ended after the jump.
+    upto_us: i64,
+    /// How far.
+    by_us: i64,
+}
+
+impl ClockJumps {
+    /// Those that were seen in this home. What cannot be read is none.
+    pub(crate) fn load(home: &Home) -> Self {
+        std::fs::read(home.clock()).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+
+    /// Writes them down for the next engine.
+    pub(crate) fn save(&self, home: &Home) -> io::Result<()> {
+        let new = home.clock().with_extension("new");
+        std::fs::write(&new, serde_json::to_vec(self).map_err(io::Error::from)?)?;
+        std::fs::rename(&new, home.clock())
+    }
+
+    /// Compares the clocks with the last look. Jumps further back than `keep_for` matter to nothing that is kept.
+    pub(crate) fn look(&mut self, now: Moment, keep_for: Duration) {
+        if let Some(last) = self.last.filter(|last| last.boot == now.boot) {
+            let upto_us = last.wall_us + (now.boot_us - last.boot_us);
+            let by_us = now.wall_us - upto_us;
+            match by_us.unsigned_abs() >= SMALLEST_JUMP.as_micros() as u64 {
+                true if by_us > 0 => self.jumps.push(Jump { upto_us, by_us }),
+                true => self.undo(-by_us, now.wall_us),
+                false => {}
+            }
+        }
+        self.last = Some(now);
+        let same = self.clone();
+        self.jumps.retain(|jump| jump.by_us > 0 && same.age(Time::from_micros(jump.upto_us), now.wall_us) <= keep_for);
+        let surplus = self.jumps.len().saturating_sub(MAX_JUMPS);
+        self.jumps.drain(..surplus);
+    }
+
+    /// The clock was set back, to where it had been before some of the jumps or to a little later.
+    fn undo(&mut self, mut by_us: i64, wall_us: i64) {
+        for jump in self.jumps.iter_mut().rev().filter(|jump| jump.upto_us <= wall_us) {
+            let undone = by_us.min(jump.by_us);
+            jump.by_us -= undone;
+            by_us -= undone;
+        }
+    }
+
+    /// How long ago `then` was, with the jumps since taken out. `now_us` is what the clock says now.
+    pub(crate) fn age(&self, then: Time, now_us: i64) -> Duration {
+        let jumped: i64 = self.jumps.iter().filter(|jump| then.micros() <= jump.upto_us).map(|jump| jump.by_us).sum();
+        Duration::from_micros(u64::try_from(now_us.saturating_sub(then.micros()).saturating_sub(jumped)).unwrap_or(0))
+    }
+
+    /// How far the clock was set forward in all: for ages that are measured elsewhere.
+    pub(crate) fn forward(&self) -> Duration {
+        Duration::from_micros(u64::try_from(self.jumps.iter().map(|jump| jump.by_us).sum::<i64>()).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: i64 = 3_600_000_000;
+    const DAY: i64 = 24 * HOUR;
+    const WEEK: Duration = Duration::from_secs(7 * 86_400);
+    const START: i64 = 1_700_000_000_000_000;
+
+    fn at(wall: i64, boot_us: i64, boot: u128) -> Moment {
+        Moment { wall_us: START + wall, boot_us, boot }
+    }
+
+    fn days(jumps: &ClockJumps, then: i64, now: i64) -> i64 {
+        (jumps.age(Time::from_micros(START + then), START + now).as_micros() as i64) / DAY
+    }
+
+    #[test]
+    fn a_jump_forward_makes_nothing_older() {
+        let mut jumps = ClockJumps::default();
+        jumps.look(at(0, 0, 1), WEEK);
+        // Seven days at once, an hour later by the other clock.
+        jumps.look(at(7 * DAY + HOUR, HOUR, 1), WEEK);
+        assert_eq!(days(&jumps, -DAY, 7 * DAY + HOUR), 1);
+        assert_eq!(days(&jumps, 7 * DAY + HOUR, 9 * DAY), 1, "what ended since is measured by the new time");
+        assert_eq!(jumps.forward(), WEEK);
+        // Set right again: what ended before has its age, and what ended meanwhile none until the clock is there again.
+        jumps.look(at(2 * HOUR, 2 * HOUR, 1), WEEK);
+        assert_eq!((days(&jumps, -DAY, 2 * HOUR), days(&jumps, 7 * DAY + HOUR, 3 * DAY)), (1, 0));
+        assert_eq!(jumps, ClockJumps { last: jumps.last, jumps: vec![] });
+    }
+
+    #[test]
+    fn what_ended_between_the_last_look_and_a_jump_is_no_older_either() {
+        let mut jumps = ClockJumps::default();
+        jumps.look(at(0, 0, 1), WEEK);
+        jumps.look(at(8 * DAY, HOUR, 1), WEEK);
+        assert_eq!(days(&jumps, HOUR / 2, 8 * DAY), 0);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_and_is_set_right_gives_true_ages() {
+        let mut jumps = ClockJumps::default();
+        jumps.look(at(0, 0, 1), WEEK);
+        jumps.look(at(-30 * DAY, HOUR, 1), WEEK);
+        // A day later, at which it is set right: what ended in between has a time of a month ago.
+        jumps.look(at(DAY, DAY, 1), WEEK);
+        assert_eq!((days(&jumps, -30 * DAY + HOUR, DAY), days(&jumps, -2 * DAY, DAY)), (0, 3));
+    }
+
+    #[test]
+    fn time_that_passes_is_no_jump() {
+        let mut jumps = ClockJumps::default();
+        jumps.look(at(0, 0, 1), WEEK);
+        jumps.look(at(8 * DAY, 8 * DAY + 30_000_000, 1), WEEK);
+        jumps.look(at(20 * DAY, 5, 2), WEEK);
+        assert_eq!(days(&jumps, 0, 20 * DAY), 20, "nor is what passes while the machine is off");
+    }
+
+    #[test]
+    fn a_jump_that_nothing_kept_can_span_is_forgotten() {
+        let mut jumps = ClockJumps::default();
+        jumps.look(at(0, 0, 1), WEEK);
+        jumps.look(at(30 * DAY, HOUR, 1), WEEK);
+        jumps.look(at(36 * DAY, 6 * DAY + HOUR, 1), WEEK);
+        assert_eq!(days(&jumps, 0, 36 * DAY), 6);
+        jumps.look(at(38 * DAY, 8 * DAY + HOUR, 1), WEEK);
+        assert_eq!(jumps.jumps, []);
+    }
+
+    #[test]
+    fn jumps_are_found_again_by_the_next_engine() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = Home::new(tmp.path());
+        let mut jumps = ClockJumps::load(&home);
+        assert_eq!(jumps, ClockJumps::default());
+        jumps.look(at(0, 0, u128::MAX), WEEK);
+        jumps.look(at(2 * DAY, HOUR, u128::MAX), WEEK);
+        jumps.save(&home).unwrap();
+        assert_eq!(ClockJumps::load(&home), jumps);
+        std::fs::write(home.clock(), "{").unwrap();
+        assert_eq!(ClockJumps::load(&home), ClockJumps::default());
+    }
+}

@@ -1,0 +1,256 @@
+//! Values of secret variables, found in output without being kept.
+//!
+//! A process keeps a random key and, for each value that it was given under a secret's name, the value's length, a tag of eight bits and an HMAC-SHA256 of 16 bytes.
+//! Text is searched by a rolling hash over windows of that length; where its upper eight bits are the tag, the HMAC decides. Who reads the folder can try a
+//! guess against the HMAC. The tag tells eight bits about the value, so guessing is at most 256 times easier with it than without.
+//!
+//! Each byte of a value becomes a `*`, so that offsets into the output stay what they are. A value of several lines is found line by line. Encoded forms (base64,
+//! percent signs), and values that the program splits by escape sequences, are not found.
+
+use outlast_core::EnvVar;
+use outlast_store::spec::{MaskedValue, Masks};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+
+/// A line of a value that is shorter than this would be found by chance.
+const SHORTEST: usize = 8;
+/// Longer lines are found in pieces of this length.
+const LONGEST: usize = 4 << 10;
+/// How many pieces of values are kept for one process.
+const MOST: usize = 1_024;
+
+/// The pieces of a value that are looked for.
+pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|b| matches!(b, b'\n' | b'\r'))
+        .map(<[u8]>::trim_ascii)
+        .flat_map(|line| line.chunks(LONGEST))
+        .filter(|p| p.len() >= SHORTEST)
+}
+
+/// What is kept of these variables' values; nothing if none is long enough. Whether all of them could be kept.
+pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
+    let all = || secrets.iter().flat_map(|variable| pieces(variable.value.as_bytes()));
+    let hash = Hash::new(&key);
+    let mut values: Vec<MaskedValue> = Vec::new();
+    for piece in all() {
+        let value = MaskedValue { length: piece.len() as u32, tag: hash.tag_of(piece), digest: hex(&hash.digest(piece)) };
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    let complete = values.len() <= MOST;
+    values.truncate(MOST);
+    ((!values.is_empty()).then(|| Masks { key: hex(&key), values }), complete)
+}
+
+/// The two hashes under one key.
+struct Hash {
+    multiplier: u64,
+    inner: Sha256,
+    outer: Sha256,
+}
+
+impl Hash {
+    fn new(key: &[u8; 32]) -> Self {
+        // HMAC as RFC 2104 has it, with the halves of the key taken in ahead.
+        let padded = |with: u8| -> Vec<u8> { (0..64).map(|n| key.get(n).copied().unwrap_or(0) ^ with).collect() };
+        let seed = Sha256::digest([key.as_slice(), b"rolling"].concat());
+        let multiplier = seed.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte)) | 1;
+        Self { multiplier, inner: Sha256::new_with_prefix(padded(0x36)), outer: Sha256::new_with_prefix(padded(0x5c)) }
+    }
+
+    fn digest(&self, value: &[u8]) -> [u8; 16] {
+        let inner = self.inner.clone().chain_update(value).finalize();
+        let whole = self.outer.clone().chain_update(inner).finalize();
+        let mut short = [0; 16];
+        short.copy_from_slice(&whole[..16]);
+        short
+    }
+
+    fn add(&self, sum: u64, byte: u8) -> u64 {
+        sum.wrapping_mul(self.multiplier).wrapping_add(u64::from(byte) + 1)
+    }
+
+    fn tag_of(&self, value: &[u8]) -> u8 {
+        tag(value.iter().fold(0, |sum, byte| self.add(sum, *byte)))
+    }
+}
+
+fn tag(sum: u64) -> u8 {
+    (sum >> 56) as u8
+}
+
+/// Finds the kept values of one process.
+pub(crate) struct Finder {
+    hash: Hash,
+    by_length: BTreeMap<usize, Wanted>,
+}
+
+/// The values of one length.
+struct Wanted {
+    tags: [bool; 256],
+    digests: Vec<[u8; 16]>,
+    /// What the byte that leaves the window was multiplied with.
+    leaving: u64,
+}
+
+impl Finder {
+    pub(crate) fn new(masks: &Masks) -> Option<Self> {
+        let hash = Hash::new(&unhex(&masks.key)?);
+        let mut by_length: BTreeMap<usize, Wanted> = BTreeMap::new();
+        for value in &masks.values {
+            let (length, digest) = (value.length as usize, unhex(&value.digest)?);
+            if !(SHORTEST..=LONGEST).contains(&length) {
+                continue;
+            }
+            let leaving = (1..length).fold(1_u64, |power, _| power.wrapping_mul(hash.multiplier));
+            let wanted = by_length.entry(length).or_insert_with(|| Wanted { tags: [false; 256], digests: Vec::new(), leaving });
+            wanted.tags[usize::from(value.tag)] = true;
+            wanted.digests.push(digest);
+        }
+        (!by_length.is_empty()).then_some(Self { hash, by_length })
+    }
+
+    /// How many bytes beside a text may belong to a value that reaches into it.
+    pub(crate) fn reach(&self) -> usize {
+        self.by_length.keys().next_back().map_or(0, |longest| longest - 1)
+    }
+
+    /// How many bytes at the end of a text may be the beginning of a value.
+    pub(crate) fn open_end(&self, text: &[u8]) -> usize {
+        text.iter().rev().take(self.reach()).take_while(|b| !matches!(b, b'\n' | b'\r')).count()
+    }
+
+    /// Masks values in `text`, also where they begin before it or end after it.
+    pub(crate) fn mask(&self, before: &[u8], text: &mut [u8], after: &[u8]) {
+        let whole = [before, text, after].concat();
+        for (length, wanted) in &self.by_length {
+            self.find(&whole, *length, wanted, |at| {
+                let (from, to) = (at.max(before.len()), (at + length).min(before.len() + text.len()));
+                if from < to {
+                    text[from - before.len()..to - before.len()].fill(b'*');
+                }
+            });
+        }
+    }
+
+    /// A text without the values.
+    pub(crate) fn masked(&self, text: &str) -> String {
+        let mut bytes = text.as_bytes().to_vec();
+        self.mask(&[], &mut bytes, &[]);
+        // A value that was found is made of whole characters, unless it was none; then what is left of them is shown as such.
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn find(&self, text: &[u8], length: usize, wanted: &Wanted, mut found: impl FnMut(usize)) {
+        if text.len() < length {
+            return;
+        }
+        let mut sum = text[..length].iter().fold(0, |sum, byte| self.hash.add(sum, *byte));
+        let mut at = 0;
+        loop {
+            if wanted.tags[usize::from(tag(sum))] && wanted.digests.contains(&self.hash.digest(&text[at..at + length])) {
+                found(at);
+            }
+            let Some(next) = text.get(at + length) else { return };
+            let gone = (u64::from(text[at]) + 1).wrapping_mul(wanted.leaving);
+            sum = self.hash.add(sum.wrapping_sub(gone), *next);
+            at += 1;
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    crate::run_dir::hex(bytes)
+}
+
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if text.len() != 2 * N {
+        return None;
+    }
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn finder(values: &[&str]) -> Finder {
+        let secrets: Vec<EnvVar> = values.iter().map(|value| EnvVar { name: "TOKEN".into(), value: (*value).into() }).collect();
+        Finder::new(&keep(&secrets, [7; 32]).0.unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_masked_wherever_it_stands_and_nothing_else_is() {
+        let finder = finder(&["hunter22", "correct horse battery", "hunter22"]);
+        assert_eq!(finder.masked("hunter22"), "********");
+        assert_eq!(finder.masked("xhunter22hunter22y hunter2 hunter23"), "x****************y hunter2 hunter23");
+        assert_eq!(finder.masked("say: correct horse battery!\n"), "say: *********************!\n");
+        assert_eq!(finder.masked("é hunter22 é"), "é ******** é");
+        assert_eq!(finder.masked(""), "");
+    }
+
+    #[test]
+    fn what_is_kept_says_nothing_but_the_length() {
+        let secrets = [EnvVar { name: "TOKEN".into(), value: "hunter22".into() }];
+        let (masks, complete) = keep(&secrets, [7; 32]);
+        let masks = masks.unwrap();
+        assert!(complete && masks.values.len() == 1 && masks.values[0].length == 8 && masks.values[0].digest.len() == 32);
+        // Another process, another key: the same value cannot be recognised.
+        let (other, _) = keep(&secrets, [8; 32]);
+        assert_ne!(other.unwrap().values[0].digest, masks.values[0].digest);
+        for short in ["", "hunter2", "a\nb\nc\nd\ne", "       x       "] {
+            assert_eq!(keep(&[EnvVar { name: "TOKEN".into(), value: short.into() }], [7; 32]).0, None, "{short:?}");
+        }
+        let many: String = (0..2_000).map(|n| format!("line number {n}\n")).collect();
+        let (masks, complete) = keep(&[EnvVar { name: "TOKEN".into(), value: many.into() }], [7; 32]);
+        assert!(!complete && masks.unwrap().values.len() == MOST);
+    }
+
+    #[test]
+    fn the_lines_and_parts_of_a_long_value_are_masked() {
+        let long = "0123456789abcdef".repeat(600);
+        let finder = finder(&["first line\r\nsecond line\n", &long]);
+        assert_eq!(finder.masked("> second line\r\n> first line\n"), "> ***********\r\n> **********\n");
+        assert_eq!(finder.masked(&format!("<{long}>")), format!("<{}>", "*".repeat(long.len())));
+    }
+
+    #[test]
+    fn what_may_go_on_is_known() {
+        let finder = finder(&["hunter22"]);
+        assert_eq!(finder.reach(), 7);
+        assert_eq!([&b"x\nhun"[..], b"", b"\n", b"0123456789"].map(|text| finder.open_end(text)), [3, 0, 0, 7]);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_of_a_text_are_masked_as_the_whole_is(
+            parts in proptest::collection::vec(prop_oneof![Just("hunter22"), Just("swordfish-and-chips"), Just("hunter2"), Just("\n"), Just("a"), Just("ch")], 0..30),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let finder = finder(&["hunter22", "swordfish-and-chips"]);
+            let text = parts.concat().into_bytes();
+            let mut whole = text.clone();
+            finder.mask(&[], &mut whole, &[]);
+            let mut cuts: Vec<usize> = cuts.iter().map(|at| at.index(text.len() + 1)).chain([0, text.len()]).collect();
+            cuts.sort_unstable();
+            let mut joined = Vec::new();
+            for pair in cuts.windows(2) {
+                let mut piece = text[pair[0]..pair[1]].to_vec();
+                let before = &text[pair[0].saturating_sub(finder.reach())..pair[0]];
+                let after = &text[pair[1]..(pair[1] + finder.reach()).min(text.len())];
+                finder.mask(before, &mut piece, after);
+                joined.extend(piece);
+            }
+            let expected = String::from_utf8(text).unwrap().replace("hunter22", "********").replace("swordfish-and-chips", "*******************");
+            prop_assert_eq!(String::from_utf8(whole).unwrap(), expected.as_str());
+            prop_assert_eq!(String::from_utf8(joined).unwrap(), expected.as_str());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Whether the home is still the directory that the engine locked.
+//!
+//! A home can be removed, renamed or replaced under a running engine. The engine's lock and index are then files that no path leads to, and another engine may
+//! serve the path. What the engine commits from then on would be lost, so it accepts nothing more and ends.
+
+use crate::engine::Engine;
+use crate::os::Watch;
+use crate::shared::Closing;
+use outlast_store::dir::{FileId, Home};
+use outlast_wire::v1::LockHolder;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How often the engine looks where nothing tells: a rename of a directory above the home, or a mount over it.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// The lock and the index that this engine opened, and where they must still be.
+#[derive(Debug)]
+pub(crate) struct OwnHome {
+    home: Home,
+    lock: FileId,
+    index: OnceLock<FileId>,
+    lost: watch::Sender<bool>,
+}
+
+impl OwnHome {
+    /// The home whose `lock` is held.
+    pub(crate) fn new(home: &Home, lock: &File) -> io::Result<Self> {
+        let lock = FileId::of(&lock.metadata()?);
+        Ok(Self { home: home.clone(), lock, index: OnceLock::new(), lost: watch::Sender::new(false) })
+    }
+
+    /// The index was opened: from now on it has to stay where it is.
+    pub(crate) fn index_opened(&self) -> io::Result<()> {
+        let index = FileId::at(&self.home.index())?;
+        self.index.get_or_init(|| index);
+        Ok(())
+    }
+
+    /// Looks whether the home was removed or replaced. Once it was, it stays so for this engine.
+    pub(crate) fn is_lost(&self) -> bool {
+        if *self.lost.borrow() {
+            return true;
+        }
+        let lost = match at(self.home.lock()) {
+            Found::Nothing => true,
+            Found::Unknown => false,
+            Found::File(lock) if lock == self.lock => self.index.get().is_some_and(|index| match at(self.home.index()) {
+                Found::Nothing => true,
+                Found::Unknown => false,
+                Found::File(found) => found != *index,
+            }),
+            // Some network and shared file systems give a file another number each time. It is ours if it is locked in our name.
+            Found::File(_) => !self.is_locked_by_us(),
+        };
+        if lost {
+            self.lost.send_replace(true);
+        }
+        lost
+    }
+
+    fn is_locked_by_us(&self) -> bool {
+        let holder = std::fs::read(self.home.lock_holder()).ok().and_then(|text| serde_json::from_slice::<LockHolder>(&text).ok());
+        let us = LockHolder::new(std::process::id(), crate::os::namespaces());
+        holder == Some(us) && outlast_store::lock::is_held(&self.home.lock()).unwrap_or(true)
+    }
+
+    /// Returns once a look has found that the home is lost.
+    pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut lost = self.lost.subscribe();
+        async move {
+            // Dropped with the engine, which then has nothing left to lose.
+            if lost.wait_for(|lost| *lost).await.is_err() {
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Whether nothing is left at the home's path: no other engine can serve it.
+    pub(crate) fn is_removed(&self) -> bool {
+        std::fs::symlink_metadata(&self.home.root).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// What a path leads to.
+enum Found {
+    File(FileId),
+    Nothing,
+    /// A disk that gives no answer proves nothing.
+    Unknown,
+}
+
+fn at(path: PathBuf) -> Found {
+    match FileId::at(&path) {
+        Ok(found) => Found::File(found),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Found::Nothing,
+        Err(_) => Found::Unknown,
+    }
+}
+
+/// Looks at the home whenever its lock, its index or itself is removed or moved, until the engine ends.
+pub(crate) async fn watch(engine: Engine) {
+    let shared = engine.shared();
+    let home = &shared.home;
+    let paths = [home.lock(), home.index(), home.root.clone()];
+    let watch = Watch::for_loss_of(&paths).map_err(|error| tracing::warn!(%error, "the home is not watched")).ok();
+    let mut stopping = std::pin::pin!(shared.closing(Closing::Stopping));
+    while !shared.own_home.is_lost() {
+        tokio::select! {
+            () = &mut stopping => return,
+            true = crate::os::changed(watch.as_ref()) => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_that_was_removed_or_replaced_is_lost_for_good() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = Home::new(tmp.path().join("home"));
+        home.create().unwrap();
+        std::fs::write(home.index(), "").unwrap();
+        let own = || {
+            let lock = File::create(home.lock()).unwrap();
+            let own = OwnHome::new(&home, &lock).unwrap();
+            own.index_opened().unwrap();
+            own
+        };
+        let away = tmp.path().join("away");
+        let (moved, index) = (own(), own());
+        assert!(!moved.is_lost());
+        std::fs::rename(&home.root, &away).unwrap();
+        assert!(moved.is_lost() && moved.is_removed());
+        std::fs::rename(&away, &home.root).unwrap();
+        assert!(moved.is_lost(), "it has accepted nothing since, and does not begin again");
+        assert!(!moved.is_removed());
+        // A copy in its place has the same contents and is another file.
+        assert!(!index.is_lost());
+        std::fs::copy(home.index(), home.root.join("copy")).unwrap();
+        std::fs::rename(home.root.join("copy"), home.index()).unwrap();
+        assert!(index.is_lost());
+    }
+
+    #[test]
+    fn a_lock_under_another_number_is_ours_while_it_is_held_in_our_name() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = Home::new(tmp.path().join("home"));
+        home.create().unwrap();
+        let (lock, other) = (File::create(home.lock()).unwrap(), File::create(tmp.path().join("other")).unwrap());
+        let own = || OwnHome::new(&home, &other).unwrap();
+        let us = LockHolder::new(std::process::id(), crate::os::namespaces());
+        std::fs::write(home.lock_holder(), serde_json::to_vec(&us).unwrap()).unwrap();
+        assert!(own().is_lost(), "not held: a copy of the home");
+        assert!(outlast_store::lock::try_hold(&lock).unwrap());
+        assert!(!own().is_lost());
+        std::fs::write(home.lock_holder(), serde_json::to_vec(&LockHolder::new(us.pid + 1, us.namespaces)).unwrap()).unwrap();
+        assert!(own().is_lost(), "another engine holds it");
+    }
+}

@@ -1,0 +1,71 @@
+//! How often the kernel has killed a process of our memory cgroup because memory ran out.
+
+use std::path::{Path, PathBuf};
+
+/// The counter of the cgroup that a command will be in, and what it said before the command ran.
+#[derive(Debug)]
+pub(crate) struct OomKills {
+    /// Read at the end, too.
+    file: PathBuf,
+    before: u64,
+}
+
+impl OomKills {
+    /// Where the counter of what we start is: in the v1 hierarchy of memory if there is one, else in v2.
+    pub(crate) fn find_file() -> Option<PathBuf> {
+        let (cgroups, mounts) = (std::fs::read_to_string("/proc/self/cgroup").ok()?, std::fs::read_to_string("/proc/self/mounts").ok()?);
+        let place = |mount: &Path, path: &str| mount.join(path.trim_start_matches('/'));
+        let v1 = mount(&mounts, "cgroup", Some("memory")).and_then(|mount| {
+            let path = cgroups.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path))?;
+            // A container may see its own cgroup as the root of the mount.
+            [place(&mount, path), mount].into_iter().map(|dir| dir.join("memory.oom_control")).find(|file| file.exists())
+        });
+        v1.or_else(|| {
+            let mount = mount(&mounts, "cgroup2", None)?;
+            let here = place(&mount, cgroups.lines().find_map(|line| line.strip_prefix("0::"))?);
+            // Kills are counted in every cgroup above, too. Commands have leaves beside the place of engine and keepers.
+            let from = if here.ends_with("engine") { here.parent()? } else { &here };
+            from.ancestors().take_while(|dir| dir.starts_with(&mount)).map(|dir| dir.join("memory.events")).find(|file| file.exists())
+        })
+    }
+
+    /// Reads the counter in `file`.
+    pub(crate) fn begin(file: &Path) -> Option<Self> {
+        Some(Self { before: count(file)?, file: file.to_owned() })
+    }
+
+    /// Whether any process was killed since.
+    pub(crate) fn any_since(&self) -> bool {
+        count(&self.file).is_some_and(|now| now > self.before)
+    }
+}
+
+fn count(file: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+}
+
+fn mount(mounts: &str, kind: &str, option: Option<&str>) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let has = |option| words.get(3).is_some_and(|all: &&str| all.split(',').any(|word| word == option));
+        (words.get(2) == Some(&kind) && option.is_none_or(has)).then(|| PathBuf::from(words[1]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_is_one_that_was_counted_since() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("memory.events");
+        assert!(OomKills::begin(&file).is_none(), "nothing counts");
+        std::fs::write(&file, "low 0\noom 4\noom_kill 2\n").unwrap();
+        let kills = OomKills::begin(&file).unwrap();
+        assert!(!kills.any_since());
+        std::fs::write(&file, "low 0\noom 5\noom_kill 3\noom_group_kill 0\n").unwrap();
+        assert!(kills.any_since());
+    }
+}

@@ -1,0 +1,320 @@
+//! Tries the promises: real commands in a scratch home, with real kills of our own processes.
+//!
+//! The home that is asked about is not touched. What was seen becomes checks in a function of its own.
+
+mod parts;
+mod scratch;
+
+use super::{Check, Context, State, times};
+use outlast_client::{Client, ClientError, Connect, Owner, Start};
+use parts::{Trial, Victim};
+use scratch::{NotMade, Scratch};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const NAME: &str = "trial";
+/// How long the engine of the scratch home may take to start.
+const ENGINE_START_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// What a trial saw; a part that was not tried is absent.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    not_made: Option<NotMade>,
+    /// The engine did not start.
+    engine: Option<Trouble>,
+    pipe: Part<Talked>,
+    terminal: Part<Talked>,
+    keepers: Part<Killed>,
+    next_engine: Part<Killed>,
+    /// The scratch home that could not be removed, and why.
+    left: Option<(PathBuf, std::io::Error)>,
+}
+
+type Part<T> = Option<(Result<T, Trouble>, Duration)>;
+
+/// A command that printed, read and was stopped.
+#[derive(Debug)]
+pub(super) struct Talked {
+    bytes: usize,
+    /// How many processes a stop was seen to end.
+    stopped: usize,
+    /// Whether it was in a cgroup of its own.
+    has_leaf: bool,
+    /// What it could not have, as `poll` says it.
+    warnings: Vec<String>,
+}
+
+/// A command that kept running when a process of ours was killed.
+#[derive(Debug)]
+pub(super) struct Killed {
+    /// `full` or `output-only`, as `poll` says it.
+    protection: String,
+}
+
+/// What did not happen as promised.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    state: State,
+    promises: &'static [&'static str],
+    what: String,
+    means: &'static str,
+    hint: String,
+    /// Nothing can be started, so that trying the rest would only repeat it.
+    is_fatal: bool,
+}
+
+impl Trouble {
+    fn broken(promises: &'static [&'static str], what: impl Into<String>) -> Self {
+        let means = "commands that run here are affected in the same way";
+        let hint = "please report it, with the output of `outlast doctor --json`".into();
+        Self { state: State::Broken, promises, what: what.into(), means, hint, is_fatal: false }
+    }
+
+    fn hang(what: &str, limit: Duration) -> Self {
+        Self::broken(&[], format!("timed out after {} s, waiting for {what}", limit.as_secs()))
+    }
+
+    fn refused(what: &str, error: &ClientError) -> Self {
+        let trouble = Self::broken(&[], format!("{error} (while waiting for {what})"));
+        let hint = match error {
+            // The log that the error names goes with the scratch home.
+            ClientError::Start { .. } => "`outlast engine start` tries the same in your home, and engine.log there says more",
+            other => other.hint(),
+        };
+        if hint.is_empty() { trouble } else { Self { hint: hint.to_owned(), ..trouble } }
+    }
+
+    /// It works without this.
+    fn no_terminal(why: &str) -> Self {
+        let means = "commands that need a terminal do not work here; all others do";
+        let hint = "allow the container or sandbox to open terminals (/dev/ptmx and devpts)".into();
+        Self { state: State::Degraded, means, hint, ..Self::broken(&[], why) }
+    }
+
+    fn fatal(self) -> Self {
+        Self { is_fatal: true, means: "no command can be started; the rest was not tried", ..self }
+    }
+}
+
+impl Seen {
+    /// Whether the commands of the trial were in cgroups of their own, if that was seen.
+    pub(super) fn has_leaf(&self) -> Option<bool> {
+        talked(&self.pipe).map(|t| t.has_leaf)
+    }
+
+    /// How many processes a stop was seen to end.
+    pub(super) fn stopped(&self) -> Option<usize> {
+        talked(&self.pipe).map(|t| t.stopped)
+    }
+
+    /// Whether the exit code stays protected after a keeper was lost, if that was seen.
+    pub(super) fn has_full_protection(&self) -> Option<bool> {
+        self.keepers.as_ref().and_then(|(seen, _)| seen.as_ref().ok()).map(|k| k.protection == "full")
+    }
+}
+
+fn talked(part: &Part<Talked>) -> Option<&Talked> {
+    part.as_ref().and_then(|(seen, _)| seen.as_ref().ok())
+}
+
+/// Tries everything in a scratch home beside that of `ctx`, and removes it. Nothing if it was interrupted.
+pub(super) async fn perform(ctx: &Context, interrupted: impl Future<Output = ()>) -> Option<Seen> {
+    let program = &ctx.world.program;
+    scratch::remove_abandoned(&ctx.settings.home, program).await;
+    let mut seen = Seen::default();
+    let scratch = match Scratch::make(&ctx.settings.home) {
+        Ok(scratch) => scratch,
+        Err(not_made) => return Some(Seen { not_made: Some(not_made), ..seen }),
+    };
+    let home = scratch.home.clone();
+    let is_complete = tokio::select! {
+        () = try_all(ctx, &scratch, &mut seen) => true,
+        () = interrupted => false,
+    };
+    seen.left = scratch.remove(program).await.err().map(|e| (home, e));
+    is_complete.then_some(seen)
+}
+
+async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut Seen) {
+    let mut to = Connect::to(&scratch.home).speaking_for(Owner::session("outlast doctor"));
+    to.start = Start::OnDemand { program: ctx.world.program.clone() };
+    let client = match parts::within_limit(ENGINE_START_TIMEOUT, "an engine to start", Client::connect(&to)).await {
+        Ok(client) => client,
+        Err(trouble) => return seen.engine = Some(trouble.fatal()),
+    };
+    let env = ctx.world.env.iter().filter(|(name, _)| name != "OUTLAST_HOME").cloned();
+    let env = env.chain([("OUTLAST_HOME".into(), scratch.home.clone().into())]);
+    let mut caller = outlast_client::caller(env, &scratch.home);
+    caller.umask = ctx.world.umask;
+    let trial = Trial { client, home: scratch.home.clone(), caller, login_limit: ctx.settings.snapshot_limit };
+    seen.pipe = timed(trial.talk(false)).await;
+    if matches!(&seen.pipe, Some((Err(trouble), _)) if trouble.is_fatal) {
+        return;
+    }
+    seen.terminal = timed(trial.talk(true)).await;
+    let keepers = async {
+        // Each has a command of its own: the promise is about the loss of one.
+        trial.kill(Victim::Pump).await?;
+        trial.kill(Victim::Holder).await
+    };
+    seen.keepers = timed(keepers).await;
+    seen.next_engine = timed(trial.kill(Victim::Engine)).await;
+}
+
+async fn timed<T>(part: impl Future<Output = Result<T, Trouble>>) -> Part<T> {
+    let began = Instant::now();
+    let done = part.await;
+    Some((done, began.elapsed()))
+}
+
+/// What was seen, one line for each part.
+pub(super) fn checks(seen: &Seen) -> Vec<Check> {
+    let mut all = Vec::new();
+    if let Some(NotMade { dir, error }) = &seen.not_made {
+        all.push(
+            Check::degraded(NAME, &[], format!("nothing was tried: cannot make a scratch home in {}: {error}", dir.display()))
+                .means("the promises could not be checked by trying them")
+                .hint(match error.kind() {
+                    std::io::ErrorKind::StorageFull => "make room there, then run `outlast doctor` again".to_owned(),
+                    _ => "make it writable for you, or set OUTLAST_HOME to a directory that is".to_owned(),
+                }),
+        );
+    }
+    if let Some(trouble) = &seen.engine {
+        all.push(failed("engine", trouble));
+    }
+    let talked = |t: &Talked| {
+        let output = times::size(t.bytes as u64);
+        let stop = format!("a stop ended all {} processes of a tree (P6)", t.stopped);
+        format!("{output} of output are complete (P2), input arrived, the exit code is right (P3), {stop}")
+    };
+    all.extend(check("pipe", &seen.pipe, talked));
+    all.extend(check("terminal", &seen.terminal, talked));
+    let mut warnings: Vec<&String> = [&seen.pipe, &seen.terminal].into_iter().filter_map(self::talked).flat_map(|t| &t.warnings).collect();
+    warnings.sort();
+    warnings.dedup();
+    for warning in warnings {
+        all.push(
+            Check::degraded(NAME, &["P5"], format!("every command has the warning: {warning}"))
+                .means("all other promises hold")
+                .hint("nothing has to be done; a newer kernel or another security profile of the container allows it"),
+        );
+    }
+    let unharmed = "no output was lost, the exit code is right and the end was reported once (P4, P5)";
+    all.extend(check("keepers", &seen.keepers, |_| format!("each was killed while a command ran: it kept running, {unharmed}")));
+    all.extend(check("engine", &seen.next_engine, |_| format!("it was killed while a command ran: the next engine found it, {unharmed}")));
+    if let Some((home, error)) = &seen.left {
+        all.push(
+            Check::degraded(NAME, &[], format!("the scratch home {} could not be removed: {error}", home.display()))
+                .means("it takes a little room")
+                .hint("the next `outlast doctor` tries again; otherwise remove it by hand"),
+        );
+    }
+    all
+}
+
+fn check<T>(part: &str, seen: &Part<T>, good: impl Fn(&T) -> String) -> Option<Check> {
+    let (seen, took) = seen.as_ref()?;
+    Some(match seen {
+        Ok(seen) => Check::ok(NAME, format!("{part}: {} ({:.1} s)", good(seen), took.as_secs_f64())),
+        Err(trouble) => failed(part, trouble),
+    })
+}
+
+fn failed(part: &str, trouble: &Trouble) -> Check {
+    let check = match trouble.state {
+        State::Degraded => Check::degraded(NAME, trouble.promises, format!("{part}: {}", trouble.what)),
+        State::Ok | State::Broken => Check { promises: trouble.promises, ..Check::broken(NAME, format!("{part}: {}", trouble.what)) },
+    };
+    check.means(trouble.means).hint(trouble.hint.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::shown;
+    use super::*;
+    use std::io;
+
+    fn after<T>(ms: u64, seen: Result<T, Trouble>) -> Part<T> {
+        Some((seen, Duration::from_millis(ms)))
+    }
+
+    fn talked(has_leaf: bool) -> Result<Talked, Trouble> {
+        Ok(Talked { bytes: 42_401, stopped: 4, has_leaf, warnings: Vec::new() })
+    }
+
+    fn killed(protection: &str) -> Result<Killed, Trouble> {
+        Ok(Killed { protection: protection.into() })
+    }
+
+    fn good() -> Seen {
+        let (pipe, terminal) = (after(310, talked(true)), after(190, talked(true)));
+        Seen { pipe, terminal, keepers: after(420, killed("full")), next_engine: after(380, killed("full")), ..Seen::default() }
+    }
+
+    #[test]
+    fn what_was_seen_is_reported_part_by_part() {
+        let refused = ClientError::Start {
+            program: "/bin/outlast".into(),
+            error: "No space left on device".into(),
+            hint: "its log says more".into(),
+        };
+        let not_made = |kind: io::ErrorKind| Some(NotMade { dir: "/home/me".into(), error: kind.into() });
+        let cases = [
+            ("all is well", good()),
+            ("the directory is read-only", Seen { not_made: not_made(io::ErrorKind::ReadOnlyFilesystem), ..Seen::default() }),
+            ("the disk is full", Seen { not_made: not_made(io::ErrorKind::StorageFull), ..Seen::default() }),
+            ("no engine", Seen { engine: Some(Trouble::refused("an engine to start", &refused)), ..Seen::default() }),
+            (
+                "nothing starts",
+                Seen {
+                    pipe: after(2_000, Err(Trouble::broken(&[], "no command can be started: Permission denied").fatal())),
+                    ..Seen::default()
+                },
+            ),
+            (
+                "a terminal cannot be had, and a stop hangs",
+                Seen {
+                    pipe: after(10_300, Err(Trouble::hang("a tree to be stopped", Duration::from_secs(10)))),
+                    terminal: after(20, Err(Trouble::no_terminal("a terminal was asked for and could not be had"))),
+                    ..good()
+                },
+            ),
+            (
+                "a promise is broken",
+                Seen {
+                    keepers: after(400, Err(Trouble::broken(&["P3"], "the exit code of a command is not known: it is lost"))),
+                    ..good()
+                },
+            ),
+            (
+                "a call is refused",
+                Seen {
+                    pipe: after(
+                        310,
+                        talked(true).map(|t| Talked {
+                            warnings: vec!["splice or tee is refused here: a killed keeper can lose output".into()],
+                            ..t
+                        }),
+                    ),
+                    ..good()
+                },
+            ),
+            (
+                "something is left",
+                Seen { left: Some(("/home/me/.outlast-doctor-7-0".into(), io::ErrorKind::ResourceBusy.into())), ..good() },
+            ),
+        ];
+        let text = cases.map(|(name, seen)| format!("# {name}\n{}", shown(&checks(&seen))));
+        insta::assert_snapshot!(text.join("\n"));
+    }
+
+    #[test]
+    fn only_what_was_seen_is_a_fact() {
+        let nothing = Seen::default();
+        assert_eq!((nothing.has_leaf(), nothing.stopped(), nothing.has_full_protection()), (None, None, None));
+        assert_eq!((good().has_leaf(), good().stopped(), good().has_full_protection()), (Some(true), Some(4), Some(true)));
+        let weaker = Seen { pipe: after(1, talked(false)), keepers: after(1, killed("output-only")), ..good() };
+        assert_eq!((weaker.has_leaf(), weaker.has_full_protection()), (Some(false), Some(false)));
+    }
+}

@@ -1,0 +1,145 @@
+//! Linux: the processes of a home, by what `/proc` says of them, and how one of them is killed.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd as _;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+/// How often a process is looked at that cannot be waited for.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How `/proc/PID/stat` describes a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) parent: u32,
+    /// In clock ticks since the machine started: tells a process from a later one of the same number.
+    pub(crate) started: u64,
+    pub(crate) is_zombie: bool,
+}
+
+/// How a process is, if there is one of this number.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may contain blanks and parentheses; what follows the last one is numbers.
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(Stat { is_zombie: fields.first() == Some(&"Z"), parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+}
+
+/// The keepers of the process in this folder.
+pub(crate) fn keepers_of(folder: &Path) -> Vec<u32> {
+    pids()
+        .filter(|pid| arguments(*pid).is_some_and(|args| args.last().is_some_and(|last| *last == folder.as_os_str().as_bytes())))
+        .collect()
+}
+
+/// Whether a process is the engine of this home.
+pub(crate) fn is_engine_of(pid: u32, home: &Path) -> bool {
+    arguments(pid).is_some_and(|args| args.iter().any(|a| a == b"__engine") && args.iter().any(|a| *a == home.as_os_str().as_bytes()))
+}
+
+/// Everything that runs for this home: its engine, its keepers, and commands that have it in their environment.
+pub(crate) fn processes_of(home: &Path) -> Vec<u32> {
+    let folders = home.join("proc");
+    let is_keeper = |args: &[Vec<u8>]| {
+        let is_ours =
+            args.first().is_some_and(|program| Path::new(std::ffi::OsStr::from_bytes(program)).file_name().is_some_and(is_program));
+        is_ours && args.last().is_some_and(|last| Path::new(std::ffi::OsStr::from_bytes(last)).starts_with(&folders))
+    };
+    let mark = [b"OUTLAST_HOME=", home.as_os_str().as_bytes()].concat();
+    let is_marked = |pid: u32| {
+        let env = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        env.split(|b| *b == 0).any(|variable| variable == mark)
+    };
+    let ours = std::process::id();
+    pids()
+        .filter(|pid| *pid != ours && stat(*pid).is_some_and(|s| !s.is_zombie))
+        .filter(|pid| is_engine_of(*pid, home) || arguments(*pid).is_some_and(|args| is_keeper(&args)) || is_marked(*pid))
+        .collect()
+}
+
+/// Processes of ours that have ended and that process 1, their parent, has not reaped.
+pub(crate) fn unreaped_by_init() -> Vec<u32> {
+    let is_ours = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("outlast"));
+    pids().filter(|pid| stat(*pid).is_some_and(|s| s.is_zombie && s.parent == 1) && is_ours(*pid)).collect()
+}
+
+/// Kills a process with SIGKILL if it still is the one that `is_it` knows, and waits for its end. Whether it has ended.
+pub(crate) fn kill_now(pid: u32, is_it: impl FnOnce() -> bool, at_most: Duration) -> io::Result<bool> {
+    let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
+    // Opened first and looked at second: the handle is then of the process that was looked at.
+    let handle = match pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(rustix::io::Errno::SRCH) => return Ok(true),
+        Err(e) => return Err(e.into()),
+    };
+    if !is_it() {
+        return Ok(true);
+    }
+    match pidfd_send_signal(handle.as_fd(), Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(readable(&handle, at_most)),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Waits for the end of a process, or a moment where the kernel gives no handle to wait on. Whether it has ended.
+pub(crate) fn wait_for_end(pid: u32, at_most: Duration) -> bool {
+    let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    match pidfd_open(raw, PidfdFlags::empty()) {
+        Ok(handle) => readable(&handle, at_most),
+        Err(rustix::io::Errno::SRCH) => true,
+        Err(_) => {
+            std::thread::sleep(at_most.min(LOOK_INTERVAL));
+            stat(pid).is_none_or(|now| now.is_zombie)
+        }
+    }
+}
+
+fn readable(handle: &rustix::fd::OwnedFd, at_most: Duration) -> bool {
+    let limit = Timespec { tv_sec: at_most.as_secs().cast_signed(), tv_nsec: i64::from(at_most.subsec_nanos()) };
+    matches!(poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&limit)), Ok(n) if n > 0)
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok())
+}
+
+/// The words of its command line; none of a zombie.
+fn arguments(pid: u32) -> Option<Vec<Vec<u8>>> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = line.strip_suffix(b"\0").unwrap_or(&line);
+    (!line.is_empty()).then(|| line.split(|b| *b == 0).map(<[u8]>::to_vec).collect())
+}
+
+fn is_program(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"outlast")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_found_and_a_missing_one_is_not() {
+        let us = stat(std::process::id()).unwrap();
+        assert!(!us.is_zombie && us.parent != 0 && us.started > 0);
+        assert_eq!(stat(u32::MAX), None);
+        assert!(wait_for_end(u32::MAX, Duration::ZERO));
+        assert!(kill_now(u32::MAX, || true, Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn only_what_is_known_is_killed() {
+        let tmp = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").env("OUTLAST_HOME", tmp.path()).spawn().unwrap();
+        let pid = child.id();
+        assert!(kill_now(pid, || false, Duration::ZERO).unwrap());
+        assert_eq!(processes_of(tmp.path()), [pid]);
+        assert!(keepers_of(tmp.path()).is_empty() && !is_engine_of(pid, tmp.path()));
+        assert!(kill_now(pid, || processes_of(tmp.path()).contains(&pid), Duration::from_secs(60)).unwrap());
+        assert!(processes_of(tmp.path()).is_empty(), "it is a zombie until it is reaped");
+        assert!(!child.wait().unwrap().success());
+    }
+}

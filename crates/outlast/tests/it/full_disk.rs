@@ -1,0 +1,207 @@
+//! A disk that is full or has become read-only: no command is harmed, stops work, and ends are known before they can be written.
+
+use crate::gate::{Gate, Held, until_printed};
+use crate::support::*;
+use outlast_store::meta::Snapshot;
+use outlast_testkit::leftovers;
+use outlast_testkit::machine::{self, fill, free, in_own_mounts, mount_image, mount_tmpfs};
+
+/// Runs `what` with a home on a small file system of this kind, in mounts of its own. A kind that cannot be made here is skipped by name.
+fn on(kind: &str, test: &str, what: impl FnOnce(&Product) + Send) {
+    let ran = in_own_mounts(|| {
+        let p = product();
+        let made = match kind {
+            "tmpfs" => mount_tmpfs(&p.home().root, "size=40m,mode=700"),
+            kind => mount_image(&p.home().root, kind, 160),
+        };
+        match made {
+            Ok(()) => {
+                what(&p);
+                p.shut_down().unwrap();
+            }
+            Err(why) => machine::skipped(test, format!("{kind}: {why:#}")),
+        }
+    });
+    if let Err(why) = ran {
+        machine::skipped(test, format!("{why:#}"));
+    }
+}
+
+/// What the file says, whatever the live copy does.
+fn in_file(p: &Product, id: &str) -> Snapshot {
+    Snapshot::parse(&std::fs::read(p.folder(id).meta()).unwrap()).unwrap()
+}
+
+fn keepers(p: &Product, id: &str) -> Vec<u32> {
+    let bin = p.home().bin();
+    let is_one = |pid: &u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.starts_with(&bin));
+    leftovers::of_process(id).into_iter().map(|(pid, _)| pid).filter(is_one).collect()
+}
+
+/// Kills both keepers so that neither sees the other die.
+fn kill_both(p: &Product, id: &str) {
+    let pair = keepers(p, id);
+    assert_eq!(pair.len(), 2, "{pair:?}");
+    let held: Vec<Held> = pair.iter().map(|pid| Held::new(*pid)).collect();
+    for pid in &pair {
+        kill_and_wait(*pid).unwrap();
+    }
+    drop(held);
+}
+
+/// A command that prints until the gate opens, and then exits 7.
+fn prints(gate: &Gate) -> String {
+    format!("{{ {}; touch over; }} & while [ ! -e over ]; do echo line; sleep 0.02; done; exit 7", gate.wait())
+}
+
+fn a_command_outlives(kind: &str, p: &Product) {
+    let gate = Gate::new(p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &prints(&gate));
+    until_printed(p, &id, "line\nline\n");
+    let home = p.home().root;
+    fill(&home).unwrap();
+    let before = p.meta(&id);
+    // Output goes on, written or counted as missing.
+    eventually("more output", || (p.meta(&id).commit.base > before.commit.base + 100).then_some(()));
+    for role in ["pump", "holder", "pump"] {
+        let meta = p.meta(&id);
+        let (dead, deaths) = (if role == "pump" { meta.pump } else { meta.holder }, meta.deaths.0 + meta.deaths.1);
+        kill_and_wait(dead).unwrap();
+        // Found though the disk may refuse the new numbers.
+        let whole = |m: &Snapshot| m.deaths.0 + m.deaths.1 > deaths && [m.pump, m.holder].iter().all(|k| *k != 0 && *k != dead);
+        eventually("another keeper", || Snapshot::read(&p.folder(&id)).ok().filter(whole));
+    }
+    p.kill_engine();
+    assert_eq!(p.json(["poll", &id])["phase"], "running");
+    let base = p.meta(&id).commit.base;
+    eventually("more output", || (p.meta(&id).commit.base > base + 100).then_some(()));
+    gate.open();
+    let ended = p.wait(&id);
+    assert_eq!((ended["status"].as_str(), ended["exit_code"].as_i64()), (Some("exited"), Some(7)), "{kind}: {ended}");
+    // Known to the next engine, too, whether the file has it or the keepers stay until it has.
+    p.kill_engine();
+    assert_eq!(p.json(["poll", &id])["exit_code"], 7);
+    free(&home).unwrap();
+    eventually("the keepers to leave", || keepers(p, &id).is_empty().then_some(()));
+    let known = in_file(p, &id);
+    assert_eq!(known.ended.as_ref().and_then(|e| e.ending.outcome.exit_code()), Some(7));
+    let raw = p.call(["log", &id, "--raw"]);
+    let missing: u64 = known.gaps.iter().map(|g| g.to - g.from).sum();
+    assert_eq!(raw.out.len() as u64 + missing, known.log_end(), "what is not there is told to the byte");
+    assert!(raw.out.iter().all(|b| b"line\n".contains(b)), "nothing else is in the log");
+    // The wait has seen it, so that it is settled, and there is one.
+    eventually("the notice", || (!crate::told::states(p, &id).is_empty()).then_some(()));
+    p.kill_engine();
+    assert_eq!(crate::told::states(p, &id).len(), 1);
+}
+
+#[test]
+fn a_command_outlives_a_full_btrfs() {
+    on("btrfs", "a_command_outlives_a_full_btrfs", |p| a_command_outlives("btrfs", p));
+}
+
+#[test]
+fn a_command_outlives_a_full_ext4() {
+    on("ext4", "a_command_outlives_a_full_ext4", |p| a_command_outlives("ext4", p));
+}
+
+#[test]
+fn a_command_outlives_a_full_tmpfs() {
+    on("tmpfs", "a_command_outlives_a_full_tmpfs", |p| a_command_outlives("tmpfs", p));
+}
+
+#[test]
+fn a_stop_on_a_full_disk_is_carried_out() {
+    on("btrfs", "a_stop_on_a_full_disk_is_carried_out", |p| {
+        let id = p.run("echo up; sleep 1000");
+        until_printed(p, &id, "up");
+        fill(&p.home().root).unwrap();
+        let killed = p.json(["kill", &id]);
+        assert_eq!(killed["status"], "killed", "{killed}");
+        let polled = p.json(["poll", &id]);
+        assert_eq!((polled["phase"].as_str(), polled["termination_source"].as_str()), (Some("exited"), Some("process.kill")), "{polled}");
+        free(&p.home().root).unwrap();
+        eventually("the keepers to leave", || keepers(p, &id).is_empty().then_some(()));
+        assert!(in_file(p, &id).stop.is_some());
+    });
+}
+
+#[test]
+fn keepers_that_are_killed_on_a_full_disk_are_missed_and_their_command_is_known() {
+    on("btrfs", "keepers_that_are_killed_on_a_full_disk_are_missed_and_their_command_is_known", |p| {
+        let [orphan, lost] = [(); 2].map(|()| p.run("exec sleep 1000"));
+        fill(&p.home().root).unwrap();
+        let pids = [&orphan, &lost].map(|id| p.meta(id).cmd);
+        for id in [&orphan, &lost] {
+            kill_both(p, id);
+        }
+        kill_and_wait(pids[1]).unwrap();
+        let phase = |id: &str, word: &str| Some(p.json(["poll", id])).filter(|v| v["phase"] == word);
+        let polled = eventually("an orphan", || phase(&orphan, "orphaned"));
+        assert_eq!(polled["pid"], pids[0], "{polled}");
+        eventually("a loss", || phase(&lost, "lost"));
+        // The next engine has the same to go by.
+        p.kill_engine();
+        eventually("an orphan again", || phase(&orphan, "orphaned"));
+        let killed = p.json(["kill", &orphan]);
+        assert_eq!(killed["status"], "killed", "{killed}");
+        assert_eq!(p.json(["poll", &orphan])["termination_source"], "process.kill");
+        free(&p.home().root).unwrap();
+    });
+}
+
+#[test]
+fn the_engine_outlives_a_full_btrfs_that_it_writes_to() {
+    on("btrfs", "the_engine_outlives_a_full_btrfs_that_it_writes_to", |p| {
+        let gate = Gate::new(p, "gate");
+        let id = p.run_with(&["--notify", "--session", "s"], &gate.wait());
+        fill(&p.home().root).unwrap();
+        let engine = p.engine();
+        for _ in 0..5 {
+            p.call(["run", "--json", "--", "true"]);
+            p.call(["events", "history", "--json"]);
+            std::process::Command::new("sync").arg("-f").arg(p.home().root).status().unwrap();
+        }
+        assert_eq!(p.engine(), engine, "its index has no mapping of a file");
+        free(&p.home().root).unwrap();
+        gate.open();
+        assert_eq!(p.wait(&id)["exit_code"], 0);
+    });
+}
+
+#[test]
+fn what_a_read_only_disk_refuses_is_done_known_and_said() {
+    on("ext4", "what_a_read_only_disk_refuses_is_done_known_and_said", |p| {
+        let (home, gate) = (p.home().root, Gate::new(p, "gate"));
+        let [stopped, orphan] = [(); 2].map(|()| p.run("exec sleep 1000"));
+        let ends = p.run(&format!("{}; exit 7", gate.wait()));
+        // This thread has mounts that the program's first one has not.
+        let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
+        let device = mounts.lines().find(|l| l.split(' ').nth(1) == home.to_str()).unwrap().split(' ').next().unwrap().to_owned();
+        machine::remount(&home, "errors=remount-ro").unwrap();
+        let trigger = format!("/sys/fs/ext4/{}/trigger_fs_error", device.trim_start_matches("/dev/"));
+        std::fs::write(trigger, "1").unwrap();
+        std::fs::write(home.join("never"), "").unwrap_err();
+        kill_both(p, &orphan);
+        eventually("an orphan", || (p.json(["poll", &orphan])["phase"] == "orphaned").then_some(()));
+        for id in [&stopped, &orphan] {
+            let killed = p.json(["kill", id]);
+            assert_eq!(
+                (killed["status"].as_str(), killed["termination_source"].as_str()),
+                (Some("killed"), Some("process.kill")),
+                "{killed}"
+            );
+            let warning = killed["warning"].as_str().unwrap_or_default();
+            assert!(warning.starts_with("the stop could not be recorded: Read-only file system"), "{killed}");
+        }
+        gate.open();
+        assert_eq!(p.wait(&ends)["exit_code"], 7);
+        for id in [&stopped, &ends] {
+            assert_eq!(in_file(p, id).ended, None);
+            // They would wait for ever to write it down. What the engine has seen it knows without them.
+            kill_both(p, id);
+        }
+        assert_eq!(p.json(["poll", &ends])["exit_code"], 7);
+        assert_eq!(p.json(["poll", &stopped])["termination_source"], "process.kill");
+    });
+}

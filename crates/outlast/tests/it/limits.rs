@@ -1,0 +1,94 @@
+//! Limits, priority and processors: each command has those of its caller, whoever started the engine.
+
+use crate::places::by_way_of;
+use crate::support::*;
+use outlast_testkit::machine;
+use std::process::Command;
+
+/// What a process may use, in words: limits, priority and policy, processors, I/O priority.
+const SHOW: &str = "cat /proc/self/limits; cut -d' ' -f18,19,40,41 /proc/self/stat; grep Cpus_allowed_list: /proc/self/status; ionice";
+/// A caller with lower limits than others.
+const LIMITED: [&str; 4] = [
+    "sh",
+    "-c",
+    "ulimit -S -t 700; ulimit -S -f 400000; ulimit -S -n 200; ulimit -S -c 0; exec nice -n 5 ionice -c 3 chrt -b 0 taskset -c 0 \"$@\"",
+    "sh",
+];
+/// A caller like any other.
+const PLAIN: [&str; 1] = ["env"];
+
+/// What a command is shown that this caller starts itself, and what one that it has started here.
+fn both(p: &Product, before: &[&str]) -> [String; 2] {
+    let line = ["-c", SHOW];
+    let direct = Command::new(before[0]).args(&before[1..]).arg("sh").args(line).output().unwrap();
+    assert!(direct.status.success(), "{direct:?}");
+    let through = Answer::from(by_way_of(p, before, &["run", "--wait", "--", "sh", "-c", SHOW]).output().unwrap()).good();
+    [String::from_utf8(direct.stdout).unwrap(), through.text()]
+}
+
+fn missing() -> Option<String> {
+    let tried = Command::new(LIMITED[0]).args(&LIMITED[1..]).arg("true").output();
+    match tried {
+        Ok(done) if done.status.success() => None,
+        Ok(done) => Some(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+        Err(e) => Some(e.to_string()),
+    }
+}
+
+#[test]
+fn a_command_has_the_limits_of_its_caller_and_not_those_of_the_first() {
+    const NAME: &str = "a_command_has_the_limits_of_its_caller_and_not_those_of_the_first";
+    if let Some(why) = missing() {
+        return machine::skipped(NAME, why);
+    }
+    if !machine::is_root() {
+        return machine::skipped(NAME, "only root gets back from a lower priority");
+    }
+    let p = product();
+    for before in [&LIMITED[..], &PLAIN, &LIMITED] {
+        let [direct, through] = both(&p, before);
+        assert_eq!(through, direct, "{before:?}");
+    }
+    // On a terminal, and started again by another caller: what counts is who asks now.
+    let asked = by_way_of(&p, &LIMITED, &["run", "--json", "--", SHOW]).output().unwrap();
+    let first = Answer::from(asked).json()["session_id"].as_str().unwrap().to_owned();
+    p.wait(&first);
+    let again = p.json(["rerun", &first])["session_id"].as_str().unwrap().to_owned();
+    p.wait(&again);
+    let [direct, _] = both(&p, &PLAIN);
+    assert_eq!(p.call(["log", "--raw", &again]).text(), direct);
+    assert_ne!(p.call(["log", "--raw", &first]).text(), direct);
+}
+
+#[test]
+fn an_engine_does_not_keep_the_limits_of_its_first_caller() {
+    let p = product();
+    let soft = ["sh", "-c", "ulimit -S -t 700; ulimit -S -f 400000; exec \"$@\"", "sh"];
+    Answer::from(by_way_of(&p, &soft, &["list"]).output().unwrap()).good();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", p.engine())).unwrap();
+    for name in ["Max cpu time", "Max file size"] {
+        let line = limits.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        assert_eq!(words[0], words[1], "{name}{line}: the soft limit is the hard one");
+        assert!(!["700", "204800000"].contains(&words[0]), "{name}{line}");
+    }
+    // A hard one only the privileged leave behind; others say what will end them.
+    let hard = ["sh", "-c", "ulimit -t 70000; exec \"$@\"", "sh"];
+    p.call(["engine", "stop"]).good();
+    let status = Answer::from(by_way_of(&p, &hard, &["engine", "status", "--json"]).output().unwrap()).json();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", p.engine())).unwrap();
+    let is_limited = limits.lines().any(|line| line.starts_with("Max cpu time") && line.contains("70000"));
+    let is_told = status["degraded"].to_string().contains("70000 seconds of CPU time");
+    assert_eq!(is_limited, is_told, "{limits}\n{status}");
+}
+
+#[test]
+fn a_retry_with_other_limits_is_the_same_request() {
+    let p = product();
+    let id = "proc_0123456789ab";
+    let args = ["run", "--json", "--id", id, "--", "exec sleep 1000"];
+    let first = p.call(args).json();
+    let fewer = ["sh", "-c", "ulimit -S -n 99; exec \"$@\"", "sh"];
+    let again = Answer::from(by_way_of(&p, &fewer, &args).output().unwrap()).json();
+    assert_eq!((again["session_id"].as_str(), &again["pid"]), (Some(id), &first["pid"]), "{again}");
+}

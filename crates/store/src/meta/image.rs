@@ -1,0 +1,205 @@
+//! The live copy of a `meta`, in memory that no disk can refuse.
+//!
+//! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number there,
+//! so any other reader opens it through `/proc`. It is gone when all of them are; then the file counts, as after a reboot.
+
+use super::read::{boot_of, pid_at};
+use super::{LEN, LIVE_AT, Live, NAMED_FD, NAMED_PID};
+use crate::dir::ProcessDir;
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How such a descriptor looks in `/proc`.
+const NAME: &str = "outlast-meta";
+/// Where an unnamed file is made if the kernel refuses `memfd_create`.
+const INSTEAD: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// The live images that this program holds, by folder. They outlive their keepers.
+static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
+
+/// The live copy of a `meta`.
+#[derive(Debug)]
+pub struct Image(File);
+
+impl Image {
+    /// Makes one full of zeros. It keeps its length: a mapping of it never faults.
+    pub fn new() -> io::Result<Self> {
+        let plain = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let made = rustix::fs::memfd_create(NAME, plain | MemfdFlags::NOEXEC_SEAL).or_else(|e| match e {
+            // Before 6.3 the kernel does not know the flag; from then on it may insist on it.
+            Errno::INVAL => rustix::fs::memfd_create(NAME, plain),
+            e => Err(e),
+        });
+        match made {
+            Ok(fd) => {
+                let file = zeroed(fd)?;
+                rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+                Ok(Self(file))
+            }
+            Err(refused) => unnamed_file(&INSTEAD).map(Self).ok_or_else(|| refused.into()),
+        }
+    }
+
+    /// The image that a descriptor is, if it is one.
+    pub fn from_fd(fd: OwnedFd) -> Option<Self> {
+        let file = File::from(fd);
+        let found = file.metadata().ok()?;
+        (found.is_file() && found.nlink() == 0 && found.len() == LEN as u64).then_some(Self(file))
+    }
+
+    /// Holds `image` as that of the process with this folder, also after its keepers are dead, until it is forgotten.
+    pub fn hold(self: &Arc<Self>, dir: &ProcessDir) {
+        held().insert(dir.path.clone(), Arc::clone(self));
+    }
+
+    /// Finds the image of a process that runs, and holds it. One that is held already stays, unless it belongs to an attempt to start that failed.
+    pub fn find_and_hold(dir: &ProcessDir) {
+        if let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file))
+            && let Some(image) = Self::of(dir, &bytes)
+        {
+            image.hold(dir);
+        }
+    }
+
+    /// Lets go of the image of a process.
+    pub fn forget(dir: &ProcessDir) {
+        held().remove(&dir.path);
+    }
+
+    /// The image of the process whose file holds `bytes`: the one that is held, or one that its keepers have.
+    pub(super) fn of(dir: &ProcessDir, bytes: &[u8; LEN]) -> Option<Arc<Self>> {
+        let fd = super::read::u32_at(bytes, NAMED_FD).checked_sub(1)?;
+        if crate::os::boot_id().ok() != Some(boot_of(bytes)) {
+            return None;
+        }
+        if let Some(image) = held().get(&dir.path).filter(|image| image.has_identity(bytes)) {
+            return Some(Arc::clone(image));
+        }
+        let open = |pid: u32| Self::open(pid, fd).filter(|image| keeps(pid, dir) && image.has_identity(bytes)).map(Arc::new);
+        let live = |field| pid_at(bytes, LIVE_AT + field);
+        let named = [pid_at(bytes, NAMED_PID), live(offset_of!(Live, pump)), live(offset_of!(Live, holder))];
+        named.into_iter().flatten().find_map(open).or_else(|| {
+            // If keepers were replaced and the disk refused their numbers, the command line of each still names the folder.
+            let is_kept = crate::lock::is_held(&dir.meta()).is_ok_and(|held| held);
+            is_kept.then(|| keepers_of(&dir.path).into_iter().find_map(open)).flatten()
+        })
+    }
+
+    /// Opens what `pid` has as its descriptor `fd`, if that is an image.
+    fn open(pid: u32, fd: u32) -> Option<Self> {
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let link = std::fs::read_link(&path).ok()?;
+        // Looked at first: a pid may pass to a program whose descriptor must not be opened.
+        let link = link.as_os_str().as_bytes();
+        let is_one = link.starts_with(format!("/memfd:{NAME}").as_bytes())
+            || INSTEAD.iter().any(|dir| link.starts_with(dir.as_bytes()) && link.ends_with(b" (deleted)"));
+        let how = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        is_one.then(|| rustix::fs::open(&path, how, Mode::empty()).ok()).flatten().and_then(Self::from_fd)
+    }
+
+    fn has_identity(&self, bytes: &[u8; LEN]) -> bool {
+        let mut mine = [0; LIVE_AT];
+        self.0.read_exact_at(&mut mine, 0).is_ok() && mine == bytes[..LIVE_AT]
+    }
+
+    /// The bytes at one instant, as far as what belongs together is concerned.
+    pub(super) fn read(&self) -> io::Result<[u8; LEN]> {
+        super::read::read_settled(&self.0)
+    }
+
+    pub(super) fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        self.0.write_all_at(bytes, at as u64)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.0
+    }
+
+    /// Its number in this process.
+    pub(super) fn number(&self) -> u32 {
+        self.0.as_raw_fd() as u32
+    }
+
+    /// Another descriptor of the same.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.try_clone()?.into())
+    }
+}
+
+impl AsFd for Image {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+fn held() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Arc<Image>>> {
+    // Each change is one call, so a panic elsewhere spoils nothing.
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read_whole(file: &File) -> io::Result<[u8; LEN]> {
+    let mut bytes = [0; LEN];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
+}
+
+fn zeroed(fd: OwnedFd) -> io::Result<File> {
+    let file = File::from(fd);
+    file.write_all_at(&[0; LEN], 0)?;
+    Ok(file)
+}
+
+/// A file without a name, full of zeros, in the first of `dirs` that has room for it.
+fn unnamed_file(dirs: &[&str]) -> Option<File> {
+    let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    dirs.iter().find_map(|dir| zeroed(rustix::fs::open(*dir, how, Mode::RUSR | Mode::WUSR).ok()?).ok())
+}
+
+/// Whether a process keeps the process with this folder: its command line names the folder, or, after the home was moved, it has this `meta` open
+/// for writing. Identity alone is not enough: a copy of the folder has the same one, and must not read or write the memory of the original.
+fn keeps(pid: u32, dir: &ProcessDir) -> bool {
+    names(pid, &dir.path) || may_write(pid, &dir.meta())
+}
+
+fn names(pid: u32, folder: &Path) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|&b| b == 0).any(|argument| argument == folder.as_os_str().as_bytes())
+}
+
+fn may_write(pid: u32, path: &Path) -> bool {
+    let Ok(wanted) = std::fs::metadata(path) else { return false };
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    // The mode of the link says how the descriptor was opened.
+    let writable = open.filter(|fd| fd.path().symlink_metadata().is_ok_and(|link| link.mode() & 0o200 != 0));
+    writable.filter_map(|fd| std::fs::metadata(fd.path()).ok()).any(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
+}
+
+/// The processes whose command line names this folder.
+fn keepers_of(folder: &Path) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| names(*pid, folder)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unnamed_file_is_made_in_the_first_directory_that_takes_it() {
+        let tmp = tempfile::tempdir().unwrap();
+        let here = tmp.path().to_str().unwrap();
+        let file = unnamed_file(&["/dev/null", here]).expect("the second one takes it");
+        assert_eq!(read_whole(&file).unwrap(), [0; LEN]);
+        assert!(Image::from_fd(file.into()).is_some());
+        assert!(unnamed_file(&["/dev/null"]).is_none());
+    }
+}

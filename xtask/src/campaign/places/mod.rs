@@ -1,0 +1,117 @@
+//! `cargo xtask campaign places`: the smoke set in each place where agents live, and the table of what held there (`docs/places.md`).
+
+mod bench;
+mod calls;
+mod containers;
+mod disks;
+mod kernels;
+mod record;
+mod sandboxes;
+mod tests;
+
+use self::bench::{Bench, Ran};
+use crate::Flags;
+use anyhow::{Result, bail, ensure};
+
+/// One place: how it is entered is a value, what is done there is always the smoke set.
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    /// What a reader should know of it.
+    pub(crate) about: &'static str,
+    enter: Enter,
+}
+
+enum Enter {
+    Host,
+    Docker(&'static containers::Container),
+    Podman(&'static containers::Container),
+    Sandbox(sandboxes::Sandbox),
+    Disk(disks::Disk, disks::State),
+    /// The errno that refused calls answer.
+    Calls(i32),
+    Kernel(kernels::Kernel),
+}
+
+/// All of them, in the order of the table.
+fn all() -> Vec<Place> {
+    let mut all = vec![Place { name: "host", about: "the machine itself", enter: Enter::Host }];
+    all.extend(containers::DOCKER.iter().map(|b| Place { name: b.name, about: b.about, enter: Enter::Docker(b) }));
+    all.extend(containers::PODMAN.iter().map(|b| Place { name: b.name, about: b.about, enter: Enter::Podman(b) }));
+    all.extend(sandboxes::ALL.iter().map(|(name, about, s)| Place { name, about, enter: Enter::Sandbox(*s) }));
+    all.extend(disks::ALL.iter().map(|(name, about, d, s)| Place { name, about, enter: Enter::Disk(*d, *s) }));
+    all.extend(calls::ALL.iter().map(|(name, about, errno)| Place { name, about, enter: Enter::Calls(*errno) }));
+    all.extend(kernels::ALL.iter().map(|(name, about, k)| Place { name, about, enter: Enter::Kernel(*k) }));
+    all
+}
+
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let flags = Flags(args);
+    let wanted = named(args)?;
+    let places: Vec<Place> = all().into_iter().filter(|p| wanted.is_empty() || wanted.iter().any(|w| matches(p.name, w))).collect();
+    if flags.has("--list") {
+        for place in &places {
+            println!("{:<24} {}", place.name, place.about);
+        }
+        return Ok(());
+    }
+    for word in &wanted {
+        ensure!(places.iter().any(|p| matches(p.name, word)), "no place is called {word:?}; --list names them all");
+    }
+    let bench = Bench::new(super::program(&flags)?)?;
+    if flags.has("--tests") {
+        return tests::run(&bench);
+    }
+    let mut rows = Vec::new();
+    for place in places {
+        bench.checked()?;
+        let ran = enter(&bench, &place).unwrap_or_else(|e| Ran::skipped(format!("{e:#}")));
+        bench.checked()?;
+        println!("{}", ran.line(place.name));
+        rows.push((place, ran));
+        // After each, so that an interrupted campaign keeps what it saw.
+        if flags.has("--record") {
+            record::write(&rows)?;
+        }
+    }
+    drop(bench);
+    let failed = rows.iter().filter(|(_, ran)| !ran.failed.is_empty()).count();
+    let skipped: Vec<&str> = rows.iter().filter(|(_, ran)| ran.skipped.is_some()).map(|(p, _)| p.name).collect();
+    let checks: usize = rows.iter().map(|(_, ran)| ran.good.len()).sum();
+    println!("{} places, {checks} checks passed, {failed} places with failures, {} skipped", rows.len() - skipped.len(), skipped.len());
+    // CI is a machine that has what these need.
+    ensure!(skipped.is_empty() || std::env::var_os("CI").is_none(), "skipped: {}", skipped.join(", "));
+    ensure!(failed == 0, "something promised does not hold in {failed} places");
+    Ok(())
+}
+
+fn enter(bench: &Bench, place: &Place) -> Result<Ran> {
+    match &place.enter {
+        Enter::Host => bench.run(bench.smoke(&bench.home(place.name)?, &[])),
+        Enter::Docker(inside) => containers::docker(bench, inside),
+        Enter::Podman(inside) => containers::podman(bench, inside),
+        Enter::Sandbox(sandbox) => sandboxes::enter(bench, place.name, *sandbox),
+        Enter::Disk(disk, state) => disks::enter(bench, place.name, *disk, *state),
+        Enter::Calls(errno) => calls::enter(bench, place.name, *errno),
+        Enter::Kernel(kernel) => kernels::enter(bench, place.name, *kernel),
+    }
+}
+
+/// The places that were asked for: a whole name, or its first words (`docker` is all of Docker's).
+fn matches(name: &str, word: &str) -> bool {
+    name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('-'))
+}
+
+/// The words that are no flags and no values of flags.
+fn named(args: &[String]) -> Result<Vec<String>> {
+    let mut words = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--list" | "--record" | "--tests" => {}
+            "--program" => drop(args.next()),
+            flag if flag.starts_with("--") => bail!("campaign places has no flag {flag}"),
+            word => words.push(word.to_owned()),
+        }
+    }
+    Ok(words)
+}

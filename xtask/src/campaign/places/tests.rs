@@ -1,0 +1,59 @@
+//! `--tests`: the whole of the product's own tests, and the campaigns, inside Docker.
+
+use super::bench::Bench;
+use super::containers;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// As whom, with which flags of `docker run`.
+const USERS: [(&str, &[&str]); 2] = [("root", &[]), ("user", &["--user", "1000:1000", "-e", "HOME=/home/agent"])];
+
+/// What is called in the container beside the tests.
+const CAMPAIGNS: [&[&str]; 2] = [&["core", "--rounds", "300"], &["stop", "--rounds", "20"]];
+
+pub(crate) fn run(bench: &Bench) -> Result<()> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace")?;
+    let tests = built()?;
+    let mount = format!("{0}:{0}:ro", repository.display());
+    let root = format!("INSTA_WORKSPACE_ROOT={}", repository.display());
+    let mut bad = Vec::new();
+    for (name, flags) in USERS {
+        let inside = |words: &[&str]| -> Result<bool> {
+            let mut command = containers::docker_run(bench, flags)?;
+            command.args(["--init", "-v", &mount, "-e", &root, "-e", "INSTA_UPDATE=no", "-w"]);
+            command.arg(repository.join("crates/outlast")).arg(containers::IMAGE).args(words);
+            bench.checked()?;
+            bench.shown(command, &["skipped:", "FAILED", "failed", "panicked", "campaign", "test result", "BAD", "0 lost"])
+        };
+        println!("== tests in Docker as {name}");
+        // What a test that passes has to say is otherwise kept back: that it was skipped.
+        if !inside(&[&tests.display().to_string(), "--show-output"])? {
+            bad.push(format!("tests as {name}"));
+        }
+        for campaign in CAMPAIGNS {
+            println!("== campaign {} in Docker as {name}", campaign.join(" "));
+            let words: Vec<&str> =
+                ["/outlast/xtask", "campaign"].iter().chain(campaign).chain(&["--program", "/outlast/outlast"]).copied().collect();
+            if !inside(&words)? {
+                bad.push(format!("campaign {} as {name}", campaign[0]));
+            }
+        }
+    }
+    ensure!(bad.is_empty(), "failed in Docker: {}", bad.join(", "));
+    Ok(())
+}
+
+/// Builds the tests and says where they are.
+fn built() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["test", "--quiet", "--package", "outlast", "--test", "it", "--no-run", "--message-format", "json"]);
+    let done = command.stderr(Stdio::inherit()).output()?;
+    ensure!(done.status.success(), "the tests do not build");
+    let told = String::from_utf8_lossy(&done.stdout).into_owned();
+    let messages = told.lines().filter_map(|l| serde_json::from_str::<Value>(l).ok());
+    let found = messages.filter(|m| m["target"]["name"] == "it").find_map(|m| m["executable"].as_str().map(PathBuf::from));
+    found.context("cargo does not say where the tests are")
+}
