@@ -15,6 +15,21 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Whether other users may enter every directory above `dir`; `dir` itself a test can give away. A private `TMPDIR` does not let them in.
+pub fn lets_others_in(dir: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let is_open = |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
+    dir.ancestors().skip(1).all(is_open)
+}
+
+/// Whether we may raise a priority again that was lowered (CAP_SYS_NICE). Root in a container often may not.
+pub fn may_raise_priority() -> bool {
+    const CAP_SYS_NICE: u32 = 23;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & (1 << CAP_SYS_NICE) != 0)
+}
+
 /// Runs `what` on a thread that has its mounts to itself; whoever it starts has them too, and they end with the last of them. An error if the machine does
 /// not allow it, and then `what` did not run.
 pub fn in_own_mounts(what: impl FnOnce() + Send) -> Result<()> {

@@ -114,8 +114,8 @@ fn works(p: &Product, call: &Call) {
 fn keepers_start_commands_however_clone3_is_refused() {
     for errno in [libc::ENOSYS, libc::EPERM, libc::EINVAL] {
         let nursery = Nursery::new(&std::env::temp_dir()).unwrap().refusing(refusal(named("clone3"), errno));
-        let keeper = outlast_testkit::built::program("outlast-keeper");
-        let mut child = nursery.start(&keeper, nursery.shell("echo here; exit 5"), None).unwrap();
+        let keeper = std::path::Path::new(env!("CARGO_BIN_EXE_outlast-keeper"));
+        let mut child = nursery.start(keeper, nursery.shell("echo here; exit 5"), None).unwrap();
         child.wait_started().unwrap();
         let meta = child.wait_gone().unwrap();
         let ended = meta.ended.expect("an end");
