@@ -27,6 +27,8 @@ const ATTEMPTS: u32 = 5;
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
 const ENDING_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait between two looks at an engine that holds its home and does not listen.
+const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
 /// What an engine says that gives up. One that listens says `ready`.
@@ -43,7 +45,9 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
     }
     let mut failed = String::new();
     for _ in 0..ATTEMPTS {
-        at.wait_for_the_last().await?;
+        if let Some(link) = at.wait_for_lock_holder().await? {
+            return Ok(link);
+        }
         let (log, said) = at.log()?;
         let mut child = at.spawn(&lock, log, said).await?;
         if let Some(link) = greet(home).await? {
@@ -109,16 +113,17 @@ impl Place<'_> {
         (is_current && !holder.namespaces.shares_pids(&crate::place::namespaces())).then_some(holder)
     }
 
-    /// Waits for an engine that no longer listens to let go of the home, which it does last.
-    async fn wait_for_the_last(&self) -> Result<(), ClientError> {
+    /// Waits while an engine holds the home and does not listen. It may be ending, and unlocks the home last; or another program, such as a service
+    /// manager, has just started it, and it is about to listen.
+    async fn wait_for_lock_holder(&self) -> Result<Option<Link>, ClientError> {
         let path = self.home.join("lock");
         let file = match File::open(&path) {
             Ok(file) => file,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(self.cannot("open", &path, e)),
         };
-        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            return Ok(());
+        if is_free(&file) {
+            return Ok(None);
         }
         if let Some(holder) = self.held_elsewhere() {
             return Err(ClientError::Unavailable {
@@ -130,19 +135,22 @@ impl Place<'_> {
                 hint: "set OUTLAST_HOME to a directory that is not shared, or let both use one XDG_RUNTIME_DIR".into(),
             });
         }
-        match tokio::time::timeout(ENDING_LIMIT, hold(file, FlockOperation::LockShared)).await {
-            Ok(Ok(_let_go_at_once)) => Ok(()),
-            Ok(Err(e)) => Err(self.cannot("lock", &path, e)),
-            Err(_) => {
-                let pid = std::fs::read_to_string(&path).unwrap_or_default();
-                Err(ClientError::Unavailable {
-                    error: format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
-                    hint:
-                        "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another"
-                            .into(),
-                })
+        let began = tokio::time::Instant::now();
+        while began.elapsed() < ENDING_LIMIT {
+            if let Some(link) = greet(self.home).await? {
+                return Ok(Some(link));
             }
+            if is_free(&file) {
+                return Ok(None);
+            }
+            // A thread that waits for the lock could not be called off once the engine listens.
+            tokio::time::sleep(LOCK_RETRY).await;
         }
+        let pid = std::fs::read_to_string(&path).unwrap_or_default();
+        Err(ClientError::Unavailable {
+            error: format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
+            hint: "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another".into(),
+        })
     }
 
     fn log_path(&self) -> PathBuf {
@@ -214,6 +222,11 @@ impl Place<'_> {
         let hint = format!("its log is {}; `outlast doctor` looks at the rest", self.log_path().display());
         ClientError::Start { program: self.program.into(), error, hint }
     }
+}
+
+/// Whether no engine holds this lock of a home.
+fn is_free(lock: &File) -> bool {
+    flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
 /// Takes a lock. Waiting for it takes a thread, not the runtime.

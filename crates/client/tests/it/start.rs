@@ -71,6 +71,31 @@ async fn an_engine_that_no_longer_listens_is_let_to_end() {
 }
 
 #[tokio::test]
+async fn an_engine_that_another_program_has_just_started_is_waited_for() {
+    use rustix::fs::{FlockOperation, flock};
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    // It holds the home from its first moment on, and listens a little later.
+    let lock = std::fs::File::create(home.join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let to = Connect::to(&home).starting(program(dir.path(), "exit 9"));
+    let starting = async {
+        while !home.join("start.lock").exists() {
+            tokio::task::yield_now().await;
+        }
+        let listener = UnixListener::bind(dir.path().join("engine")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), home.join("run")).unwrap();
+        let mut fake = Fake::new(listener.accept().await.unwrap().0);
+        fake.hello().await;
+        fake
+    };
+    let (client, _fake) = tokio::join!(Client::connect(&to), starting);
+    client.map(|_| ()).unwrap();
+    drop(lock);
+}
+
+#[tokio::test]
 async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
