@@ -317,7 +317,9 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let limit = page.limit.unwrap_or(limits::LOG_DEFAULT_LINES);
     let most = window_bytes(limits::LOG_VIEW_CHARS) as u64;
     let mut begin = begin(&log, &lines, page, limit, most)?;
-    let (text, before) = whole_lines(&log, &lines, &mut begin, limit, most)?;
+    let missing = if page.from_byte.is_none() { gap_before(&log, begin.byte)? } else { None };
+    let (mut text, before) = whole_lines(&log, &lines, &mut begin, limit, most)?;
+    text.gaps.splice(..0, missing);
     let total = lines.lines(&log.reader, log.written())?;
     let command = facts.kept.spec.command.shown();
     let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(&shared.redactor) };
@@ -392,6 +394,14 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
         LineAt::Gone { first_kept_line, offset } => at(offset, first_kept_line, found.exact),
         LineAt::Past => at(log.end, line, found.exact),
     })
+}
+
+/// The gap that ends where a page begins: its lines were wanted, too. A client that continues at a byte was told of it with the page before, and
+/// what retention took is told as a number of lines.
+fn gap_before(log: &Log, byte: u64) -> io::Result<Option<Event>> {
+    let extents = log.reader.extents(log.end, &log.gaps)?;
+    let ends_here = extents.iter().find(|e| e.to == byte && e.missing.is_some_and(|why| why != GapWhy::Retention));
+    Ok(ends_here.and_then(|e| e.missing.map(|why| gap(e.from, e.to, why))))
 }
 
 /// What lies before the first byte of a page.

@@ -111,6 +111,28 @@ fn a_command_outlives_a_full_tmpfs() {
 }
 
 #[test]
+fn lines_that_a_full_disk_took_before_the_first_one_are_told() {
+    on("tmpfs", "lines_that_a_full_disk_took_before_the_first_one_are_told", |p| {
+        let (full, freed) = (Gate::new(p, "full"), Gate::new(p, "freed"));
+        let id = p.run(&format!("{}; echo lost; {}; echo kept; sleep 1000", full.wait(), freed.wait()));
+        fill(&p.home().root).unwrap();
+        full.open();
+        eventually("the gap", || p.meta(&id).gaps.iter().any(|gap| gap.to == 5).then_some(()));
+        free(&p.home().root).unwrap();
+        freed.open();
+        until_printed(p, &id, "kept");
+        for page in [&["log", &id][..], &["log", "--offset", "0", &id]] {
+            let page = p.json(page.iter().copied());
+            assert_eq!(page["gaps"], json!([{"event": "gap", "from": 0, "to": 5, "why": "disk_full"}]), "{page}");
+            assert_eq!(page["output"], "kept", "{page}");
+        }
+        // A client that continues where a page ended is not told again.
+        assert_eq!(p.json(["log", "--from-byte", "5", &id])["gaps"], Value::Null);
+        assert!(p.call(["log", &id]).good().err.contains("disk_full"), "a person is told, too");
+    });
+}
+
+#[test]
 fn a_stop_on_a_full_disk_is_carried_out() {
     on("btrfs", "a_stop_on_a_full_disk_is_carried_out", |p| {
         let id = p.run("echo up; sleep 1000");

@@ -85,6 +85,22 @@ fn a_home_that_was_moved_away_and_back_has_its_processes_again() {
 }
 
 #[test]
+fn output_printed_while_the_home_is_elsewhere_is_kept() {
+    let p = product();
+    let gate = p.work().join("gate");
+    // It has printed nothing yet, so the log's first file is created while the home is away.
+    let id = p.run(&format!("while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display()));
+    let (home, away) = (p.home().root, p.work().join("away"));
+    let command = p.meta(&id).cmd;
+    std::fs::rename(&home, &away).unwrap();
+    std::fs::write(&gate, "").unwrap();
+    assert!(wait_for_end(command as u32, PATIENCE), "the command ends");
+    std::fs::rename(&away, &home).unwrap();
+    let ended = p.wait(&id);
+    assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(3), &json!("during\n")), "{ended}");
+}
+
+#[test]
 fn nothing_is_accepted_into_an_index_that_was_removed() {
     let p = product();
     let (id, _, engine) = running(&p);
