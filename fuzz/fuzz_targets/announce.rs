@@ -47,7 +47,7 @@ fn fields(kind: u8, one: &str, two: &str, three: &str) -> Map<String, Value> {
     fields
 }
 
-/// Lines that are marked as quoted aside, the first opens the notice, the last closes it, and no other does either.
+/// Apart from quoted lines, the first line opens the notice, the last closes it, and no other does either.
 fn check(text: &str) {
     let lines: Vec<&str> = text.split(['\n', '\u{2028}', '\u{2029}']).collect();
     let ours = || lines.iter().filter(|line| !line.starts_with("| "));
