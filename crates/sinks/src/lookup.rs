@@ -78,7 +78,6 @@ impl Lookups {
 mod tests {
     use super::*;
     use std::sync::Condvar;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::time::Duration;
 
     #[tokio::test]
@@ -90,12 +89,14 @@ mod tests {
 
     #[tokio::test]
     async fn calls_for_one_name_share_a_look_up_that_hangs() {
-        static ASKED: AtomicUsize = AtomicUsize::new(0);
-        static ANSWERS: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+        /// How many look-ups have begun, and whether the name server answers.
+        static SERVER: (Mutex<(usize, bool)>, Condvar) = (Mutex::new((0, false)), Condvar::new());
         let lookups = Lookups {
             resolve: |_| {
-                ASKED.fetch_add(1, SeqCst);
-                drop(ANSWERS.1.wait_while(ANSWERS.0.lock().unwrap(), |answers| !*answers));
+                let mut server = SERVER.0.lock().unwrap();
+                server.0 += 1;
+                SERVER.1.notify_all();
+                drop(SERVER.1.wait_while(server, |(_, answers)| !*answers));
                 Ok(vec![IpAddr::from([127, 0, 0, 1])])
             },
             ..Lookups::default()
@@ -109,14 +110,13 @@ mod tests {
         }
         let refused = lookups.find("e.test", 80).await.unwrap_err();
         assert!(refused.contains("4 look-ups"), "{refused}");
-        let waiting = tokio::spawn({
-            let lookups = lookups.clone();
-            async move { lookups.find("a.test", 80).await }
-        });
-        *ANSWERS.0.lock().unwrap() = true;
-        ANSWERS.1.notify_all();
-        assert_eq!(waiting.await.unwrap().unwrap(), ["127.0.0.1:80".parse().unwrap()]);
-        assert_eq!(ASKED.load(SeqCst), 4, "one for each name");
+        // Joins the look-up of this name before the server answers.
+        let mut waiting = std::pin::pin!(lookups.find("a.test", 80));
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut waiting).await.is_err());
+        SERVER.1.wait_while(SERVER.0.lock().unwrap(), |(begun, _)| *begun < MOST_LOOKUPS).unwrap().1 = true;
+        SERVER.1.notify_all();
+        assert_eq!(waiting.await.unwrap(), ["127.0.0.1:80".parse().unwrap()]);
+        assert_eq!(SERVER.0.lock().unwrap().0, 4, "one for each name");
     }
 
     #[tokio::test]
