@@ -194,7 +194,7 @@ mod tests {
         assert!(choose(&home, &[linked.clone(), open.clone(), good.clone()]).unwrap().starts_with(&good));
         std::fs::remove_file(home.run_link()).unwrap();
         let own = choose(&home, &[linked.clone(), open.clone()]).unwrap();
-        assert_eq!(own, home.run_dir(), "nobody else can take a name in the home");
+        assert_eq!(own, home.run_dir(), "no other user can take a name in the home");
         assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         assert_eq!(choose(&home, &[linked.clone(), open.clone(), good]).unwrap(), own, "it is remembered like any other");
         // If that fails too, the error lists everything that was tried, and what to do.

@@ -475,7 +475,7 @@ impl State {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let shared = Arc::clone(&self.shared);
-        // Notices that were settled since are kept a little longer because of this.
+        // The sum of all jumps is added, so notices that were settled after a jump are kept a little longer.
         let keep = shared.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
             if let Err(error) = shared.outbox.prune(keep, shared.now()).await {

@@ -332,8 +332,8 @@ impl ProcessDir {
         }
     }
 
-    /// Whether the folder counts as removed, although parts of it may be left: it is marked or empty. The removal of a marked folder ends
-    /// with an empty one.
+    /// Whether the folder counts as removed, although parts of it may be left: it is gone, marked or empty. The removal of a marked folder
+    /// ends with an empty one.
     pub fn is_removed(&self) -> bool {
         let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
         if is_there(&self.spec()) && !is_there(&self.path.join(REMOVED_MARK)) {

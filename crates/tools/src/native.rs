@@ -189,7 +189,7 @@ impl Call {
     }
 }
 
-/// Adds notices that were delivered in the last day before the other notices of an answer, the newest ones first, as many as fit.
+/// Adds the notices of the last day before the due notices of an answer: as many of the newest as fit.
 async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), ClientError> {
     let wanted = History::default().in_state("delivered").newest_first().limit(MOST_NOTICES);
     let since = (SystemTime::now() - TOLD_WITHIN).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());

@@ -140,7 +140,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
     let mut product = Product::in_dir(program.canonicalize()?, &dir.canonicalize()?);
-    // Only this variable may name the directory for sockets.
+    // In some places only this variable names a usable directory for sockets.
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
         product = product.with_env("XDG_RUNTIME_DIR", runtime);
     }
@@ -165,7 +165,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         };
         if failed { bad += 1 } else { good += 1 }
     }
-    // A failed home is gone with its mounts; no more calls use it.
+    // A home that is gone with its mounts gets no further calls.
     if flags.has("--keep") {
         println!("smoke: {good} ok, {bad} failed");
         std::process::exit(i32::from(bad > 0));

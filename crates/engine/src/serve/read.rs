@@ -37,7 +37,7 @@ pub(super) enum Secrets {
     Masked,
 }
 
-/// How long the end of an unfinished line is held back, if it may be the beginning of a secret value. The keeper also reports unfinished
+/// How long the end of an unfinished line is held back, if it may be the beginning of a secret value. The keeper also searches unfinished
 /// lines after this time.
 const UNFINISHED: Duration = Duration::from_millis(200);
 
