@@ -27,7 +27,7 @@ const ATTEMPTS: u32 = 5;
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
 const ENDING_LIMIT: Duration = Duration::from_secs(30);
-/// How long to wait between two looks at an engine that holds its home and does not listen.
+/// How often a client checks an engine that holds its home and does not listen yet.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
@@ -105,7 +105,8 @@ impl Place<'_> {
         }
     }
 
-    /// Who holds the home, if that is an engine in another container or on another machine. It is not waited for: its sockets are not where we are.
+    /// The engine that holds the home, if it runs in another container or on another machine. The client does not wait for it: its sockets
+    /// cannot be reached from here.
     fn held_elsewhere(&self) -> Option<LockHolder> {
         let pid = std::fs::read_to_string(self.home.join("lock")).ok()?;
         let holder: LockHolder = serde_json::from_slice(&std::fs::read(self.home.join("lock.ns")).ok()?).ok()?;
@@ -113,8 +114,8 @@ impl Place<'_> {
         (is_current && !holder.namespaces.shares_pids(&crate::place::namespaces())).then_some(holder)
     }
 
-    /// Waits while an engine holds the home and does not listen. It may be ending, and unlocks the home last; or another program, such as a service
-    /// manager, has just started it, and it is about to listen.
+    /// Waits while an engine holds the home and does not listen. The engine may be ending, and unlocks the home last. Or another program,
+    /// such as a service manager, has just started it, and it is about to listen.
     async fn wait_for_lock_holder(&self) -> Result<Option<Link>, ClientError> {
         let path = self.home.join("lock");
         let file = match File::open(&path) {
@@ -143,7 +144,8 @@ impl Place<'_> {
             if is_free(&file) {
                 return Ok(None);
             }
-            // A thread that waits for the lock could not be called off once the engine listens.
+            // A thread that blocks on the lock could not be cancelled once the engine listens. So lock and socket are checked again until
+            // the time limit.
             tokio::time::sleep(LOCK_RETRY).await;
         }
         let pid = std::fs::read_to_string(&path).unwrap_or_default();
@@ -213,7 +215,7 @@ impl Place<'_> {
         }
     }
 
-    /// The home cannot be used, so there is no log in it to look at either.
+    /// An error without the path of a log: a home that cannot be used has none.
     fn unusable(&self, error: String) -> ClientError {
         let hint = "set OUTLAST_HOME to a directory that you can write".into();
         ClientError::Start { program: self.program.into(), error, hint }
@@ -225,7 +227,7 @@ impl Place<'_> {
     }
 }
 
-/// Whether no engine holds this lock of a home.
+/// Whether this lock of a home is free, so that no engine runs.
 fn is_free(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }
