@@ -149,7 +149,8 @@ impl Place<'_> {
         let pid = std::fs::read_to_string(&path).unwrap_or_default();
         Err(ClientError::Unavailable {
             error: format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
-            hint: "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another".into(),
+            hint: "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another"
+                .into(),
         })
     }
 
