@@ -10,7 +10,7 @@ use crate::dir::ProcessDir;
 use crate::lock;
 use crate::os::Mapping;
 use outlast_core::{Cause, Ending, Outcome, Owner, ProcessId, Stop, Time};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -82,6 +82,11 @@ impl Meta {
     /// The fields both keepers share.
     pub fn live(&self) -> &Live {
         self.map.live()
+    }
+
+    /// The live copy, to be passed to another program.
+    pub fn live_copy(&self) -> BorrowedFd<'_> {
+        self.image.as_fd()
     }
 
     /// What it says now.
