@@ -237,6 +237,9 @@ impl Minder {
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
         }
+        if let Some(warning) = ended.unexamined.warning() {
+            tracing::warn!(id = %self.id, "{warning}");
+        }
         Ok(())
     }
 
