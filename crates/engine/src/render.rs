@@ -255,6 +255,9 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     if meta.is_some_and(|m| m.has(flag::MAYBE_LOST)) {
         warnings.push("a keeper was killed while it had output or input in memory: up to 64 KiB of it may be missing".into());
     }
+    if facts.phase.is_final() && meta.is_some_and(|m| m.ended.is_none() && m.published.is_some()) {
+        warnings.push("both keepers were killed while the command ended: the last of its output may be missing".into());
+    }
     let command = kept.spec.command.shown();
     let command = match detail {
         Detail::Entry => head_chars(&command, limits::LIST_PREVIEW_CHARS).text.to_owned(),
@@ -509,6 +512,12 @@ fn read_lines(log: &Log, begin: &Begin, limit: u64, most: u64) -> io::Result<Tex
                 };
                 text.bytes.extend_from_slice(&bytes[..take]);
                 text.next += take as u64;
+            }
+            // The last bytes are missing: what is before them is the end of what there is.
+            Chunk::Gap { from, to, why } if to >= log.end && !text.bytes.is_empty() => {
+                text.gaps.push(gap(from, to, why));
+                text.next = to;
+                break;
             }
             Chunk::Gap { from, to, why } if text.bytes.is_empty() || begin.tail => {
                 text.gaps.push(gap(from, to, why));

@@ -5,7 +5,7 @@ use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, Proces
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
 use outlast_store::lock;
-use outlast_store::meta::{Meta, Snapshot, flag};
+use outlast_store::meta::{Ended, Meta, Snapshot, flag};
 use outlast_store::spec::SpecFile;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -60,7 +60,13 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Sto
         Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) && !is_anothers(of.pid, dir) => {
             vec![Record::Orphaned { at: now, of: *of }]
         }
-        Phase::Running { .. } | Phase::Stopping { .. } => vec![Record::Lost { at: now }],
+        Phase::Running { .. } | Phase::Stopping { .. } => match meta.and_then(|m| m.published.clone()) {
+            // The holder had seen the end. How much of the output the keepers had not read yet is not known, and `poll` says so.
+            Some(Ended { ending, log_end, .. }) if ending.outcome != Outcome::Unknown => {
+                vec![Record::Ended { ending, log_end }, Record::OutputClosed { at: now, output: output(&facts) }]
+            }
+            Some(_) | None => vec![Record::Lost { at: now }],
+        },
         Phase::Accepted
             if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0 && !m.begun) =>
         {
@@ -115,8 +121,9 @@ fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
         return false;
     };
     line.split(|&b| b == 0).map(|argument| Path::new(OsStr::from_bytes(argument))).any(|folder| {
-        let names_it = folder.file_name() == dir.path.file_name() && folder != dir.path;
-        names_it && is_kept(&ProcessDir { path: folder.to_owned() })
+        let names_it = folder.file_name() == dir.path.file_name();
+        // This folder's lock is ours, so a living keeper with its path keeps a folder that was moved away.
+        names_it && (folder == dir.path || is_kept(&ProcessDir { path: folder.to_owned() }))
     })
 }
 

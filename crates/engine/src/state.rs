@@ -375,6 +375,10 @@ impl State {
         if is_final {
             self.live.remove(&id);
             self.finished_bytes += bytes;
+            if matches!(look, Look::Done) {
+                // The disk may have refused its end: then only the live copy has it, which must not go with the keepers.
+                self.minders.spawn(mind(self.engine.clone(), id, look));
+            }
         } else {
             self.live.insert(id);
             self.minders.spawn(mind(self.engine.clone(), id, look));
@@ -454,7 +458,8 @@ impl State {
     /// Removes what is over and too old, or too much.
     fn prune(&mut self) {
         let finished = self.table.values().filter_map(|slot| match slot {
-            Slot::Known(Entry { facts, .. }) if facts.phase.is_final() => {
+            // Without its folder, the next engine would take one whose end is not recorded for lost.
+            Slot::Known(Entry { facts, .. }) if facts.phase.is_final() && !self.shared.unwritten.has(facts.id()) => {
                 Some(Finished { id: facts.id(), ended_at: facts.ended_at()?, bytes: facts.bytes, consumed: facts.consumed })
             }
             Slot::Known(_) | Slot::Reserved { .. } => None,

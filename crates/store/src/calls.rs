@@ -67,7 +67,11 @@ pub const CALLS: &[Call] = &[
     call("tee", libc::SYS_tee, WeakerPromise("P5: as with splice")),
     call("fallocate", libc::SYS_fallocate, SamePromises("zeros are written")),
     call("renameat2", libc::SYS_renameat2, SamePromises("the folder is made from scratch")),
-    call("memfd_create", libc::SYS_memfd_create, WeakerPromise("login files are not read for their variables")),
+    call(
+        "memfd_create",
+        libc::SYS_memfd_create,
+        WeakerPromise("login files are not read for their variables; live state is in a file on a tmpfs, without which nothing starts"),
+    ),
     call("inotify_init1", libc::SYS_inotify_init1, SamePromises("what was to be watched is looked at again after a while")),
     call("copy_file_range", libc::SYS_copy_file_range, SamePromises("the standard library reads and writes")),
     call("statx", libc::SYS_statx, SamePromises("the standard library calls stat")),

@@ -173,6 +173,64 @@ fn keepers_that_are_killed_on_a_full_disk_are_missed_and_their_command_is_known(
     });
 }
 
+/// A process of session `s` that exits 9 on a full btrfs, and has been seen to.
+fn ended_on_full_disk(p: &Product) -> String {
+    let gate = Gate::new(p, "gate");
+    let id = p.run_with(&["--notify", "--session", "s"], &format!("{}; exit 9", gate.wait()));
+    fill(&p.home().root).unwrap();
+    gate.open();
+    eventually("its end", || (p.json(["poll", &id])["exit_code"] == 9).then_some(()));
+    id
+}
+
+#[test]
+fn a_process_whose_end_is_not_recorded_is_not_removed() {
+    on("btrfs", "a_process_whose_end_is_not_recorded_is_not_removed", |p| {
+        let id = ended_on_full_disk(p);
+        let removed = p.call(["rm", "--json", &id]);
+        assert_ne!(removed.code, Some(0), "{removed:?}");
+        assert!(removed.json()["hint"].as_str().is_some_and(|hint| hint.contains("room")), "{removed:?}");
+        p.kill_engine();
+        free(&p.home().root).unwrap();
+        let told = p.json(["events", "next", "--wait", "10", "--session", "s"]);
+        assert_eq!(told["notices"][0]["event"]["exit_code"], 9, "{told}");
+        eventually("it can be removed", || (p.call(["rm", &id]).code == Some(0)).then_some(()));
+    });
+}
+
+#[test]
+fn an_end_that_was_seen_on_a_full_disk_is_told_again_as_a_repeat_only() {
+    on("btrfs", "an_end_that_was_seen_on_a_full_disk_is_told_again_as_a_repeat_only", |p| {
+        let id = ended_on_full_disk(p);
+        assert_eq!(crate::told::call_in(p, "s", &["wait", "--json", &id]).json()["exit_code"], 9);
+        // That it was seen is known to this engine alone.
+        p.kill_engine();
+        free(&p.home().root).unwrap();
+        let told = p.json(["events", "next", "--wait", "10", "--session", "s"]);
+        let told = &told["notices"][0];
+        assert_eq!(told["event"]["session_id"], id.as_str(), "{told}");
+        assert!(told["text"].as_str().is_some_and(|text| text.contains("repeat")), "{told}");
+    });
+}
+
+#[test]
+fn what_a_full_disk_refused_outlives_a_restarted_engine_and_both_keepers() {
+    on("btrfs", "what_a_full_disk_refused_outlives_a_restarted_engine_and_both_keepers", |p| {
+        let id = ended_on_full_disk(p);
+        p.kill_engine();
+        eventually("the end, from the live copy", || (p.json(["poll", &id])["exit_code"] == 9).then_some(()));
+        // The engine holds the live copy, too, before the keepers go.
+        let holds = |pid: u32| {
+            let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            fds.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|to| to.to_string_lossy().contains("outlast-meta"))
+        };
+        eventually("the engine to hold it", || holds(p.engine()).then_some(()));
+        kill_both(p, &id);
+        free(&p.home().root).unwrap();
+        eventually("the end in the file", || in_file(p, &id).ended);
+    });
+}
+
 #[test]
 fn the_engine_outlives_a_full_btrfs_that_it_writes_to() {
     on("btrfs", "the_engine_outlives_a_full_btrfs_that_it_writes_to", |p| {

@@ -36,6 +36,14 @@ fn keepers_of(p: &Product, id: &str) -> Vec<u32> {
     p.processes().into_iter().filter(|(_, line)| line.contains(id)).map(|(pid, _)| pid).collect()
 }
 
+/// Removes the home while its engine may still create files in it.
+fn remove_home(p: &Product) {
+    eventually("the home to be gone", || {
+        let removed = std::fs::remove_dir_all(p.home().root);
+        (removed.is_ok() || !p.home().root.exists()).then_some(())
+    });
+}
+
 fn end_command(pid: u32) {
     kill_and_wait(pid).unwrap();
 }
@@ -44,7 +52,7 @@ fn end_command(pid: u32) {
 fn an_engine_whose_home_was_removed_leaves_and_its_keepers_end_with_their_command() {
     let p = product();
     let (id, command, engine) = running(&p);
-    std::fs::remove_dir_all(p.home().root).unwrap();
+    remove_home(&p);
     is_served_anew(&p, engine);
     let keepers = keepers_of(&p, &id);
     assert_eq!(keepers.len(), 2, "the command is still kept: {:?}", p.processes());
@@ -85,11 +93,29 @@ fn a_home_that_was_moved_away_and_back_has_its_processes_again() {
 }
 
 #[test]
+fn a_copy_in_the_place_of_the_home_does_not_touch_what_the_original_runs() {
+    let p = product();
+    let (id, command, _) = running(&p);
+    let (home, away) = (p.home().root, p.work().join("away"));
+    std::fs::rename(&home, &away).unwrap();
+    let copied = std::process::Command::new("cp").arg("-a").arg(&away).arg(&home).status().unwrap();
+    assert!(copied.success());
+    eventually("that it is lost here", || (p.json(["poll", &id])["phase"] == "lost").then_some(()));
+    p.call(["kill", &id]);
+    assert!(std::path::Path::new(&format!("/proc/{command}")).exists(), "the original's command runs");
+    end_command(command);
+}
+
+#[test]
 fn output_printed_while_the_home_is_elsewhere_is_kept() {
     let p = product();
     let gate = p.work().join("gate");
     // It has printed nothing yet, so the log's first file is created while the home is away.
-    let id = p.run(&format!("while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display()));
+    let wait = format!("read -r _; touch read; while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display());
+    let id = p.run_with(&["--stdin"], &wait);
+    // Input goes through the pump, which is therefore at work.
+    p.call(["submit", &id, "x"]).good();
+    eventually("its input", || p.work().join("read").exists().then_some(()));
     let (home, away) = (p.home().root, p.work().join("away"));
     let command = p.meta(&id).cmd;
     std::fs::rename(&home, &away).unwrap();

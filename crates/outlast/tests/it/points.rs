@@ -178,3 +178,24 @@ fn input_is_neither_lost_nor_doubled_by_a_killed_pump() {
         }
     }
 }
+
+#[test]
+fn an_end_that_the_holder_saw_is_known_after_both_keepers_were_killed() {
+    let p = product();
+    p.points().arm("holder.published").unwrap();
+    let gate = crate::gate::Gate::new(&p, "gate");
+    let id = p.run(&format!("{}; exit 9", gate.wait()));
+    let pump = p.meta(&id).pump;
+    // Stopped before the end, so that it neither records the end nor sees the holder die.
+    let stopped = crate::gate::Held::new(pump);
+    gate.open();
+    let holder = eventually("the holder", || p.points().held("holder.published"));
+    kill_and_wait(holder).unwrap();
+    kill_and_wait(pump).unwrap();
+    drop(stopped);
+    p.points().release("holder.published").unwrap();
+    let ended = p.wait(&id);
+    assert_eq!((ended["status"].as_str(), ended["exit_code"].as_i64()), (Some("exited"), Some(9)), "{ended}");
+    let polled = p.json(["poll", &id]);
+    assert!(polled["warnings"].to_string().contains("the last of its output may be missing"), "{polled}");
+}

@@ -21,8 +21,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of the memfd in `/proc`.
 const NAME: &str = "outlast-meta";
-/// Where an unnamed file is made if the kernel refuses `memfd_create`.
+/// Where an unnamed file is made if the kernel refuses `memfd_create`, if there is a tmpfs. On a disk that is full, a store to a mapped file kills.
 const INSTEAD: [&str; 2] = ["/dev/shm", "/tmp"];
+
+/// What `statfs` says of a tmpfs.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// The images that this program holds, by folder. They outlive the keepers.
 static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
@@ -195,17 +198,22 @@ fn zeroed(fd: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates an unnamed file filled with zeros, in the first of `dirs` that has room for it.
+/// Creates an unnamed file filled with zeros, in the first of `dirs` that is a tmpfs with room for it.
 fn unnamed_file(dirs: &[&str]) -> Option<File> {
     let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    dirs.iter().find_map(|dir| zeroed(rustix::fs::open(*dir, how, Mode::RUSR | Mode::WUSR).ok()?).ok())
+    let in_memory = |dir: &&str| {
+        let fd = rustix::fs::open(*dir, how, Mode::RUSR | Mode::WUSR).ok()?;
+        let is_tmpfs = rustix::fs::fstatfs(&fd).is_ok_and(|found| found.f_type == TMPFS_MAGIC);
+        is_tmpfs.then(|| zeroed(fd).ok()).flatten()
+    };
+    dirs.iter().find_map(in_memory)
 }
 
-/// Whether a process is a keeper of the process with this folder: its command line names the folder or, if the home was moved, it has this
-/// `meta` open for writing. The identity in the file is not enough: a copy of the folder has the same, and must not touch the memory of the
-/// original.
+/// Whether a process is a keeper of the process with this folder: it has this `meta` open for writing or, on file systems where a file's number
+/// changes, its command line names the folder and this `meta` is locked. The identity in the file is not enough, and neither is the path: a copy of
+/// the folder has both, and must not touch the memory of the original.
 fn keeps(pid: u32, dir: &ProcessDir) -> bool {
-    names(pid, &dir.path) || may_write(pid, &dir.meta())
+    may_write(pid, &dir.meta()) || names(pid, &dir.path) && crate::lock::is_held(&dir.meta()).is_ok_and(|held| held)
 }
 
 fn names(pid: u32, folder: &Path) -> bool {
@@ -233,11 +241,9 @@ mod tests {
 
     #[test]
     fn an_unnamed_file_is_made_in_the_first_directory_that_takes_it() {
-        let tmp = tempfile::tempdir().unwrap();
-        let here = tmp.path().to_str().unwrap();
-        let file = unnamed_file(&["/dev/null", here]).expect("the second one takes it");
+        let file = unnamed_file(&["/dev/null", "/dev/shm"]).expect("the second one takes it");
         assert_eq!(read_whole(&file).unwrap(), [0; LEN]);
         assert!(Image::from_fd(file.into()).is_some());
-        assert!(unnamed_file(&["/dev/null"]).is_none());
+        assert!(unnamed_file(&["/dev/null", "/proc", "/usr"]).is_none(), "a disk is not memory");
     }
 }

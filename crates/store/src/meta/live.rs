@@ -147,8 +147,11 @@ pub struct Live {
     pub watch_stuck_at: AtomicU64,
     /// How often in a row it said the same.
     pub watch_stuck: AtomicU32,
-    /// What an engine says it has written down of this process: [`noted`]. The one field that is an engine's.
+    /// What an engine says it has written down of this process: [`noted`]. This field is an engine's.
     pub noted: AtomicU64,
+    /// 1 while an engine shows news of this process that the disk refuses to record. If that engine dies, its clients may have seen the
+    /// news. This field is an engine's, too.
+    pub shown_unsaved: AtomicU64,
 }
 
 /// How [`Live::noted`] says that the journal was written down up to `journal`, and whether the end was. Zero says nothing.

@@ -98,8 +98,12 @@ pub struct Snapshot {
     pub gaps: Vec<Gap>,
     /// How far the output was searched, and which matches are not in the journal: on a full disk, this is all there is of them.
     pub watched: Watched,
+    /// The end as the holder saw it, before the output was read to its end and the end was recorded.
+    pub published: Option<Ended>,
     /// What an engine says it has written down: [`noted`](super::noted).
     pub noted: u64,
+    /// Whether an engine may have shown news of the process that is not recorded.
+    pub is_shown_unsaved: bool,
     /// The latest stop.
     pub stop: Option<(Stop, Time)>,
     /// The end.
@@ -146,12 +150,22 @@ impl Snapshot {
 
     /// Says what an engine has written down of a process. The keepers read it where they share it; nobody else's word is touched.
     pub fn note(dir: &ProcessDir, noted: u64) -> io::Result<()> {
-        let at = LIVE_AT + offset_of!(Live, noted);
         let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
         match Image::of(dir, &read_settled(&file)?) {
-            Some(image) => image.write_at(&noted.to_le_bytes(), at),
-            None => std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&noted.to_le_bytes(), at as u64),
+            Some(image) => image.write_at(&noted.to_le_bytes(), LIVE_AT + offset_of!(Live, noted)),
+            None => write_word(dir, offset_of!(Live, noted), noted),
         }
+    }
+
+    /// Says whether an engine shows news of a process that the disk refuses to record. The file is written, too, if it can be: only that is left
+    /// when engine and keepers are dead.
+    pub fn note_shown_unsaved(dir: &ProcessDir, is_shown: bool) -> io::Result<()> {
+        let field = offset_of!(Live, shown_unsaved);
+        let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
+        if let Some(image) = Image::of(dir, &read_settled(&file)?) {
+            image.write_at(&u64::from(is_shown).to_le_bytes(), LIVE_AT + field)?;
+        }
+        write_word(dir, field, u64::from(is_shown))
     }
 
     /// Takes the bytes of a `meta` apart.
@@ -195,8 +209,8 @@ impl Snapshot {
         let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
         let stop = stop.map(StopV1::into_core);
         // A disk that refused the record of the end did not take what both keepers had seen. Where the record is spoilt, so may they be.
-        let ended =
-            ended.or_else(|| (flags & flag::RECORDED != 0 && damage.is_none()).then(|| unrecorded(bytes, commit, stop.as_ref())).flatten());
+        let published = if damage.is_none() { unrecorded(bytes, commit, stop.as_ref()) } else { None };
+        let ended = ended.or_else(|| published.clone().filter(|_| flags & flag::RECORDED != 0));
         let size = u32_at(bytes, l + offset_of!(Live, size));
         Ok(Self {
             id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
@@ -220,7 +234,9 @@ impl Snapshot {
             size: ((size >> 16) as u16, size as u16),
             gaps: gaps(bytes, u32_at(bytes, l + offset_of!(Live, gaps))),
             watched: watched(bytes),
+            published,
             noted: u64_at(bytes, l + offset_of!(Live, noted)),
+            is_shown_unsaved: u64_at(bytes, l + offset_of!(Live, shown_unsaved)) != 0,
             stop,
             ended,
             damage,
@@ -261,6 +277,11 @@ impl Snapshot {
         }
         all
     }
+}
+
+/// Writes one word of the live fields into the file, whose place is allocated.
+fn write_word(dir: &ProcessDir, field: usize, word: u64) -> io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&word.to_le_bytes(), (LIVE_AT + field) as u64)
 }
 
 /// The end as the live fields have it.
