@@ -326,33 +326,58 @@ fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     crate::masks::keep(&secrets, key)
 }
 
+/// Takes secrets out of what is kept and shown of a request: those that the redactor knows, and the values that were given under a secret's name.
+struct Scrub<'a> {
+    redactor: &'a Redactor,
+    given: Vec<String>,
+}
+
+impl<'a> Scrub<'a> {
+    fn new(spec: &Spec, redactor: &'a Redactor) -> Self {
+        let secrets = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v));
+        let given = secrets.flat_map(|v| pieces(v.value.as_bytes())).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+        Self { redactor, given }
+    }
+
+    /// A text without the values that were given.
+    fn without_given(&self, text: &str) -> String {
+        // Values may overlap or be part of each other, so all are found before any is taken out.
+        let mut found: Vec<std::ops::Range<usize>> =
+            self.given.iter().flat_map(|value| text.match_indices(value.as_str())).map(|(at, value)| at..at + value.len()).collect();
+        found.sort_by_key(|range| range.start);
+        let (mut shown, mut copied) = (String::new(), 0);
+        for range in found {
+            if range.start >= copied {
+                shown += &text[copied..range.start];
+                shown += "***";
+            }
+            copied = copied.max(range.end);
+        }
+        shown + &text[copied..]
+    }
+
+    /// The command as it is kept.
+    fn command(&self, command: &Command) -> Command {
+        // One byte that is no text must not keep a secret beside it.
+        let kept = |raw: &OsText, masked: &str| match self.without_given(masked) {
+            shown if shown == raw.to_lossy() => raw.clone(),
+            shown => OsText::from(shown),
+        };
+        match command {
+            Command::Shell(line) => Command::Shell(kept(line, &self.redactor.command_line(&line.to_lossy()))),
+            Command::Argv(args) => {
+                let plain: Vec<_> = args.iter().map(OsText::to_lossy).collect();
+                Command::Argv(args.iter().zip(self.redactor.arguments(&plain)).map(|(raw, masked)| kept(raw, &masked)).collect())
+            }
+        }
+    }
+}
+
 /// The spec as it is kept: secrets in the command masked, values of secret variables gone.
 pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
-    let mut scrubbed = Scrubbed::default();
-    let given: Vec<String> = spec
-        .env
-        .iter()
-        .filter(|v| is_secret(v))
-        .flat_map(|v| pieces(v.value.as_bytes()))
-        .map(|p| String::from_utf8_lossy(p).into_owned())
-        .collect();
-    let mut masked = |text: &OsText| -> OsText {
-        // One byte that is no text must not keep a secret beside it.
-        let plain = text.to_lossy();
-        let mut shown = redactor.command_line(&plain).into_owned();
-        if redactor.is_on() {
-            shown = given.iter().fold(shown, |shown, value| shown.replace(value, "***"));
-        }
-        if shown == plain {
-            return text.clone();
-        }
-        scrubbed.command = true;
-        OsText::from(shown)
-    };
-    spec.command = match &spec.command {
-        Command::Shell(line) => Command::Shell(masked(line)),
-        Command::Argv(args) => Command::Argv(args.iter().map(&mut masked).collect()),
-    };
+    let command = Scrub::new(&spec, redactor).command(&spec.command);
+    let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
+    spec.command = command;
     for variable in &mut spec.env {
         let value = variable.value.to_lossy();
         if redactor.is_on() && (is_secret(variable) || redactor.command(&value) != value) {

@@ -72,6 +72,25 @@ fn what_is_kept_holds_no_secret_and_says_so() {
 }
 
 #[test]
+fn a_value_that_is_part_of_another_leaves_nothing_of_it() {
+    let spec = Spec::shell("echo hunter22-tail99 tail99-and-more hunter22")
+        .with_env("A_TOKEN", "hunter22")
+        .with_env("B_TOKEN", "hunter22-tail99")
+        .with_env("C_TOKEN", "99 tail99-and");
+    let (kept, _) = without_secrets(spec, &Redactor::new(true));
+    assert_eq!(kept.command, Command::Shell("echo ***-more ***".into()));
+}
+
+#[test]
+fn an_argument_is_masked_as_one_word() {
+    let (kept, scrubbed) = without_secrets(Spec::argv(["env", "TOKEN=a b", "x", "--password", "hunter22"]), &Redactor::new(true));
+    assert_eq!(
+        (kept.command, scrubbed.command),
+        (Command::Argv(["env", "TOKEN=***", "x", "--password", "***"].map(Into::into).to_vec()), true)
+    );
+}
+
+#[test]
 fn ids_are_drawn_at_random() {
     let drawn: std::collections::HashSet<_> = (0..1000).map(|_| random_id()).collect();
     assert_eq!(drawn.len(), 1000);
