@@ -53,6 +53,7 @@ pub(crate) struct Settings {
     /// How long the command may run.
     pub(crate) timeout: Option<Duration>,
     pub(crate) pty: bool,
+    /// Program and directory as an error names them.
     pub(crate) program: OsText,
     pub(crate) cwd: OsText,
     /// What its output is searched for.

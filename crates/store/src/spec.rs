@@ -101,6 +101,10 @@ pub struct Launch {
     pub umask: Option<u32>,
     /// The limit of open descriptors, if `limits` does not have it: written by engines that knew no other limits.
     pub nofile: Option<u64>,
+    /// How an error names the program, where its path holds a secret.
+    pub program_shown: Option<OsText>,
+    /// How an error names the directory, where its path holds a secret.
+    pub cwd_shown: Option<OsText>,
     /// The limits of its caller.
     pub limits: Option<ProcessLimits>,
 }
@@ -357,6 +361,10 @@ struct LaunchV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nofile: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    program_shown: Option<OsText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cwd_shown: Option<OsText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     limits: Option<ProcessLimits>,
 }
 
@@ -432,6 +440,8 @@ impl From<&Launch> for LaunchV1 {
             grace_us: v1::micros(l.grace),
             umask: l.umask,
             nofile: l.nofile,
+            program_shown: l.program_shown.clone(),
+            cwd_shown: l.cwd_shown.clone(),
             limits: l.limits.clone(),
         }
     }
@@ -455,6 +465,8 @@ impl From<LaunchV1> for Launch {
             grace: Duration::from_micros(l.grace_us),
             umask: l.umask,
             nofile: l.nofile,
+            program_shown: l.program_shown,
+            cwd_shown: l.cwd_shown,
             limits: l.limits,
         }
     }

@@ -82,6 +82,8 @@ impl Nursery {
             grace: Duration::from_millis(500),
             umask: None,
             nofile: None,
+            program_shown: None,
+            cwd_shown: None,
             limits: None,
         }
     }

@@ -11,6 +11,7 @@ mod pem;
 mod rules;
 mod url;
 mod vendor;
+mod words;
 
 pub use names::secret_name;
 
@@ -76,6 +77,12 @@ impl Redactor {
     /// Masks a command line: as [`Redactor::command`] does, and also what it assigns to variables and options with a [`secret_name`].
     pub fn command_line<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.redact(text, Mode::CommandLine)
+    }
+
+    /// Masks the arguments of a command, one by one, as [`Redactor::command_line`] does. An argument is one word, whatever is in it: `TOKEN=a b` is one
+    /// value, and so is what follows `--password`.
+    pub fn arguments<'a>(&self, arguments: &'a [Cow<'a, str>]) -> Vec<Cow<'a, str>> {
+        assignments::mask_arguments(self, arguments)
     }
 
     /// Masks source code, and keeps it readable as code.
