@@ -9,7 +9,7 @@ use crate::{ClientError, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
-    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, ErrorKind, From, Kill, KillAll, Killed, List, LogPage, Page,
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, List, LogPage, Page,
     Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
@@ -533,8 +533,8 @@ impl Tries {
         }
         match error {
             CallError::Cut(Cut::Gone(_)) => repeat == Repeat::Safe,
-            // An engine that is ending did nothing, and soon closes the connection. A busy one keeps it, and must be asked by the caller.
-            CallError::Refused(e) if e.kind == ErrorKind::Unavailable => match link {
+            // An engine that is ending did nothing, and soon closes the connection. One that is busy or finds the disk full keeps it, and must be asked by the caller.
+            CallError::Refused(e) if e.code == code::STOPPING || e.code == code::HOME_GONE => match link {
                 Some(link) => link.closed(ENDING_LIMIT).await,
                 None => false,
             },
