@@ -115,10 +115,16 @@ mod tests {
         }
         let refused = lookups.find("e.test", 80).await.unwrap_err();
         assert!(refused.contains("4 look-ups"), "{refused}");
+        while ASKED.load(SeqCst) < 4 {
+            // The threads tell no one that they have begun.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         let waiting = tokio::spawn({
             let lookups = lookups.clone();
             async move { lookups.find("a.test", 80).await }
         });
+        // It has joined the look-up before that is answered.
+        tokio::task::yield_now().await;
         *ANSWERS.0.lock().unwrap() = true;
         ANSWERS.1.notify_all();
         assert_eq!(waiting.await.unwrap().unwrap(), ["127.0.0.1:80".parse().unwrap()]);
