@@ -10,7 +10,7 @@ use outlast_store::meta::Snapshot;
 use outlast_store::programs::holds_lock;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
@@ -71,8 +71,10 @@ fn find(dir: &ProcessDir, id: ProcessId) -> Vec<Keeper> {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         // Any program may name the folder, and one that does not expect the signal dies of it. Only a keeper holds the lock, whichever program it runs.
         let is_ours = names(&line, dir) && holds_lock(pid, id);
-        // Who is about to be gone has no command line any more; its lock goes last.
-        (is_ours || line.is_empty()).then_some(Keeper { role, handle, is_ours })
+        // A keeper that is being killed has no command line any more; its lock goes last. A keeper that is over and not reaped yet has no lock: if the
+        // lock is held, another keeper has it.
+        let is_leaving = line.is_empty() && !outlast_store::os::is_over(handle.as_fd());
+        (is_ours || is_leaving).then_some(Keeper { role, handle, is_ours })
     };
     [(meta.pump, Role::Pump), (meta.holder, Role::Holder)].into_iter().filter_map(|(pid, role)| find(pid, role)).collect()
 }

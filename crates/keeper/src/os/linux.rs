@@ -307,14 +307,6 @@ pub(crate) fn take_terminal(slave: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Whether the process behind a handle is over.
-pub(crate) fn is_over(pidfd: BorrowedFd<'_>) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
-}
-
 /// A handle on the process with this number. The caller knows that the number cannot have passed on: it is our unreaped child, or checked afterwards.
 pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;

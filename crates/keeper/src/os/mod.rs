@@ -10,3 +10,4 @@ pub(crate) use clone::{Fork, Kin, fork, start};
 pub use linux::close_inherited;
 pub(crate) use linux::*;
 pub(crate) use memory::OomKills;
+pub(crate) use outlast_store::os::is_over;

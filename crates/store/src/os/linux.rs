@@ -153,6 +153,14 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
+/// Whether the process of a handle is over. It may not be reaped yet.
+pub fn is_over(pidfd: std::os::fd::BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
+}
+
 /// The process group that a process is in: the pid that made it.
 pub fn group_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(2)?.parse().ok()
