@@ -107,6 +107,9 @@ pub struct Completion {
     /// How many characters were left out before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
+    /// How many bytes of output are missing because the disk refused them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_missing: Option<u64>,
     /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
@@ -145,6 +148,7 @@ impl Completion {
             termination_source: String::new(),
             output: String::new(),
             output_cut: None,
+            output_missing: None,
             started_at: None,
             ended_at: None,
             handoff_note: None,

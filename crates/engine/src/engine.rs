@@ -451,12 +451,7 @@ impl Engine {
         let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
         let task = tokio::spawn(async move {
             let id = facts.id();
-            if engine.shared.unwritten.has(id) {
-                return Err(refuse::unavailable(
-                    format!("the end of {id} cannot be recorded yet, because the disk refuses it"),
-                    "make room on the disk; it is recorded a second later and can be removed then",
-                ));
-            }
+            engine.make_room_for_end(id).await?;
             if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
                 return Err(refuse::not_found(&id.to_string(), &[]));
             }
@@ -468,6 +463,33 @@ impl Engine {
             removed
         });
         task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
+    }
+
+    /// Before a process is removed, its end must be recorded: without its folder the next engine would take it for lost. If the disk refuses the record,
+    /// the log is removed first, which the client asked for anyway and which may be what fills the disk.
+    async fn make_room_for_end(&self, id: ProcessId) -> Result<(), Error> {
+        if !self.shared.unwritten.has(id) {
+            return Ok(());
+        }
+        let dir = self.shared.home.process(id);
+        let removed = blocking(move || {
+            for first in dir.segments()? {
+                std::fs::remove_file(dir.segment(first))?;
+            }
+            io::Result::Ok(())
+        });
+        removed.await.and_then(|removed| removed).map_err(|e| refuse::disk(format!("cannot remove the output of {id}"), &e))?;
+        for _ in 0..RECORD_TRIES {
+            // The engine tries to write what the disk refused once a second; nothing reports that it succeeded.
+            tokio::time::sleep(AGAIN / 4).await;
+            if !self.shared.unwritten.has(id) {
+                return Ok(());
+            }
+        }
+        Err(refuse::unavailable(
+            format!("the output of {id} was removed, but the disk still refuses the record of its end"),
+            "make room on the disk; the end is recorded a second later, and the process can be removed then",
+        ))
     }
 
     /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds the row of an ended
@@ -549,6 +571,9 @@ fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Optio
         None
     })
 }
+
+/// How often a removal looks whether the end of its process was recorded: for about three seconds.
+const RECORD_TRIES: u32 = 12;
 
 /// News that is not written, and what was known when everything before it was.
 #[derive(Clone)]

@@ -20,6 +20,8 @@ pub(crate) struct Preview {
     pub(crate) text: String,
     /// How many characters are missing before it.
     pub(crate) cut: Option<u64>,
+    /// How many bytes the disk refused, anywhere in the output.
+    pub(crate) missing: Option<u64>,
     /// Whether all of the log was read for it, and was there.
     whole: bool,
 }
@@ -170,7 +172,13 @@ pub(crate) fn preview(shared: &Shared, log: &Log, facts: &Facts, chars: usize) -
     let view = render(&bytes, &facts.kept.spec.command.shown(), &options);
     // What lies before the window was not decoded; a byte of it counts as a character.
     let before = view.cut.map_or(0, |c| c.removed_chars as u64) + if bytes.is_empty() { 0 } else { start };
-    Ok(Preview { text: view.text, cut: (before > 0).then_some(before), whole: start == 0 && bytes.len() as u64 == log.end })
+    let missing: u64 = log.gaps.iter().map(|gap| gap.to - gap.from).sum();
+    Ok(Preview {
+        text: view.text,
+        cut: (before > 0).then_some(before),
+        missing: (missing > 0).then_some(missing),
+        whole: start == 0 && bytes.len() as u64 == log.end,
+    })
 }
 
 /// How it ended, once it has.
@@ -234,7 +242,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     warnings.extend(seen.damage.clone());
     let shown = preview(shared, &log, facts, chars).unwrap_or_else(|e| {
         warnings.push(format!("its output cannot be read: {e}"));
-        Preview { text: String::new(), cut: None, whole: false }
+        Preview { text: String::new(), cut: None, missing: None, whole: false }
     });
     let gaps = match detail {
         Detail::Whole if shown.whole => Vec::new(),

@@ -96,6 +96,9 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
     if let Some(cut) = end.output_cut.filter(|cut| *cut > 0) {
         lines.push(format!("({cut} characters of output before this were cut)"));
     }
+    if let Some(missing) = end.output_missing.filter(|missing| *missing > 0) {
+        lines.push(format!("({missing} bytes of output are missing: the disk refused them)"));
+    }
     lines.push("Output:".to_owned());
     lines.extend(block(&end.output));
     bracket(notice, &format!("Background process {id} {status} (exit code {code}{signal}{memory})."), &lines)

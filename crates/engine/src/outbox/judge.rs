@@ -167,10 +167,10 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     let log = Log::open(dir, facts, seen.meta.as_ref());
     let shown = render::preview(shared, &log, facts, chars);
     let fate = render::fate(facts);
-    let (output, output_cut) = match (shown, fate.start_error) {
-        (_, Some(error)) => (error, None),
-        (Ok(shown), None) => (shown.text, shown.cut),
-        (Err(error), None) => (format!("(its output cannot be read: {error})"), None),
+    let (output, output_cut, output_missing) = match (shown, fate.start_error) {
+        (_, Some(error)) => (error, None, None),
+        (Ok(shown), None) => (shown.text, shown.cut, shown.missing),
+        (Err(error), None) => (format!("(its output cannot be read: {error})"), None, None),
     };
     let reason = fate.completion_reason.unwrap_or(Reason::Lost);
     let mut end = Completion::new(facts.kept.spec.command.shown(), fate.exit_code.flatten(), reason);
@@ -179,6 +179,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     end.termination_source = fate.termination_source.unwrap_or_default();
     end.output = output;
     end.output_cut = output_cut;
+    end.output_missing = output_missing;
     end.handoff_note = facts.detached.then(|| ADOPTED.to_owned());
     end.started_at = facts.started_at;
     end.ended_at = facts.ended_at();

@@ -54,6 +54,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     let mut answer = Waited::new(status, facts.id(), facts.kept.spec.command.shown(), render::fate(&facts));
     answer.output = shown.text;
     answer.output_cut = shown.cut;
+    answer.output_missing = shown.missing;
     answer.timeout_note = (status == "timeout").then(|| {
         let seconds = timeout_ms.unwrap_or(0) as f64 / 1_000.0;
         format!("Waited {seconds}s, process still running")

@@ -59,6 +59,9 @@ pub(crate) fn tell(ctx: &Context, waited: &Waited) -> Result<i32, Failure> {
         ctx.out.remark(&format!("[{cut} characters before this; `outlast log {id}` shows more]"));
     }
     ctx.out.text(&waited.output)?;
+    if let Some(missing) = waited.output_missing {
+        ctx.out.remark(&format!("[{missing} bytes of output are missing: the disk refused them; `outlast poll {id}` shows which]"));
+    }
     match waited.status.as_str() {
         "exited" => ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate))),
         "timeout" => ctx.out.remark(&format!("{id}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),

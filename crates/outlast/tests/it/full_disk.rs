@@ -199,6 +199,21 @@ fn a_process_whose_end_is_not_recorded_is_not_removed() {
 }
 
 #[test]
+fn a_process_that_fills_the_disk_can_be_removed_and_its_end_is_told_with_what_is_missing() {
+    on("tmpfs", "a_process_that_fills_the_disk_can_be_removed_and_its_end_is_told_with_what_is_missing", |p| {
+        let id = p.run_with(&["--notify", "--session", "s"], "head -c 60000000 /dev/zero | tr '\\0' x; exit 9");
+        eventually("its end", || (p.json(["poll", &id])["exit_code"] == 9).then_some(()));
+        let waited = p.json(["wait", &id]);
+        let missing = waited["output_missing"].as_u64().unwrap_or_else(|| panic!("{waited}"));
+        p.call(["rm", &id]).good();
+        let told = p.json(["events", "next", "--wait", "10", "--session", "s"]);
+        let told = &told["notices"][0];
+        assert_eq!((&told["event"]["exit_code"], &told["event"]["output_missing"]), (&json!(9), &json!(missing)), "{told}");
+        assert!(told["text"].as_str().is_some_and(|text| text.contains(&format!("{missing} bytes of output are missing"))), "{told}");
+    });
+}
+
+#[test]
 fn an_end_that_was_seen_on_a_full_disk_is_told_again_as_a_repeat_only() {
     on("btrfs", "an_end_that_was_seen_on_a_full_disk_is_told_again_as_a_repeat_only", |p| {
         let id = ended_on_full_disk(p);

@@ -133,6 +133,9 @@ pub struct Waited {
     /// How many characters were left out before it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
+    /// How many bytes of output are missing because the disk refused them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_missing: Option<u64>,
     /// What the time-out means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_note: Option<String>,
@@ -151,6 +154,7 @@ impl Waited {
             fate,
             output: String::new(),
             output_cut: None,
+            output_missing: None,
             timeout_note: None,
             note: None,
         }
