@@ -94,8 +94,8 @@ impl Chat {
         self.ask("open the conversation", request, Repeat::Safe).await
     }
 
-    /// Says something in a conversation, and returns when that is written down. If there is no conversation with this key, it is created. Sent again after a
-    /// crash of the gateway, the message is still answered once.
+    /// Says something in a conversation, and returns when that is written down. If there is no conversation with this key, it is created.
+    /// Sent again after a crash of the gateway, the message is still answered once.
     pub async fn send(&self, key: &str, message_id: &str, words: &str, setup: &Setup) -> Result<Accepted, ClientError> {
         let request = ChatRequest::Send {
             key: key.into(),
@@ -112,8 +112,8 @@ impl Chat {
         ChatFeed::new(self.clone(), key)
     }
 
-    /// Waits until a turn is finished, at most this long; nothing if the time is over first. Goes on over a restart of the gateway. A gateway that a person has
-    /// stopped is not started for it.
+    /// Waits until a turn is finished, at most this long; nothing if the time is over first. Goes on over a restart of the gateway. A
+    /// gateway that a person has stopped is not started for it.
     pub async fn wait(&self, key: &str, turn: u64, timeout: Option<Duration>) -> Result<Option<TurnInfo>, ClientError> {
         // A time too far away to be an instant is no limit.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
@@ -197,8 +197,8 @@ impl Chat {
         self.ask("let turns start", ChatRequest::Undrain, Repeat::Safe).await
     }
 
-    /// Has the gateway end and be started again. Returns at once; [`Chat::ended`] waits for the first half. `from` is the conversation whose agent asks for it
-    /// from within a turn.
+    /// Has the gateway end and be started again. Returns at once; [`Chat::ended`] waits for the first half. `from` is the conversation
+    /// whose agent asks for it from within a turn.
     pub async fn restart(&self, from: Option<&str>) -> Result<Done, ClientError> {
         self.ask("restart the gateway", ChatRequest::Restart { from: from.map(Into::into) }, Repeat::Never).await
     }
@@ -211,8 +211,8 @@ impl Chat {
         }
     }
 
-    /// Ends the gateway, and returns when it has. Turns may take so long to finish; then they are interrupted, and resumed by the next gateway. A person starts
-    /// that one: with `outlast chat` or `outlast gateway run`.
+    /// Ends the gateway, and returns when it has. Turns may take so long to finish; then they are interrupted, and resumed by the next
+    /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
         let done = match link.ask_gateway(ChatRequest::Shutdown { timeout_ms: timeout.map(millis) }).await {
@@ -246,7 +246,8 @@ impl Chat {
         }
     }
 
-    /// The connection again, whenever there is a gateway. One that died, or asked to be started again, is started; one that a person has stopped is waited for.
+    /// The connection again, whenever there is a gateway. One that died, or asked to be started again, is started; one that a person has
+    /// stopped is waited for.
     async fn regained(&self) -> Result<Arc<Link<GatewayTalk>>, ClientError> {
         loop {
             if let Some(link) = self.shared.link_if_running().await? {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// How often a request is sent again before we believe that no engine stays up.
 const MOST_TRIES: u32 = 5;
-/// How often a request to a gateway is sent again: a turn that ends the gateway may do so at each of its three attempts, and what waits behind it is answered.
+/// How often a request to a gateway is sent again: a turn that ends the gateway may do so at each of its three attempts, and what waits
+/// behind it is answered.
 const MOST_PATIENT_TRIES: u32 = 20;
 /// How much longer each pause before the next try at a gateway is than the one before.
 const PAUSE_STEP: Duration = Duration::from_millis(50);

@@ -1,4 +1,5 @@
-//! A gateway that is played by the test, over the real socket and frames. What it was told is in a store of its own, which outlives it as a database would.
+//! A gateway that is played by the test, over the real socket and frames. What it was told is in a store of its own, which outlives it as a
+//! database would.
 
 use outlast_core::Time;
 use outlast_wire::frame::{self, Frame, Splitter};
@@ -7,9 +8,11 @@ use outlast_wire::v1::chat::{
     GatewayStatus, LineBody, Opened, Part, Shown, Standing, TextBody, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
 };
 use outlast_wire::v1::{Done, Error, ErrorKind, Hello};
+use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -78,6 +81,8 @@ struct Life {
 
 /// The gateway of a home.
 pub struct FakeGateway {
+    /// Held so that no real gateway starts beside this one.
+    _lock: Option<File>,
     home: PathBuf,
     book: Arc<(Mutex<Book>, Condvar)>,
     life: Arc<Mutex<Life>>,
@@ -87,6 +92,7 @@ impl FakeGateway {
     /// Listens in a home, which gets a directory for sockets if it has none.
     pub fn start(home: &Path) -> Self {
         let gateway = Self {
+            _lock: None,
             home: home.into(),
             book: Arc::new((Mutex::new(Book { next_turn: 1, next_part: 1, ..Book::default() }), Condvar::new())),
             life: Arc::new(Mutex::new(Life { connections: Vec::new(), is_over: true })),
@@ -97,6 +103,16 @@ impl FakeGateway {
             symlink(home.join("run.d"), home.join("run")).expect("a link");
         }
         gateway.listen();
+        gateway
+    }
+
+    /// The same as the only gateway of the home, also between two of its lives: a real one that a client starts meanwhile finds the lock
+    /// taken, and the client waits for this one.
+    pub fn alone(home: &Path) -> Self {
+        let mut gateway = Self::start(home);
+        let lock = File::create(home.join("gateway.lock")).expect("a lock file");
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).expect("a lock that is free");
+        gateway._lock = Some(lock);
         gateway
     }
 

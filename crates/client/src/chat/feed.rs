@@ -8,7 +8,7 @@ use crate::redial::to_error;
 use outlast_wire::v1::ErrorKind;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Give up on a gateway that cannot be started after this many attempts in a row.
 const MAX_START_ATTEMPTS: u32 = 5;
@@ -32,6 +32,8 @@ pub struct ChatFeed {
     connection: Connection,
     /// Connections in a row that ended before anything came over them, and starts that failed.
     fruitless: u32,
+    /// No connection is tried before this time. A caller that drops [`ChatFeed::next`] and calls it again does not wait longer for that.
+    not_before: Instant,
 }
 
 /// Where the connection of a feed stands.
@@ -61,8 +63,17 @@ pub enum Heard {
 
 impl ChatFeed {
     pub(super) fn new(chat: Chat, key: &str) -> Self {
-        let (after, last_heard) = (None, None);
-        Self { chat, key: key.into(), after, last_heard, context: 0, is_attended: false, connection: Connection::New, fruitless: 0 }
+        Self {
+            chat,
+            key: key.into(),
+            after: None,
+            last_heard: None,
+            context: 0,
+            is_attended: false,
+            connection: Connection::New,
+            fruitless: 0,
+            not_before: Instant::now(),
+        }
     }
 
     /// The same, behind this part.
@@ -147,7 +158,7 @@ impl ChatFeed {
     }
 
     fn lose(&mut self, why: &str) -> Heard {
-        self.fruitless += 1;
+        self.was_fruitless();
         self.connection = Connection::Lost;
         Heard::Lost { why: why.into() }
     }
@@ -160,7 +171,7 @@ impl ChatFeed {
                 None if self.chat.is_start_due() => match self.chat.shared.own_link().await {
                     Ok(link) => link,
                     Err(ClientError::Start { .. }) if self.fruitless < MAX_START_ATTEMPTS => {
-                        self.fruitless += 1;
+                        self.was_fruitless();
                         self.pause().await;
                         continue;
                     }
@@ -176,9 +187,15 @@ impl ChatFeed {
         Ok(())
     }
 
+    /// The next connection is tried later, and later still if none brings anything.
+    fn was_fruitless(&mut self) {
+        self.not_before = Instant::now() + (FRUITLESS_PAUSE * self.fruitless).min(MAX_FRUITLESS_PAUSE);
+        self.fruitless += 1;
+    }
+
     async fn pause(&self) {
         // No descriptor tells that the next gateway lives longer than the last.
-        tokio::time::sleep((FRUITLESS_PAUSE * self.fruitless.saturating_sub(1)).min(MAX_FRUITLESS_PAUSE)).await;
+        tokio::time::sleep_until(self.not_before.into()).await;
     }
 
     fn home(&self) -> Result<&std::path::Path, ClientError> {
@@ -192,7 +209,7 @@ impl ChatFeed {
         match link.stream_gateway(request).await {
             Ok(stream) => self.connection = Connection::Open(stream),
             // It ended meanwhile, and the next one is looked for.
-            Err(CallError::Cut(Cut::Gone(_))) => self.fruitless += 1,
+            Err(CallError::Cut(Cut::Gone(_))) => self.was_fruitless(),
             Err(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
         }
         Ok(())

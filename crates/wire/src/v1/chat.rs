@@ -1,7 +1,7 @@
 //! Messages between a terminal and the gateway. Frames, hello and errors are those of the engine's socket.
 //!
-//! The gateway listens at `run/gateway` in the home. A request that has no field for something leaves it out; a reader ignores fields that it
-//! does not know, and keeps words that it does not know as [`Standing::Other`] and the like. So client and gateway may differ in age.
+//! The gateway listens at `run/gateway` in the home. A request that has no field for something leaves it out; a reader ignores fields that
+//! it does not know, and keeps words that it does not know as [`Standing::Other`] and the like. So client and gateway may differ in age.
 
 mod answer;
 mod event;
@@ -84,7 +84,8 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<OsText>,
     },
-    /// The parts behind `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Goes on into newer generations.
+    /// The parts behind `after` in order, then [`ChatEvent::CaughtUp`], then what happens, until it is cancelled. Goes on into newer
+    /// generations.
     Follow {
         /// Which conversation.
         key: String,
