@@ -165,9 +165,15 @@ impl Chat {
         self.ask("answer the question", request, Repeat::Safe).await
     }
 
-    /// Says that a person was shown everything up to this part. The next terminal that opens the conversation shows what came later as new.
-    pub async fn seen(&self, key: &str, part: u64) -> Result<Done, ClientError> {
-        self.ask("say what was shown", ChatRequest::Seen { key: key.into(), part }, Repeat::Safe).await
+    /// Says that a person was shown everything up to this part. The next terminal that opens the conversation shows what came later as new. No gateway is
+    /// started for that: `false` if none runs.
+    pub async fn seen(&self, key: &str, part: u64) -> Result<bool, ClientError> {
+        let Some(link) = self.shared.link_if_running().await? else { return Ok(false) };
+        match link.ask_gateway(ChatRequest::Seen { key: key.into(), part }).await {
+            Ok(_) => Ok(true),
+            Err(CallError::Cut(Cut::Gone(_))) => Ok(false),
+            Err(e) => Err(to_error::<GatewayTalk>(e, "say what was shown")),
+        }
     }
 
     /// All conversations.
@@ -197,17 +203,20 @@ impl Chat {
         self.ask("let turns start", ChatRequest::Undrain, Repeat::Safe).await
     }
 
-    /// Has the gateway end and be started again. Returns at once; [`Chat::ended`] waits for the first half. `from` is the conversation
-    /// whose agent asks for it from within a turn.
+    /// Has the gateway end and be started again, and returns at once. `from` is the conversation whose agent asks for it from within a turn.
     pub async fn restart(&self, from: Option<&str>) -> Result<Done, ClientError> {
         self.ask("restart the gateway", ChatRequest::Restart { from: from.map(Into::into) }, Repeat::Never).await
     }
 
-    /// Waits until the gateway that was asked last has ended; `false` if it has not within that time.
-    pub async fn ended(&self, limit: Duration) -> Result<bool, ClientError> {
-        match self.shared.link_if_running().await? {
-            Some(link) => Ok(link.closed(limit).await),
-            None => Ok(true),
+    /// Has the gateway end and be started again, and returns when it has ended; `false` if it has not within that time.
+    pub async fn restart_within(&self, limit: Duration) -> Result<bool, ClientError> {
+        // The connection is that of the gateway that ends: the next one may answer before its end is noticed here.
+        let link = self.shared.link().await?;
+        match link.ask_gateway(ChatRequest::Restart { from: None }).await {
+            Ok(_) => Ok(link.closed(limit).await),
+            // It was faster with its end than with its answer.
+            Err(CallError::Cut(Cut::Gone(_))) => Ok(true),
+            Err(e) => Err(to_error::<GatewayTalk>(e, "restart the gateway")),
         }
     }
 

@@ -2,6 +2,7 @@
 //! database would.
 
 use outlast_core::Time;
+use outlast_wire::code;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::chat::{
     Accepted, AgentChoice, Changed, ChatEvent, ChatMessage, ChatReply, ChatRequest, Content, ConversationInfo, Conversations,
@@ -505,14 +506,16 @@ impl Connection {
             }
             ChatRequest::Show { key, .. } => match book.conversations.get(&key) {
                 Some(conversation) => self.done(id, Shown::new(conversation.info.clone(), conversation.turns.clone())),
-                None => self.refuse(id, Error::new(ErrorKind::Refusal, "not_found", format!("there is no conversation {key}"), "")),
+                None => {
+                    self.refuse(id, Error::new(ErrorKind::Refusal, code::NO_CONVERSATION, format!("there is no conversation {key}"), ""))
+                }
             },
             ChatRequest::Wait { key, turn, .. } => {
                 match book.conversation(&key).turns.iter().find(|t| t.id == turn) {
                     Some(found) if found.is_finished() => self.done(id, found),
                     // The client has a clock of its own.
                     Some(_) => book.waiters.push(Waiter { key, turn, of: id, to: self.to.clone() }),
-                    None => self.refuse(id, Error::new(ErrorKind::Refusal, "not_found", format!("there is no turn {turn}"), "")),
+                    None => self.refuse(id, Error::new(ErrorKind::Refusal, code::NO_CONVERSATION, format!("there is no turn {turn}"), "")),
                 }
             }
             ChatRequest::Status => {

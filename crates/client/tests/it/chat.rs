@@ -53,7 +53,6 @@ impl Place {
 
 /// A program that plays a gateway's start: it tells the test that it was called, and waits for the test to listen.
 fn program(dir: &Path) -> PathBuf {
-    let path = dir.join("outlast-gateway");
     let script = format!(
         r#"test "$1 $3 $4 $5" = "--home --ready-fd 1 --detach" || exit 9
 test -z "$OUTLAST_SESSION" || exit 8
@@ -62,8 +61,14 @@ until test -S "$2/run/gateway"; do sleep 0.01; done
 echo ready"#,
         dir.display()
     );
+    written(dir, &script)
+}
+
+/// A shell writes it: were it open for writing here, a child forked meanwhile could keep it busy.
+fn written(dir: &Path, script: &str) -> PathBuf {
+    let path = dir.join("outlast-gateway");
     let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
-    let status = std::process::Command::new("sh").args(["-c", write, "sh", &script]).arg(&path).status().unwrap();
+    let status = std::process::Command::new("sh").args(["-c", write, "sh", script]).arg(&path).status().unwrap();
     assert!(status.success());
     path
 }
@@ -113,7 +118,7 @@ async fn a_message_is_accepted_and_its_reply_waited_for() {
     let status = chat.status().await.unwrap();
     assert_eq!((status.pid, status.running, status.idle), (std::process::id(), 0, true));
     let unknown = chat.show("agent:main:local:dm:none", None).await.unwrap_err();
-    assert_eq!(unknown.code(), code::NOT_FOUND);
+    assert_eq!(unknown.code(), code::NO_CONVERSATION);
 }
 
 #[tokio::test]
@@ -285,6 +290,21 @@ async fn who_looks_on_starts_a_gateway_that_died_and_none_that_was_stopped() {
     }
 }
 
+/// The engine starts gateways as well, without the lock that clients hold meanwhile.
+#[tokio::test]
+async fn a_gateway_that_the_engine_started_first_is_waited_for() {
+    let place = Arc::new(Place::new());
+    place.gateway.kill();
+    let home = place.dir.path().to_owned();
+    let script = r#"flock "$2/gateway.lock" sleep 2 >&2 & until ! flock -n "$2/gateway.lock" true; do :; done; echo started >> "$2/starts"; echo failed"#;
+    let path = written(&home, script);
+    let life = place.clone();
+    let life = std::thread::spawn(move || life.is_started(1, Duration::from_secs(30)));
+    Chat::connect(&Connect::to(&home).starting(path)).await.map(|_| ()).unwrap();
+    life.join().unwrap();
+    assert_eq!(starts(&home), 1);
+}
+
 #[tokio::test]
 async fn no_gateway_is_told_as_such() {
     let dir = tempfile::tempdir().unwrap();
@@ -334,8 +354,18 @@ async fn a_shutdown_returns_when_the_gateway_has_ended() {
     let chat = place.chat().await;
     place.gateway.part(KEY, None, &Content::Line(LineBody::new("x", "banner")));
     chat.shutdown(Some(Duration::from_secs(5))).await.unwrap();
-    assert!(chat.ended(Duration::ZERO).await.unwrap());
     assert!(Chat::connect(&Connect::to(place.dir.path())).await.map(|_| ()).unwrap_err().is_not_running());
+}
+
+#[tokio::test]
+async fn a_restart_waits_for_the_end_of_that_gateway_and_not_of_the_next() {
+    let place = Arc::new(Place::new());
+    let chat = place.chat().await;
+    let next = place.clone();
+    let next = std::thread::spawn(move || next.comes_back());
+    assert!(chat.restart_within(Duration::from_secs(30)).await.unwrap());
+    next.join().unwrap();
+    assert_eq!(chat.status().await.unwrap().pid, std::process::id());
 }
 
 /// A copied home remembers where the original's sockets are.

@@ -74,7 +74,7 @@ fn a_conversation_is_shown_as_data() {
     let p = product();
     assert_eq!(p.call(["chat", "list", "--json"]).json(), json!({"conversations": []}));
     let none = p.call(["chat", "show", "main", "--json"]);
-    assert_eq!((none.code, &none.json()["code"]), (Some(1), &json!("not_found")));
+    assert_eq!((none.code, &none.json()["code"]), (Some(1), &json!("no_conversation")));
     let gateway = gateway(&p);
     p.call(["chat", "send", "main", "hello"]);
     let shown = p.call(["chat", "show", "main", "--json"]).json();

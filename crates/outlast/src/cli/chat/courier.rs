@@ -41,6 +41,11 @@ pub(super) enum ChatNews {
     Said(String),
     /// It was not done.
     Failed(String),
+    /// A message was refused, and why.
+    Unsent {
+        message_id: String,
+        why: String,
+    },
     Status(Box<Shown>),
 }
 
@@ -155,7 +160,7 @@ impl Carrier {
                     // No descriptor tells when a gateway can be started again.
                     tokio::time::sleep(SEND_AGAIN_PAUSE).await;
                 }
-                Err(e) => return Some(self.failure(e)),
+                Err(e) => return Some(ChatNews::Unsent { message_id: message_id.to_owned(), why: self.reason(e) }),
             }
         }
     }
@@ -168,9 +173,14 @@ impl Carrier {
     }
 
     fn failure(&self, error: ClientError) -> ChatNews {
+        ChatNews::Failed(self.reason(error))
+    }
+
+    /// What was wrong, and what to do about it.
+    fn reason(&self, error: ClientError) -> String {
         let failure: Failure = failed(&self.name, error);
         let hint = if failure.hint().is_empty() { String::new() } else { format!("\n  {}", failure.hint()) };
-        ChatNews::Failed(format!("{}{hint}", failure.error()))
+        format!("{}{hint}", failure.error())
     }
 }
 

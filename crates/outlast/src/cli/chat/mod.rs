@@ -152,12 +152,12 @@ fn has_any(ctx: &Context) -> bool {
 
 fn no_conversation(name: &ChatName) -> Failure {
     let hint = format!("`outlast chat {}` begins it; `outlast chat list` shows those there are", name.short());
-    Failure::new(code::NOT_FOUND, format!("there is no conversation {}", name.short()), hint)
+    Failure::new(code::NO_CONVERSATION, format!("there is no conversation {}", name.short()), hint)
 }
 
 /// The failure of a request about a conversation.
 fn failed(name: &ChatName, error: ClientError) -> Failure {
-    if error.code() == code::NOT_FOUND { no_conversation(name) } else { error.into() }
+    if error.code() == code::NO_CONVERSATION { no_conversation(name) } else { error.into() }
 }
 
 /// Whether the gateway cannot be reached, which may pass, in contrast to what it refuses.

@@ -211,7 +211,14 @@ impl<'a> Person<'a> {
 
     fn news(&mut self, news: ChatNews) {
         match news {
-            ChatNews::Said(text) => self.remark(Style::Quiet, &text),
+            ChatNews::Said(text) => {
+                let lines = self.view.answered(&text);
+                self.finished.extend(lines);
+            }
+            ChatNews::Unsent { message_id, why } => {
+                self.view.unsaid(&message_id);
+                self.remark(Style::Bad, &format!("not sent: {why}"));
+            }
             ChatNews::Failed(text) => self.remark(Style::Bad, &text),
             ChatNews::Status(shown) => {
                 let width = terminal::size().map(|(_, columns)| usize::from(columns));

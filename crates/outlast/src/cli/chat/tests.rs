@@ -197,6 +197,32 @@ fn a_turn_without_a_reply_says_why_once() {
 }
 
 #[test]
+fn an_answer_that_is_also_a_line_is_shown_once() {
+    for is_answer_first in [true, false] {
+        let mut play = Screenplay::new(None);
+        play.caught_up();
+        for is_answer in [is_answer_first, !is_answer_first] {
+            if is_answer {
+                let lines = play.view.answered("a new conversation begins");
+                play.show(&lines);
+            } else {
+                play.line("a new conversation begins", "new");
+            }
+        }
+        assert_eq!(play.shown, ["a new conversation begins"]);
+    }
+}
+
+#[test]
+fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
+    let mut view = ChatView::new(None, Standing::Active);
+    view.said("msg:1", "hello");
+    assert!(view.can_stop() && !view.is_busy());
+    view.unsaid("msg:1");
+    assert!(!view.can_stop());
+}
+
+#[test]
 fn what_an_agent_says_cannot_touch_the_terminal() {
     let mut play = Screenplay::new(None);
     play.words("\x1b[2J").text("\x1b]0;title\x07\u{202e}x").tool("1", "\x1b[31m", ToolState::Running, None).line("\x1b[H", "banner");

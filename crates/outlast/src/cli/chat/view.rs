@@ -3,8 +3,8 @@
 use super::markdown::{Markdown, Style, StyledLine};
 use super::show::outcome_words;
 use outlast_client::{
-    ChatEvent, Content, LineBody, Part, PermissionBody, PermissionOption, Standing, ToolBody, ToolState, TurnInfo, TurnOutcome, TurnState,
-    WordsBody,
+    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, ToolBody, ToolState, TurnInfo, TurnOutcome,
+    TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,8 @@ pub(super) struct ChatView {
     tools: BTreeMap<String, ToolState>,
     question: Option<PermissionBody>,
     standing: Option<Standing>,
+    /// The last line of the gateway's, which may come as an answer as well.
+    last_line: Option<String>,
     last_shown: LastShown,
 }
 
@@ -92,9 +94,9 @@ impl ChatView {
         self.open.values().any(|t| t.state == TurnState::Running)
     }
 
-    /// Whether a turn runs, or waits to be resumed: what Ctrl-C stops.
+    /// Whether a turn runs, waits to be resumed, or is about to begin: what Ctrl-C stops.
     pub(super) fn can_stop(&self) -> bool {
-        self.open.values().any(|t| matches!(t.state, TurnState::Running | TurnState::Interrupted))
+        !self.own.is_empty() || self.open.values().any(|t| matches!(t.state, TurnState::Running | TurnState::Interrupted))
     }
 
     /// How many turns wait behind the one that runs.
@@ -106,6 +108,20 @@ impl ChatView {
     pub(super) fn said(&mut self, message_id: &str, words: &str) -> Vec<StyledLine> {
         self.own.insert(message_id.to_owned());
         self.words(words)
+    }
+
+    /// A message was refused: nothing answers it.
+    pub(super) fn unsaid(&mut self, message_id: &str) {
+        self.own.remove(message_id);
+    }
+
+    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once.
+    pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
+        if self.last_line.as_deref() == Some(text) {
+            return Vec::new();
+        }
+        self.last_line = Some(text.to_owned());
+        self.remark(Style::Quiet, text)
     }
 
     /// Something that happened.
@@ -121,6 +137,7 @@ impl ChatView {
             ChatEvent::CaughtUp { .. } => {
                 self.is_caught_up = true;
                 self.seen_before = None;
+                self.told.retain(|turn| self.open.contains_key(turn));
                 Vec::new()
             }
             // A newer gateway's.
@@ -187,6 +204,9 @@ impl ChatView {
             }
         }
         self.last_part = self.last_part.max(Some(part.id));
+        if part.kind != PartKind::Line {
+            self.last_line = None;
+        }
         lines.extend(match part.content() {
             Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
             Content::Words(body) => self.words(&body.text),
@@ -313,6 +333,9 @@ impl ChatView {
 
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
+        if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
+            return Vec::new();
+        }
         let mut lines = self.flush_draft();
         let style = match body.about.as_deref() {
             Some("failed" | "suspended" | "gave_up") => Style::Bad,

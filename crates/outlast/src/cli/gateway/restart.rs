@@ -26,12 +26,12 @@ impl Restart {
         let old = chat.status().await?.pid;
         // An agent that waited for the restart would wait for the end of its own turn.
         let from = ctx.owner().session.filter(|key| key.starts_with("agent:"));
-        chat.restart(from.as_deref()).await?;
         if from.is_some() {
+            chat.restart(from.as_deref()).await?;
             return tell(ctx, "restarting", old);
         }
         let restarted = async {
-            if !chat.ended(END_LIMIT).await? {
+            if !chat.restart_within(END_LIMIT).await? {
                 let error = format!("the gateway (pid {old}) was asked to restart, and has not ended within {} s", END_LIMIT.as_secs());
                 return Err(Failure::fault(error, "`outlast gateway status` shows what it does; `kill -9` of it loses no message"));
             }
