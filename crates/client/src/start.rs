@@ -26,7 +26,7 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 const ATTEMPTS: u32 = 5;
 /// How long a program that has let go of the pipe may take to be gone.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
-/// How long to wait between two looks at a program that holds its home and does not listen.
+/// How often a client checks a program that holds its lock and does not listen yet.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
@@ -131,8 +131,8 @@ impl Place<'_> {
         }
     }
 
-    /// Who holds the home, if that is an engine in another container or on another machine. It is not waited for: its sockets are not where we are.
-    /// A gateway runs where its engine does.
+    /// The engine that holds the home, if it runs in another container or on another machine. The client does not wait for it: its sockets
+    /// cannot be reached from here. A gateway runs where its engine does.
     fn held_elsewhere(&self) -> Option<LockHolder> {
         let pid = std::fs::read_to_string(self.home.join("lock")).ok()?;
         let holder: LockHolder = serde_json::from_slice(&std::fs::read(self.home.join("lock.ns")).ok()?).ok()?;
@@ -140,8 +140,8 @@ impl Place<'_> {
         (is_current && !holder.namespaces.shares_pids(&crate::place::namespaces())).then_some(holder)
     }
 
-    /// Waits while a program holds its lock and does not listen. It may be ending, and unlocks last; or another program, such as a service manager or the
-    /// engine, has just started it, and it is about to listen.
+    /// Waits while a program holds its lock and does not listen. The program may be ending, and unlocks last. Or another program, such as a
+    /// service manager or the engine, has just started it, and it is about to listen.
     async fn wait_for_lock_holder<T: Talk>(&self) -> Result<Option<Link<T>>, ClientError> {
         let path = self.life_lock();
         let file = match File::open(&path) {
@@ -170,7 +170,8 @@ impl Place<'_> {
             if is_free(&file) {
                 return Ok(None);
             }
-            // A thread that waits for the lock could not be called off once the program listens.
+            // A thread that blocks on the lock could not be cancelled once the program listens. So lock and socket are checked again until
+            // the time limit.
             tokio::time::sleep(LOCK_RETRY).await;
         }
         let (error, hint) = match self.peer {
@@ -256,7 +257,7 @@ impl Place<'_> {
         }
     }
 
-    /// The home cannot be used, so there is no log in it to look at either.
+    /// An error without the path of a log: a home that cannot be used has none.
     fn unusable(&self, error: String) -> ClientError {
         let hint = "set OUTLAST_HOME to a directory that you can write".into();
         ClientError::Start { peer: self.peer, program: self.program.into(), error, hint }
@@ -268,8 +269,8 @@ impl Place<'_> {
     }
 }
 
-/// Whether a gateway of this home died, or asked to be started again: its lock is free and says that it was at work. An empty lock, or one that says `stopped`,
-/// is that of a gateway that ended as it should.
+/// Whether a gateway of this home died, or asked to be started again: its lock is free and says that it was at work. An empty lock, or one
+/// that says `stopped`, is that of a gateway that ended as it should.
 pub(crate) fn is_gateway_due(home: &Path) -> bool {
     let path = home.join("gateway.lock");
     let says = std::fs::read_to_string(&path).unwrap_or_default();

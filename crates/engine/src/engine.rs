@@ -218,7 +218,7 @@ impl Engine {
         self.stopped().await;
     }
 
-    /// Returns once the engine has ended: by being asked to, because it had nothing to do, or because its home was removed or replaced.
+    /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
         self.shared.closing(Closing::Closed).await;
     }
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Writes what became of processes while no engine ran, and the notices that follow.
+    /// Writes what happened to processes while no engine ran, with the notices for it.
     async fn catch_up(&self, unread: Vec<Unread>) {
         if unread.is_empty() {
             return;
@@ -374,6 +374,9 @@ impl Engine {
         };
         tracing::error!(%error, "a notice cannot be written yet");
         unsaid.retain(|u| self.shared.unwritten.begin(u.before.id()));
+        for one in &unsaid {
+            self.note_shown_unsaved(one.before.id(), true);
+        }
         let engine = self.clone();
         tokio::spawn(async move {
             let shared = &engine.shared;
@@ -386,11 +389,23 @@ impl Engine {
                 if shared.outbox.advance(all_of(&unsaid), shared.now()).await.is_ok() {
                     unsaid.retain_mut(|u| {
                         u.written();
-                        !shared.unwritten.done(u.before.id())
+                        let is_done = shared.unwritten.done(u.before.id());
+                        if is_done {
+                            engine.note_shown_unsaved(u.before.id(), false);
+                        }
+                        !is_done
                     });
                 }
             }
         });
+    }
+
+    /// Clients see news that the disk refuses, and may consume it. If this engine then dies, the next one must mark the notice as a repeat.
+    fn note_shown_unsaved(&self, id: ProcessId, is_shown: bool) {
+        if let Err(error) = Snapshot::note_shown_unsaved(&self.shared.home.process(id), is_shown) {
+            // A full file system that copies on write refuses this, too; then the live copy says it for as long as a keeper lives.
+            tracing::debug!(%id, %error, "cannot write down that an end was shown");
+        }
     }
 
     /// What the folders say now of what could not be written.
@@ -436,6 +451,12 @@ impl Engine {
         let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
         let task = tokio::spawn(async move {
             let id = facts.id();
+            if engine.shared.unwritten.has(id) {
+                return Err(refuse::unavailable(
+                    format!("the end of {id} cannot be recorded yet, because the disk refuses it"),
+                    "make room on the disk; it is recorded a second later and can be removed then",
+                ));
+            }
             if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
                 return Err(refuse::not_found(&id.to_string(), &[]));
             }
@@ -449,8 +470,8 @@ impl Engine {
         task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
     }
 
-    /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds a row without a
-    /// folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
+    /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds the row of an ended
+    /// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
     /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
     pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
         let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
@@ -498,7 +519,8 @@ impl Engine {
     }
 }
 
-/// What became of a process. A panic over one process must not cost others their news: its own are left to the next engine, which may be able to read them.
+/// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
+/// which may be able to read its files.
 fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
     let id = after.id();
     let read = catch_unwind(AssertUnwindSafe(|| {
@@ -506,8 +528,8 @@ fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Optio
         News::of(shared, before, after, seen, &shared.home.process(id))
     }));
     read.unwrap_or_else(|_| {
-        tracing::error!(%id, "reading its news panicked: its owner is told by the next engine that can read them");
-        // Until then its row must not know more than its owner was told.
+        tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
+        // Until then its row must not be ahead of the notices that its owner got.
         shared.unwritten.begin(id);
         shared.untold.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         None
@@ -546,7 +568,7 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
     }
     // Only for people who look; the lock is what counts.
     let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    // For callers in other containers, to whom that pid means nothing. Without it they wait for a while before they are told.
+    // For callers in other containers, where that pid means nothing. Without this file they time out before they get an error.
     let holder = LockHolder::new(std::process::id(), crate::os::namespaces());
     let _told = serde_json::to_vec(&holder).map_err(io::Error::from).and_then(|text| std::fs::write(home.lock_holder(), text));
     Ok(file)

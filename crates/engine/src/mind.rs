@@ -10,7 +10,7 @@ use crate::settle::{self, Settled};
 use crate::{keepers, launch, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
-use outlast_store::meta::Image;
+use outlast_store::meta::{Found, Image};
 use outlast_store::spec::SpecFile;
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub(crate) enum Look {
 pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let dir = engine.shared().home.process(id);
     if !matches!(look, Look::Told(_)) {
-        hold_image(&dir).await;
+        // Without it the file says nearly the same, and it is tried again with the keepers.
+        let _found = hold_image(&dir).await;
     }
     let (do_look, recovered) = (matches!(look, Look::Do), matches!(look, Look::Done));
     let link = if let Look::Told(link) = look { Some(link) } else { None };
@@ -69,10 +70,9 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
 }
 
 /// Holds the live copy of `meta` of a process that an earlier engine started, so that what it says outlives its keepers.
-async fn hold_image(dir: &ProcessDir) {
+async fn hold_image(dir: &ProcessDir) -> io::Result<Found> {
     let dir = dir.clone();
-    // Without it the file says nearly the same.
-    let _held = blocking(move || Image::find_and_hold(&dir)).await;
+    blocking(move || Image::find_and_hold(&dir)).await
 }
 
 struct Minder {
@@ -93,17 +93,18 @@ impl Drop for Minder {
 }
 
 impl Minder {
-    /// Waits until the file says what the live copy of `meta` says: the keepers write it before they leave, and if they are dead, we do.
+    /// Waits until the file equals the live copy of `meta`. The keepers write it before they leave; if they are dead, the engine does.
     async fn leave_file_whole(&mut self) {
         loop {
             if let Some(link) = &mut self.link {
-                // It is closed when they leave.
+                // The keepers close it when they leave.
                 let _left = tokio::time::timeout(AGAIN, link.closed()).await;
             }
             let dir = self.dir.clone();
             if matches!(blocking(move || settle::is_retired(&dir)).await, Ok(Ok(true)) | Err(_)) || !self.dir.path.exists() {
                 return;
             }
+            // No descriptor reports that a disk has space again. The loop ends with the engine, or when the folder is removed.
             tokio::time::sleep(AGAIN).await;
         }
     }
@@ -152,9 +153,11 @@ impl Minder {
         match blocking(move || settle::settle(&dir, &facts, unsaved, now)).await?? {
             Settled::Kept => Ok(()),
             Settled::Refused { seen, error } => {
-                // What is known is shown, and told once the index takes it; the folder gets it if the disk ever does.
-                tracing::error!(id = %self.id, %error, "what became of a process cannot be written into its folder");
+                // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
+                // accepts writes again.
+                tracing::error!(id = %self.id, %error, "cannot record in its folder what happened to a process");
                 if self.engine.saw(self.id, *seen).await.is_some_and(|now| now.phase == was) {
+                    // No descriptor reports that a disk has space again. The supervising loop calls this until the process is over.
                     tokio::time::sleep(AGAIN).await;
                 }
                 Ok(())
@@ -206,7 +209,7 @@ impl Minder {
         let failure = StartFailure { errno, what: what.to_owned() };
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
-            tracing::error!(%id, %error, "that a process was never started cannot be written into its folder");
+            tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
             let (dir, cursor) = (self.dir.clone(), self.engine.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
             self.engine.saw(id, seen).await;
@@ -237,7 +240,31 @@ impl Minder {
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
         }
+        if let Some(warning) = ended.unexamined.warning() {
+            tracing::warn!(id = %self.id, "{warning}");
+        }
         Ok(())
+    }
+
+    /// Asks the pump for the live copy of `meta`, which this engine may not open through `/proc`: the keepers may do more than it may.
+    /// It asks on a connection of its own, so that no news is lost behind the answer. Without the live copy the file says the same, up to a
+    /// second later.
+    async fn ask_for_image(&self) {
+        let shared = self.engine.shared();
+        let passed = async {
+            // Nobody closes the semaphore, so there is always a turn.
+            let _turn = shared.connects.acquire().await;
+            Link::connect(&shared.socket(self.id), false).await?.share_meta().await
+        };
+        let (id, dir) = (self.id, self.dir.clone());
+        match passed.await {
+            Ok(fd) => {
+                if !blocking(move || Image::hold_passed(&dir, fd)).await.unwrap_or(false) {
+                    tracing::warn!(%id, "the keeper passed something else than the live copy of meta");
+                }
+            }
+            Err(error) => tracing::warn!(%id, %error, "the live copy of meta cannot be had: output is shown up to a second late"),
+        }
     }
 
     async fn connect(&mut self) -> io::Result<()> {
@@ -251,7 +278,9 @@ impl Minder {
             Ok(link) => {
                 self.link = Some(link);
                 self.tries = 0;
-                hold_image(&self.dir).await;
+                if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
+                    self.ask_for_image().await;
+                }
                 self.engine.reachable(self.id, true).await;
             }
             Err(error) => {

@@ -80,7 +80,8 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         }
     }
     for (before, seen, after) in look_at(home, unsure, clock.now()) {
-        unread.extend(Unread::worth(before, &after, seen, false));
+        let maybe_told = seen.meta.as_ref().is_some_and(|meta| meta.is_shown_unsaved);
+        unread.extend(Unread::worth(before, &after, seen, maybe_told));
         known.push((after, true));
     }
     let rebuilt = opened.fresh;

@@ -42,25 +42,25 @@ pub struct Kept {
     pub warnings: Vec<String>,
     /// How its log is laid out: the same as in its [`Launch`].
     pub keep: Keep,
-    /// By what the values of its secret variables are found in its output.
+    /// The digests that find the values of its secret variables in its output.
     pub masks: Option<Masks>,
 }
 
-/// Values of secret variables, as keyed digests: enough to find them in output, not enough to read them. This is how they are on disk, too.
+/// Values of secret variables as keyed digests: enough to find them in output, not to read them. This is also their form on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masks {
     /// A random key of this process, in hexadecimal.
     pub key: String,
-    /// The values, or the lines of longer ones.
+    /// The values, or the lines of values with several lines.
     pub values: Vec<MaskedValue>,
 }
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaskedValue {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: u32,
-    /// Eight bits of a rolling hash, by which candidates are found.
+    /// Eight bits of a rolling hash, which finds candidates.
     pub tag: u8,
     /// 16 bytes of its HMAC-SHA256 under the key, in hexadecimal.
     pub digest: String,
@@ -99,9 +99,13 @@ pub struct Launch {
     pub grace: Duration,
     /// The mask for files it makes: the caller's.
     pub umask: Option<u32>,
-    /// How many descriptors it may have open, where `limits` does not say: written by engines that knew no other limits.
+    /// The limit of open descriptors, if `limits` does not have it: written by engines that knew no other limits.
     pub nofile: Option<u64>,
-    /// What it may use: as much as its caller.
+    /// How an error names the program, where its path holds a secret.
+    pub program_shown: Option<OsText>,
+    /// How an error names the directory, where its path holds a secret.
+    pub cwd_shown: Option<OsText>,
+    /// The limits of its caller.
     pub limits: Option<ProcessLimits>,
 }
 
@@ -357,6 +361,10 @@ struct LaunchV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nofile: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    program_shown: Option<OsText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cwd_shown: Option<OsText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     limits: Option<ProcessLimits>,
 }
 
@@ -432,6 +440,8 @@ impl From<&Launch> for LaunchV1 {
             grace_us: v1::micros(l.grace),
             umask: l.umask,
             nofile: l.nofile,
+            program_shown: l.program_shown.clone(),
+            cwd_shown: l.cwd_shown.clone(),
             limits: l.limits.clone(),
         }
     }
@@ -455,6 +465,8 @@ impl From<LaunchV1> for Launch {
             grace: Duration::from_micros(l.grace_us),
             umask: l.umask,
             nofile: l.nofile,
+            program_shown: l.program_shown,
+            cwd_shown: l.cwd_shown,
             limits: l.limits,
         }
     }

@@ -84,6 +84,8 @@ fn launch() -> Launch {
         grace: Duration::from_secs(2),
         umask: Some(0o022),
         nofile: Some(1_024),
+        program_shown: None,
+        cwd_shown: None,
         limits: None,
     }
 }

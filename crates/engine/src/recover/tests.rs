@@ -88,6 +88,8 @@ fn launch() -> Launch {
         grace: std::time::Duration::ZERO,
         umask: None,
         nofile: None,
+        program_shown: None,
+        cwd_shown: None,
         limits: None,
     }
 }

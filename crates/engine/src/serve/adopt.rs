@@ -205,6 +205,8 @@ fn nothing() -> Launch {
         grace: Default::default(),
         umask: None,
         nofile: None,
+        program_shown: None,
+        cwd_shown: None,
         limits: None,
     }
 }

@@ -9,7 +9,7 @@ use crate::index::Row;
 use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
-use crate::shell::{self, Form, MergeError, Mode, Parts, Variable};
+use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
 use crate::state::{Reserved, View};
 use crate::{cgroup, launch, refuse, run_dir, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
@@ -38,7 +38,7 @@ pub(super) async fn run(asked: &Asked, spec: v1::Spec, want: Option<ProcessId>, 
 
 /// Runs a spec, once: the same request under the same id is the same process.
 pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
-    check(&spec, &caller)?;
+    check(&spec, &caller, &Scrub::new(&spec, &asked.shared().redactor))?;
     if let Some(refused) = &asked.shared().refused_call {
         return Err(refuse::refused_call(refused));
     }
@@ -73,7 +73,7 @@ struct Request {
     hash: String,
     spec: Spec,
     caller: Caller,
-    /// What the caller has to know of where its command runs.
+    /// A warning about where the command runs.
     elsewhere: Option<String>,
 }
 
@@ -212,10 +212,17 @@ fn prepare_now(shared: &Shared, request: Request, login: Login) -> Attempt {
             None => return Attempt::Unread(Box::new(request)),
         },
     };
-    Attempt::Made(Box::new(prepare_with(shared, request, &shell, snapshot.as_ref())))
+    let scrub = Scrub::new(&request.spec, &shared.redactor);
+    Attempt::Made(Box::new(prepare_with(shared, request, &shell, snapshot.as_ref(), &scrub).map_err(|e| scrub.error(e))))
 }
 
-fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapshot: Option<&shell::Snapshot>) -> Result<Prepared, Error> {
+fn prepare_with(
+    shared: &Shared,
+    request: Request,
+    shell: &shell::Shell,
+    snapshot: Option<&shell::Snapshot>,
+    scrub: &Scrub<'_>,
+) -> Result<Prepared, Error> {
     let Request { id, hash, spec, caller, elsewhere } = request;
     let config = &shared.config;
     let variables =
@@ -259,11 +266,13 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
             Err(e) => {
                 let errno = if e.exit_code() == 127 { libc::ENOENT } else { libc::EACCES };
                 // What to do about it is said where it is shown; here is what happened.
-                let what = e.to_string().split(": ").next().unwrap_or_default().to_owned();
+                let what = scrub.program_error(e, &spec.command).to_string().split(": ").next().unwrap_or_default().to_owned();
                 (OsText::default(), Some(StartFailure { errno, what }))
             }
         },
     };
+    let shown = |path: &OsText| Some(scrub.path(path, &spec.command)).filter(|shown| shown != path);
+    let (program_shown, cwd_shown) = (shown(&program), shown(&cwd.as_path().into()));
     let keep = Keep { tail: config.log_tail_bytes, ..Keep::default() };
     let launch = Launch {
         program,
@@ -282,6 +291,8 @@ fn prepare_with(shared: &Shared, request: Request, shell: &shell::Shell, snapsho
         grace: config.grace,
         umask: Some(caller.umask.unwrap_or(USUAL_UMASK) & 0o777),
         nofile: None,
+        program_shown,
+        cwd_shown,
         limits: limits.map(|limits| *limits).or_else(|| config.inherited.as_ref().map(|i| i.limits.clone())),
     };
     let is_line = matches!(spec.command, Command::Shell(_));
@@ -313,12 +324,12 @@ pub(super) struct Scrubbed {
     env: Vec<OsText>,
 }
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable with this name holds a secret.
 fn is_secret(variable: &EnvVar) -> bool {
     secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some()
 }
 
-/// By what the values that were given to secret variables are found in the output. Whether all of them are.
+/// The digests that find secret values in the output, and whether they cover all values.
 fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     let secrets: Vec<EnvVar> = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v)).cloned().collect();
     let mut key = [0; 32];
@@ -326,33 +337,94 @@ fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     crate::masks::keep(&secrets, key)
 }
 
-/// The spec as it is kept: secrets in the command masked, values of secret variables gone.
-pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
-    let mut scrubbed = Scrubbed::default();
-    let given: Vec<String> = spec
-        .env
-        .iter()
-        .filter(|v| is_secret(v))
-        .flat_map(|v| pieces(v.value.as_bytes()))
-        .map(|p| String::from_utf8_lossy(p).into_owned())
-        .collect();
-    let mut masked = |text: &OsText| -> OsText {
+/// Takes secrets out of what is kept and shown of a request: those that the redactor knows, and the values that were given under a secret's name.
+struct Scrub<'a> {
+    redactor: &'a Redactor,
+    given: Vec<String>,
+}
+
+impl<'a> Scrub<'a> {
+    fn new(spec: &Spec, redactor: &'a Redactor) -> Self {
+        let secrets = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v));
+        let given = secrets.flat_map(|v| pieces(v.value.as_bytes())).map(|p| String::from_utf8_lossy(p).into_owned()).collect();
+        Self { redactor, given }
+    }
+
+    /// A text without the values that were given.
+    fn without_given(&self, text: &str) -> String {
+        // Values may overlap or be part of each other, so all are found before any is taken out.
+        let mut found: Vec<std::ops::Range<usize>> =
+            self.given.iter().flat_map(|value| text.match_indices(value.as_str())).map(|(at, value)| at..at + value.len()).collect();
+        found.sort_by_key(|range| range.start);
+        let (mut shown, mut copied) = (String::new(), 0);
+        for range in found {
+            if range.start >= copied {
+                shown += &text[copied..range.start];
+                shown += "***";
+            }
+            copied = copied.max(range.end);
+        }
+        shown + &text[copied..]
+    }
+
+    /// An error that a caller sees.
+    fn error(&self, mut error: Error) -> Error {
+        for text in [&mut error.error, &mut error.hint] {
+            *text = self.without_given(&self.redactor.command_line(text));
+        }
+        error
+    }
+
+    /// Why a program cannot be started, in words that are kept and shown.
+    fn program_error(&self, error: ProgramError, command: &Command) -> ProgramError {
+        match error {
+            ProgramError::NotFound { name } => match self.command(command) {
+                Command::Argv(args) if !args.is_empty() => ProgramError::NotFound { name: args[0].to_lossy().into_owned() },
+                _ => ProgramError::NotFound { name: self.without_given(&self.redactor.command_line(&name)) },
+            },
+            ProgramError::NotExecutable { path } => {
+                ProgramError::NotExecutable { path: self.path(&path.as_path().into(), command).as_path().to_owned() }
+            }
+        }
+    }
+
+    /// The path of a command's program or directory, as an error names it.
+    fn path(&self, path: &OsText, command: &Command) -> OsText {
+        let mut shown = path.to_lossy().into_owned();
+        if let (Command::Argv(raw), Command::Argv(kept)) = (command, self.command(command))
+            && let (Some(raw), Some(kept)) = (raw.first(), kept.first())
+            && raw != kept
+        {
+            shown = shown.replace(&*raw.to_lossy(), &kept.to_lossy());
+        }
+        shown = self.without_given(&self.redactor.command(&shown));
+        if shown == path.to_lossy() { path.clone() } else { OsText::from(shown) }
+    }
+
+    /// The command as it is kept.
+    fn command(&self, command: &Command) -> Command {
         // One byte that is no text must not keep a secret beside it.
-        let plain = text.to_lossy();
-        let mut shown = redactor.command_line(&plain).into_owned();
-        if redactor.is_on() {
-            shown = given.iter().fold(shown, |shown, value| shown.replace(value, "***"));
+        let kept = |raw: &OsText, masked: &str| match self.without_given(masked) {
+            shown if shown == raw.to_lossy() => raw.clone(),
+            shown => OsText::from(shown),
+        };
+        match command {
+            Command::Shell(line) => Command::Shell(kept(line, &self.redactor.command_line(&line.to_lossy()))),
+            Command::Argv(args) => {
+                let plain: Vec<_> = args.iter().map(OsText::to_lossy).collect();
+                Command::Argv(args.iter().zip(self.redactor.arguments(&plain)).map(|(raw, masked)| kept(raw, &masked)).collect())
+            }
         }
-        if shown == plain {
-            return text.clone();
-        }
-        scrubbed.command = true;
-        OsText::from(shown)
-    };
-    spec.command = match &spec.command {
-        Command::Shell(line) => Command::Shell(masked(line)),
-        Command::Argv(args) => Command::Argv(args.iter().map(&mut masked).collect()),
-    };
+    }
+}
+
+/// The spec as it is kept: secrets in command and name masked, values of secret variables gone.
+pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
+    let scrub = Scrub::new(&spec, redactor);
+    let command = scrub.command(&spec.command);
+    spec.name = spec.name.map(|name| scrub.without_given(&redactor.command_line(&name)));
+    let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
+    spec.command = command;
     for variable in &mut spec.env {
         let value = variable.value.to_lossy();
         if redactor.is_on() && (is_secret(variable) || redactor.command(&value) != value) {
@@ -363,8 +435,25 @@ pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scr
     (spec, scrubbed)
 }
 
+/// Refuses a watch pattern with a given value in it. Patterns are kept and shown, and a masked one matches nothing.
+fn check_watch(spec: &Spec, scrub: &Scrub<'_>) -> Result<(), Error> {
+    match spec.tell.watch.iter().position(|pattern| scrub.without_given(pattern) != *pattern) {
+        None => Ok(()),
+        Some(n) => Err(refuse::refusal(
+            code::BAD_SPEC,
+            format!("watch pattern {} has a value in it that is given under a secret's name, and patterns are kept and shown", n + 1),
+            "watch for the text around it, or give the value under a name that is no secret's",
+        )),
+    }
+}
+
 /// Refuses what cannot be run, before anything is written. What only the merged whole can show is found later.
-fn check(spec: &Spec, caller: &Caller) -> Result<(), Error> {
+fn check(spec: &Spec, caller: &Caller, scrub: &Scrub<'_>) -> Result<(), Error> {
+    check_request(spec, caller).map_err(|error| scrub.error(error))?;
+    check_watch(spec, scrub)
+}
+
+fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
     let empty = match &spec.command {
         Command::Shell(line) => line.to_lossy().trim().is_empty(),
@@ -470,7 +559,7 @@ pub(crate) fn random_id() -> ProcessId {
     ProcessId::from_bytes(bytes)
 }
 
-/// Fills `bytes` with what cannot be guessed.
+/// Fills `bytes` with random data.
 fn random(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {

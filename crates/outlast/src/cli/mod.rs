@@ -74,6 +74,11 @@ impl Cli {
         Failure::refused(format!("{why:#}"), "").exit(OURS).tell(self.json)
     }
 
+    /// Tells that this program cannot wait for an engine, and returns the exit code.
+    pub(crate) fn fail_without_runtime(&self, why: &std::io::Error) -> i32 {
+        Failure::without_runtime(why).exit(OURS).tell(self.json)
+    }
+
     /// Whether what is wrong with the settings is part of the answer, and need not be said beside it.
     pub(crate) fn explains_settings(&self) -> bool {
         matches!(self.verb, Verb::Doctor(_))
@@ -246,8 +251,8 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     }
 }
 
-/// Returns when SIGTERM comes and we are the first process of a container. The kernel drops signals to that process for which it has no handler, and a
-/// `docker stop` would wait until it may kill. Any other process ends by itself.
+/// Returns on SIGTERM if this is the first process of a container. For that process the kernel drops signals without a handler, and `docker
+/// stop` would wait until it may kill. In any other process SIGTERM has its default effect.
 async fn terminated_as_first_process() {
     use tokio::signal::unix::{SignalKind, signal};
     if std::process::id() != 1 {
@@ -260,7 +265,7 @@ async fn terminated_as_first_process() {
 }
 
 impl Verb {
-    /// Whether the verb ends on SIGTERM in a way of its own.
+    /// Whether the verb handles SIGTERM itself.
     fn handles_signals(&self) -> bool {
         match self {
             Self::Mcp(mcp) => mcp.is_over_http(),

@@ -1,4 +1,4 @@
-//! Where a system call is refused, by a container's profile or an old kernel: everything works, or a start is refused at once.
+//! A container's profile or an old kernel refuses a system call. Either everything works, or a start is refused at once.
 
 use crate::support::*;
 use outlast_store::calls::{CALLS, Call, Without};
@@ -6,7 +6,7 @@ use outlast_testkit::keeper::Nursery;
 use outlast_testkit::os::Refusal;
 use std::time::{Duration, Instant};
 
-/// How long a refusal may take on a machine that does other things, too. It was 10 s and more where it took three tries to find out.
+/// How long a refusal may take on a busy machine. It took 10 s and more when three attempts were made first.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn refusal(call: &Call, errno: i32) -> Refusal {
@@ -35,8 +35,8 @@ fn every_call_of_the_table_is_refused_with_einval() {
 fn refuse_all(errno: i32) {
     let mut failed = Vec::new();
     for call in CALLS {
-        // The C library makes threads with clone3 and knows another way on ENOSYS only: neither the engine nor a caller gets as far as our own use of it. Keepers have no
-        // threads; they are tried below.
+        // The C library creates threads with clone3, and falls back only on ENOSYS: neither the engine nor a client gets as far as our own
+        // use of it. Keepers have no threads; they are tried below.
         if call.name == "clone3" && errno != libc::ENOSYS {
             continue;
         }
@@ -55,19 +55,35 @@ fn refuse_all(errno: i32) {
     assert!(failed.is_empty(), "refused with {errno}: {failed:?}");
 }
 
-/// A start is refused at once, by an error that names the call.
+/// A start is refused at once, with an error that names the call.
 fn starts_nothing(p: &Product, call: &Call) {
-    // The engine is there, so that what is measured is the refusal.
+    // The engine runs already, so that only the refusal is measured.
     p.call(["engine", "status"]);
     let began = Instant::now();
     let answer = p.call(["run", "--json", "--", "echo never"]);
     let took = began.elapsed();
     assert_ne!(answer.code, Some(0), "{answer:?}");
-    let said = answer.text() + &answer.err;
-    // Without eventfd not even a caller can wait for an answer.
+    // Without eventfd not even a caller can wait for an answer, and its error has the same form.
+    let said = answer.json();
     let names = call.name.trim_end_matches(|c: char| c.is_ascii_digit());
-    assert!(said.contains(call.name) || said.contains(names), "{said}");
+    assert!(said["error"].as_str().is_some_and(|error| error.contains(names)), "{said}");
+    assert_eq!(said["code"], "refused_call", "{said}");
+    assert!(said["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
     assert!(took < AT_ONCE, "it took {took:?}");
+}
+
+#[test]
+fn a_caller_that_may_open_no_more_files_answers_with_an_error_object() {
+    let p = product();
+    let call = p.command(["list", "--json"]);
+    let mut limited = std::process::Command::new("sh");
+    // Beside the standard streams one descriptor is left: too few for epoll and the event counter.
+    limited.args(["-c", "ulimit -n 4; exec \"$0\" \"$@\""]).arg(call.get_program()).args(call.get_args());
+    limited.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let answer = Answer::from(limited.output().unwrap());
+    let said = answer.json();
+    assert_eq!((answer.code, &said["code"]), (Some(125), &json!("fault")), "{said}");
+    assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ulimit -n")), "{said}");
 }
 
 /// Start, exit code, output, input, terminal, stop of a tree, and a kill of each keeper.

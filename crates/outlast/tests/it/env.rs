@@ -217,7 +217,7 @@ fn a_value_given_under_a_secrets_name_is_shown_nowhere_but_raw() {
     assert!(p.json(["events", "history"])["notices"].as_array().unwrap().len() > 1, "the match and the end");
     let command = p.json(["poll", &id])["command"].to_string();
     assert!(command.contains(": ***; exit 3"), "{command}");
-    // The next engine, and an index that is rebuilt from the folder, know it as well.
+    // The next engine, and an index that is rebuilt from the folder, mask it as well.
     p.kill_engine();
     shown(&p);
     p.call(["engine", "stop"]).good();
@@ -240,7 +240,7 @@ fn a_masked_value_that_comes_in_pieces_is_followed_without_showing_a_piece() {
     std::fs::write(&gate, "").unwrap();
     let mut text = String::new();
     let mut out = follow.stdout.take().unwrap();
-    // An unfinished line that cannot become a value is shown all the same, after a while.
+    // An unfinished line that cannot become a value is shown after a while.
     while !text.ends_with("prompt: ") {
         let mut piece = [0; 64];
         let n = std::io::Read::read(&mut out, &mut piece).unwrap();
@@ -250,6 +250,65 @@ fn a_masked_value_that_comes_in_pieces_is_followed_without_showing_a_piece() {
     p.call(["kill", &id, "--grace", "0"]).good();
     follow.wait().unwrap();
     assert_eq!(text, "a ***************** b\nprompt: ");
+}
+
+/// The files below a directory that hold `text`.
+fn holders(dir: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
+    entries
+        .flat_map(|path| match path.symlink_metadata() {
+            Ok(found) if found.is_dir() => holders(&path, text),
+            Ok(found) if found.is_file() && holds(&path, text) => vec![path],
+            _ => Vec::new(),
+        })
+        .collect()
+}
+
+#[test]
+fn the_error_of_a_failed_start_holds_no_secret() {
+    const VALUE: &str = "corr3cthorse-Q9";
+    let p = product();
+    let given = format!("DB_PASSWORD={VALUE}");
+    // Executable, with an interpreter that does not exist: only the keeper finds out.
+    let broken = p.work().join(VALUE);
+    std::fs::write(&broken, "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let broken = broken.display().to_string();
+    let commands: [&[&str]; 4] =
+        [&["TOKEN=hunter22zz", "make"], &["TOKEN=a hunter22zz", "make"], &["/nope/corr3cthorse-Q9", "x"], &[&broken, "x"]];
+    for command in commands {
+        let mut args = vec!["run", "--json", "--session", "s", "--notify", "--env", &given, "--"];
+        args.extend(command);
+        let answer = p.call(&args);
+        let said = format!("{}{}", answer.text(), answer.err);
+        assert!(said.contains("***") && !said.contains(VALUE) && !said.contains("hunter22zz"), "{said}");
+    }
+    let nowhere = p.call(["run", "--env", &given, "--cwd", "/nope/corr3cthorse-Q9", "--", "true"]);
+    assert!(nowhere.err.contains("/nope/***") && !nowhere.err.contains(VALUE), "{}", nowhere.err);
+    let listed = p.json(["list", "--all"]);
+    assert_eq!(listed["processes"].as_array().unwrap().len(), 4, "{listed}");
+    for answer in [listed, p.json(["events", "history"])] {
+        let text = answer.to_string();
+        assert!(!text.contains(VALUE) && !text.contains("hunter22zz"), "{text}");
+    }
+    p.call(["engine", "stop"]).good();
+    for secret in [VALUE, "hunter22zz"] {
+        assert_eq!(holders(&p.home().root, secret), [""; 0].map(std::path::PathBuf::from));
+    }
+}
+
+#[test]
+fn a_given_value_is_masked_in_a_name_and_refused_in_a_pattern() {
+    const VALUE: &str = "corr3cthorse-Q9";
+    let p = product();
+    let given = format!("DB_PASSWORD={VALUE}");
+    let id = p.run_with(&["--env", &given, "--name", "n-corr3cthorse-Q9"], "true");
+    p.wait(&id);
+    assert_eq!(p.json(["poll", &id])["name"], "n-***");
+    let refused = p.call(["run", "--env", &given, "--watch", VALUE, "--", "true"]);
+    assert!(refused.err.contains("watch pattern 1 has a value in it") && !refused.err.contains(VALUE), "{}", refused.err);
+    p.call(["engine", "stop"]).good();
+    assert_eq!(holders(&p.home().root, VALUE), [""; 0].map(std::path::PathBuf::from));
 }
 
 #[test]

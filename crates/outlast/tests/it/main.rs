@@ -36,6 +36,7 @@ mod keeper;
 mod kill;
 mod limits;
 mod list;
+mod live_copy;
 mod load;
 mod log;
 mod matched;

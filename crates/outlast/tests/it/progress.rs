@@ -24,6 +24,19 @@ fn a_wait_shows_how_long_and_the_last_line_and_wipes_it() {
 }
 
 #[test]
+fn the_line_of_a_wait_does_not_show_a_value_that_was_given_under_a_secrets_name() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let line = format!("echo pw=$DB_PASSWORD; {}", gate.wait());
+    let mut person = Person::calls_at(&p, &["run", "--wait", "--env", "DB_PASSWORD=corr3cthorse-Q9", "--", &line], 24, 100);
+    person.sees(": pw=");
+    gate.open();
+    assert_eq!(person.ended(), Some(0));
+    person.sees("exited with code 0");
+    assert!(person.seen.contains(": pw=***************") && !person.seen.contains("corr3c"), "{:?}", person.seen);
+}
+
+#[test]
 fn a_wait_that_is_interrupted_says_that_the_process_goes_on() {
     let p = product();
     let id = p.run("exec sleep 1000");

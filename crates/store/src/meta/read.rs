@@ -68,9 +68,9 @@ pub struct Snapshot {
     pub created_at: Time,
     /// How far the log goes.
     pub commit: Commit,
-    /// The command's pid; 0 if it was never started, or is not known.
+    /// The command's pid; 0 if it was never started or its pid is unknown.
     pub cmd: u32,
-    /// Whether a start was begun, and all who knew the pid died before it was in the file.
+    /// Whether a start was begun, and every process that knew the pid died before the file had it.
     pub begun: bool,
     /// Its start in ticks; 0 if that was not read yet.
     pub cmd_ticks: u64,
@@ -98,8 +98,12 @@ pub struct Snapshot {
     pub gaps: Vec<Gap>,
     /// How far the output was searched, and which matches are not in the journal: on a full disk, this is all there is of them.
     pub watched: Watched,
+    /// The end as the holder saw it, before the output was read to its end and the end was recorded.
+    pub published: Option<Ended>,
     /// What an engine says it has written down: [`noted`](super::noted).
     pub noted: u64,
+    /// Whether an engine may have shown news of the process that is not recorded.
+    pub is_shown_unsaved: bool,
     /// The latest stop.
     pub stop: Option<(Stop, Time)>,
     /// The end.
@@ -122,7 +126,7 @@ impl Snapshot {
             let len = file.metadata().map_err(io)?.len();
             let bytes = read_settled(&file).map_err(io)?;
             if len == LEN as u64 && bytes == [0; LEN] {
-                // Room for one, in which no keeper has written yet.
+                // Allocated, and no keeper has written yet.
                 return Err(MetaError::Missing { path: path.clone() });
             }
             Ok((bytes, parsed(&bytes[..LEN.min(len as usize)])?))
@@ -134,24 +138,34 @@ impl Snapshot {
         if let Some(image) = Image::of(dir, &bytes) {
             return parsed(&image.read().map_err(io)?);
         }
-        // Keepers that left meanwhile have written everything into the file before they let go of the lock.
+        // Keepers that left in the meantime wrote everything into the file before they released the lock.
         let is_kept = crate::lock::is_held(&path).unwrap_or(true);
         let (bytes, last) = take()?;
         if is_kept || u32_at(&bytes, NAMED_FD) == 0 {
             return Ok(last);
         }
-        // All who had the live copy are dead. What the log holds behind the length in the file is output, in order.
+        // Every process that had the live copy is dead. What the log holds after the length in the file is output, in order.
         Ok(Self { commit: found_commit(dir, last.commit), ..last })
     }
 
     /// Says what an engine has written down of a process. The keepers read it where they share it; nobody else's word is touched.
     pub fn note(dir: &ProcessDir, noted: u64) -> io::Result<()> {
-        let at = LIVE_AT + offset_of!(Live, noted);
         let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
         match Image::of(dir, &read_settled(&file)?) {
-            Some(image) => image.write_at(&noted.to_le_bytes(), at),
-            None => std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&noted.to_le_bytes(), at as u64),
+            Some(image) => image.write_at(&noted.to_le_bytes(), LIVE_AT + offset_of!(Live, noted)),
+            None => write_word(dir, offset_of!(Live, noted), noted),
         }
+    }
+
+    /// Says whether an engine shows news of a process that the disk refuses to record. The file is written, too, if it can be: only that is left
+    /// when engine and keepers are dead.
+    pub fn note_shown_unsaved(dir: &ProcessDir, is_shown: bool) -> io::Result<()> {
+        let field = offset_of!(Live, shown_unsaved);
+        let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
+        if let Some(image) = Image::of(dir, &read_settled(&file)?) {
+            image.write_at(&u64::from(is_shown).to_le_bytes(), LIVE_AT + field)?;
+        }
+        write_word(dir, field, u64::from(is_shown))
     }
 
     /// Takes the bytes of a `meta` apart.
@@ -195,8 +209,8 @@ impl Snapshot {
         let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
         let stop = stop.map(StopV1::into_core);
         // A disk that refused the record of the end did not take what both keepers had seen. Where the record is spoilt, so may they be.
-        let ended =
-            ended.or_else(|| (flags & flag::RECORDED != 0 && damage.is_none()).then(|| unrecorded(bytes, commit, stop.as_ref())).flatten());
+        let published = if damage.is_none() { unrecorded(bytes, commit, stop.as_ref()) } else { None };
+        let ended = ended.or_else(|| published.clone().filter(|_| flags & flag::RECORDED != 0));
         let size = u32_at(bytes, l + offset_of!(Live, size));
         Ok(Self {
             id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
@@ -220,7 +234,9 @@ impl Snapshot {
             size: ((size >> 16) as u16, size as u16),
             gaps: gaps(bytes, u32_at(bytes, l + offset_of!(Live, gaps))),
             watched: watched(bytes),
+            published,
             noted: u64_at(bytes, l + offset_of!(Live, noted)),
+            is_shown_unsaved: u64_at(bytes, l + offset_of!(Live, shown_unsaved)) != 0,
             stop,
             ended,
             damage,
@@ -261,6 +277,11 @@ impl Snapshot {
         }
         all
     }
+}
+
+/// Writes one word of the live fields into the file, whose place is allocated.
+fn write_word(dir: &ProcessDir, field: usize, word: u64) -> io::Result<()> {
+    std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&word.to_le_bytes(), (LIVE_AT + field) as u64)
 }
 
 /// The end as the live fields have it.
@@ -315,13 +336,13 @@ pub(super) fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// How far the log goes by what its files hold, and by `known` where that is further.
+/// The end of the log, by its files or by `known`, whichever is later.
 pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
     let (mut base, mut lines) = (known.base, known.lines);
     for first in dir.segments().unwrap_or_default() {
         let Ok(file) = std::fs::File::open(dir.segment(first)) else { continue };
         if base < first {
-            // The segments in between were dropped since the file was written. Readers show them as a gap.
+            // Segments in between were dropped after the file was written. Readers show them as a gap.
             base = first;
             lines = noted_lines(dir, first).unwrap_or(lines);
         }
@@ -336,7 +357,7 @@ pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
     Commit { base, lines, ..known }
 }
 
-/// The newlines before the segment that begins at `first`, by the line index.
+/// The newlines before the segment that begins at `first`, from the line index.
 fn noted_lines(dir: &ProcessDir, first: u64) -> Option<u64> {
     let keep = SpecFile::read_kept(dir).ok()?.keep;
     LineMap::open(dir, keep).ok()?.noted(first)
@@ -347,12 +368,13 @@ pub(super) fn pid_at(b: &[u8], at: usize) -> Option<u32> {
     Some(u32_at(b, at)).filter(|pid| *pid != 0 && *pid <= i32::MAX as u32)
 }
 
-/// The boot in which a `meta` was made.
+/// The boot id with which a `meta` was made.
 pub(super) fn boot_of(b: &[u8; LEN]) -> u128 {
     u128::from_le_bytes(b[24..40].try_into().expect("sixteen bytes"))
 }
 
-/// Reads all of it. The copy is not one instant: while a word that makes a slot current moves under it, the slot may be half old. Then it is taken again.
+/// Reads all of it. The reads are not atomic: if the field that selects a slot changes in between, the slot may be half old. Then
+/// everything is read again.
 pub(super) fn read_settled(file: &std::fs::File) -> io::Result<[u8; LEN]> {
     let current = [LIVE_AT + offset_of!(Live, commit), LIVE_AT + offset_of!(Live, watch)];
     let mut bytes = [0; LEN];

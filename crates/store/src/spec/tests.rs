@@ -43,6 +43,8 @@ pub(crate) fn request() -> (Kept, Launch) {
         grace: Duration::from_secs(2),
         umask: Some(0o027),
         nofile: Some(1024),
+        program_shown: Some("/bin/***".into()),
+        cwd_shown: Some("/***".into()),
         limits: Some(serde_json::from_str(r#"{"resources":{"cpu":{},"nofile":{"soft":1,"hard":2}},"nice":-5,"scheduler":{"policy":3,"priority":0},"io_priority":16388,"cpus":"0-1"}"#).unwrap()),
     };
     (kept, launch)
@@ -75,8 +77,19 @@ fn a_request_with_nothing_special_survives() {
     let (_place, dir) = folder();
     let (kept, launch) = request();
     let kept = Kept { spec: Spec::shell("true"), shell: None, env_scrubbed: vec![], warnings: vec![], ..kept };
-    let launch =
-        Launch { pty: None, timeout: None, engine: None, cgroup: None, env: vec![], umask: None, nofile: None, limits: None, ..launch };
+    let launch = Launch {
+        pty: None,
+        timeout: None,
+        engine: None,
+        cgroup: None,
+        env: vec![],
+        umask: None,
+        nofile: None,
+        program_shown: None,
+        cwd_shown: None,
+        limits: None,
+        ..launch
+    };
     SpecFile::create(&dir, &kept, &launch).unwrap();
     assert_eq!(SpecFile::read_kept(&dir).unwrap(), kept);
     assert_eq!(SpecFile::read_launch(&dir).unwrap(), Some(launch));

@@ -154,16 +154,17 @@ fn quoted_value(rest: &str) -> Option<Range<usize>> {
 }
 
 /// Whether a value says nothing: a switch, a reference, a path.
-pub(super) fn is_plain(value: &str) -> bool {
-    const SWITCHES: &[&str] = &["true", "false", "yes", "no", "on", "off", "null", "none", "nil", "0", "1", "undefined"];
-    const ROOTS: &[&str] = &["/home/", "/usr/", "/tmp/", "/var/", "/etc/", "/run/", "/opt/", "/root/", "/mnt/", "/dev/", "~/", "./", "../"];
-    SWITCHES.iter().any(|switch| switch.eq_ignore_ascii_case(value))
-        || ROOTS.iter().any(|root| value.starts_with(root))
-        || is_reference(value)
-        || value.starts_with(['|', '>', '&'])
+fn is_plain(value: &str) -> bool {
+    is_switch_or_path(value) || is_reference(value) || value.starts_with(['|', '>', '&'])
 }
 
-pub(super) fn mask_value(value: &str) -> String {
+pub(super) fn is_switch_or_path(value: &str) -> bool {
+    const SWITCHES: &[&str] = &["true", "false", "yes", "no", "on", "off", "null", "none", "nil", "0", "1", "undefined"];
+    const ROOTS: &[&str] = &["/home/", "/usr/", "/tmp/", "/var/", "/etc/", "/run/", "/opt/", "/root/", "/mnt/", "/dev/", "~/", "./", "../"];
+    SWITCHES.iter().any(|switch| switch.eq_ignore_ascii_case(value)) || ROOTS.iter().any(|root| value.starts_with(root))
+}
+
+fn mask_value(value: &str) -> String {
     // Both ends of a value with escapes could be half of one.
     match value.contains('\\') {
         true => super::mask::HIDDEN.to_owned(),

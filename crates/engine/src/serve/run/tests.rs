@@ -4,8 +4,12 @@ fn caller() -> Caller {
     Caller::new(Vec::new(), "/tmp")
 }
 
+fn checked(spec: &Spec, caller: &Caller) -> Result<(), Error> {
+    check(spec, caller, &Scrub::new(spec, &Redactor::new(true)))
+}
+
 fn refused(spec: &Spec) -> Error {
-    check(spec, &caller()).unwrap_err()
+    checked(spec, &caller()).unwrap_err()
 }
 
 #[test]
@@ -22,10 +26,10 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
         let error = refused(&spec);
         assert!(error.code == code::BAD_SPEC && !error.hint.is_empty(), "{error:?}");
     }
-    assert!(check(&Spec::shell("true"), &caller()).is_ok());
-    assert!(check(&Spec::argv(["x", ""]), &caller()).is_ok());
+    assert!(checked(&Spec::shell("true"), &caller()).is_ok());
+    assert!(checked(&Spec::argv(["x", ""]), &caller()).is_ok());
     let nowhere = Caller::new(Vec::new(), "here");
-    assert!(check(&Spec::shell("true"), &nowhere).is_err());
+    assert!(checked(&Spec::shell("true"), &nowhere).is_err());
 }
 
 #[test]
@@ -72,6 +76,53 @@ fn what_is_kept_holds_no_secret_and_says_so() {
 }
 
 #[test]
+fn a_value_that_is_part_of_another_leaves_nothing_of_it() {
+    let spec = Spec::shell("echo hunter22-tail99 tail99-and-more hunter22")
+        .with_env("A_TOKEN", "hunter22")
+        .with_env("B_TOKEN", "hunter22-tail99")
+        .with_env("C_TOKEN", "99 tail99-and");
+    let (kept, _) = without_secrets(spec, &Redactor::new(true));
+    assert_eq!(kept.command, Command::Shell("echo ***-more ***".into()));
+}
+
+#[test]
+fn an_argument_is_masked_as_one_word() {
+    let (kept, scrubbed) = without_secrets(Spec::argv(["env", "TOKEN=a b", "x", "--password", "hunter22"]), &Redactor::new(true));
+    assert_eq!(
+        (kept.command, scrubbed.command),
+        (Command::Argv(["env", "TOKEN=***", "x", "--password", "***"].map(Into::into).to_vec()), true)
+    );
+}
+
+#[test]
+fn what_is_said_of_a_program_or_directory_holds_no_secret() {
+    let on = Redactor::new(true);
+    let spec = Spec::argv(["bin/TOKEN=a b", "x"]).with_env("DB_PASSWORD", "corr3cthorse-Q9");
+    let scrub = Scrub::new(&spec, &on);
+    let said = |error| scrub.program_error(error, &spec.command).to_string();
+    assert!(said(ProgramError::NotExecutable { path: "/corr3cthorse-Q9/x".into() }).starts_with("/***/x is not"));
+    assert_eq!(scrub.path(&"/corr3cthorse-Q9/x".into(), &spec.command), OsText::from("/***/x"));
+    assert_eq!(scrub.path(&"/tmp".into(), &spec.command), OsText::from("/tmp"));
+    let spec = Spec::argv(["TOKEN=a b", "x"]);
+    let scrub = Scrub::new(&spec, &on);
+    let said = |error| scrub.program_error(error, &spec.command).to_string();
+    assert!(said(ProgramError::NotFound { name: "TOKEN=a b".into() }).starts_with("no program \"TOKEN=***\":"));
+    assert!(said(ProgramError::NotExecutable { path: "/bin/TOKEN=a b".into() }).starts_with("/bin/TOKEN=*** is not"));
+}
+
+#[test]
+fn a_given_value_is_masked_in_the_name_and_refused_in_a_pattern() {
+    let mut spec = Spec::shell("true").with_env("DB_PASSWORD", "corr3cthorse-Q9");
+    spec.name = Some("n-corr3cthorse-Q9".into());
+    assert_eq!(without_secrets(spec.clone(), &Redactor::new(true)).0.name.as_deref(), Some("n-***"));
+    assert_eq!(without_secrets(spec.clone(), &Redactor::new(false)).0.name, spec.name);
+    spec.tell.watch = vec!["ready".into(), "is corr3cthorse-Q9!".into()];
+    let error = refused(&spec);
+    assert!(error.error.starts_with("watch pattern 2 has a value") && !error.hint.is_empty(), "{error:?}");
+    assert!(check(&spec, &caller(), &Scrub::new(&spec, &Redactor::new(false))).is_ok());
+}
+
+#[test]
 fn ids_are_drawn_at_random() {
     let drawn: std::collections::HashSet<_> = (0..1000).map(|_| random_id()).collect();
     assert_eq!(drawn.len(), 1000);
@@ -79,7 +130,7 @@ fn ids_are_drawn_at_random() {
 
 #[test]
 fn the_hash_of_a_request_is_the_same_in_every_release() {
-    // A retry across an upgrade compares the hash of one release with that of another: a change here refuses it as another request.
+    // A retry after an upgrade compares the hashes of two releases. If this changes, the retry is refused as a different request.
     let id = ProcessId::from_bytes([1, 2, 3, 4, 5, 6]);
     assert_eq!(hash(id, &Spec::shell("make"), &caller()), "68c2cf89142cf44d550efe7cf942d27ec7c18623c87d1a34d1dd09e566b98de5");
     assert_eq!(hash(id, &Spec::with_everything(), &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");
