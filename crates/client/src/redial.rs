@@ -3,7 +3,7 @@
 use crate::link::{CallError, Cut, Link};
 use crate::peer::{EngineTalk, Talk};
 use crate::{ClientError, Connect};
-use outlast_wire::v1::ErrorKind;
+use outlast_wire::{code, v1};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,8 +129,9 @@ impl Tries {
         }
         let should_repeat = match error {
             CallError::Cut(Cut::Gone(_)) => repeat == Repeat::Safe,
-            // A peer that is ending did nothing, and soon closes the connection. A busy one keeps it, and must be asked by the caller.
-            CallError::Refused(e) if e.kind == ErrorKind::Unavailable => match link {
+            // A peer that is ending did nothing, and soon closes the connection. One that is busy or finds the disk full keeps it, and must be
+            // asked by the caller.
+            CallError::Refused(e) if is_ending(e) => match link {
                 Some(link) => link.closed(ENDING_LIMIT).await,
                 None => false,
             },
@@ -150,6 +151,11 @@ impl Tries {
             hint: format!("the {} does not stay up: the end of {} in the home says why", T::PEER, T::PEER.log()),
         })
     }
+}
+
+/// Whether a peer refused because it is about to end.
+pub(crate) fn is_ending(refusal: &v1::Error) -> bool {
+    refusal.code == code::STOPPING || refusal.code == code::HOME_GONE
 }
 
 pub(crate) fn to_error<T: Talk>(error: CallError, doing: &str) -> ClientError {

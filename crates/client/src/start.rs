@@ -252,7 +252,15 @@ impl Place<'_> {
     fn cannot(&self, what: &str, path: &Path, error: io::Error) -> ClientError {
         let text = format!("cannot {what} {}: {error}", path.display());
         match error.kind() {
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::NotFound => self.unusable(text),
+            io::ErrorKind::ReadOnlyFilesystem => ClientError::Start {
+                peer: self.peer,
+                program: self.program.into(),
+                error: text,
+                hint: "make its file system writable again (`mount -o remount,rw`), or set OUTLAST_HOME to another directory; commands of this home \
+                       keep running meanwhile, and can be stopped with `kill PID`"
+                    .into(),
+            },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => self.unusable(text),
             _ => self.failed(text),
         }
     }

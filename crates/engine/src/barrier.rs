@@ -8,7 +8,7 @@ use crate::facts::Facts;
 use crate::index::IndexError;
 use crate::mind::AGAIN;
 use crate::os::Lives;
-use crate::outbox::{self, Draft};
+use crate::outbox::{self, Draft, column};
 use crate::points::point;
 use crate::shared::{Closing, Shared};
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
@@ -290,16 +290,16 @@ fn put(db: &Connection, barrier: &Barrier) -> rusqlite::Result<(Barrier, Vec<Str
         }
     }
     let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    db.prepare_cached("INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.execute(
-        params![
+    // In place of one that cannot be read.
+    db.prepare_cached("INSERT OR REPLACE INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![
             barrier.id,
             session,
             text(&barrier.owner.task),
             text(&barrier.owner.generation),
             serde_json::to_string(&Kept { target: barrier.target.clone(), hits: barrier.hits }).expect("a target serialises"),
             barrier.created_at.micros(),
-        ],
-    )?;
+        ])?;
     Ok((barrier.clone(), cleared))
 }
 
@@ -310,19 +310,20 @@ pub(crate) fn all(db: &Connection, session: Option<&str>) -> rusqlite::Result<Ve
     )?;
     let part = |text: String| Some(text).filter(|t| !t.is_empty());
     let rows = found.query_map(params![session], |r| {
-        let until: String = r.get(4)?;
-        let Kept { target, hits } = serde_json::from_str(&until)
-            .map_err(|e| rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(e)))?;
-        Ok(Barrier {
-            id: r.get(0)?,
-            owner: Owner { session: part(r.get(1)?), task: part(r.get(2)?), generation: part(r.get(3)?) },
-            target,
-            created_at: Time::from_micros(r.get(5)?),
-            opened: r.get(6)?,
-            hits,
-        })
+        let id = column::text(r, 0)?;
+        let Kept { target, hits } = match serde_json::from_slice(column::bytes(r, 4)?) {
+            Ok(kept) => kept,
+            Err(error) => {
+                // One that cannot be read must not keep the others from opening.
+                tracing::error!(barrier = id, %error, "a barrier cannot be read");
+                return Ok(None);
+            }
+        };
+        let text = |column| column::text(r, column).map(part);
+        let owner = Owner { session: text(1)?, task: text(2)?, generation: text(3)? };
+        Ok(Some(Barrier { id, owner, target, created_at: Time::from_micros(r.get(5)?), opened: column::text(r, 6)?, hits }))
     })?;
-    rows.collect()
+    rows.filter_map(Result::transpose).collect()
 }
 
 /// Marks a barrier as open. Whether there is one that was not.

@@ -45,10 +45,18 @@ struct Jump {
     by_us: i64,
 }
 
+impl Jump {
+    /// Whether a clock that counts microseconds can have jumped so far.
+    fn is_possible(&self) -> bool {
+        self.by_us > 0 && self.upto_us.checked_add(self.by_us).is_some()
+    }
+}
+
 impl ClockJumps {
-    /// Reads the jumps of this home. An unreadable file counts as none.
+    /// Those that were seen in this home. If they cannot be read, or no clock can have made them, there are none.
     pub(crate) fn load(home: &Home) -> Self {
-        std::fs::read(home.clock()).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+        let read: Option<Self> = std::fs::read(home.clock()).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        read.filter(|read| read.jumps.iter().all(Jump::is_possible)).unwrap_or_default()
     }
 
     /// Saves them for the next engine.
@@ -61,11 +69,12 @@ impl ClockJumps {
     /// Compares the clocks with the last check, and forgets jumps that are older than `keep_for`: no kept record spans them.
     pub(crate) fn look(&mut self, now: Moment, keep_for: Duration) {
         if let Some(last) = self.last.filter(|last| last.boot == now.boot) {
-            let upto_us = last.wall_us + (now.boot_us - last.boot_us);
-            let by_us = now.wall_us - upto_us;
+            // Saturating, since the last look comes from a file.
+            let upto_us = last.wall_us.saturating_add(now.boot_us.saturating_sub(last.boot_us));
+            let by_us = now.wall_us.saturating_sub(upto_us);
             match by_us.unsigned_abs() >= SMALLEST_JUMP.as_micros() as u64 {
                 true if by_us > 0 => self.jumps.push(Jump { upto_us, by_us }),
-                true => self.undo(-by_us, now.wall_us),
+                true => self.undo(by_us.saturating_neg(), now.wall_us),
                 false => {}
             }
         }
@@ -87,13 +96,14 @@ impl ClockJumps {
 
     /// How long ago `then` was, without the jumps since. `now_us` is what the clock shows now.
     pub(crate) fn age(&self, then: Time, now_us: i64) -> Duration {
-        let jumped: i64 = self.jumps.iter().filter(|jump| then.micros() <= jump.upto_us).map(|jump| jump.by_us).sum();
+        let jumped =
+            self.jumps.iter().filter(|jump| then.micros() <= jump.upto_us).fold(0, |sum: i64, jump| sum.saturating_add(jump.by_us));
         Duration::from_micros(u64::try_from(now_us.saturating_sub(then.micros()).saturating_sub(jumped)).unwrap_or(0))
     }
 
     /// The sum of all jumps forward, for ages that are measured elsewhere.
     pub(crate) fn forward(&self) -> Duration {
-        Duration::from_micros(u64::try_from(self.jumps.iter().map(|jump| jump.by_us).sum::<i64>()).unwrap_or(0))
+        Duration::from_micros(self.jumps.iter().fold(0, |sum: u64, jump| sum.saturating_add(jump.by_us.max(0) as u64)))
     }
 }
 
@@ -180,5 +190,24 @@ mod tests {
         assert_eq!(ClockJumps::load(&home), jumps);
         std::fs::write(home.clock(), "{").unwrap();
         assert_eq!(ClockJumps::load(&home), ClockJumps::default());
+    }
+
+    #[test]
+    fn a_damaged_file_spoils_nothing() {
+        let tmp = tempfile::tempdir().unwrap();
+        let home = Home::new(tmp.path());
+        let (least, most) = (i64::MIN, i64::MAX);
+        let last = |wall: i64, boot: i64| format!(r#"{{"last":{{"wall_us":{wall},"boot_us":{boot},"boot":1}},"jumps":[]}}"#);
+        let jump = |upto: i64, by: i64| format!(r#"{{"jumps":[{{"upto_us":{upto},"by_us":{by}}},{{"upto_us":{upto},"by_us":{by}}}]}}"#);
+        for text in [last(most, least), last(least, most), last(least, least), jump(most, most), jump(0, most), jump(0, least)] {
+            std::fs::write(home.clock(), &text).unwrap();
+            let mut jumps = ClockJumps::load(&home);
+            jumps.look(at(0, 0, 1), WEEK);
+            assert_eq!(days(&jumps, -3 * DAY, 0), 3, "{text}");
+            jumps.forward();
+            // It is a clock like any other from then on.
+            jumps.look(at(30 * DAY, DAY, 1), WEEK);
+            assert_eq!(days(&jumps, -3 * DAY, 30 * DAY), 4, "{text}");
+        }
     }
 }

@@ -185,7 +185,7 @@ impl Engine {
         engine.catch_up(unread).await;
         engine.note_all(&processes);
         let owner = State::new(engine.clone(), opened.writer);
-        tokio::spawn(owner.run(asked, processes));
+        tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
         tokio::spawn(crate::own_home::watch(engine.clone()));
         barrier::resume(&engine).await;
@@ -517,6 +517,20 @@ impl Engine {
         self.asks.send(make(answer)).await.ok()?;
         answered.await.ok()
     }
+}
+
+/// Ends the engine if the owner of the table panicked: nothing would be answered any more. Its processes go on, and the next call starts an engine that finds
+/// everything on disk, as after a kill.
+async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>) {
+    if owner.await.is_ok() {
+        return;
+    }
+    tracing::error!("the owner of the table panicked: leaving");
+    shared.closing.send_replace(Closing::Stopping);
+    shared.index.close().await;
+    shared.nest.leave().await;
+    shared.let_go_of_home();
+    shared.closed();
 }
 
 /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,

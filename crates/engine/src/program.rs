@@ -9,7 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed.
+/// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed or the file size limit
+/// forbids the copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Copy {
     pub(crate) path: PathBuf,
@@ -24,7 +25,14 @@ impl Copy {
             tracing::info!(home = %home.root.display(), "programs in the home cannot be executed (noexec): the installed keeper is used");
             return Ok(Self::installed(program));
         }
-        let copy = Self::find_or_make(home, program)?;
+        let copy = match Self::find_or_make(home, program) {
+            // A hard limit of the engine's starter (`ulimit -f`), which `engine status` names.
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                tracing::info!(%error, "the installed keeper is used");
+                return Ok(Self::installed(program));
+            }
+            made => made?,
+        };
         remove_others(home, &copy.path);
         Ok(copy)
     }

@@ -44,7 +44,8 @@ pub(crate) fn refused_call(what: &str) -> Error {
 
 /// The engine is about to end.
 pub(crate) fn stopping() -> Error {
-    unavailable("the engine is stopping", "ask again: a new one is started on demand; processes go on")
+    // Under a code of its own: a client waits for this engine to leave, and a sink within it has to end.
+    unavailable("the engine is stopping", "ask again: a new one is started on demand; processes go on").with_code(code::STOPPING)
 }
 
 /// The home was removed or replaced under the engine.

@@ -104,6 +104,8 @@ fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
             say(&e.to_string());
             Ok(0)
         }
+        // It says itself what the system said, which would be said again as its source.
+        Err(e @ outlast_engine::ServeError::Io { .. }) => Err(anyhow::anyhow!(e.to_string())),
         Err(e) => Err(e.into()),
     }
 }

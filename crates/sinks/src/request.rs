@@ -65,7 +65,15 @@ pub(crate) async fn send(asked: Asked<'_>, trust: &Trust) -> Result<Answer, Stri
     let Asked { method, target, headers, body, connect: connecting, whole, reading } = asked;
     let end = Instant::now() + whole;
     let request = request(method, target, headers, body)?;
-    let stream = match timeout(connecting.min(whole), connect(target, trust, connecting)).await {
+    let by = Instant::now() + connecting.min(whole);
+    let addresses = match timeout_at(by, trust.lookups.find(&target.host, target.port)).await {
+        Ok(found) => found.map_err(|why| format!("cannot find {target}: {why}"))?,
+        Err(_) => {
+            let server = format!("the name server does not answer within {connecting:?}");
+            return Err(format!("cannot find {target}: the name {} could not be looked up, because {server}", target.host));
+        }
+    };
+    let stream = match timeout_at(by, connect(target, trust, addresses, connecting)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(format!("no connection to {target} within {connecting:?}")),
     };
@@ -97,8 +105,8 @@ fn request(method: Method, target: &Target, headers: &[(&'static str, String)], 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-async fn connect(target: &Target, trust: &Trust, within: Duration) -> Result<Box<dyn Stream>, String> {
-    let tcp = reach(target, &trust.lookups, within).await?;
+async fn connect(target: &Target, trust: &Trust, addresses: Vec<SocketAddr>, within: Duration) -> Result<Box<dyn Stream>, String> {
+    let tcp = reach(target, addresses, within).await?;
     if !target.tls {
         return Ok(Box::new(tcp));
     }
@@ -111,9 +119,8 @@ async fn connect(target: &Target, trust: &Trust, within: Duration) -> Result<Box
 }
 
 /// Connects to the first address that lets us.
-async fn reach(target: &Target, lookups: &Lookups, within: Duration) -> Result<TcpStream, String> {
+async fn reach(target: &Target, addresses: Vec<SocketAddr>, within: Duration) -> Result<TcpStream, String> {
     let unreachable = |e: &io::Error| format!("cannot connect to {target}: {e}");
-    let addresses = lookups.find(&target.host, target.port).await.map_err(|why| format!("cannot find {target}: {why}"))?;
     // A name for this machine may lead elsewhere, if somebody said so in `/etc/hosts` or a name server.
     let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| !target.loopback_only || a.ip().is_loopback()).collect();
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address that may be used");
@@ -204,4 +211,26 @@ fn read(more: Option<PathBuf>) -> Result<ClientConfig, String> {
     let mut config = config.map_err(|e| format!("cannot set up TLS: {e}"))?.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_server_that_does_not_answer_is_named() {
+        let lookups = Lookups::with(|_| {
+            loop {
+                std::thread::park();
+            }
+        });
+        let trust = Trust { lookups, ..Trust::new(None) };
+        let target = Target::parse("https://host.example/hook", false).unwrap();
+        let short = Duration::from_millis(20);
+        let reading = Reading { always: false, most: 0, within: short };
+        let asked = Asked { method: Method::POST, target: &target, headers: &[], body: Vec::new(), connect: short, whole: short, reading };
+        let why = send(asked, &trust).await.unwrap_err();
+        let name = "the name host.example could not be looked up, because the name server does not answer within 20ms";
+        assert_eq!(why, format!("cannot find {target}: {name}"));
+    }
 }

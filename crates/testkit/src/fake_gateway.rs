@@ -398,7 +398,7 @@ impl Connection {
                 return true;
             }
             Some(Fault::RefuseAndLeave) => {
-                self.refuse(id, Error::new(ErrorKind::Unavailable, "unavailable", "the gateway is ending", "ask again"));
+                self.refuse(id, Error::new(ErrorKind::Unavailable, code::STOPPING, "the gateway is ending", "ask again"));
                 return self.die();
             }
             Some(Fault::DieAfter) => {

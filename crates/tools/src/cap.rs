@@ -1,19 +1,19 @@
 //! No answer is longer than its reader can take.
 
-use crate::{Answer, answer};
+use crate::{Answer, answer, notices};
 use serde_json::Value;
 
 /// Room for the notice that stands for what is left out.
 const NOTICE: usize = 120;
 
-/// Cuts the longest fields until the whole is at most `most` characters of JSON.
+/// Cuts the longest fields until the whole is at most `most` characters of JSON. Notices stay: they were fitted in before, and count as told.
 pub(crate) fn cap(all: &mut Answer, most: usize) {
     let mut over = length(all).saturating_sub(most);
     for _ in 0..all.len() {
         if over == 0 {
             return;
         }
-        let longest = all.iter_mut().max_by_key(|(_, value)| width(value));
+        let longest = all.iter_mut().filter(|(name, _)| *name != notices::FIELD).max_by_key(|(_, value)| width(value));
         let Some((name, value)) = longest else { return };
         let room = width(value).saturating_sub(over + NOTICE);
         let mut note = None;
@@ -32,7 +32,9 @@ pub(crate) fn cap(all: &mut Answer, most: usize) {
         over = length(all).saturating_sub(most);
     }
     if over > 0 {
+        let told = all.remove(notices::FIELD);
         *all = answer([("error", format!("the answer would be longer than {most} characters").into())]);
+        all.extend(told.map(|told| (notices::FIELD.to_owned(), told)));
     }
 }
 
@@ -42,7 +44,7 @@ fn left_out(name: &str, count: usize) -> String {
 }
 
 /// Adds to what the answer has to say besides.
-fn add_note(all: &mut Answer, note: &str) {
+pub(crate) fn add_note(all: &mut Answer, note: &str) {
     let before = all.get("note").and_then(Value::as_str).map(|before| format!("{before}; ")).unwrap_or_default();
     all.insert("note".into(), format!("{before}{note}").into());
 }
@@ -62,7 +64,32 @@ pub(crate) fn width(value: &Value) -> usize {
 
 /// How many characters a text is as JSON.
 pub(crate) fn text_width(text: &str) -> usize {
-    2 + text.chars().map(char_width).sum::<usize>()
+    2 + chars_width(text)
+}
+
+/// The same without the quotes around it.
+pub(crate) fn chars_width(text: &str) -> usize {
+    text.chars().map(char_width).sum()
+}
+
+/// As much of the beginning of a text as has this width in JSON.
+pub(crate) fn fitting_head(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    let mut beyond = |c: char| {
+        used += char_width(c);
+        used > room
+    };
+    text.char_indices().find(|(_, c)| beyond(*c)).map_or(text, |(at, _)| &text[..at])
+}
+
+/// As much of its end.
+pub(crate) fn fitting_tail(text: &str, room: usize) -> &str {
+    let mut used = 0;
+    let mut beyond = |c: char| {
+        used += char_width(c);
+        used > room
+    };
+    text.char_indices().rev().find(|(_, c)| beyond(*c)).map_or(text, |(at, c)| &text[at + c.len_utf8()..])
 }
 
 fn char_width(c: char) -> usize {
@@ -75,21 +102,13 @@ fn char_width(c: char) -> usize {
 
 /// Two fifths of the beginning and three of the end, with a notice between.
 fn middle_out(text: &str, room: usize) -> String {
-    let mut used = 0;
-    let mut beyond = |c: char, most: usize| {
-        used += char_width(c);
-        used > most
-    };
-    let first = room * 2 / 5;
-    let head = text.char_indices().find(|(_, c)| beyond(*c, first)).map_or(text.len(), |(at, _)| at);
-    // Counted on from what the beginning took, and the one character that did not fit.
-    let all = room.max(first) + text[head..].chars().next().map_or(0, char_width);
-    let tail = text.char_indices().rev().find(|(_, c)| beyond(*c, all)).map_or(0, |(at, c)| at + c.len_utf8());
-    if head >= tail {
-        return text.to_owned();
+    let head = fitting_head(text, room * 2 / 5);
+    let tail = fitting_tail(&text[head.len()..], room - room * 2 / 5);
+    let left_out = text[head.len()..text.len() - tail.len()].chars().count();
+    match left_out {
+        0 => text.to_owned(),
+        _ => format!("{head}\n[{left_out} characters left out: the answer was too long]\n{tail}"),
     }
-    let left_out = text[head..tail].chars().count();
-    format!("{}\n[{left_out} characters left out: the answer was too long]\n{}", &text[..head], &text[tail..])
 }
 
 /// The first ones, as many as fit.
@@ -137,6 +156,16 @@ mod tests {
         assert!(serde_json::to_string(&all).unwrap().len() <= 5_000 && shown > 15, "{shown}");
         let more = format!("{} more processes are not shown: the answer was too long; `outlast list` shows all", 100 - shown);
         assert_eq!(all["note"], format!("6 older finished processes are not shown; {more}"));
+    }
+
+    #[test]
+    fn notices_are_not_cut() {
+        let notices = json!([{"event_id": "evt_1", "text": "x".repeat(500)}]);
+        for most in [600, 10] {
+            let mut all = answer([("notices", notices.clone()), ("output", "y".repeat(900).into())]);
+            cap(&mut all, most);
+            assert_eq!(all["notices"], notices, "{most}");
+        }
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use crate::process::{Ask, answer_of, failed, fields};
 use crate::terminal::warn;
 use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
 use crate::{Answer, Host, answer, cap, notices, unknown};
-use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell};
+use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,11 @@ pub(crate) const WAIT: Duration = Duration::from_secs(10);
 pub(crate) const TOKENS: usize = 2_500;
 /// How many notices one answer brings.
 const MOST_NOTICES: u32 = 16;
-/// How long ago a notice may have been delivered to be shown again.
+/// How many notices that were told are looked at, to say how many are not shown.
+const MOST_TOLD: u32 = 100;
+/// Room for saying so.
+const TOLD_NOTE: usize = 150;
+/// How long ago a notice may have been told that is shown again.
 const TOLD_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long a notice is kept for an answer that is on its way.
 const LEASE: Duration = Duration::from_secs(60);
@@ -189,19 +193,20 @@ impl Call {
     }
 }
 
-/// Adds the notices of the last day before the due notices of an answer: as many of the newest as fit.
+/// Puts before the notices of an answer those that were told in the last day, as many of the newest as there is room for, and says how many are left out.
 async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), ClientError> {
-    let wanted = History::default().in_state("delivered").newest_first().limit(MOST_NOTICES);
+    let wanted = History::default().in_state("delivered").newest_first().limit(MOST_TOLD);
     let since = (SystemTime::now() - TOLD_WITHIN).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
-    for one in client.history(wanted).await? {
-        let Some(at) = one.settled_at.filter(|at| u128::try_from(at.micros()).is_ok_and(|at| at >= since)) else { continue };
-        let mut shown = notices::asked_for(&one, &one.text);
-        shown["told_at"] = json!(at);
-        let room = most.saturating_sub(cap::length(all));
-        match all.get_mut(notices::FIELD) {
-            Some(Value::Array(notices)) if cap::width(&shown) < room => notices.insert(0, shown),
-            _ => break,
-        }
+    let found = client.history(wanted).await?;
+    let is_all = found.len() < MOST_TOLD as usize;
+    let is_recent = |at: &Time| u128::try_from(at.micros()).is_ok_and(|at| at >= since);
+    let told: Vec<(Told, Time)> = found.into_iter().filter_map(|one| one.settled_at.filter(is_recent).map(|at| (one, at))).collect();
+    let newest = &told[..told.len().min(MOST_NOTICES as usize)];
+    let left_out = told.len() - notices::put_told(all, newest, most.saturating_sub(TOLD_NOTE));
+    if left_out > 0 {
+        let (least, s) = (if is_all { "" } else { "at least " }, if left_out == 1 { "" } else { "s" });
+        let note = format!("{least}{left_out} older notice{s} not shown; `outlast events history --state delivered` shows all");
+        cap::add_note(all, &note);
     }
     Ok(())
 }

@@ -262,7 +262,7 @@ pub(crate) fn fields(said: &impl Serialize) -> Answer {
 /// An error in the tool's own words about what to do.
 pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
     let hint = match e.code() {
-        code::NOT_FOUND | code::BAD_ID => format!("{} shows those there are", profile.list()),
+        code::NOT_FOUND | code::BAD_ID => profile.known().to_owned(),
         code::NO_INPUT => format!("only a process that was started with {} takes input", profile.input()),
         code::ALREADY_EXITED => format!("{} shows its output", profile.log()),
         code::AMBIGUOUS_ID => format!("give the whole {}", profile.process()),
@@ -288,6 +288,19 @@ mod tests {
 
     fn refused(arguments: Value) -> String {
         Ask::of(&arguments).unwrap_err()["error"].as_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_hint_names_only_tools_of_its_profile() {
+        let unknown =
+            ClientError::Refused(outlast_client::Error::new(outlast_client::ErrorKind::Refusal, code::NOT_FOUND, "no", "`outlast list`"));
+        for (profile, hint) in [
+            (Profile::Native, "list() shows those there are"),
+            (Profile::Hermes, "process(action=\"list\") shows those there are"),
+            (Profile::Codex, "use the session_id that exec_command returned"),
+        ] {
+            assert_eq!(failed(profile, &unknown)["hint"], hint);
+        }
     }
 
     #[test]

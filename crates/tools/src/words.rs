@@ -14,12 +14,12 @@ impl Profile {
         }
     }
 
-    /// How all there are are seen.
-    pub(crate) fn list(self) -> &'static str {
+    /// How a process is named that there is.
+    pub(crate) fn known(self) -> &'static str {
         match self {
-            Self::Hermes => "process(action=\"list\")",
-            Self::Native => "list()",
-            Self::Codex => "`outlast list`",
+            Self::Hermes => "process(action=\"list\") shows those there are",
+            Self::Native => "list() shows those there are",
+            Self::Codex => "use the session_id that exec_command returned",
         }
     }
 

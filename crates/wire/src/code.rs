@@ -42,7 +42,7 @@ pub const SURVIVORS: &str = "survivors";
 pub const UNAVAILABLE: &str = "unavailable";
 /// The engine's home was removed or replaced. A repeated request is answered by another engine.
 pub const HOME_GONE: &str = "home_gone";
-/// The engine ends, and gives a sink nothing more.
+/// The engine is about to end, and did nothing: ask again, and another engine answers.
 pub const STOPPING: &str = "stopping";
 /// The fault is ours, or the machine's.
 pub const FAULT: &str = "fault";

@@ -210,7 +210,7 @@ impl Stage<'_> {
         // Not repeated by itself, since on a terminal it is a character: an engine killed meanwhile is told.
         let closed = loop {
             let closed = self.json(&["close", "--json", &self.id])?;
-            if closed["code"] != "unavailable" || began.elapsed() > PATIENCE {
+            if (closed["code"] != "unavailable" && closed["code"] != "stopping") || began.elapsed() > PATIENCE {
                 break closed;
             }
         };

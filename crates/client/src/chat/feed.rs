@@ -4,8 +4,7 @@ use super::{Chat, RECONNECT_PAUSE};
 use crate::ClientError;
 use crate::link::{CallError, Cut, Item, Link, Stream};
 use crate::peer::{GatewayTalk, Peer};
-use crate::redial::to_error;
-use outlast_wire::v1::ErrorKind;
+use crate::redial::{is_ending, to_error};
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -125,8 +124,7 @@ impl ChatFeed {
                 Item::Raw(_) => {}
                 Item::End(_) => return Ok(self.lose("the gateway ended the feed")),
                 Item::Failed(CallError::Cut(Cut::Gone(why))) => return Ok(self.lose(&why)),
-                // It is ending.
-                Item::Failed(CallError::Refused(e)) if e.kind == ErrorKind::Unavailable => return Ok(self.lose(&e.error)),
+                Item::Failed(CallError::Refused(e)) if is_ending(&e) => return Ok(self.lose(&e.error)),
                 Item::Failed(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
             }
         }

@@ -93,13 +93,27 @@ async fn an_engine_that_is_ending_is_waited_out() {
     // Even what must not be repeated: the engine said that it did nothing.
     let (closed, ()) = tokio::join!(client.close(ID), async {
         let m = fake.message().await.unwrap();
-        fake.refuse(m.id, code::UNAVAILABLE, v1::ErrorKind::Unavailable).await;
+        fake.refuse(m.id, code::STOPPING, v1::ErrorKind::Unavailable).await;
         drop(fake);
         let mut fake = home.accept().await;
         let m = fake.message().await.unwrap();
         fake.answer(m.id, json!({"status": "ok", "message": "stdin closed"})).await;
     });
     assert_eq!(closed.unwrap().message.as_deref(), Some("stdin closed"));
+}
+
+#[tokio::test]
+async fn a_refusal_of_an_engine_that_stays_is_answered_at_once() {
+    let home = Home::new();
+    let (client, mut fake) = home.client().await;
+    let began = std::time::Instant::now();
+    let (refused, ()) = tokio::join!(client.close(ID), async {
+        let m = fake.message().await.unwrap();
+        fake.refuse(m.id, code::UNAVAILABLE, v1::ErrorKind::Unavailable).await;
+    });
+    assert_eq!(refused.unwrap_err().code(), code::UNAVAILABLE);
+    // It waited 5 s for the engine to leave.
+    assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
 #[tokio::test]

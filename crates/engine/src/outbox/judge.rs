@@ -433,11 +433,11 @@ fn quoted(matched: &Matched) -> String {
 
 /// How far a process's matches were judged, and what the limiter knows.
 fn limiter(db: &Connection, process: &str) -> rusqlite::Result<Option<(u64, Limiter)>> {
-    let found: Option<(i64, String)> = db
+    let found: Option<(i64, Vec<u8>)> = db
         .prepare_cached("SELECT cursor, limiter FROM watching WHERE process = ?1")?
-        .query_row(params![process], |r| Ok((r.get(0)?, r.get(1)?)))
+        .query_row(params![process], |r| Ok((r.get(0)?, table::column::bytes(r, 1)?.to_vec())))
         .optional()?;
-    Ok(found.map(|(cursor, limiter)| (cursor as u64, serde_json::from_str(&limiter).unwrap_or_default())))
+    Ok(found.map(|(cursor, limiter)| (cursor as u64, serde_json::from_slice(&limiter).unwrap_or_default())))
 }
 
 /// What the limiter knows of a process: how many matches were told, and whether it is watched no more.

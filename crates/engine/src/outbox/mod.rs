@@ -9,6 +9,7 @@ mod table;
 
 pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
+pub(crate) use table::column;
 pub(crate) use table::{
     CREATE, Claim, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, Owed, Pushed, Settled, Taker, Verdict, end_key,
 };

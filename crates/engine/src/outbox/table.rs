@@ -1,6 +1,7 @@
 //! The outbox as tables, and each step on them. Every function here runs inside the writer's transaction, so that a claim is one act and nothing is half done.
 
 mod claim;
+pub(crate) mod column;
 mod delivery;
 mod keep;
 mod schema;
@@ -155,9 +156,9 @@ const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed
     id, kind, process, session, task, generation, created_at, settled_at";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    let event: String = row.get(1)?;
-    // An unreadable event must not keep other notices from being read, delivered or settled.
-    let (mut notice, unreadable) = match serde_json::from_str::<Notice>(&event) {
+    let event = column::bytes(row, 1)?;
+    // One event that cannot be read must not keep others from being read, given or settled.
+    let (mut notice, unreadable) = match serde_json::from_slice::<Notice>(event) {
         Ok(notice) => (notice, None),
         Err(error) => (without_event(row, &error)?, Some(format!("it cannot be read: {error}"))),
     };
@@ -165,13 +166,13 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     notice.repeat |= row.get::<_, bool>(5)?;
     Ok(Entry {
         notice,
-        state: row.get(2)?,
-        reason: row.get(3)?,
-        attempts: row.get(4)?,
+        state: column::text(row, 2)?,
+        reason: column::text(row, 3)?,
+        attempts: column::count(row, 4)?,
         observed: row.get(6)?,
-        lease: row.get(7)?,
+        lease: column::text(row, 7)?,
         lease_until: row.get(8)?,
-        stale: row.get(9)?,
+        stale: column::text(row, 9)?,
         settled_at: row.get(17)?,
         bytes: event.len(),
         unreadable,
@@ -180,12 +181,13 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
 
 /// A notice whose event cannot be read, made from the other columns.
 fn without_event(row: &Row<'_>, error: &serde_json::Error) -> rusqlite::Result<Notice> {
-    let (kind, process): (String, String) = (row.get(11)?, row.get(12)?);
+    let (kind, process) = (column::text(row, 11)?, column::text(row, 12)?);
     let message = format!("The content of this notice cannot be read: {error}");
     let fields = [("type", kind), ("message", message)].map(|(name, text)| (name.to_owned(), text.into()));
-    let owner = Owner { session: Some(row.get(13)?), task: Some(row.get(14)?), generation: Some(row.get(15)?) };
+    let owner =
+        Owner { session: Some(column::text(row, 13)?), task: Some(column::text(row, 14)?), generation: Some(column::text(row, 15)?) };
     let (at, body) = (Time::from_micros(row.get(16)?), Body::Posted(fields.into_iter().collect()));
-    let mut notice = Notice::new(row.get(10)?, at, None, &owner, Route::default(), body);
+    let mut notice = Notice::new(column::text(row, 10)?, at, None, &owner, Route::default(), body);
     notice.session_id = process;
     Ok(notice)
 }
@@ -216,7 +218,7 @@ fn bounded<T>(all: impl Iterator<Item = rusqlite::Result<T>>, bytes: impl Fn(&T)
 
 /// How long it is until the machine has been up for so many microseconds.
 fn until(up: i64, now: Moment) -> Duration {
-    Duration::from_micros(u64::try_from(up - now.up).unwrap_or(0))
+    Duration::from_micros(u64::try_from(up.saturating_sub(now.up)).unwrap_or(0))
 }
 
 /// Writes a notice and what the sinks owe for it: its place. Nothing if it is there already.
@@ -401,7 +403,7 @@ fn set_floor(db: &Connection, seq: u64) -> rusqlite::Result<()> {
 
 /// Reads what there is one of.
 pub(crate) fn one(db: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT value FROM one WHERE name = ?1")?.query_row(params![name], |r| r.get(0)).optional()
+    db.prepare_cached("SELECT value FROM one WHERE name = ?1")?.query_row(params![name], |r| column::text(r, 0)).optional()
 }
 
 /// Writes what there is one of.

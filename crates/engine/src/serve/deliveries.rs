@@ -30,7 +30,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
     let mut news = shared.outbox.news();
     loop {
         if *shared.closing.borrow() != Closing::Open {
-            return Err(stopping());
+            return Err(refuse::stopping());
         }
         news.borrow_and_update();
         let taken = shared.outbox.take(sink.clone(), limit as usize, word(), lease_ms as i64 * 1_000, shared.now());
@@ -41,8 +41,8 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         }
         let wait = due.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
-            changed = news.changed() => if changed.is_err() { return Err(stopping()) },
-            () = shared.closing(Closing::Stopping) => return Err(stopping()),
+            changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
+            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
@@ -67,11 +67,6 @@ pub(super) async fn wake(asked: &Asked, sink: String, lent: Vec<Lent>) -> Result
     let go = asked.shared().outbox.wake(sink, lent, asked.shared().now()).await.map_err(|e| refuse::index(&e))?;
     point!("delivery.wakes");
     Ok(answer(go))
-}
-
-/// Under a code of its own: a sink that goes along with the engine has to end, while one that finds a full disk asks again.
-fn stopping() -> Error {
-    refuse::stopping().with_code(code::STOPPING)
 }
 
 fn known(asked: &Asked, sink: &str) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 use crate::world::{World, config};
 use outlast_client::{Client, Page, Reason, Run, Scope, Spec, Status, caller};
-use outlast_engine::Engine;
+use outlast_engine::{Clock, Engine};
 use std::time::Duration;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,6 +190,20 @@ async fn an_engine_with_nothing_to_do_leaves_and_one_with_something_stays() {
     drop((client, process));
     assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "something runs");
     tokio::time::timeout(Duration::from_secs(60), engine.stopped()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_whose_owner_panicked_leaves_and_the_next_one_has_the_home() {
+    let tmp = tempfile::tempdir().unwrap();
+    let mut broken = config(&tmp);
+    // The owner of the table alone asks how much time has passed.
+    broken.clock = Clock::with_elapsed(outlast_store::os::now, || panic!("on purpose"));
+    let engine = Engine::start(broken).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), engine.stopped()).await.unwrap();
+    let next = Engine::start(config(&tmp)).await.unwrap();
+    let client = Client::over(next.connect()).await.unwrap();
+    assert!(client.list(&Scope::default(), true).await.unwrap().is_empty());
+    next.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

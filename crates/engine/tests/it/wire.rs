@@ -179,6 +179,6 @@ async fn requests_under_way_are_told_when_the_engine_ends() {
     raw.send(&json!({"id": 2, "op": "engine_stop"})).await;
     assert_eq!(raw.next().await.unwrap()["answer"]["status"], "ok");
     world.engine.stopped().await;
-    assert_eq!(waits.await.unwrap().unwrap_err().code(), "unavailable");
+    assert_eq!(waits.await.unwrap().unwrap_err().code(), "stopping");
     assert_eq!(raw.next().await, None);
 }

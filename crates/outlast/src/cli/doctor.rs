@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// about it. The lines called `trial` come from real commands in a scratch home beside yours: they print, read and are stopped, with and without a terminal,
 /// while keepers and the engine there are killed. Your own processes, notices and hooks are not touched, and the scratch home is removed. Takes a few seconds.
 ///
-/// Exits 0 if every promise holds, 3 if something is degraded, 1 if something is broken.
+/// Exits 0 if no problem is found, 3 if something is degraded, 1 if something is broken.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Only look, and leave out the trial
@@ -119,7 +119,7 @@ impl Doctor {
             ctx.out.object(&json!({"status": worst, "checks": checks}))?;
         } else {
             checks.iter().try_for_each(|check| say(ctx, check))?;
-            ctx.out.line(&summary(&checks))?;
+            ctx.out.line(&summary(&checks, trial.is_some()))?;
         }
         Ok(match worst {
             State::Ok => 0,
@@ -214,12 +214,13 @@ fn lines(out: &Out, check: &Check) -> Vec<String> {
     all
 }
 
-/// `nothing is broken, 2 things are degraded`.
-fn summary(checks: &[Check]) -> String {
+/// `nothing is broken, 2 things are degraded`. `is_tried`: whether the promises were.
+fn summary(checks: &[Check], is_tried: bool) -> String {
     let count = |state: State| checks.iter().filter(|c| c.state == state).count();
     let things = |n: usize| if n == 1 { "1 thing is".to_owned() } else { format!("{n} things are") };
     match (count(State::Broken), count(State::Degraded)) {
-        (0, 0) => "every promise holds".into(),
+        (0, 0) if is_tried => "every promise holds".into(),
+        (0, 0) => "no problem found; the promises were not tried (--quick)".into(),
         (0, degraded) => format!("nothing is broken, {} degraded", things(degraded)),
         (broken, 0) => format!("{} broken", things(broken)),
         (broken, degraded) => format!("{} broken, {} degraded", things(broken), things(degraded)),
@@ -244,7 +245,9 @@ mod tests {
 
     #[test]
     fn the_summary_counts() {
-        let all = |states: &[State]| summary(&states.iter().map(|s| Check { state: *s, ..Check::ok("x", "y") }).collect::<Vec<_>>());
+        let checks = |states: &[State]| states.iter().map(|s| Check { state: *s, ..Check::ok("x", "y") }).collect::<Vec<_>>();
+        let all = |states: &[State]| summary(&checks(states), true);
+        assert_eq!(summary(&checks(&[State::Ok]), false), "no problem found; the promises were not tried (--quick)");
         assert_eq!(all(&[State::Ok]), "every promise holds");
         assert_eq!(all(&[State::Ok, State::Degraded]), "nothing is broken, 1 thing is degraded");
         assert_eq!(all(&[State::Broken, State::Degraded, State::Degraded]), "1 thing is broken, 2 things are degraded");

@@ -107,3 +107,18 @@ fn a_secret_is_not_written_into_the_unit() {
     assert!(done["notes"].to_string().contains("OUTLAST_OPS_SECRET"), "{done}");
     assert!(!std::fs::read_to_string(done["unit"].as_str().unwrap()).unwrap().contains("whsec_"));
 }
+
+#[test]
+fn why_an_engine_cannot_start_is_said_once() {
+    let p = product();
+    p.call(["list"]).good();
+    p.call(["engine", "stop"]).good();
+    // A directory in the place of the keeper's copy.
+    let copy = std::fs::read_dir(p.home().bin()).unwrap().next().unwrap().unwrap().path();
+    std::fs::remove_file(&copy).unwrap();
+    std::fs::create_dir_all(copy.join("x")).unwrap();
+    let refused = p.call(["list", "--json"]).json();
+    let error = refused["error"].as_str().unwrap();
+    assert_eq!(error.matches("cannot copy the keeper").count(), 1, "{error}");
+    std::fs::remove_dir_all(&copy).unwrap();
+}

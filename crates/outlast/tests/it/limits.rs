@@ -85,6 +85,26 @@ fn an_engine_does_not_keep_the_limits_of_its_first_caller() {
 }
 
 #[test]
+fn a_starter_that_may_not_write_a_file_as_long_as_the_keeper_can_run_commands() {
+    const NAME: &str = "a_starter_that_may_not_write_a_file_as_long_as_the_keeper_can_run_commands";
+    // Half of it, in kilobytes, and hard: an ordinary user cannot leave that behind, and root only without this capability.
+    let keeper = product().program().with_file_name("outlast-keeper");
+    let half = std::fs::metadata(&keeper).map_or(0, |meta| meta.len() / 2048).to_string();
+    let ordinary = ["--bounding-set=-sys_resource", "--inh-caps=-sys_resource", "bash", "-c", "ulimit -f $0; exec \"$@\"", &half];
+    let before: Vec<&str> = std::iter::once("setpriv").chain(ordinary).collect();
+    match Command::new(before[0]).args(&before[1..]).arg("true").output() {
+        Ok(tried) if tried.status.success() => {}
+        Ok(tried) => return machine::skipped(NAME, String::from_utf8_lossy(&tried.stderr)),
+        Err(e) => return machine::skipped(NAME, format!("setpriv: {e}")),
+    }
+    let p = product();
+    let said = Answer::from(by_way_of(&p, &before, &["run", "--wait", "--", "echo ran"]).output().unwrap()).good();
+    assert_eq!(said.text(), "ran\n");
+    let status = p.json(["engine", "status"]);
+    assert!(status["degraded"].to_string().contains("a hard limit of its starter"), "{status}");
+}
+
+#[test]
 fn a_retry_with_other_limits_is_the_same_request() {
     let p = product();
     let id = "proc_0123456789ab";

@@ -1,6 +1,6 @@
 //! Who is given which notice.
 
-use super::{Answered, Entry, Moment, by_seq, settle, until};
+use super::{Answered, Entry, Moment, by_seq, column, settle, until};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::time::Duration;
 
@@ -58,12 +58,12 @@ impl Open {
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             seq: row.get::<_, i64>(0)? as u64,
-            state: row.get(1)?,
-            kind: row.get(2)?,
-            generation: row.get(3)?,
+            state: column::text(row, 1)?,
+            kind: column::text(row, 2)?,
+            generation: column::text(row, 3)?,
             observed: row.get(4)?,
-            stale: row.get(5)?,
-            lease: row.get(6)?,
+            stale: column::text(row, 5)?,
+            lease: column::text(row, 6)?,
             lease_up: row.get(7)?,
             consumed: row.get(8)?,
             lived: row.get(9)?,
@@ -222,6 +222,6 @@ pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlit
 
 fn current_life(db: &Connection, session: &str) -> rusqlite::Result<Option<String>> {
     db.prepare_cached("SELECT generation FROM life WHERE session = ?1 ORDER BY nth DESC LIMIT 1")?
-        .query_row(params![session], |r| r.get(0))
+        .query_row(params![session], |r| column::text(r, 0))
         .optional()
 }

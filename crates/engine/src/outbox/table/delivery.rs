@@ -1,6 +1,6 @@
 //! What is owed to the sinks that push.
 
-use super::{Entry, Moment, Push, bounded, by_seq, json_bytes, until, wake};
+use super::{Entry, Moment, Push, bounded, by_seq, column, json_bytes, until, wake};
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) fn take_those(
             let Some(mut entry) = by_seq(db, row.get::<_, i64>(0)? as u64)? else { return Ok(None) };
             entry.notice.repeat |= maybe || lapsed;
             let first_at = if first == 0 { now.utc } else { Time::from_micros(first) };
-            let owed = Owed { entry, attempts: row.get(2)?, first_at, lease: lease.to_owned(), reason: String::new() };
+            let owed = Owed { entry, attempts: column::count(row, 2)?, first_at, lease: lease.to_owned(), reason: String::new() };
             Ok(Some((owed, lapsed)))
         })
     });
@@ -150,15 +150,15 @@ pub(crate) fn failing(db: &Connection, sinks: &[Push]) -> rusqlite::Result<Vec<(
         if sink.wakes {
             wake::retire(db, &sink.name)?;
         }
-        let (waiting, reason): (i64, Option<String>) = db
+        let (waiting, reason): (i64, String) = db
             .prepare_cached(
                 // Beside MAX, a plain column is that of the row it was found in.
-                "SELECT COUNT(*), MAX(seq), reason FROM delivery INDEXED BY delivery_open
+                "SELECT COUNT(*), MAX(seq), COALESCE(reason, '') FROM delivery INDEXED BY delivery_open
                  WHERE sink = ?1 AND state IN ('pending', 'leased') AND attempts > 0 AND reason <> ''",
             )?
-            .query_row(params![sink.name], |r| Ok((r.get(0)?, r.get(2)?)))?;
+            .query_row(params![sink.name], |r| Ok((r.get(0)?, column::text(r, 2)?)))?;
         if waiting > 0 {
-            all.push((sink.name.clone(), waiting as u64, reason.unwrap_or_default()));
+            all.push((sink.name.clone(), waiting as u64, reason));
         }
     }
     Ok(all)
@@ -172,7 +172,8 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
     let rows = found.query_map(params![session, limit as i64], |r| {
         let Some(entry) = by_seq(db, r.get::<_, i64>(0)? as u64)? else { return Ok(None) };
         let first_at = Time::from_micros(r.get(3)?);
-        Ok(Some((r.get(1)?, Owed { entry, attempts: r.get(2)?, first_at, lease: String::new(), reason: r.get(4)? })))
+        let (sink, attempts, reason) = (column::text(r, 1)?, column::count(r, 2)?, column::text(r, 4)?);
+        Ok(Some((sink, Owed { entry, attempts, first_at, lease: String::new(), reason })))
     })?;
     bounded(rows.filter_map(Result::transpose), |(_, owed): &(String, Owed)| owed.entry.answered_bytes() + json_bytes(&owed.reason))
 }

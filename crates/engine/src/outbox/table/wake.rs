@@ -6,7 +6,7 @@
 use super::claim::{One, claim_one};
 use super::delivery::{self, Owed, Pushed, take_those};
 use super::verdict::judge_one;
-use super::{Claim, Moment, Taker, Verdict, by_seq, until};
+use super::{Claim, Moment, Taker, Verdict, by_seq, column, until};
 use outlast_core::{ProcessId, Time};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Mo
                 "SELECT session, attempts, maybe_told, first_at, due_up FROM delivery WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
             )?
             .query_row(params![sink, *seq as i64, lease], |r| {
-                Ok((r.get::<_, String>(0)?, r.get::<_, u32>(1)?, r.get::<_, bool>(2)?, r.get::<_, i64>(3)?, r.get::<_, i64>(4)?))
+                Ok((column::text(r, 0)?, column::count(r, 1)?, r.get::<_, bool>(2)?, r.get::<_, i64>(3)?, r.get::<_, i64>(4)?))
             })
             .optional()?;
         let Some((session, attempts, maybe_told, first_at, ends)) = found.filter(|found| found.4 > now.up) else { continue };

@@ -226,8 +226,44 @@ fn no_client_can_name_the_lease_of_an_answer() {
 }
 
 /// Makes the event of a notice unreadable.
-fn damage(desk: &Desk, seq: u64, event: &str) {
-    assert_eq!(desk.db.execute("UPDATE notice SET event = ?2 WHERE seq = ?1", params![seq as i64, event]).unwrap(), 1);
+fn damage(desk: &Desk, seq: u64, event: &[u8]) {
+    assert_eq!(desk.db.execute("UPDATE notice SET event = CAST(?2 AS TEXT) WHERE seq = ?1", params![seq as i64, event]).unwrap(), 1);
+}
+
+#[test]
+fn a_row_with_bytes_that_are_no_text_keeps_no_other_from_being_told() {
+    for column in ["event", "reason", "stale", "lease", "kind", "process", "task", "key", "id", "attempts", "lease_up", "lease_until"] {
+        let mut desk = Desk::new();
+        let put = |n| insert(&desk.db, &completion(n, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
+        let seqs = [put(1), put(2), put(3)];
+        let is_number = column.starts_with("lease_") || column == "attempts";
+        let value = if is_number { "-9223372036854775808" } else { "CAST(x'ff00' AS TEXT)" };
+        desk.db.execute(&format!("UPDATE notice SET {column} = {value} WHERE seq = ?1"), params![seqs[1] as i64]).unwrap();
+        desk.db
+            .execute(&format!("UPDATE delivery SET reason = CAST(x'ff' AS TEXT), attempts = 1 << 40 WHERE seq = {}", seqs[0]), [])
+            .unwrap();
+        assert_eq!(failing(&desk.db, &hook()).unwrap().len(), 1, "{column}");
+        let found = read(&desk.db, &Filter { limit: 10, ..Filter::default() }).unwrap();
+        assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs, "{column}");
+        let pushed = take(&desk.db, "hook", 10, "word", SECOND, desk.now).unwrap();
+        assert!(pushed.len() >= 2, "{column}");
+        assert_eq!(dead(&desk.db, None, 10).unwrap().len(), 3 - pushed.len(), "{column}");
+        let given: Vec<u64> = desk.claim_as("a", "", Taker::Gateway, 10).iter().map(|entry| entry.notice.seq).collect();
+        assert!(given.contains(&seqs[0]) && given.contains(&seqs[2]), "{column}: {given:?}");
+        next_lapse(&desk.db, "a", desk.now).unwrap();
+    }
+}
+
+#[test]
+fn a_barrier_that_cannot_be_read_keeps_no_other_from_opening() {
+    let desk = Desk::new();
+    for (id, until) in [("b1", &b"\xff"[..]), ("b2", br#"{"until": "time", "at_us": 7}"#), ("b3", b"{")] {
+        let values = params![id, until];
+        let put = "INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, 'a', '', '', CAST(?2 AS TEXT), 0)";
+        desk.db.execute(put, values).unwrap();
+    }
+    let found = crate::barrier::all(&desk.db, None).unwrap();
+    assert_eq!(found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["b2"]);
 }
 
 #[test]
@@ -235,9 +271,9 @@ fn a_notice_that_cannot_be_read_keeps_no_other_from_its_sink() {
     let desk = Desk::new();
     let put = |n| insert(&desk.db, &completion(n, owner("a", "")), &hook(), desk.now).unwrap().unwrap();
     let (bad, also_bad, good) = (put(1), put(2), put(3));
-    damage(&desk, bad, "{");
-    damage(&desk, also_bad, r#"{"type": "completion", "event_id": 7}"#);
-    // One at a time: the unreadable notice does not count.
+    damage(&desk, bad, b"{");
+    damage(&desk, also_bad, br#"{"type": "completion", "event_id": 7}"#);
+    // One at a time: what cannot be read does not count.
     let taken = take(&desk.db, "hook", 1, "word", SECOND, desk.now).unwrap();
     assert_eq!(taken.iter().map(|owed| owed.entry.notice.seq).collect::<Vec<_>>(), [good]);
     let dead = dead(&desk.db, None, 10).unwrap();
@@ -249,7 +285,7 @@ fn a_notice_that_cannot_be_read_keeps_no_other_from_its_sink() {
 fn a_notice_that_cannot_be_read_is_in_the_history_and_can_be_settled() {
     let desk = Desk::new();
     let seqs: Vec<u64> = (1..=3).map(|n| desk.put(&completion(n, owner("a", ""))).unwrap()).collect();
-    damage(&desk, seqs[1], "not JSON");
+    damage(&desk, seqs[1], b"\xff\0");
     for filter in [Filter::default(), Filter { session: Some("a".into()), ..Filter::default() }] {
         let found = read(&desk.db, &Filter { limit: 10, ..filter }).unwrap();
         assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs);

@@ -124,6 +124,11 @@ fn promise(what: &str) -> Check {
             .means("its receiver is notified late; after a day the notice is a dead letter")
             .hint("check the receiver; `outlast events dead` lists what the sink gave up on");
     }
+    if let Some((what, todo)) = what.split_once(": ").filter(|(what, _)| what.starts_with("a hard limit")) {
+        return Check::degraded("limits", &["P1"], what)
+            .means("the kernel ends them, or fails their writes, when it is reached")
+            .hint(todo);
+    }
     Check::degraded("promise", &[], what).hint("engine.log in the home says more")
 }
 
@@ -185,6 +190,8 @@ mod tests {
             assert!(!check.means.is_empty() && !check.hint.is_empty(), "{check:?}");
         }
         insta::assert_snapshot!(shown(&checks[1..]));
+        let limit = promise("a hard limit of its starter allows the engine and its keepers 7 bytes: start it without that limit");
+        assert_eq!((limit.name, limit.state, limit.hint.as_str()), ("limits", State::Degraded, "start it without that limit"));
         assert_eq!(promise("something new").state, State::Degraded);
     }
 

@@ -136,6 +136,60 @@ fn notices_that_do_not_fit_come_with_the_next_answer() {
     agent.leave();
 }
 
+/// Posts a notice with this message to the client's session.
+fn post(p: &Product, client: &str, message: &str) {
+    let event = json!({"type": "greeting", "message": message});
+    let session = format!("mcp:{client}:{}", p.work().display());
+    p.call_with_input(["events", "post", "--json", "--session", &session, "-"], event.to_string().as_bytes()).good();
+}
+
+#[test]
+fn a_notice_that_is_longer_than_an_answer_is_shown_with_its_beginning_and_its_end() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    for (n, tool) in ["notices", "list"].into_iter().enumerate() {
+        post(&p, "a", &format!("START {}END", "word ".repeat(40_000)));
+        let said = agent.call(tool, json!({}));
+        let told = notices(&said);
+        let text = told[0]["text"].as_str().unwrap();
+        assert!(told.len() == 1 && text.contains("Message: START word word") && text.contains("word END\n]"), "{tool}: {said}");
+        let hint =
+            format!(" characters left out: the answer was too long; `outlast events history --json --after {n} --limit 1` shows all]");
+        assert!(text.contains(&hint), "{tool}: {said}");
+        assert!(texts(&said)[0].chars().count() <= 100_000 && said["isError"] == false, "{tool}: {}", texts(&said)[0].len());
+        let whole = p.json(["events", "history", "--after", &n.to_string(), "--limit", "1"]);
+        assert_eq!(whole["notices"][0]["event"]["message"].as_str().unwrap().len(), 200_009);
+    }
+    agent.leave();
+}
+
+#[test]
+fn a_long_notice_that_was_told_hides_no_other_one() {
+    let p = product();
+    let mut agent = Agent::old(&p, "a", &[]);
+    for message in ["small one".to_owned(), "x".repeat(200_000), "y".repeat(60_000), "small two".to_owned()] {
+        post(&p, "a", &message);
+        assert_eq!(notices(&agent.call("list", json!({}))).len(), 1);
+    }
+    let said = agent.call("notices", json!({"told": true}));
+    let again = notices(&said);
+    let texts = ["Message: small one", "Message: xxx", "Message: yyy", "Message: small two"];
+    assert!(again.len() == 4 && again.iter().zip(texts).all(|(one, want)| one["text"].as_str().unwrap().contains(want)), "{said}");
+    // More than one answer shows: the newest are shown, and the others counted.
+    for n in 0..16 {
+        post(&p, "a", &format!("number {n}"));
+    }
+    while !notices(&agent.call("list", json!({}))).is_empty() {}
+    // They are settled after the answer is in the pipe.
+    eventually("all are settled", || {
+        (p.json(["events", "history", "--state", "delivered"])["notices"].as_array()?.len() == 20).then_some(())
+    });
+    let said = agent.tool("notices", json!({"told": true}));
+    assert_eq!(said["notices"].as_array().unwrap().len(), 16, "{}", said["note"]);
+    assert_eq!(said["note"], "4 older notices not shown; `outlast events history --state delivered` shows all", "{said}");
+    agent.leave();
+}
+
 #[test]
 fn a_server_killed_while_it_waits_leaves_the_end_to_the_next() {
     let p = product();
