@@ -165,7 +165,16 @@ impl World {
 
     /// `outlast-keeper` beside this executable, if it is there.
     pub(crate) fn keeper(&self) -> Option<PathBuf> {
-        let path = self.program.with_file_name("outlast-keeper");
+        self.beside("outlast-keeper")
+    }
+
+    /// `outlast-gateway` beside this executable, if it is there.
+    pub(crate) fn gateway(&self) -> Option<PathBuf> {
+        self.beside("outlast-gateway")
+    }
+
+    fn beside(&self, name: &str) -> Option<PathBuf> {
+        let path = self.program.with_file_name(name);
         let usable = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_ok() && path.is_file();
         usable.then_some(path)
     }

@@ -9,7 +9,8 @@ use std::io::Write as _;
 
 /// Print a completion script for a shell
 ///
-/// In bash, zsh and fish, the ids of processes, sessions, tasks and signals are completed as well; a name is completed to the id of its process.
+/// In bash, zsh and fish, the ids of processes, sessions, tasks, signals and the names of conversations are completed as well; the name of a process is
+/// completed to its id.
 ///
 /// bash: put `source <(outlast completions bash)` into ~/.bashrc.
 /// zsh: write it to a file `_outlast` in a directory of $fpath.

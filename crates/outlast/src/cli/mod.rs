@@ -4,6 +4,7 @@ mod acp_proxy;
 mod active;
 mod adopt;
 mod attach;
+mod chat;
 mod clean;
 mod close;
 mod completions;
@@ -15,6 +16,7 @@ mod envfile;
 mod events;
 mod failure;
 mod follow;
+mod gateway;
 mod hook;
 mod input;
 mod install;
@@ -104,6 +106,8 @@ enum Verb {
     Clean(clean::Clean),
     Active(active::Active),
     Events(events::Events),
+    Chat(chat::ChatArgs),
+    Gateway(gateway::GatewayArgs),
     View(view::View),
     Adopt(adopt::Adopt),
     Tool(tool::Tool),
@@ -265,6 +269,7 @@ impl Verb {
     fn handles_signals(&self) -> bool {
         match self {
             Self::Mcp(mcp) => mcp.is_over_http(),
+            Self::Chat(chat) => chat.is_open(),
             Self::AcpProxy(_) | Self::Attach(_) | Self::Events(_) | Self::Top(_) => true,
             _ => false,
         }
@@ -292,6 +297,8 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Clean(args) => args.perform(ctx).await,
         Verb::Active(args) => args.perform(ctx).await,
         Verb::Events(args) => args.perform(ctx).await,
+        Verb::Chat(args) => args.perform(ctx).await,
+        Verb::Gateway(args) => args.perform(ctx).await,
         Verb::View(args) => args.perform(ctx).await,
         Verb::Adopt(args) => args.perform(ctx).await,
         Verb::Tool(args) => args.perform(ctx).await,

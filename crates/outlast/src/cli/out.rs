@@ -61,7 +61,6 @@ impl Out {
     }
 
     /// Speaks plainly, in so many columns.
-    #[cfg(test)]
     pub(crate) fn plain(width: Option<usize>) -> Self {
         Self { json: false, colour: false, remark_colour: false, width }
     }

@@ -1,9 +1,11 @@
 //! The terminal of a person: raw while they are attached, and as it was afterwards whatever happens.
 
+mod keys;
 mod leave;
 mod modes;
 mod replay;
 
+pub(crate) use keys::{Key, Parser};
 pub(crate) use leave::Leaving;
 pub(crate) use modes::Modes;
 pub(crate) use replay::without_questions;
@@ -17,6 +19,8 @@ use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 
+/// How long the rest of a key's bytes may take.
+pub(crate) const REST_OF_KEY: std::time::Duration = std::time::Duration::from_millis(50);
 /// Ctrl-C, which leaves where nothing is typed into the process.
 const CTRL_C: u8 = 0x03;
 /// How many reads of the keyboard may wait for the process to take them.

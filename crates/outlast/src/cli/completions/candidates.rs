@@ -1,11 +1,11 @@
-//! What only this home knows: processes, sessions, tasks, sinks.
+//! What only this home knows: processes, sessions, tasks, sinks, conversations.
 
 use super::super::out::tame;
 use super::super::{ending, signal};
 use crate::config::World;
 use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use outlast_client::{Client, Connect, ProcessInfo, Scope, Start, Status};
+use outlast_client::{Chat, Client, ClientError, Connect, ProcessInfo, Scope, Start, Status};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -25,10 +25,23 @@ enum Which {
 
 /// The command line with what may stand for ids, keys and names in it.
 pub(super) fn add(command: Command) -> Command {
+    if command.get_name() == "chat" {
+        return conversations_of(command);
+    }
     let name = command.get_name().to_owned();
     let verbs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let command = command.mut_args(|arg| of(&name, arg));
     verbs.into_iter().fold(command, |command, verb| command.mut_subcommand(verb, add))
+}
+
+/// `chat` and its verbs, whose names are those of conversations.
+fn conversations_of(command: Command) -> Command {
+    let verbs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    let name = |arg: Arg| match arg.get_id().as_str() {
+        "name" => arg.add(ArgValueCompleter::new(conversations)),
+        _ => arg,
+    };
+    verbs.into_iter().fold(command.mut_args(name), |command, verb| command.mut_subcommand(verb, |c| c.mut_args(name)))
 }
 
 fn of(verb: &str, arg: Arg) -> Arg {
@@ -100,6 +113,14 @@ fn sinks(typed: &OsStr) -> Vec<CompletionCandidate> {
     beginning(typed, settings.sinks.pushes.into_iter().map(|push| push.name))
 }
 
+/// The names of conversations. No gateway is started to find out.
+fn conversations(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Ok(settings) = World::here().settings() else { return Vec::new() };
+    let to = Connect::to(&settings.home);
+    let all = within_patience(async { Chat::connect(&to).await?.list().await });
+    beginning(typed, all.into_iter().map(|c| c.name))
+}
+
 fn beginning(typed: &OsStr, all: impl IntoIterator<Item = String>) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else { return Vec::new() };
     all.into_iter().filter(|text| text.starts_with(typed)).map(CompletionCandidate::new).collect()
@@ -114,12 +135,15 @@ fn known() -> Vec<ProcessInfo> {
     }
     let mut to = Connect::to(&settings.home).speaking_for(world.owner());
     to.start = Start::OnDemand { program: world.program.clone() };
+    within_patience(async { Client::connect(&to).await?.list(&Scope::default(), true).await })
+}
+
+/// What is answered in time, or nothing.
+fn within_patience<T>(asking: impl Future<Output = Result<Vec<T>, ClientError>>) -> Vec<T> {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return Vec::new() };
-    let asked = runtime.block_on(async {
-        tokio::time::timeout(PATIENCE, async { Client::connect(&to).await?.list(&Scope::default(), true).await }).await
-    });
+    let asked = runtime.block_on(async { tokio::time::timeout(PATIENCE, asking).await });
     runtime.shutdown_background();
-    // Who is typing hears of an engine that does not answer when they ask it for something.
+    // Who is typing hears of a program that does not answer when they ask it for something.
     asked.ok().and_then(Result::ok).unwrap_or_default()
 }
 

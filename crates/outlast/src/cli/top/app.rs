@@ -2,12 +2,12 @@
 
 use super::detail::{Detail, Entry};
 use super::feed::{News, Wanted};
-use super::keys::Key;
 use super::lines::Words;
 use super::listing::Listing;
 use super::reading::{Part, Way};
 use super::row::Row;
 use crate::cli::out::Tone;
+use crate::cli::terminal::Key;
 use crate::cli::{ending, times};
 use outlast_client::{Killed, ProcessId};
 

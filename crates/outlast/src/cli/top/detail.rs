@@ -5,11 +5,11 @@ mod search;
 pub(super) use search::{Search, Searched};
 
 use super::app::Wish;
-use super::keys::Key;
 use super::lines::{Piece, Words};
 use super::reading::{Part, Way};
 use super::row::Row;
 use super::window::{Spot, Window};
+use crate::cli::terminal::Key;
 use outlast_client::ProcessId;
 
 /// One process.

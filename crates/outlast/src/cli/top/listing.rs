@@ -1,7 +1,7 @@
 //! The list: which processes are shown, in which order, and which one is chosen.
 
-use super::keys::Key;
 use super::row::Row;
+use crate::cli::terminal::Key;
 use crate::os::Usage;
 use outlast_client::{ProcessId, ProcessInfo};
 use std::cmp::Ordering;

@@ -5,7 +5,6 @@
 mod app;
 mod detail;
 mod feed;
-mod keys;
 mod lines;
 mod listing;
 mod reading;
@@ -15,13 +14,12 @@ mod tail;
 mod view;
 mod window;
 
-use super::terminal::{self, Ends, Keyboard, Keys, Leaving};
+use super::terminal::{self, Ends, Keyboard, Keys, Leaving, Parser, REST_OF_KEY};
 use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
 use crate::config::Colours;
 use app::{App, Wish};
 use clap::Args;
 use feed::{Feed, News, Wanted};
-use keys::Parser;
 use outlast_client::{Kill, ProcessId};
 use outlast_text::Redactor;
 use screen::Screen;
@@ -49,8 +47,6 @@ pub(crate) struct Top {
 
 /// Looking more often than this costs more than it shows.
 const OFTENEST: Duration = Duration::from_millis(100);
-/// How long the rest of a key's bytes may take.
-const REST_OF_KEY: Duration = Duration::from_millis(50);
 
 fn every(text: &str) -> Result<Duration, String> {
     match seconds(text)? {

@@ -1,10 +1,10 @@
 use super::app::{App, Over, Wish};
 use super::detail::{Entry, Place};
 use super::feed::{News, Wanted};
-use super::keys::Key;
 use super::lines::{Line, Piece, Words};
 use super::reading::{Part, Way};
 use super::view::{self, Paint};
+use crate::cli::terminal::Key;
 use crate::os::Usage;
 use outlast_client::{Fate, Killed, ProcessId, ProcessInfo, Reason, Scope, Status};
 use ratatui::Terminal;

@@ -2,7 +2,7 @@
 
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Char(char),
     Ctrl(char),
     Enter,
@@ -17,11 +17,22 @@ pub(super) enum Key {
     PageDown,
     Home,
     End,
+    Delete,
+    /// One word to the left.
+    WordLeft,
+    /// One word to the right.
+    WordRight,
+    /// Enter with Alt: another line in the same text.
+    AltEnter,
+    /// What follows was pasted.
+    PasteBegin,
+    /// What was pasted is over.
+    PasteEnd,
 }
 
 /// Takes bytes as they come, and holds back what may be the beginning of a longer key.
 #[derive(Debug, Default)]
-pub(super) struct Parser {
+pub(crate) struct Parser {
     held: Vec<u8>,
 }
 
@@ -29,7 +40,7 @@ pub(super) struct Parser {
 const LONGEST: usize = 32;
 
 impl Parser {
-    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.held.extend_from_slice(bytes);
         let mut keys = Vec::new();
         loop {
@@ -45,12 +56,12 @@ impl Parser {
     }
 
     /// Whether something is held back.
-    pub(super) fn waits(&self) -> bool {
+    pub(crate) fn waits(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// What is held back, now that nothing has followed it: a lone escape is the key of that name.
-    pub(super) fn finish(&mut self) -> Option<Key> {
+    pub(crate) fn finish(&mut self) -> Option<Key> {
         let held = std::mem::take(&mut self.held);
         (held.first() == Some(&0x1b)).then_some(Key::Escape)
     }
@@ -77,14 +88,22 @@ fn escape(bytes: &[u8]) -> Option<(usize, Option<Key>)> {
             Some((end + 1, control(&bytes[2..end], bytes[end])))
         }
         b'O' => Some((3, control(b"", *bytes.get(2)?))),
+        b'\r' | b'\n' => Some((2, Some(Key::AltEnter))),
+        b'b' => Some((2, Some(Key::WordLeft))),
+        b'f' => Some((2, Some(Key::WordRight))),
         // The key itself, and another right behind it.
         _ => Some((1, Some(Key::Escape))),
     }
 }
 
 fn control(parameters: &[u8], last: u8) -> Option<Key> {
-    let number = parameters.split(|b| *b == b';').next().unwrap_or_default();
+    let mut numbers = parameters.split(|b| *b == b';');
+    let number = numbers.next().unwrap_or_default();
+    // Held with Alt, Ctrl or both.
+    let is_word = matches!(numbers.next(), Some(b"3" | b"5" | b"7"));
     Some(match (last, number) {
+        (b'C', _) if is_word => Key::WordRight,
+        (b'D', _) if is_word => Key::WordLeft,
         (b'A', _) => Key::Up,
         (b'B', _) => Key::Down,
         (b'C', _) => Key::Right,
@@ -93,6 +112,9 @@ fn control(parameters: &[u8], last: u8) -> Option<Key> {
         (b'F', _) | (b'~', b"4" | b"8") => Key::End,
         (b'~', b"5") => Key::PageUp,
         (b'~', b"6") => Key::PageDown,
+        (b'~', b"3") => Key::Delete,
+        (b'~', b"200") => Key::PasteBegin,
+        (b'~', b"201") => Key::PasteEnd,
         (b'M', _) => Key::Enter,
         _ => return None,
     })
@@ -131,7 +153,12 @@ mod tests {
             (b"\x1c", Key::Ctrl('\\')),
             (b"\x1b[A", Key::Up),
             (b"\x1bOB", Key::Down),
-            (b"\x1b[1;5C", Key::Right),
+            (b"\x1b[1;5C", Key::WordRight),
+            (b"\x1b[1;2D", Key::Left),
+            (b"\x1b[3~", Key::Delete),
+            (b"\x1b\r", Key::AltEnter),
+            (b"\x1b[200~", Key::PasteBegin),
+            (b"\x1b[201~", Key::PasteEnd),
             (b"\x1b[5~", Key::PageUp),
             (b"\x1b[6~", Key::PageDown),
             (b"\x1b[H", Key::Home),

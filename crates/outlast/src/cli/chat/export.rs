@@ -1,0 +1,82 @@
+//! `outlast chat export`
+
+use super::{ChatName, Context, Failure, connect, failed, has_any, no_conversation, send};
+use clap::Args;
+use outlast_client::{Chat, ChatEvent, Content, Heard, Part, Shown, ToolState};
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// Write a whole conversation as Markdown, or as JSON with --json
+///
+/// All generations are in it: what was said, what was answered, tool calls, and what the gateway reported.
+#[derive(Debug, Args)]
+pub(crate) struct ChatExport {
+    /// The conversation
+    #[arg(default_value = "main")]
+    name: ChatName,
+}
+
+impl ChatExport {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if !has_any(ctx) {
+            return Err(no_conversation(&self.name));
+        }
+        let chat = connect(ctx).await?;
+        // A conversation that is followed is not created by that, but one that is not there has no parts either.
+        let shown = chat.show(&self.name.key, None).await.map_err(|e| failed(&self.name, e))?;
+        let parts = all_parts(&chat, &self.name).await?;
+        if ctx.out.json {
+            let mut answer = serde_json::to_value(&shown).unwrap_or_default();
+            super::super::run::merge(&mut answer, json!({"parts": parts}));
+            ctx.out.object(&answer)?;
+        } else {
+            ctx.out.text(&send::for_reader(&markdown(&shown, &parts)))?;
+        }
+        Ok(0)
+    }
+}
+
+async fn all_parts(chat: &Chat, name: &ChatName) -> Result<Vec<Part>, Failure> {
+    let mut feed = chat.follow(&name.key);
+    let mut parts = Vec::new();
+    loop {
+        match feed.next().await.map_err(|e| failed(name, e))? {
+            Heard::Event(ChatEvent::Part { part }) => parts.push(*part),
+            Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(parts),
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
+    let mut text = format!("# {}\n", shown.conversation.name);
+    let mut calls = BTreeSet::new();
+    for part in parts {
+        let block = match part.content() {
+            Content::Words(body) => format!("## {}\n\n{}", part.at, quoted(&body.text)),
+            Content::Text(body) => body.text.trim_end().to_owned(),
+            Content::Tool(body) => {
+                let is_new = calls.insert(body.call.clone());
+                let result = body.result.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
+                match body.state {
+                    ToolState::Failed => format!("- `{}` failed{result}", body.title),
+                    _ if is_new => format!("- `{}`{result}", body.title),
+                    _ => continue,
+                }
+            }
+            Content::Permission(body) => match &body.answer {
+                Some(answer) => format!("- asked: {} — {answer}", body.question),
+                None => continue,
+            },
+            Content::Line(body) => format!("*{}*", body.text),
+            // A newer gateway's.
+            _ => continue,
+        };
+        text += &format!("\n{block}\n");
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    text.lines().map(|line| format!("> {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,173 @@
+//! `outlast chat`
+//!
+//! [`view`] is what a terminal shows, changed by events alone; [`editor`] is the line that is typed; [`open`] has the terminal and the
+//! connection.
+
+mod commands;
+mod courier;
+mod editor;
+mod export;
+mod list;
+mod live;
+mod markdown;
+mod open;
+mod piped;
+mod send;
+mod show;
+mod view;
+
+use super::progress::{self, About};
+use super::{Context, Failure};
+use clap::{Args, Subcommand};
+use outlast_client::{AgentChoice, Chat, ClientError, Connect, Peer, Setup, code};
+use std::path::Path;
+
+/// Talk to an agent in a conversation that survives every restart
+///
+/// Opens the conversation NAME in this terminal, and creates it if there is none. Leave with Ctrl-D and come back at any time, from any
+/// terminal: what happened meanwhile is shown. A reply goes on while no terminal is open, and is resumed after a crash or a restart of the
+/// machine. A process that the agent started tells it here when it ends.
+///
+/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /restart /help /quit, Alt-Enter begins another line. In a pipe, each
+/// line of standard input is a message, and replies are plain text.
+///
+/// A conversation cannot be named list, show, send or export.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    open: open::Open,
+    #[command(subcommand)]
+    verb: Option<ChatVerb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum ChatVerb {
+    List(list::ChatList),
+    Show(show::ChatShow),
+    Send(send::ChatSend),
+    Export(export::ChatExport),
+}
+
+impl ChatArgs {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        match self.verb {
+            None => self.open.perform(ctx).await,
+            Some(ChatVerb::List(args)) => args.perform(ctx).await,
+            Some(ChatVerb::Show(args)) => args.perform(ctx).await,
+            Some(ChatVerb::Send(args)) => args.perform(ctx).await,
+            Some(ChatVerb::Export(args)) => args.perform(ctx).await,
+        }
+    }
+
+    /// Whether a person is at a terminal, which has to be restored at the end.
+    pub(crate) fn is_open(&self) -> bool {
+        self.verb.is_none()
+    }
+}
+
+/// Who answers.
+#[derive(Debug, Args)]
+struct AgentArgs {
+    /// The agent that answers from now on: codex, opencode, kimi, hermes, gemini or qwen, or one from the configuration
+    #[arg(long, value_name = "A", conflicts_with = "command")]
+    agent: Option<String>,
+    /// A shell line that answers from now on: run for each message, which is on its standard input; what it prints is the reply
+    #[arg(long, value_name = "CMD")]
+    command: Option<String>,
+}
+
+impl AgentArgs {
+    fn setup(self, ctx: &Context) -> Setup {
+        let here = Setup::default().in_dir(&ctx.world.cwd);
+        match (self.agent, self.command) {
+            (Some(name), _) => here.answered_by(AgentChoice::Agent(name)),
+            (None, Some(line)) => here.answered_by(AgentChoice::Command(line)),
+            (None, None) => here,
+        }
+    }
+}
+
+/// The beginning of every key of a conversation in a terminal.
+const LOCAL: &str = "agent:main:local:dm:";
+/// The longest name of a conversation, as the gateway has it.
+const MAX_NAME_LEN: usize = 64;
+
+/// Which conversation: a name of ours, or the key of any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ChatName {
+    key: String,
+}
+
+impl std::str::FromStr for ChatName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.starts_with("agent:") && text.len() > "agent:".len() && !text.contains(char::is_control) {
+            return Ok(Self { key: text.into() });
+        }
+        let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+        let is_path = text.chars().all(|c| c == '.');
+        if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
+            return Err(format!("a conversation has a name of up to {MAX_NAME_LEN} letters, digits, `.`, `_` and `-`"));
+        }
+        Ok(Self { key: format!("{LOCAL}{text}") })
+    }
+}
+
+impl ChatName {
+    /// As a person calls it.
+    fn short(&self) -> &str {
+        self.key.strip_prefix(LOCAL).unwrap_or(&self.key)
+    }
+}
+
+/// A way to the gateway, which is started if none runs.
+async fn connect(ctx: &Context) -> Result<Chat, Failure> {
+    let to = Connect::to(&ctx.settings.home);
+    let to = match ctx.world.gateway() {
+        Some(program) => to.starting(program),
+        None => to,
+    };
+    match progress::beside(ctx, About::Words("starting the gateway"), Chat::connect(&to)).await {
+        Err(e) if e.is_not_running() => Err(not_installed(&ctx.world.program)),
+        other => Ok(other?),
+    }
+}
+
+/// What to say where no gateway runs and none can be started.
+pub(super) fn not_installed(program: &Path) -> Failure {
+    let beside = program.parent().unwrap_or(program).display();
+    Failure::new(
+        code::GATEWAY_CANNOT_START,
+        format!("conversations need the program outlast-gateway, which is not in {beside}"),
+        "install it beside `outlast`: release archives have both, and `cargo build --release` makes both",
+    )
+}
+
+/// Whether there was ever a conversation in this home. If not, no gateway is started to find out.
+fn has_any(ctx: &Context) -> bool {
+    ctx.settings.home.join("gateway.db").exists() || ctx.settings.home.join("run/gateway").exists()
+}
+
+fn no_conversation(name: &ChatName) -> Failure {
+    let hint = format!("`outlast chat {}` begins it; `outlast chat list` shows those there are", name.short());
+    Failure::new(code::NO_CONVERSATION, format!("there is no conversation {}", name.short()), hint)
+}
+
+/// The failure of a request about a conversation.
+fn failed(name: &ChatName, error: ClientError) -> Failure {
+    if error.code() == code::NO_CONVERSATION { no_conversation(name) } else { error.into() }
+}
+
+/// Whether the gateway cannot be reached, which may pass, in contrast to what it refuses.
+fn is_passing(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unavailable { .. } => true,
+        ClientError::Connect { peer: Peer::Gateway, .. } => error.is_not_running(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,438 @@
+//! `outlast chat [NAME]`: a person at a terminal.
+
+use super::super::out::Out;
+use super::super::terminal::{self, Ends, Key, Keyboard, Keys, Leaving, Parser, REST_OF_KEY, Raw};
+use super::super::times;
+use super::commands::{self, Entered, SlashCommand};
+use super::courier::{ChatNews, ChatWish, Courier};
+use super::editor::{Edited, Editor};
+use super::live::{Frame, LiveArea};
+use super::markdown::{Style, StyledLine};
+use super::view::ChatView;
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
+use crate::config::Colours;
+use clap::Args;
+use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, message_id};
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+/// How many parts from before are shown when a conversation is opened again.
+pub(super) const CONTEXT_PARTS: u32 = 12;
+/// How often what changes with time is drawn again, and how often it is said what was seen.
+const TICK: Duration = Duration::from_secs(1);
+/// Ctrl-C twice within this time leaves.
+const LEAVE_WINDOW: Duration = Duration::from_secs(2);
+/// A gateway that was away for longer was stopped, or cannot be started.
+const STOPPED_AFTER: Duration = Duration::from_secs(3);
+/// Draws before this time after the last one wait, so that a flood of text does not become a flood of drawing.
+const DRAW_PAUSE: Duration = Duration::from_millis(16);
+
+/// How many events may wait to be shown.
+const MAX_HEARD: usize = 64;
+
+/// The arguments without a verb.
+#[derive(Debug, Args)]
+pub(super) struct Open {
+    /// The conversation
+    #[arg(default_value = "main")]
+    name: ChatName,
+    #[command(flatten)]
+    agent: AgentArgs,
+}
+
+impl Open {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && !ctx.world.is_dumb();
+        if is_terminal && ctx.out.json {
+            return Err(Failure::refused(
+                "`outlast chat` at a terminal has no answer in JSON",
+                "`outlast chat send NAME --wait --json TEXT` answers as data",
+            ));
+        }
+        let setup = self.agent.setup(ctx);
+        let chat = connect(ctx).await?;
+        let opened = chat.open(&self.name.key, &setup).await.map_err(|e| failed(&self.name, e))?;
+        if !is_terminal {
+            return piped::perform(ctx, &chat, &self.name, &setup).await;
+        }
+        let feed = chat.follow(&self.name.key).after(opened.seen_part).with_context(CONTEXT_PARTS).attended();
+        let courier = Courier::new(chat, self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
+        Person::new(ctx, self.name, &opened, courier).run(feed).await
+    }
+}
+
+/// A person at a terminal, with a conversation.
+struct Person<'a> {
+    ctx: &'a Context,
+    name: ChatName,
+    view: ChatView,
+    editor: Editor,
+    courier: Courier,
+    area: LiveArea,
+    has_colour: bool,
+    /// Lines that are finished and not drawn yet.
+    finished: Vec<StyledLine>,
+    /// What stands above the prompt until the next key.
+    hint: Option<String>,
+    busy_since: Option<Instant>,
+    lost_since: Option<Instant>,
+    /// When Ctrl-C was pressed with nothing to stop.
+    interrupted_at: Option<Instant>,
+    /// The last part that the gateway knows to be seen.
+    told_seen: Option<u64>,
+}
+
+/// Why the terminal is given back.
+enum Leave {
+    Asked,
+    Signal(i32),
+}
+
+impl<'a> Person<'a> {
+    fn new(ctx: &'a Context, name: ChatName, opened: &Opened, courier: Courier) -> Self {
+        let view = ChatView::new(opened.seen_part, opened.conversation.standing.clone());
+        let mut person = Self {
+            ctx,
+            name,
+            view,
+            editor: Editor::default(),
+            courier,
+            area: LiveArea::default(),
+            has_colour: ctx.world.colours() != Colours::Never,
+            finished: Vec::new(),
+            hint: None,
+            busy_since: None,
+            lost_since: None,
+            interrupted_at: None,
+            told_seen: opened.seen_part,
+        };
+        person.greet(opened);
+        person
+    }
+
+    fn greet(&mut self, opened: &Opened) {
+        let agent = opened.conversation.agent.as_deref().map(|agent| format!(", answered by {agent}")).unwrap_or_default();
+        let news = if opened.is_new { ", new" } else { "" };
+        let text = format!("{}{news}{agent} · /help shows the commands, Ctrl-D leaves", opened.conversation.name);
+        self.remark(Style::Quiet, &text);
+    }
+
+    async fn run(mut self, feed: ChatFeed) -> Result<i32, Failure> {
+        let mut heard = Listening::to(feed);
+        let raw = Raw::enter()?;
+        let paste = Paste::enter()?;
+        let left = self.on_terminal(&mut heard).await;
+        // Whatever went wrong, the terminal is given back as it was.
+        let _gone = self.draw_last();
+        drop((paste, raw));
+        let left = left?;
+        let is_busy = self.view.is_busy();
+        if let Some(part) = self.view.last_part().filter(|part| Some(*part) > self.told_seen) {
+            self.courier.ask(ChatWish::Seen(part));
+        }
+        let (out, name) = (self.ctx.out, self.name.short().to_owned());
+        if !self.courier.finish().await {
+            out.remark("what was said last may not be sent: say it again when you come back");
+        }
+        match left {
+            Leave::Asked => {
+                let goes_on = if is_busy { "the reply goes on; " } else { "" };
+                out.remark(&format!("{goes_on}`outlast chat {name}` comes back"));
+                Ok(0)
+            }
+            Leave::Signal(number) => Ok(128 + number),
+        }
+    }
+
+    async fn on_terminal(&mut self, feed: &mut Listening) -> Result<Leave, Failure> {
+        let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
+        let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own, Leaving::never())?;
+        let mut parser = Parser::default();
+        let mut tick = tokio::time::interval(TICK);
+        let mut drawn = Instant::now();
+        let mut is_due = true;
+        loop {
+            let pause = DRAW_PAUSE.saturating_sub(drawn.elapsed());
+            if is_due && pause.is_zero() {
+                self.draw()?;
+                (drawn, is_due) = (Instant::now(), false);
+            }
+            let mut keys = Vec::new();
+            tokio::select! {
+                biased;
+                end = ends.next() => return Ok(Leave::Signal(end.as_raw_value())),
+                bytes = typed.recv() => match bytes {
+                    Some(bytes) => keys = parser.push(&bytes),
+                    // Nobody can type any more: the terminal is gone.
+                    None => return Ok(Leave::Signal(SignalKind::hangup().as_raw_value())),
+                },
+                // An escape that is a key and one that begins a sequence are the same byte: only time tells them apart.
+                () = tokio::time::sleep(REST_OF_KEY), if parser.waits() => keys.extend(parser.finish()),
+                () = tokio::time::sleep(pause), if is_due => continue,
+                heard = feed.next() => self.hear(&heard.map_err(|e| failed(&self.name, e))?),
+                news = self.courier.next() => self.news(news),
+                _ = resized.recv() => {}
+                _ = tick.tick() => self.tick(),
+            }
+            is_due = true;
+            for key in keys {
+                if let Some(leave) = self.key(key) {
+                    return Ok(leave);
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: &Heard) {
+        match heard {
+            Heard::Event(event) => {
+                if let ChatEvent::Part { part } = event
+                    && let Content::Words(words) = part.content()
+                {
+                    self.editor.remember(&words.text);
+                }
+                let lines = self.view.event(event);
+                self.finished.extend(lines);
+            }
+            Heard::Lost { .. } => self.lost_since = Some(Instant::now()),
+            Heard::Regained => {
+                self.lost_since = None;
+                let lines = self.view.regained();
+                self.finished.extend(lines);
+            }
+            // What a newer client library tells.
+            _ => {}
+        }
+        self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(Instant::now())) } else { None };
+    }
+
+    fn news(&mut self, news: ChatNews) {
+        match news {
+            ChatNews::Said(text) => {
+                let lines = self.view.answered(&text);
+                self.finished.extend(lines);
+            }
+            ChatNews::Unsent { message_id, why } => {
+                self.view.unsaid(&message_id);
+                self.remark(Style::Bad, &format!("not sent: {why}"));
+            }
+            ChatNews::Failed(text) => self.remark(Style::Bad, &text),
+            ChatNews::Status(shown) => {
+                let width = terminal::size().map(|(_, columns)| usize::from(columns));
+                let lines = show::lines(&shown, times::now(), &Out::plain(width));
+                // The conversation itself stands above: its head and the last turn say where it stands.
+                let head = lines.iter().take_while(|line| !line.starts_with('#'));
+                let last = lines.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &lines[at..]);
+                let text = head.chain(last).cloned().collect::<Vec<_>>().join("\n");
+                self.remark(Style::Quiet, &text);
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        let news = self.view.last_part().filter(|part| Some(*part) > self.told_seen);
+        let is_due = self.view.is_caught_up() && self.lost_since.is_none();
+        if let Some(part) = news.filter(|_| is_due)
+            && self.courier.ask(ChatWish::Seen(part))
+        {
+            self.told_seen = Some(part);
+        }
+    }
+
+    fn key(&mut self, key: Key) -> Option<Leave> {
+        self.hint = None;
+        let interrupted = self.interrupted_at.take();
+        if let Key::Char(c) = key
+            && self.editor.is_empty()
+            && let Some((permission, option)) = self.view.answer(c)
+        {
+            let wish = ChatWish::Allow { permission: permission.into(), option: option.into() };
+            self.ask(wish);
+            return None;
+        }
+        match key {
+            Key::Ctrl('c') => return self.interrupt(interrupted),
+            Key::Ctrl('d') if self.editor.is_empty() => return Some(Leave::Asked),
+            // The screen is the terminal's own: it is cleared, and what is not finished is drawn again.
+            Key::Ctrl('l') => {
+                let _gone = write!(std::io::stdout(), "\x1b[H\x1b[2J");
+                self.area = LiveArea::default();
+            }
+            key => match self.editor.key(key) {
+                Edited::Changed => {}
+                Edited::Refused => terminal::ring(),
+                Edited::Choices(names) => self.hint = Some(names.join("  ")),
+                Edited::Entered(line) => return self.enter(&line),
+            },
+        }
+        None
+    }
+
+    fn interrupt(&mut self, before: Option<Instant>) -> Option<Leave> {
+        if !self.editor.is_empty() {
+            self.editor.clear();
+        } else if self.view.can_stop() {
+            self.ask(ChatWish::Stop);
+        } else if before.is_some_and(|at| at.elapsed() < LEAVE_WINDOW) {
+            return Some(Leave::Asked);
+        } else {
+            self.interrupted_at = Some(Instant::now());
+            self.hint = Some("press Ctrl-C again to leave, or Ctrl-D".into());
+        }
+        None
+    }
+
+    fn enter(&mut self, line: &str) -> Option<Leave> {
+        match commands::read(line) {
+            Entered::Nothing => {}
+            Entered::Words(words) => self.say(&words),
+            Entered::Unknown(name) => {
+                self.remark(Style::Bad, &format!("there is no {name}: /help shows the commands; `/{name}` sends it as a message"));
+            }
+            Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
+            Entered::Command(SlashCommand::Resume) => self.ask(ChatWish::Resume),
+            Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
+            Entered::Command(SlashCommand::Status) => self.ask(ChatWish::Status),
+            Entered::Command(SlashCommand::Restart) => self.ask(ChatWish::Restart),
+            Entered::Command(SlashCommand::Help) => self.remark(Style::Quiet, &help()),
+            Entered::Command(SlashCommand::Quit) => return Some(Leave::Asked),
+        }
+        None
+    }
+
+    fn say(&mut self, words: &str) {
+        let said = send::check(words).and_then(|()| Ok(message_id()?));
+        match said {
+            Ok(id) => {
+                let lines = self.view.said(&id, words);
+                self.finished.extend(lines);
+                self.ask(ChatWish::Say { message_id: id, words: words.to_owned() });
+            }
+            Err(failure) => self.remark(Style::Bad, &format!("not sent: {}", failure.error())),
+        }
+    }
+
+    fn ask(&mut self, wish: ChatWish) {
+        if !self.courier.ask(wish) {
+            terminal::ring();
+            self.remark(Style::Bad, "too much waits for the gateway: this was not done");
+        }
+    }
+
+    fn remark(&mut self, style: Style, text: &str) {
+        let lines = self.view.remark(style, text);
+        self.finished.extend(lines);
+    }
+
+    fn draw(&mut self) -> Result<(), Failure> {
+        let columns = terminal::size().map_or(80, |(_, columns)| usize::from(columns));
+        let mut above = self.view.live();
+        above.extend(self.status().map(|status| StyledLine::of(Style::Quiet, &status)));
+        let frame = Frame::new(&above, &self.editor, columns);
+        let finished = std::mem::take(&mut self.finished);
+        Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.has_colour, columns)?)
+    }
+
+    /// Leaves what was said on the terminal, without the prompt.
+    fn draw_last(&mut self) -> std::io::Result<()> {
+        let columns = terminal::size().map_or(80, |(_, columns)| usize::from(columns));
+        let mut out = std::io::stdout();
+        self.area.remove(&mut out, columns)?;
+        let live = self.view.live();
+        self.finished.drain(..).chain(live).try_for_each(|line| write!(out, "{}\r\n", line.paint(self.has_colour)))?;
+        out.flush()
+    }
+
+    /// What happens now, in a line.
+    fn status(&self) -> Option<String> {
+        if let Some(hint) = &self.hint {
+            return Some(hint.clone());
+        }
+        if let Some(since) = self.lost_since {
+            let is_stopped = since.elapsed() > STOPPED_AFTER;
+            return Some(
+                if is_stopped { "no gateway runs: your next message starts it" } else { "the gateway has ended; connecting again …" }
+                    .into(),
+            );
+        }
+        let waiting = match self.view.waiting() {
+            0 => String::new(),
+            n => format!(" · {n} waiting"),
+        };
+        let so_far = times::age(self.busy_since?.elapsed().as_secs());
+        let what = if self.view.has_question() { "waits for your answer" } else { "Ctrl-C stops" };
+        Some(format!("… {so_far} · {what}{waiting}"))
+    }
+}
+
+fn help() -> String {
+    let commands = commands::ALL.iter().map(|(_, name, what)| format!("{name:<10} {what}"));
+    let keys = [
+        "Ctrl-C     stop the reply; twice at an empty prompt: leave",
+        "Ctrl-D     leave; a reply goes on",
+        "Alt-Enter  begin another line; so does a backslash at the end",
+        "Tab        complete a command",
+        "Up, Down   what was said before",
+    ];
+    commands.chain(keys.map(str::to_owned)).collect::<Vec<_>>().join("\n")
+}
+
+/// A feed that is read in a task of its own, so that a gateway is found again while a person types.
+struct Listening {
+    heard: mpsc::Receiver<Result<Heard, ClientError>>,
+    task: AbortHandle,
+}
+
+impl Listening {
+    fn to(mut feed: ChatFeed) -> Self {
+        let (tell, heard) = mpsc::channel(MAX_HEARD);
+        let task = tokio::spawn(async move {
+            loop {
+                let heard = feed.next().await;
+                let is_over = heard.is_err();
+                if tell.send(heard).await.is_err() || is_over {
+                    return;
+                }
+            }
+        });
+        Self { heard, task: task.abort_handle() }
+    }
+
+    /// What comes next. May be dropped while it waits.
+    async fn next(&mut self) -> Result<Heard, ClientError> {
+        match self.heard.recv().await {
+            Some(heard) => heard,
+            // The task tells why before it ends, and was told once.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The terminal marks what is pasted, until this is dropped.
+struct Paste;
+
+impl Paste {
+    fn enter() -> std::io::Result<Self> {
+        let mut out = std::io::stdout();
+        out.write_all(b"\x1b[?2004h")?;
+        out.flush()?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Paste {
+    fn drop(&mut self) {
+        let mut out = std::io::stdout();
+        // A terminal that is gone needs no restoring.
+        let _gone = out.write_all(b"\x1b[?2004l").and_then(|()| out.flush());
+    }
+}

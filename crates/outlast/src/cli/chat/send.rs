@@ -1,0 +1,157 @@
+//! `outlast chat send`
+
+use super::super::ending::TIMED_OUT;
+use super::super::{input, progress, progress::About, some_seconds};
+use super::show::outcome_words;
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed};
+use clap::Args;
+use outlast_client::{Accepted, MAX_WORDS_BYTES, TurnInfo, TurnOutcome, message_id};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Send a message to a conversation, from a script
+///
+/// Returns when the message is written down: it is answered whatever crashes afterwards. With --wait, prints the reply and exits with 0 if
+/// the agent completed it, 1 if not, and 124 if the time was over first; the reply goes on then.
+#[derive(Debug, Args)]
+pub(crate) struct ChatSend {
+    /// The conversation; it is created if there is none of this name
+    name: ChatName,
+    /// The message; `-` is standard input
+    #[arg(allow_hyphen_values = true)]
+    text: OsString,
+    #[command(flatten)]
+    agent: AgentArgs,
+    /// Wait for the reply, and print it
+    #[arg(long)]
+    wait: bool,
+    /// Wait at most this many seconds
+    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true, requires = "wait")]
+    timeout: Option<Duration>,
+    /// An id of your own: sent again under the same id, the message is answered once
+    #[arg(long, value_name = "ID", value_parser = own_id)]
+    id: Option<String>,
+}
+
+impl ChatSend {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let words = words(self.text)?;
+        let id = match self.id {
+            Some(id) => id,
+            None => message_id()?,
+        };
+        let setup = self.agent.setup(ctx);
+        let chat = connect(ctx).await?;
+        let accepted = chat.send(&self.name.key, &id, &words, &setup).await.map_err(|e| failed(&self.name, e))?;
+        if !self.wait {
+            return tell_accepted(ctx, &self.name, &id, &accepted);
+        }
+        let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
+        let wait = chat.wait(&self.name.key, accepted.turn, self.timeout);
+        match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
+            Some(turn) => tell_finished(ctx, &self.name, &turn),
+            None => tell_timed_out(ctx, &self.name, &accepted),
+        }
+    }
+}
+
+fn words(text: OsString) -> Result<String, Failure> {
+    let bytes = input::line(input::text(text)?);
+    let words =
+        String::from_utf8(bytes).map_err(|_| Failure::refused("the message is not UTF-8", "put it into a file, and say where it is"))?;
+    check(&words)?;
+    Ok(words)
+}
+
+/// Refuses what is no message.
+pub(super) fn check(words: &str) -> Result<(), Failure> {
+    if words.trim().is_empty() {
+        return Err(Failure::refused("the message is empty", "give a text, or `-` to read it from standard input"));
+    }
+    if words.len() > MAX_WORDS_BYTES {
+        let error = format!("the message is {} bytes long, {MAX_WORDS_BYTES} at most can be sent", words.len());
+        return Err(Failure::refused(error, "put a long text into a file, and say where it is"));
+    }
+    Ok(())
+}
+
+/// The id of a message, from a word that a script chose.
+fn own_id(text: &str) -> Result<String, String> {
+    let word = text.strip_prefix("msg:").unwrap_or(text);
+    let is_plain = !word.is_empty() && word.len() <= 128 && word.chars().all(|c| c.is_ascii_alphanumeric() || "._:-".contains(c));
+    if is_plain { Ok(format!("msg:{word}")) } else { Err("up to 128 letters, digits, `.`, `_`, `:` and `-`".into()) }
+}
+
+fn tell_accepted(ctx: &Context, name: &ChatName, id: &str, accepted: &Accepted) -> Result<i32, Failure> {
+    if ctx.out.json {
+        let mut answer = json!({"status": "accepted", "key": name.key, "message_id": id});
+        super::super::run::merge(&mut answer, serde_json::to_value(accepted).unwrap_or_default());
+        ctx.out.object(&answer)?;
+        return Ok(0);
+    }
+    match &accepted.note {
+        Some(note) => ctx.out.remark(note),
+        None => ctx.out.tip(&format!("sent; `outlast chat {}` shows the reply", name.short())),
+    }
+    Ok(0)
+}
+
+fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32, Failure> {
+    let is_completed = turn.outcome == Some(TurnOutcome::Completed);
+    let code = i32::from(!is_completed);
+    if ctx.out.json {
+        let mut answer = json!({"status": turn.outcome, "key": name.key});
+        super::super::run::merge(&mut answer, serde_json::to_value(turn).unwrap_or_default());
+        ctx.out.object(&answer)?;
+        return Ok(code);
+    }
+    ctx.out.text(&for_reader(turn.reply.as_deref().unwrap_or_default()))?;
+    if !is_completed {
+        let outcome = turn.outcome.as_ref().map_or_else(|| "unknown".into(), |outcome| outcome_words(outcome, turn.why.as_deref()));
+        ctx.out.remark(&format!("outlast: the message was not answered ({outcome})"));
+    }
+    Ok(code)
+}
+
+fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result<i32, Failure> {
+    if ctx.out.json {
+        let answer = json!({"status": "timeout", "key": name.key, "id": accepted.turn, "outcome": Value::Null, "reply": Value::Null});
+        ctx.out.object(&answer)?;
+    } else {
+        ctx.out.remark(&format!("the reply is not there yet, and goes on: `outlast chat {}` shows it", name.short()));
+    }
+    Ok(TIMED_OUT)
+}
+
+/// Text of an agent for whatever reads standard output. A terminal gets nothing that moves the cursor.
+pub(super) fn for_reader(text: &str) -> String {
+    use std::io::IsTerminal as _;
+    if std::io::stdout().is_terminal() {
+        text.split('\n').map(super::super::out::tame).collect::<Vec<_>>().join("\n")
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_of_ones_own_is_marked_as_one_of_a_message() {
+        assert_eq!(own_id("nightly-7").unwrap(), "msg:nightly-7");
+        assert_eq!(own_id("msg:nightly-7").unwrap(), "msg:nightly-7");
+        for bad in ["", "msg:", "a b", "a\n", &"x".repeat(129)] {
+            assert!(own_id(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_before_it_is_sent() {
+        assert!(check(" \n").is_err());
+        assert!(check(&"x".repeat(MAX_WORDS_BYTES + 1)).is_err());
+        assert!(check("hello").is_ok());
+        assert_eq!(words("hello\n".into()).unwrap(), "hello");
+    }
+}

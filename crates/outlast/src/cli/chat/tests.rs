@@ -1,0 +1,301 @@
+use super::super::out::Out;
+use super::markdown::StyledLine;
+use super::view::{ChatView, choices};
+use super::*;
+use outlast_client::{
+    ChatEvent, Content, ConversationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody, Time, ToolBody,
+    ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
+};
+
+fn at() -> Time {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+/// A conversation as a terminal hears it, and everything that it showed.
+struct Screenplay {
+    view: ChatView,
+    next_part: u64,
+    shown: Vec<String>,
+}
+
+impl Screenplay {
+    fn new(seen: Option<u64>) -> Self {
+        Self { view: ChatView::new(seen, Standing::Active), next_part: 1, shown: Vec::new() }
+    }
+
+    fn show(&mut self, lines: &[StyledLine]) -> &mut Self {
+        self.shown.extend(lines.iter().map(|line| line.paint(false)));
+        self
+    }
+
+    fn event(&mut self, event: &ChatEvent) -> &mut Self {
+        let lines = self.view.event(event);
+        self.show(&lines)
+    }
+
+    fn part(&mut self, content: Content) -> &mut Self {
+        let part = Part::new(self.next_part, Some(1), 1, &content, at());
+        self.next_part += 1;
+        self.event(&ChatEvent::Part { part: Box::new(part) })
+    }
+
+    fn words(&mut self, text: &str) -> &mut Self {
+        let id = format!("msg:{}", self.next_part);
+        self.part(Content::Words(WordsBody::new(text, id)))
+    }
+
+    fn text(&mut self, text: &str) -> &mut Self {
+        self.part(Content::Text(TextBody::new(text)))
+    }
+
+    fn line(&mut self, text: &str, about: &str) -> &mut Self {
+        self.part(Content::Line(LineBody::new(text, about)))
+    }
+
+    fn tool(&mut self, call: &str, title: &str, state: ToolState, result: Option<&str>) -> &mut Self {
+        let mut body = ToolBody::new(call, title, state);
+        body.result = result.map(Into::into);
+        self.part(Content::Tool(body))
+    }
+
+    fn draft(&mut self, attempt: u32, from: u64, text: &str) -> &mut Self {
+        self.event(&ChatEvent::Draft { turn: 1, attempt, from, text: text.into() });
+        self.live()
+    }
+
+    fn turn(&mut self, state: TurnState, outcome: Option<TurnOutcome>, why: Option<&str>) -> &mut Self {
+        let mut turn = TurnInfo::queued(1, TurnKind::Message, "msg:1");
+        (turn.state, turn.attempt, turn.outcome, turn.why) = (state, 1, outcome, why.map(Into::into));
+        self.event(&ChatEvent::Turn { turn: Box::new(turn) })
+    }
+
+    fn running(&mut self) -> &mut Self {
+        self.turn(TurnState::Running, None, None)
+    }
+
+    fn completed(&mut self) -> &mut Self {
+        self.turn(TurnState::Finished, Some(TurnOutcome::Completed), None)
+    }
+
+    fn caught_up(&mut self) -> &mut Self {
+        self.event(&ChatEvent::CaughtUp { last_part: Some(self.next_part - 1) })
+    }
+
+    /// What stands below what is finished now.
+    fn live(&mut self) -> &mut Self {
+        let live = self.view.live();
+        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(false))));
+        self
+    }
+
+    fn all(&self) -> String {
+        self.shown.join("\n")
+    }
+}
+
+#[test]
+fn a_reply_is_written_as_it_comes_and_never_twice() {
+    let mut play = Screenplay::new(None);
+    play.caught_up();
+    let own = play.view.said("msg:1", "what is **left**?\nbe brief");
+    play.show(&own);
+    // The gateway tells it back to every terminal.
+    play.part(Content::Words(WordsBody::new("what is **left**?\nbe brief", "msg:1")));
+    play.running().draft(1, 0, "# Pl").draft(1, 4, "an\n- one `x`\n- t").draft(1, 20, "wo\n\nDo");
+    assert!(play.view.is_busy() && play.view.can_stop());
+    play.text("# Plan\n- one `x`\n- two\n\nDone.\n").completed();
+    assert!(!play.view.is_busy());
+    play.words("from another terminal").text("yes");
+    insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn tools_are_one_line_each() {
+    let mut play = Screenplay::new(None);
+    play.words("test it").running().draft(1, 0, "I run the tests:\n");
+    play.tool("1", "cargo test", ToolState::Pending, None).tool("1", "cargo test", ToolState::Running, None);
+    play.tool("1", "cargo test", ToolState::Completed, None);
+    play.tool("2", "cargo clippy\n--all", ToolState::Running, None).tool("2", "cargo clippy", ToolState::Failed, Some("exit code 101"));
+    play.text("One is red.").completed();
+    insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn what_happened_meanwhile_is_marked() {
+    let mut play = Screenplay::new(Some(2));
+    play.words("build it").text("It runs.").line("process web ended with code 0", "notice").text("The build is done.").caught_up();
+    play.line("the gateway restarts; I'll try to resume", "banner");
+    insta::assert_snapshot!(play.all());
+    let mut nothing_new = Screenplay::new(Some(2));
+    nothing_new.words("build it").text("It runs.").caught_up().text("And more.");
+    assert!(!nothing_new.all().contains("away"), "{}", nothing_new.all());
+    let mut never_seen = Screenplay::new(None);
+    never_seen.words("from a script").text("yes").caught_up();
+    assert!(!never_seen.all().contains("away"));
+}
+
+#[test]
+fn a_question_is_answered_with_a_key() {
+    let options = vec![
+        PermissionOption::new("once", "Allow once", "allow_once"),
+        PermissionOption::new("always", "Always allow", "allow_always"),
+        PermissionOption::new("no", "Reject", "reject_once"),
+        PermissionOption::new("other", "Ask my manager", "escalate"),
+        PermissionOption::new("no2", "Reject twice", "reject_once"),
+    ];
+    let mut body = PermissionBody::new("p1", "rm -rf target", options);
+    let keys: Vec<char> = choices(&body).iter().map(|(key, _)| *key).collect();
+    assert_eq!(keys, ['y', 'a', 'n', '4', '5']);
+    let mut play = Screenplay::new(None);
+    play.words("clean up").running().part(Content::Permission(body.clone())).live();
+    assert_eq!(play.view.answer('n'), Some(("p1", "no")));
+    assert_eq!(play.view.answer('x'), None);
+    (body.answer, body.by) = (Some("no".into()), Some("another terminal".into()));
+    play.part(Content::Permission(body)).live();
+    assert_eq!(play.view.answer('n'), None);
+    play.text("I did not.").completed();
+    insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn an_interrupted_reply_stays_and_the_next_attempt_begins_anew() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().draft(1, 0, "First,\nI thi");
+    let lines = play.view.regained();
+    play.show(&lines).line("resumed after an interruption", "resumed").running();
+    play.draft(2, 0, "First,\nI looked");
+    let part = Part::new(9, Some(1), 2, &Content::Text(TextBody::new("First,\nI looked at it.")), at());
+    play.event(&ChatEvent::Part { part: Box::new(part) }).completed();
+    insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn a_draft_that_is_sent_again_is_not_shown_again() {
+    let mut play = Screenplay::new(None);
+    play.running().draft(1, 0, "one\ntw").draft(1, 0, "one\ntwo\n").draft(1, 99, "lost").text("one\ntwo\nthree");
+    assert_eq!(play.shown.iter().filter(|line| !line.contains("(live)")).collect::<Vec<_>>(), ["one", "two", "three"]);
+    // A gateway that keeps the text at the end of the turn only.
+    let mut late = Screenplay::new(None);
+    late.running().draft(1, 0, "one tw").tool("1", "ls", ToolState::Running, None).draft(1, 6, "o\nthree").text("one two\nthree");
+    assert_eq!(late.shown.iter().filter(|line| !line.contains("(live)")).collect::<Vec<_>>(), ["one tw", "· ls", "o", "three"]);
+    let mut other = Screenplay::new(None);
+    other.running().draft(1, 0, "one\n").text("something else");
+    assert_eq!(other.shown, ["one", "", "[the reply as it was kept]", "something else"]);
+}
+
+#[test]
+fn a_turn_without_a_reply_says_why_once() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("a").running().turn(TurnState::Finished, Some(TurnOutcome::Cancelled), Some("stopped"));
+    play.words("b").running().line("the agent cannot be started: no such program", "failed");
+    play.turn(TurnState::Finished, Some(TurnOutcome::Failed), Some("cannot_start"));
+    play.words("c").running().turn(TurnState::Interrupted, None, None);
+    assert!(play.view.can_stop() && !play.view.is_busy());
+    play.running().turn(TurnState::Finished, Some(TurnOutcome::GaveUp), None);
+    play.event(&ChatEvent::Standing { standing: Standing::Suspended, strikes: 3, generation: 1 }).live();
+    insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn an_answer_that_is_also_a_line_is_shown_once() {
+    for is_answer_first in [true, false] {
+        let mut play = Screenplay::new(None);
+        play.caught_up();
+        for is_answer in [is_answer_first, !is_answer_first] {
+            if is_answer {
+                let lines = play.view.answered("a new conversation begins");
+                play.show(&lines);
+            } else {
+                play.line("a new conversation begins", "new");
+            }
+        }
+        assert_eq!(play.shown, ["a new conversation begins"]);
+    }
+}
+
+#[test]
+fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
+    let mut view = ChatView::new(None, Standing::Active);
+    view.said("msg:1", "hello");
+    assert!(view.can_stop() && !view.is_busy());
+    view.unsaid("msg:1");
+    assert!(!view.can_stop());
+}
+
+#[test]
+fn what_an_agent_says_cannot_touch_the_terminal() {
+    let mut play = Screenplay::new(None);
+    play.words("\x1b[2J").text("\x1b]0;title\x07\u{202e}x").tool("1", "\x1b[31m", ToolState::Running, None).line("\x1b[H", "banner");
+    assert!(!play.all().contains('\x1b') && !play.all().contains('\u{202e}'), "{:?}", play.all());
+    play.event(&ChatEvent::Unknown);
+}
+
+#[test]
+fn conversations_line_up() {
+    let mut main = ConversationInfo::new("agent:main:local:dm:main", "main", 1);
+    (main.agent, main.last_message_at) = (Some("codex".into()), Some(at()));
+    let mut broken = ConversationInfo::new("agent:main:local:dm:broken", "a-rather-long-name-of-a-conversation", 7);
+    (broken.standing, broken.strikes, broken.open_turns) = (Standing::Suspended, 3, 2);
+    let mut odd = ConversationInfo::new("agent:main:local:dm:odd", "odd", 1);
+    odd.standing = Standing::Other("asleep".into());
+    let now = "2026-01-01T00:03:20Z".parse().unwrap();
+    let all = [main, broken, odd];
+    let tables = [None, Some(40)].map(|width| list::lines(&all, now, &Out::plain(width)).join("\n"));
+    insta::assert_snapshot!(tables.join("\n\n"));
+}
+
+#[test]
+fn a_conversation_is_shown_turn_by_turn() {
+    let mut info = ConversationInfo::new("agent:main:local:dm:main", "main", 2);
+    (info.standing, info.strikes, info.agent) = (Standing::ResumePending, 1, Some("command `cat`".into()));
+    info.waits_for = Some("a person: it was interrupted more than an hour ago".into());
+    let turn = |id: u64, kind: TurnKind, change: &dyn Fn(&mut TurnInfo)| {
+        let mut turn = TurnInfo::queued(id, kind, "c");
+        (turn.words, turn.accepted_at) = (Some(format!("words {id}\nmore")), Some(at()));
+        change(&mut turn);
+        turn
+    };
+    let turns = vec![
+        turn(1, TurnKind::Message, &|t| {
+            (t.state, t.outcome, t.reply, t.attempt) = (TurnState::Finished, Some(TurnOutcome::Completed), Some("the reply".into()), 2);
+        }),
+        turn(2, TurnKind::Notice, &|t| {
+            (t.state, t.outcome, t.why) = (TurnState::Finished, Some(TurnOutcome::Obsolete), Some("earlier_generation".into()));
+        }),
+        turn(3, TurnKind::Message, &|t| {
+            (t.state, t.attempt, t.interrupt_reason) = (TurnState::Interrupted, 1, Some("restart_interrupted".into()));
+        }),
+        turn(4, TurnKind::Message, &|_| ()),
+    ];
+    let now = "2026-01-01T00:03:20Z".parse().unwrap();
+    insta::assert_snapshot!(show::lines(&Shown::new(info, turns), now, &Out::plain(None)).join("\n"));
+}
+
+#[test]
+fn an_export_has_everything_that_was_said() {
+    let mut failed = ToolBody::new("1", "cargo test", ToolState::Failed);
+    failed.result = Some("exit code 101".into());
+    let mut asked = PermissionBody::new("p", "rm -rf target", vec![PermissionOption::new("y", "Yes", "allow_once")]);
+    asked.answer = Some("y".into());
+    let contents = [
+        Content::Words(WordsBody::new("test it\n\nplease", "msg:1")),
+        Content::Tool(ToolBody::new("1", "cargo test", ToolState::Running)),
+        Content::Tool(failed),
+        Content::Permission(asked),
+        Content::Text(TextBody::new("It is **red**.\n")),
+        Content::Line(LineBody::new("resumed after a restart", "resumed")),
+    ];
+    let parts: Vec<Part> = contents.iter().enumerate().map(|(n, c)| Part::new(n as u64 + 1, Some(1), 1, c, at())).collect();
+    let shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 1), Vec::new());
+    insta::assert_snapshot!(export::markdown(&shown, &parts));
+}
+
+#[test]
+fn a_name_is_a_key_and_no_path() {
+    let name = |text: &str| text.parse::<ChatName>().map(|name| name.key);
+    assert_eq!(name("main").unwrap(), "agent:main:local:dm:main");
+    assert_eq!(name("agent:main:telegram:dm:7").unwrap(), "agent:main:telegram:dm:7");
+    for bad in ["", "..", ".", "a/b", "a b", "ä", "a:b", "agent:", "agent:\n", &"x".repeat(65)] {
+        assert!(name(bad).is_err(), "{bad:?}");
+    }
+}

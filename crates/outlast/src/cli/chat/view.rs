@@ -1,0 +1,398 @@
+//! What a terminal shows of a conversation: events in, lines out. It knows no terminal and no clock.
+
+use super::markdown::{Markdown, Style, StyledLine};
+use super::show::outcome_words;
+use outlast_client::{
+    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, ToolBody, ToolState, TurnInfo, TurnOutcome,
+    TurnState, WordsBody,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Everything that is known of the conversation, and what was shown of it.
+#[derive(Debug, Default)]
+pub(super) struct ChatView {
+    /// The last part that a person was shown at an earlier visit. What comes behind it is marked as news, once.
+    seen_before: Option<u64>,
+    is_caught_up: bool,
+    last_part: Option<u64>,
+    /// Messages that were shown as they were typed.
+    own: BTreeSet<String>,
+    draft: Option<DraftText>,
+    /// Turns that are not finished.
+    open: BTreeMap<u64, TurnInfo>,
+    /// Turns about whose state a line was shown.
+    told: BTreeSet<u64>,
+    /// Tool calls of the turn that runs.
+    tools: BTreeMap<String, ToolState>,
+    question: Option<PermissionBody>,
+    standing: Option<Standing>,
+    /// The last line of the gateway's, which may come as an answer as well.
+    last_line: Option<String>,
+    last_shown: LastShown,
+}
+
+/// What stands on the last line, which decides whether there is an empty one behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum LastShown {
+    #[default]
+    Nothing,
+    Words,
+    Text,
+    Remark,
+}
+
+/// A reply as it is written.
+#[derive(Debug)]
+struct DraftText {
+    turn: u64,
+    attempt: u32,
+    text: String,
+    /// How many bytes of it are on lines that were shown.
+    shown: usize,
+    markdown: Markdown,
+    /// A piece is missing. The part that replaces the draft has everything.
+    has_gap: bool,
+}
+
+impl DraftText {
+    fn new(turn: u64, attempt: u32) -> Self {
+        Self { turn, attempt, text: String::new(), shown: 0, markdown: Markdown::default(), has_gap: false }
+    }
+
+    fn whole_lines(&mut self) -> Vec<StyledLine> {
+        let Some(end) = self.text[self.shown..].rfind('\n').map(|at| self.shown + at + 1) else { return Vec::new() };
+        let lines = self.text[self.shown..end].lines().map(|line| self.markdown.line(line)).collect();
+        self.shown = end;
+        lines
+    }
+
+    fn rest(&mut self) -> Vec<StyledLine> {
+        let lines = self.text[self.shown..].lines().map(|line| self.markdown.line(line)).collect();
+        self.shown = self.text.len();
+        lines
+    }
+}
+
+impl ChatView {
+    /// A conversation of which a person has seen the parts up to this one.
+    pub(super) fn new(seen_before: Option<u64>, standing: Standing) -> Self {
+        Self { seen_before, standing: Some(standing), ..Self::default() }
+    }
+
+    /// The last part that was shown.
+    pub(super) fn last_part(&self) -> Option<u64> {
+        self.last_part
+    }
+
+    /// Whether everything was shown that there was when the conversation was opened.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.is_caught_up
+    }
+
+    /// Whether an agent works on a reply.
+    pub(super) fn is_busy(&self) -> bool {
+        self.open.values().any(|t| t.state == TurnState::Running)
+    }
+
+    /// Whether a turn runs, waits to be resumed, or is about to begin: what Ctrl-C stops.
+    pub(super) fn can_stop(&self) -> bool {
+        !self.own.is_empty() || self.open.values().any(|t| matches!(t.state, TurnState::Running | TurnState::Interrupted))
+    }
+
+    /// How many turns wait behind the one that runs.
+    pub(super) fn waiting(&self) -> usize {
+        self.open.values().filter(|t| t.state == TurnState::Queued).count()
+    }
+
+    /// What a person says here, before the gateway has it.
+    pub(super) fn said(&mut self, message_id: &str, words: &str) -> Vec<StyledLine> {
+        self.own.insert(message_id.to_owned());
+        self.words(words)
+    }
+
+    /// A message was refused: nothing answers it.
+    pub(super) fn unsaid(&mut self, message_id: &str) {
+        self.own.remove(message_id);
+    }
+
+    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once.
+    pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
+        if self.last_line.as_deref() == Some(text) {
+            return Vec::new();
+        }
+        self.last_line = Some(text.to_owned());
+        self.remark(Style::Quiet, text)
+    }
+
+    /// Something that happened.
+    pub(super) fn event(&mut self, event: &ChatEvent) -> Vec<StyledLine> {
+        match event {
+            ChatEvent::Part { part } => self.part(part),
+            ChatEvent::Draft { turn, attempt, from, text } => self.draft(*turn, *attempt, *from, text),
+            ChatEvent::Turn { turn } => self.turn(turn),
+            ChatEvent::Standing { standing, .. } => {
+                self.standing = Some(standing.clone());
+                Vec::new()
+            }
+            ChatEvent::CaughtUp { .. } => {
+                self.is_caught_up = true;
+                self.seen_before = None;
+                self.told.retain(|turn| self.open.contains_key(turn));
+                Vec::new()
+            }
+            // A newer gateway's.
+            _ => Vec::new(),
+        }
+    }
+
+    /// There is a gateway again. The turns that are open come again.
+    pub(super) fn regained(&mut self) -> Vec<StyledLine> {
+        self.open.clear();
+        self.question = None;
+        let mut lines = self.flush_draft();
+        lines.extend(self.remark(Style::Quiet, "— the gateway was restarted, and is connected again —"));
+        lines
+    }
+
+    /// A remark of ours, which is not part of the conversation.
+    pub(super) fn remark(&mut self, style: Style, text: &str) -> Vec<StyledLine> {
+        let mut lines = self.gap_after(&[LastShown::Text]);
+        lines.extend(text.lines().map(|line| StyledLine::of(style, line)));
+        self.last_shown = LastShown::Remark;
+        lines
+    }
+
+    /// What is not finished: the line that is being written, and the answers to a question.
+    pub(super) fn live(&self) -> Vec<StyledLine> {
+        let mut lines = Vec::new();
+        if let Some(draft) = &self.draft {
+            let line = &draft.text[draft.shown..];
+            lines.extend((!line.is_empty()).then(|| draft.markdown.clone().line(line)));
+        }
+        if let Some(question) = &self.question {
+            let mut line = StyledLine::default();
+            for (n, (key, option)) in choices(question).into_iter().enumerate() {
+                let gap = if n == 0 { "" } else { "   " };
+                line = line.and(Style::Busy, &format!("{gap}[{key}] ")).and(Style::Plain, &option.name);
+            }
+            lines.push(line);
+        }
+        if self.standing == Some(Standing::Suspended) {
+            lines.push(StyledLine::of(Style::Bad, "suspended: write to start anew, /resume to continue here"));
+        }
+        lines
+    }
+
+    /// What a key answers, if a question is open.
+    pub(super) fn answer(&self, key: char) -> Option<(&str, &str)> {
+        let question = self.question.as_ref()?;
+        let (_, option) = choices(question).into_iter().find(|(k, _)| *k == key)?;
+        Some((&question.permission, &option.option))
+    }
+
+    /// Whether a question waits for a person.
+    pub(super) fn has_question(&self) -> bool {
+        self.question.is_some()
+    }
+
+    fn part(&mut self, part: &Part) -> Vec<StyledLine> {
+        let mut lines = Vec::new();
+        if self.seen_before.is_some_and(|seen| part.id > seen) {
+            self.seen_before = None;
+            if self.last_part.is_some() {
+                lines.extend(self.remark(Style::Quiet, "── while you were away ──"));
+            }
+        }
+        self.last_part = self.last_part.max(Some(part.id));
+        if part.kind != PartKind::Line {
+            self.last_line = None;
+        }
+        lines.extend(match part.content() {
+            Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
+            Content::Words(body) => self.words(&body.text),
+            Content::Text(body) => self.text(part, &body.text),
+            Content::Tool(body) => self.tool(&body),
+            Content::Permission(body) => self.permission(body),
+            Content::Line(body) => self.line(part, &body),
+            // A newer gateway's.
+            _ => Vec::new(),
+        });
+        lines
+    }
+
+    fn words(&mut self, text: &str) -> Vec<StyledLine> {
+        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark]);
+        let begin = |n: usize| if n == 0 { "› " } else { "  " };
+        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line)));
+        self.last_shown = LastShown::Words;
+        lines
+    }
+
+    fn draft(&mut self, turn: u64, attempt: u32, from: u64, text: &str) -> Vec<StyledLine> {
+        let mut lines = Vec::new();
+        if self.draft.as_ref().is_some_and(|d| (d.turn, d.attempt) != (turn, attempt)) {
+            lines.extend(self.drop_draft());
+        }
+        let draft = self.draft.get_or_insert_with(|| DraftText::new(turn, attempt));
+        match usize::try_from(from) {
+            Ok(0) if draft.shown > 0 && !text.starts_with(&draft.text[..draft.shown]) => {
+                // What was shown is not what is said now.
+                lines.extend(self.drop_draft());
+                let fresh = self.draft.insert(DraftText::new(turn, attempt));
+                fresh.text = text.to_owned();
+            }
+            Ok(0) => (draft.text, draft.has_gap) = (text.to_owned(), false),
+            Ok(from) if from == draft.text.len() => draft.text.push_str(text),
+            _ => draft.has_gap = true,
+        }
+        if let Some(draft) = self.draft.as_mut().filter(|d| !d.has_gap) {
+            let whole = draft.whole_lines();
+            lines.extend(self.reply(whole));
+        }
+        lines
+    }
+
+    fn text(&mut self, part: &Part, text: &str) -> Vec<StyledLine> {
+        let draft = self.draft.take().filter(|d| Some(d.turn) == part.turn && d.attempt == part.attempt);
+        let mut lines = Vec::new();
+        let mut draft = draft.unwrap_or_else(|| DraftText::new(0, 0));
+        if !text.starts_with(&draft.text[..draft.shown]) {
+            lines.extend(self.remark(Style::Quiet, "[the reply as it was kept]"));
+            draft = DraftText::new(0, 0);
+        }
+        // Empty lines at the end of a reply would only move the prompt down.
+        draft.text = text[..text.trim_end().len().max(draft.shown)].to_owned();
+        let rest = draft.rest();
+        lines.extend(self.reply(rest));
+        lines
+    }
+
+    /// Lines of a reply.
+    fn reply(&mut self, lines: Vec<StyledLine>) -> Vec<StyledLine> {
+        if lines.is_empty() {
+            return lines;
+        }
+        let mut all = self.gap_after(&[]);
+        all.extend(lines);
+        self.last_shown = LastShown::Text;
+        all
+    }
+
+    /// Shows the line that is being written, because another one comes below it. The reply may go on.
+    fn flush_draft(&mut self) -> Vec<StyledLine> {
+        let Some(draft) = self.draft.as_mut().filter(|d| !d.has_gap) else { return Vec::new() };
+        let rest = draft.rest();
+        self.reply(rest)
+    }
+
+    /// Shows what is left of a reply that is not going on. A line that was being written would vanish otherwise.
+    fn drop_draft(&mut self) -> Vec<StyledLine> {
+        let lines = self.flush_draft();
+        self.draft = None;
+        lines
+    }
+
+    fn tool(&mut self, body: &ToolBody) -> Vec<StyledLine> {
+        let before = self.tools.insert(body.call.clone(), body.state.clone());
+        let result = body.result.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
+        let line = match (&body.state, before) {
+            (ToolState::Failed, _) => {
+                StyledLine::of(Style::Bad, "· ").and(Style::Quiet, &body.title).and(Style::Bad, &format!(" failed{result}"))
+            }
+            (_, None) => StyledLine::of(Style::Busy, "· ").and(Style::Quiet, &format!("{}{result}", body.title)),
+            // It was shown when it began.
+            (_, Some(_)) => return Vec::new(),
+        };
+        let mut lines = self.flush_draft();
+        lines.push(line);
+        self.last_shown = LastShown::Words;
+        lines
+    }
+
+    fn permission(&mut self, body: PermissionBody) -> Vec<StyledLine> {
+        let mut lines = self.flush_draft();
+        let chosen = body.answer.as_ref().map(|answer| body.options.iter().find(|option| option.option == *answer));
+        lines.push(match chosen {
+            None => StyledLine::of(Style::Busy, "? ").and(Style::Bold, &body.question),
+            Some(chosen) => {
+                let is_allowed = chosen.is_some_and(|option| option.kind.starts_with("allow"));
+                let by = body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default();
+                let (style, word) = if is_allowed { (Style::Good, "allowed") } else { (Style::Bad, "refused") };
+                StyledLine::of(style, word).and(Style::Quiet, &format!(": {}{by}", body.question))
+            }
+        });
+        let is_same = self.question.as_ref().is_some_and(|open| open.permission == body.permission);
+        if body.answer.is_none() {
+            self.question = Some(body);
+        } else if is_same {
+            self.question = None;
+        }
+        self.last_shown = LastShown::Words;
+        lines
+    }
+
+    fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
+        self.told.extend(part.turn);
+        if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
+            return Vec::new();
+        }
+        let mut lines = self.flush_draft();
+        let style = match body.about.as_deref() {
+            Some("failed" | "suspended" | "gave_up") => Style::Bad,
+            Some("notice" | "new") => Style::Quiet,
+            _ => Style::Busy,
+        };
+        lines.extend(self.remark(style, &body.text));
+        lines
+    }
+
+    fn turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
+        let before = self.open.get(&turn.id).map(|t| (t.state.clone(), t.attempt));
+        if before != Some((turn.state.clone(), turn.attempt)) && turn.state == TurnState::Running {
+            self.told.remove(&turn.id);
+            self.tools.clear();
+        }
+        if !turn.is_finished() {
+            self.open.insert(turn.id, turn.clone());
+            let is_cut = turn.state == TurnState::Interrupted && before.is_some_and(|(state, _)| state == TurnState::Running);
+            return if is_cut { self.ended(turn, "interrupted; it will be resumed") } else { Vec::new() };
+        }
+        self.open.remove(&turn.id);
+        self.question = None;
+        match &turn.outcome {
+            None | Some(TurnOutcome::Completed) => self.drop_draft(),
+            Some(outcome) => self.ended(turn, &outcome_words(outcome, turn.why.as_deref())),
+        }
+    }
+
+    /// A turn stopped without a reply. If the gateway had no line about it, this is the line.
+    fn ended(&mut self, turn: &TurnInfo, how: &str) -> Vec<StyledLine> {
+        let mut lines = self.drop_draft();
+        if !self.told.remove(&turn.id) && self.is_caught_up {
+            lines.extend(self.remark(Style::Busy, &format!("[{how}]")));
+        }
+        lines
+    }
+
+    fn gap_after(&self, which: &[LastShown]) -> Vec<StyledLine> {
+        if which.contains(&self.last_shown) { vec![StyledLine::default()] } else { Vec::new() }
+    }
+}
+
+/// The keys that answer a question: letters for what agents ask most, else numbers.
+pub(super) fn choices(question: &PermissionBody) -> Vec<(char, &PermissionOption)> {
+    let mut keys: Vec<(char, &PermissionOption)> = Vec::new();
+    for (n, option) in question.options.iter().enumerate().take(9) {
+        let letter = match option.kind.as_str() {
+            "allow_once" => Some('y'),
+            "allow_always" => Some('a'),
+            "reject_once" => Some('n'),
+            "reject_always" => Some('d'),
+            _ => None,
+        };
+        let letter = letter.filter(|letter| keys.iter().all(|(key, _)| key != letter));
+        let number = char::from_digit(n as u32 + 1, 10).unwrap_or('0');
+        keys.push((letter.unwrap_or(number), option));
+    }
+    keys
+}

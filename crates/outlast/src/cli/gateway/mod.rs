@@ -1,0 +1,65 @@
+//! `outlast gateway`
+
+mod drain;
+mod restart;
+mod run;
+mod status;
+mod stop;
+
+use super::{Context, Failure};
+use clap::{Args, Subcommand};
+use outlast_client::{Chat, Connect};
+use serde_json::json;
+
+/// Show, run, restart or stop the gateway, which has the conversations of `outlast chat`
+///
+/// `outlast chat` starts a gateway when it is needed, and so does the engine when a process has ended whose conversation is to be told. A
+/// gateway leaves when there is nothing to do. It can be killed at any instant: no message is lost, and interrupted replies are resumed.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayArgs {
+    #[command(subcommand)]
+    verb: GatewayVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum GatewayVerb {
+    Run(run::GatewayRun),
+    Status(status::Status),
+    Drain(drain::Drain),
+    Restart(restart::Restart),
+    Stop(stop::Stop),
+}
+
+impl GatewayArgs {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        match self.verb {
+            GatewayVerb::Run(args) => args.perform(ctx).await,
+            GatewayVerb::Status(args) => args.perform(ctx).await,
+            GatewayVerb::Drain(args) => args.perform(ctx).await,
+            GatewayVerb::Restart(args) => args.perform(ctx).await,
+            GatewayVerb::Stop(args) => args.perform(ctx).await,
+        }
+    }
+}
+
+/// A way to the gateway that runs, if one does.
+async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
+    match Chat::connect(&Connect::to(&ctx.settings.home)).await {
+        Ok(chat) => Ok(Some(chat)),
+        Err(e) if e.is_not_running() => Ok(None),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Says that no gateway runs, which is no failure.
+fn none(ctx: &Context) -> Result<i32, Failure> {
+    if ctx.out.json {
+        let version = env!("CARGO_PKG_VERSION");
+        ctx.out.object(&json!({
+            "status": "not_running", "pid": null, "running": 0, "idle": true, "version": version, "home": ctx.settings.home,
+        }))?;
+    } else {
+        ctx.out.line("no gateway runs; `outlast chat` starts one")?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,29 @@
+//! `outlast gateway run`
+
+use super::super::chat::not_installed;
+use super::{Context, Failure, running};
+use clap::Args;
+use outlast_client::code;
+use std::os::unix::process::CommandExt as _;
+
+/// Run the gateway in the foreground, until it is stopped
+///
+/// For service managers and for looking at its log. Exits with 0 after `gateway stop`, 75 after `gateway restart`, 1 after SIGTERM, 78 if
+/// the configuration is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct GatewayRun {}
+
+impl GatewayRun {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
+        if let Some(chat) = running(ctx).await? {
+            let pid = chat.status().await?.pid;
+            return Err(Failure::refused(
+                format!("a gateway (pid {pid}) runs in this home already"),
+                "`outlast gateway stop` ends it; `outlast gateway status` shows what it does",
+            ));
+        }
+        let error = std::process::Command::new(&program).arg("--home").arg(&ctx.settings.home).exec();
+        Err(Failure::new(code::GATEWAY_CANNOT_START, format!("cannot execute {}: {error}", program.display()), "it must be executable"))
+    }
+}

@@ -1,0 +1,74 @@
+//! `outlast gateway status`
+
+use super::{Context, Failure, none, running};
+use clap::Args;
+use outlast_client::GatewayStatus;
+
+/// Show the state of the gateway; never starts one
+#[derive(Debug, Args)]
+pub(crate) struct Status {}
+
+impl Status {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let status = match running(ctx).await? {
+            // It may end between the two, as it does when it is idle.
+            Some(chat) => match chat.status().await {
+                Err(e) if e.is_not_running() => return none(ctx),
+                status => status?,
+            },
+            None => return none(ctx),
+        };
+        if ctx.out.json {
+            ctx.out.object(&status)?;
+            return Ok(0);
+        }
+        lines(&status).iter().try_for_each(|line| ctx.out.line(line))?;
+        Ok(0)
+    }
+}
+
+/// The state for a person.
+pub(super) fn lines(s: &GatewayStatus) -> Vec<String> {
+    let running = match (s.running, s.queued) {
+        (0, 0) if s.idle => "nothing".to_owned(),
+        (running, 0) => turns(running),
+        (running, queued) => format!("{}, {queued} more waiting", turns(running)),
+    };
+    let mut lines = vec![
+        format!("pid        {}", s.pid),
+        format!("version    {}", s.version),
+        format!("home       {}", s.home),
+        format!("since      {}", s.started_at),
+        format!("running    {running}"),
+        format!("terminals  {}", s.terminals),
+    ];
+    if s.draining {
+        lines.push("draining   starts no new turns; `outlast gateway drain --off` lets them start".into());
+    }
+    if s.unsent > 0 {
+        lines.push(format!("unsent     {} parts of replies could not be sent to their channel", s.unsent));
+    }
+    lines.extend(s.notes.iter().map(|note| format!("note       {note}")));
+    lines
+}
+
+fn turns(count: u64) -> String {
+    if count == 1 { "1 turn".into() } else { format!("{count} turns") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_gateway_does_is_said_in_words() {
+        let mut status = GatewayStatus::new(7, "0.1.0", "/home", "2026-01-01T00:00:00Z".parse().unwrap());
+        assert_eq!(lines(&status)[4], "running    nothing");
+        (status.running, status.queued, status.idle, status.draining, status.unsent) = (1, 2, false, true, 3);
+        status.notes = vec!["interrupted turns are held back".into()];
+        let text = lines(&status).join("\n");
+        for want in ["1 turn, 2 more waiting", "drain --off", "3 parts", "held back"] {
+            assert!(text.contains(want), "{want}: {text}");
+        }
+    }
+}

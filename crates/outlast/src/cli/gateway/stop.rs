@@ -1,0 +1,34 @@
+//! `outlast gateway stop`
+
+use super::super::progress::{self, About};
+use super::super::seconds;
+use super::{Context, Failure, none, running};
+use clap::Args;
+use serde_json::json;
+use std::time::Duration;
+
+/// Stop the gateway, once the turns that run have finished
+///
+/// Turns that take longer than --timeout are interrupted, and resumed when there is a gateway again. It stays stopped until `outlast chat`
+/// or `outlast gateway run` starts it. Processes keep running.
+#[derive(Debug, Args)]
+pub(crate) struct Stop {
+    /// How many seconds turns may take to finish [default: as configured, 60]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    timeout: Option<Duration>,
+}
+
+impl Stop {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let Some(chat) = running(ctx).await? else { return none(ctx) };
+        let pid = chat.status().await?.pid;
+        let about = About::Words("the gateway waits for the turns that run");
+        progress::during(ctx, about, "the gateway is still ending", chat.shutdown(self.timeout)).await??;
+        if ctx.out.json {
+            ctx.out.object(&json!({"status": "stopped", "pid": pid}))?;
+        } else {
+            ctx.out.tip(&format!("the gateway (pid {pid}) has ended"));
+        }
+        Ok(0)
+    }
+}

@@ -1,0 +1,290 @@
+//! Conversations at the command line, against a gateway that is played by the test.
+
+use crate::support::*;
+use crate::tmux::Tmux;
+use outlast_client::{Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState, TurnOutcome, TurnState};
+use outlast_testkit::fake_gateway::{FakeGateway, Fault};
+use outlast_wire::v1::chat::{AgentChoice, ChatRequest};
+
+const KEY: &str = "agent:main:local:dm:main";
+
+fn gateway(p: &Product) -> FakeGateway {
+    FakeGateway::alone(&p.home().root)
+}
+
+#[test]
+fn a_script_sends_and_waits() {
+    let p = product();
+    let gateway = gateway(&p);
+    let reply = p.call(["chat", "send", "main", "--command", "cat", "--wait", "hello"]);
+    assert_eq!((reply.code, reply.text()), (Some(0), "you said: hello\n".into()), "{reply:?}");
+    let ChatRequest::Send { agent, cwd, .. } = gateway.wait_for("a send", |r| matches!(r, ChatRequest::Send { .. })) else { panic!() };
+    assert_eq!(agent, Some(AgentChoice::Command("cat".into())));
+    assert_eq!(cwd.as_ref().map(|dir| dir.as_path().to_owned()), Some(p.work()));
+    let reply = p.call_with_input(["chat", "send", "main", "--wait", "--json", "-"], b"two\nlines\n");
+    let answer = reply.json();
+    assert_eq!((reply.code, &answer["status"], &answer["outcome"]), (Some(0), &json!("completed"), &json!("completed")));
+    assert_eq!(answer["reply"], "you said: two\nlines");
+    let sent = p.call(["chat", "send", "main", "--id", "nightly", "--json", "once"]).json();
+    let again = p.call(["chat", "send", "main", "--id", "nightly", "--json", "once"]).json();
+    assert_eq!((&sent["turn"], &sent["message_id"]), (&again["turn"], &json!("msg:nightly")));
+    assert_eq!(gateway.turns(KEY).len(), 3);
+}
+
+#[test]
+fn other_outcomes_are_named_and_a_time_that_is_over_is_124() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let late = p.call(["chat", "send", "main", "--wait", "--timeout", "0.1", "slow"]);
+    assert_eq!(late.code, Some(124), "{late:?}");
+    assert!(late.err.contains("goes on"), "{late:?}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gateway.wait_for("a second wait", |r| matches!(r, ChatRequest::Wait { turn: 2, .. }));
+            gateway.change(KEY, 2, |t| {
+                (t.state, t.outcome, t.why) = (TurnState::Finished, Some(TurnOutcome::Failed), Some("agent_ended".into()));
+            });
+        });
+        let failed = p.call(["chat", "send", "main", "--wait", "fail"]);
+        assert_eq!((failed.code, failed.text()), (Some(1), "".into()), "{failed:?}");
+        assert!(failed.err.contains("failed: agent ended"), "{failed:?}");
+    });
+}
+
+#[test]
+fn a_message_outlives_the_gateway_that_got_it() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            gateway.wait_for("a wait", |r| matches!(r, ChatRequest::Wait { .. }));
+            gateway.kill();
+            gateway.listen();
+            gateway.reply(KEY, 1, "after the restart");
+        });
+        let reply = p.call(["chat", "send", "main", "--wait", "hello"]);
+        assert_eq!((reply.code, reply.text()), (Some(0), "after the restart\n".into()), "{reply:?}");
+    });
+}
+
+#[test]
+fn a_conversation_is_shown_as_data() {
+    let p = product();
+    assert_eq!(p.call(["chat", "list", "--json"]).json(), json!({"conversations": []}));
+    let none = p.call(["chat", "show", "main", "--json"]);
+    assert_eq!((none.code, &none.json()["code"]), (Some(1), &json!("no_conversation")));
+    let gateway = gateway(&p);
+    p.call(["chat", "send", "main", "hello"]);
+    let shown = p.call(["chat", "show", "main", "--json"]).json();
+    assert_eq!((&shown["standing"], &shown["strikes"], &shown["key"]), (&json!("active"), &json!(0), &json!(KEY)));
+    let turn = &shown["turns"][0];
+    for (field, want) in [
+        ("id", json!(1)),
+        ("kind", json!("message")),
+        ("state", json!("finished")),
+        ("attempt", json!(1)),
+        ("interrupt_reason", Value::Null),
+        ("outcome", json!("completed")),
+        ("reply", json!("you said: hello")),
+    ] {
+        assert_eq!(turn.get(field), Some(&want), "{field}");
+    }
+    assert!(turn["cause"].as_str().unwrap().starts_with("msg:"));
+    assert_eq!(p.call(["chat", "list", "--json"]).json()["conversations"][0]["name"], "main");
+    assert!(p.call(["chat", "list"]).text().contains("main  active"));
+    assert!(p.call(["chat", "show"]).text().contains("‹ you said: hello"));
+    gateway.part(KEY, None, &Content::Line(LineBody::new("resumed after a restart", "resumed")));
+    let text = p.call(["chat", "export", "main"]).text();
+    assert!(text.starts_with("# main\n") && text.contains("> hello") && text.contains("*resumed after a restart*"), "{text}");
+    assert_eq!(p.call(["chat", "export", "--json"]).json()["parts"].as_array().unwrap().len(), 3);
+    let missing = p.call(["chat", "show", "other"]);
+    assert!(missing.code == Some(1) && missing.err.contains("no conversation other"), "{missing:?}");
+}
+
+#[test]
+fn a_pipe_is_a_conversation_in_plain_text() {
+    let p = product();
+    let _gateway = gateway(&p);
+    let said = p.call_with_input(["chat"], b"one\n\n**two**");
+    assert_eq!((said.code, said.text()), (Some(0), "you said: one\nyou said: **two**\n".into()), "{said:?}");
+    let said = p.call_with_input(["chat", "main", "--json"], b"three\n");
+    assert_eq!(said.json()["reply"], "you said: three");
+}
+
+#[test]
+fn names_of_conversations_are_completed() {
+    let p = product();
+    let _gateway = gateway(&p);
+    for name in ["plans", "planes", "other"] {
+        p.call(["chat", "send", name, "hello"]);
+    }
+    let complete = |words: &[&str]| {
+        let index = words.len().to_string();
+        let all = [&["__complete", "--index", &index, "--", "outlast"], words].concat();
+        let found = p.call(all).text();
+        found.lines().filter_map(|line| line.split('\t').next().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    assert_eq!(complete(&["chat", "show", "pl"]), ["planes", "plans"]);
+    assert_eq!(complete(&["chat", "send", "o"]), ["other"]);
+    assert_eq!(complete(&["chat", "pl"]), ["planes", "plans"]);
+    assert!(complete(&["chat", "sh"]).contains(&"show".to_owned()));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_started() {
+    let p = product();
+    for (args, want) in [
+        (&["chat", "a/b"][..], "up to 64 letters"),
+        (&["chat", "send", "main", ""], "the message is empty"),
+        (&["chat", "send", "main", "--agent", "a", "--command", "b", "x"], "cannot be used with"),
+        (&["chat", "send", "main", "--timeout", "3", "x"], "--wait"),
+    ] {
+        let refused = p.call(args.iter().copied());
+        assert!(refused.code != Some(0) && refused.err.contains(want), "{args:?}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_person_talks_and_leaves_and_comes_back() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let Some(t) = Tmux::calls("a_person_talks_and_leaves_and_comes_back", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    t.types("hello");
+    t.presses(&["Enter"]);
+    t.sees("Ctrl-C stops");
+    gateway.draft(KEY, 1, 0, "# Plan\n- one\nhalf a li");
+    t.sees("half a li");
+    gateway.part(KEY, Some(1), &Content::Tool(ToolBody::new("1", "cargo test", ToolState::Running)));
+    gateway.draft(KEY, 1, 22, "ne\n");
+    gateway.reply(KEY, 1, "# Plan\n- one\nhalf a line\nand **done**");
+    let screen = t.sees("and done");
+    for want in ["› hello", "Plan", "• one", "· cargo test"] {
+        assert!(screen.contains(want), "{want}: {screen}");
+    }
+    assert_eq!(screen.matches("› hello").count(), 1, "{screen}");
+    gateway.wait_for("that it was seen", |r| matches!(r, ChatRequest::Seen { .. }));
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+    // Meanwhile.
+    gateway.part(KEY, None, &Content::Line(LineBody::new("process web ended with code 0", "notice")));
+    gateway.part(KEY, None, &Content::Text(TextBody::new("The build is done.")));
+    drop(t);
+    let Some(t) = Tmux::calls("a_person_talks_and_leaves_and_comes_back", &p, (80, 24), &["chat", "main"]) else { return };
+    let screen = t.sees("The build is done.");
+    let (before, after) = screen.split_once("while you were away").expect("a mark");
+    assert!(before.contains("and done") && after.contains("process web ended"), "{screen}");
+    t.types("/q");
+    t.presses(&["Tab", "Enter"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn ctrl_c_stops_the_reply_and_leaves_only_when_it_is_pressed_twice() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let Some(t) = Tmux::calls("ctrl_c_stops_the_reply", &p, (60, 20), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    t.types("think");
+    t.presses(&["Enter"]);
+    t.sees("Ctrl-C stops");
+    t.presses(&["C-c"]);
+    t.sees("[cancelled: stopped]");
+    assert_eq!(gateway.turns(KEY)[0].outcome, Some(TurnOutcome::Cancelled));
+    t.types("not sent");
+    t.presses(&["C-c"]);
+    t.shows("an empty prompt", |screen| !screen.contains("not sent"));
+    t.presses(&["C-c"]);
+    t.sees("press Ctrl-C again");
+    t.presses(&["C-c"]);
+    assert_eq!(t.left(), 0);
+    assert_eq!(gateway.turns(KEY).len(), 1);
+}
+
+#[test]
+fn a_question_is_answered_with_one_key() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let Some(t) = Tmux::calls("a_question_is_answered_with_one_key", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    assert_eq!(gateway.followers(KEY), [true], "a person is there");
+    t.types("clean up");
+    t.presses(&["Enter"]);
+    t.sees("Ctrl-C stops");
+    let options = vec![PermissionOption::new("opt-1", "Allow once", "allow_once"), PermissionOption::new("opt-2", "Reject", "reject_once")];
+    let mut question = PermissionBody::new("perm-1", "rm -rf target", options);
+    gateway.part(KEY, Some(1), &Content::Permission(question.clone()));
+    t.sees("[y] Allow once   [n] Reject");
+    t.types("y");
+    let allowed = gateway.wait_for("an answer", |r| matches!(r, ChatRequest::Allow { .. }));
+    assert_eq!(allowed, ChatRequest::Allow { key: KEY.into(), permission: "perm-1".into(), option: "opt-1".into() });
+    (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
+    gateway.part(KEY, Some(1), &Content::Permission(question));
+    t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
+    t.presses(&["C-d"]);
+    let screen = t.sees("the reply goes on");
+    assert!(screen.contains("`outlast chat main` comes back"), "{screen}");
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn a_terminal_survives_a_restart_of_the_gateway() {
+    let p = product();
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("a_terminal_survives_a_restart_of_the_gateway", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    gateway.kill();
+    t.sees("connecting again");
+    gateway.part(KEY, None, &Content::Text(TextBody::new("written while it was away")));
+    gateway.listen();
+    let screen = t.sees("written while it was away");
+    assert_eq!(screen.matches("the gateway was restarted").count(), 1, "{screen}");
+    // A message whose answer is lost is sent again, and answered once.
+    gateway.fail_next("send", Fault::DieAfter);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("the gateway is gone", || (!p.home().root.join("run/gateway").exists()).then_some(()));
+            gateway.listen();
+        });
+        t.types("hello");
+        t.presses(&["Enter"]);
+        t.sees("you said: hello");
+    });
+    assert_eq!(gateway.turns(KEY).len(), 1);
+    let screen = t.screen();
+    assert_eq!((screen.matches("› hello").count(), screen.matches("you said: hello").count()), (1, 1), "{screen}");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn two_terminals_share_a_conversation() {
+    let p = product();
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("two_terminals_share_a_conversation", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    t.types("half a thou");
+    p.call(["chat", "send", "main", "from elsewhere"]);
+    let screen = t.sees("you said: from elsewhere");
+    assert!(screen.contains("› from elsewhere"), "{screen}");
+    t.types("ght");
+    let screen = t.sees("› half a thought");
+    assert_eq!(screen.matches("half a thou").count(), 1, "what is typed stays at the prompt: {screen}");
+    t.presses(&["Enter"]);
+    t.sees("you said: half a thought");
+    assert_eq!(gateway.turns(KEY).len(), 2);
+    t.resizes(50, 20);
+    t.types("/status");
+    t.presses(&["Enter"]);
+    t.sees("main: active");
+    t.types("/nonsense");
+    t.presses(&["Enter"]);
+    t.sees("there is no /nonsense");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}

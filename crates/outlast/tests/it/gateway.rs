@@ -1,0 +1,70 @@
+//! The gateway at the command line, played by the test.
+
+use crate::support::*;
+use outlast_testkit::fake_gateway::FakeGateway;
+use outlast_wire::v1::chat::ChatRequest;
+
+#[test]
+fn a_status_never_starts_one() {
+    let p = product();
+    let none = p.call(["gateway", "status", "--json"]);
+    assert_eq!(none.code, Some(0), "{none:?}");
+    let answer = none.json();
+    assert_eq!((&answer["pid"], &answer["running"], &answer["idle"]), (&Value::Null, &json!(0), &json!(true)));
+    assert!(!p.home().root.exists(), "a look creates nothing");
+    assert!(p.call(["gateway", "status"]).text().contains("no gateway runs"));
+    let gateway = FakeGateway::alone(&p.home().root);
+    gateway.hold_turns();
+    p.call(["chat", "send", "main", "hello"]);
+    let answer = p.call(["gateway", "status", "--json"]).json();
+    assert_eq!((&answer["pid"], &answer["running"], &answer["idle"]), (&json!(std::process::id()), &json!(1), &json!(false)));
+    assert!(p.call(["gateway", "status"]).text().contains("running    1 turn"));
+}
+
+#[test]
+fn a_gateway_is_drained_and_stopped() {
+    let p = product();
+    for verb in ["drain", "stop"] {
+        assert_eq!(p.call(["gateway", verb, "--json"]).json()["status"], "not_running");
+    }
+    let gateway = FakeGateway::alone(&p.home().root);
+    assert_eq!(p.call(["gateway", "drain", "--for", "60", "--json"]).json()["status"], "ok");
+    assert_eq!(gateway.asked().last(), Some(&ChatRequest::Drain { hold_seconds: Some(60) }));
+    assert_eq!(p.call(["gateway", "status", "--json"]).json()["draining"], true);
+    assert_eq!(p.call(["gateway", "drain", "--off", "--json"]).json()["status"], "ok");
+    let stopped = p.call(["gateway", "stop", "--timeout", "5", "--json"]).json();
+    assert_eq!((&stopped["status"], &stopped["pid"]), (&json!("stopped"), &json!(std::process::id())));
+    assert_eq!(gateway.asked().last(), Some(&ChatRequest::Shutdown { timeout_ms: Some(5_000) }));
+    assert!(p.call(["gateway", "status"]).text().contains("no gateway runs"));
+}
+
+#[test]
+fn a_restart_from_within_a_conversation_is_answered_at_once() {
+    let p = product().with_env("OUTLAST_SESSION", "agent:main:local:dm:main");
+    let gateway = FakeGateway::alone(&p.home().root);
+    let answer = p.call(["gateway", "restart", "--json"]).json();
+    assert_eq!(answer["status"], "restarting");
+    let asked = gateway.wait_for("a restart", |r| matches!(r, ChatRequest::Restart { .. }));
+    assert_eq!(asked, ChatRequest::Restart { from: Some("agent:main:local:dm:main".into()) });
+}
+
+/// The program is not part of every installation.
+#[test]
+fn a_missing_program_is_named_with_what_to_do() {
+    let p = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    let alone = p.work().join("outlast");
+    std::fs::copy(p.program(), &alone).unwrap();
+    for args in [&["gateway", "run"][..], &["chat", "send", "main", "hello"], &["chat"], &["gateway", "restart"]] {
+        let command = p.command(args);
+        let refused = std::process::Command::new(&alone)
+            .args(args)
+            .env_clear()
+            .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .stdin(std::process::Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("outlast-gateway") && said.contains("install it beside"), "{args:?}: {said}");
+    }
+}
