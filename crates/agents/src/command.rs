@@ -9,7 +9,9 @@ use crate::driver::{
     AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_WAITING_EVENTS, Opened, Order, Orders, Prompt, Started,
     StopReason, orders,
 };
-use crate::program::{AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried};
+use crate::program::{
+    AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
+};
 use outlast_client::{Chunk, ClientError, ProcessId, code};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -182,6 +184,8 @@ impl CommandActor {
         let (name, errors) = (id.to_string(), format!("{id}.stderr"));
         match retried(|| place.client.poll(&name)).await {
             Ok(info) if info.session_key.as_deref() == Some(agent_session(&conversation.key).as_str()) => {
+                let others = retried(|| stop_agents_except(&place.client, &conversation.key, Some(id))).await;
+                others.map_err(|e| format!("other agents of the conversation cannot be stopped: {e}"))?;
                 return Ok(AgentProcess::of(&place.client, id, conversation.files.join(errors)));
             }
             Ok(_) => return Err(format!("the id {id} of this attempt is that of another process")),

@@ -17,7 +17,7 @@ const MAX_WAITING_ORDERS: usize = 256;
 pub trait Driver: Send + Sync {
     /// Starts an actor for one conversation and generation. It must be called within a tokio runtime, and returns at once: what happens to the agent is told by events.
     ///
-    /// The actor stops other agents of the same conversation before it starts one.
+    /// The actor stops other agents of the same conversation before it starts one or follows one.
     fn start(&self, conversation: Conversation) -> Started;
 
     /// Whether a process that an earlier gateway started has this attempt, so that a prompt for it continues to follow that process instead of starting one.

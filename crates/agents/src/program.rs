@@ -65,8 +65,8 @@ impl AgentName {
         match self {
             Self::Codex => "Codex needs its ACP adapter: npm install -g @zed-industries/codex-acp",
             Self::Opencode => "npm install -g opencode-ai",
-            Self::Kimi => "see the pages of Kimi Code on how to install it",
-            Self::Hermes => "pip install hermes-agent",
+            Self::Kimi => "npm install -g @moonshot-ai/kimi-code",
+            Self::Hermes => "pip install 'hermes-agent[acp]'",
             Self::Gemini => "npm install -g @google/gemini-cli",
             Self::Qwen => "npm install -g @qwen-code/qwen-code",
         }

@@ -147,10 +147,7 @@ impl AgentProcess {
 
     /// Empties the file with its standard error if that is too long.
     pub(crate) fn bound_errors(&self) {
-        if std::fs::metadata(&self.errors).is_ok_and(|meta| meta.len() > MAX_ERRORS_BYTES) {
-            // It is looked at again in a while; the file is for people who look for a reason, and nothing depends on it.
-            let _later = std::fs::OpenOptions::new().write(true).open(&self.errors).and_then(|file| file.set_len(0));
-        }
+        empty_if_longer(&self.errors, MAX_ERRORS_BYTES);
     }
 }
 
@@ -292,6 +289,14 @@ where
     }
 }
 
+/// Empties a file to which a program appends.
+fn empty_if_longer(file: &Path, most_bytes: u64) {
+    if std::fs::metadata(file).is_ok_and(|meta| meta.len() > most_bytes) {
+        // It is looked at again in a while; the file is for people who look for a reason, and nothing depends on it.
+        let _later = std::fs::OpenOptions::new().write(true).open(file).and_then(|file| file.set_len(0));
+    }
+}
+
 /// The last line of a file that says something, short and printable. What is before `from` is not looked at, unless the file was emptied since.
 fn last_line(file: &Path, from: u64) -> Option<String> {
     use std::io::{Read as _, Seek as _, SeekFrom};
@@ -334,6 +339,22 @@ mod tests {
     fn the_last_line_that_says_something_is_quoted() {
         assert_eq!(last_line_of("first\nsecond\n \n\n").as_deref(), Some("second"));
         assert_eq!(last_line_of("\n\n"), None);
+    }
+
+    #[test]
+    fn a_file_with_errors_is_bounded_and_what_earlier_agents_wrote_is_not_quoted() {
+        use std::io::Write as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = own_file(dir.path(), "errors").unwrap();
+        let mut writer = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
+        writer.write_all(b"of an earlier agent\n").unwrap();
+        assert_eq!(last_line(&path, 0).as_deref(), Some("of an earlier agent"));
+        assert_eq!(last_line(&path, 20), None);
+        empty_if_longer(&path, 20);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
+        empty_if_longer(&path, 19);
+        writer.write_all(b"new\n").unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), last_line(&path, 20)), (b"new\n".to_vec(), Some("new".into())));
     }
 
     #[test]

@@ -284,3 +284,14 @@ async fn a_gateway_that_does_not_read_gets_every_event_when_it_does() {
     assert_eq!(events.last(), Some(&END));
     chat.stop().await;
 }
+
+#[tokio::test]
+async fn a_prompt_longer_than_any_pipe_arrives_whole() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"text": "read"}]]}));
+    let words = "0123456789".repeat(100_000);
+    chat.prompt(1, &words);
+    assert_eq!(texts(&chat.turn().await), ["read"]);
+    assert!(world.heard().last().unwrap()["params"]["prompt"][0]["text"] == words);
+    chat.stop().await;
+}

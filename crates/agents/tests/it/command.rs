@@ -145,7 +145,12 @@ async fn agents_of_one_conversation_are_stopped_whole_and_no_others() {
     drop(chat);
     assert_eq!(stop_agents_of(&world.client, KEY).await.unwrap(), 1);
     assert_eq!(world.running().await, 1);
-    let alive = || all.lines().filter(|pid| std::path::Path::new(&format!("/proc/{pid}/fd")).read_dir().is_ok()).count();
+    // One that was killed and that its keeper has not reaped yet is dead.
+    let is_alive = |pid: &&str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    };
+    let alive = || all.lines().filter(is_alive).count();
     assert_eq!(alive(), 2);
     assert_eq!(stop_agents_of(&world.client, KEY).await.unwrap(), 0);
     other.stop().await;
