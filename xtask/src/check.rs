@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-mcp", &["outlast-client", "outlast-core", "outlast-tools"]),
     ("outlast-acp", &["outlast-client", "outlast-core", "outlast-text"]),
+    ("outlast-gateway", &["outlast-core"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (
