@@ -14,4 +14,6 @@ pub mod turn;
 #[cfg(test)]
 mod cases;
 #[cfg(test)]
+mod histories;
+#[cfg(test)]
 mod tables;
