@@ -22,26 +22,27 @@
 //!
 //! [`next`](rules::queue::next) is asked after each event, when an agent becomes free, when the engine reports notices, when a channel
 //! connects or the owner's rights change, and at the time that `WaitUntil` named. `Start` is applied as
-//! [`Event::Start`](rules::conversation::Event::Start) and committed before the prompt is sent. For `TakeNotices` each notice is applied, then
-//! `next` is asked again, and all of that is one commit. `WaitForPerson` is shown once as
-//! [`Line::Waiting`](rules::text::Line::Waiting); it does not keep the gateway alive, and neither does `Nothing`. `WaitUntil` becomes a barrier
-//! in the engine when the gateway exits.
+//! [`Event::Start`](rules::conversation::Event::Start) and committed before the prompt is sent. For `TakeNotices` each notice is applied,
+//! then `next` is asked again, and all of that is one commit. `WaitForPerson` is shown once as
+//! [`Line::Waiting`](rules::text::Line::Waiting); it does not keep the gateway alive, and neither does `Nothing`. `WaitUntil` becomes a
+//! barrier in the engine when the gateway exits.
 //!
 //! # What the coordinator keeps in memory
 //!
-//! - **Whether the agent has the prompt.** From the moment in which the first byte of a prompt may have been written, it has. If in doubt, it
-//!   has: a repeat with a note is better than one without.
-//! - **Whether the agent is free.** After `Cancel` it is not, until it has answered or was stopped (10 s). A turn that goes back to the queue
-//!   without a prompt uses the same attempt number again, so the coordinator drops what a driver reports about an attempt after that.
+//! - **Whether the agent has the prompt.** From the moment in which the first byte of a prompt may have been written, it has. If in doubt,
+//!   it has: a repeat with a note is better than one without.
+//! - **Whether the agent is free.** After `Cancel` it is not, until it has answered or was stopped (10 s). A turn that goes back to the
+//!   queue without a prompt uses the same attempt number again, so the coordinator drops what a driver reports about an attempt after
+//!   that.
 //! - **`has_person_written`**, in the conversation itself: false when it is loaded. A message that is sent again does not set it, because a
 //!   client repeats it without a person.
 //!
 //! # Start and stop
 //!
 //! A start applies `GatewayStarted` to every conversation with a running turn, in one commit with the row in `run`, and judges the
-//! [`breaker`](rules::breaker) from the last rows. A drain shows [`Line::Banner`](rules::text::Line::Banner) to chats with a running turn, sets
-//! `is_draining`, and at its limit applies `DrainTimedOut` to all conversations in one commit; a `Completed` that arrives afterwards for
-//! the same attempt still counts.
+//! [`breaker`](rules::breaker) from the last rows. A drain shows [`Line::Banner`](rules::text::Line::Banner) to chats with a running turn,
+//! sets `is_draining`, and at its limit applies `DrainTimedOut` to all conversations in one commit; a `Completed` that arrives afterwards
+//! for the same attempt still counts.
 
 #![forbid(unsafe_code)]
 

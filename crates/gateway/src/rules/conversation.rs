@@ -14,7 +14,8 @@ use super::turn::{DrainKind, FailureReason, InterruptReason, Mark, MarkWindow, T
 
 mod change;
 
-/// A message is refused if this many wait already. A person who is that far ahead of the agent gets no answers in time; a script must notice.
+/// A message is refused if this many wait already. A person who is that far ahead of the agent gets no answers in time; a script must
+/// notice.
 pub const MAX_QUEUED_MESSAGES: usize = 256;
 
 /// A notice that was leased more often than this is not tried again: writing it down seems to kill the gateway.
@@ -153,8 +154,8 @@ pub struct TurnRow {
 
 /// A conversation: its current generation and its open turns, oldest first.
 ///
-/// After [`apply`] it also has the rows that this event finished, so that the store finds them. [`Conversation::forget_finished`] drops them
-/// after the commit.
+/// After [`apply`] it also has the rows that this event finished, so that the store finds them. [`Conversation::forget_finished`] drops
+/// them after the commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     /// The current generation.

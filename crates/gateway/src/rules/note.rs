@@ -101,8 +101,8 @@ impl Note {
             Self::Replaces { mark, policy, .. } => {
                 let (cause, at) = (phrase(mark.reason), to_the_second(mark.at));
                 lines.push(format!(
-                    "Your turn about the user's previous message was interrupted by {cause} at {at}. It may have been started already, and steps \
-                     may be done."
+                    "Your turn about the user's previous message was interrupted by {cause} at {at}. It may have been started already, and \
+                     steps may be done."
                 ));
                 lines.extend(CHECK_FIRST.map(str::to_owned));
                 lines.extend(quote("The previous message was:", quoted));

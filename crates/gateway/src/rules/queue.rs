@@ -211,8 +211,8 @@ fn hold_of_route(gates: &Gates) -> Option<Hold> {
     }
 }
 
-/// When the budget allows another unattended turn; `None`: now. A start ahead of the clock is left out, because a clock that was stepped back
-/// must not hold turns for as long as the step.
+/// When the budget allows another unattended turn; `None`: now. A start ahead of the clock is left out, because a clock that was stepped
+/// back must not hold turns for as long as the step.
 fn budget(starts: &[Time], now: Time) -> Option<Time> {
     let mut past: Vec<i64> = starts.iter().map(|start| start.micros()).filter(|start| *start <= now.micros()).collect();
     past.sort_unstable_by(|a, b| b.cmp(a));

@@ -98,7 +98,11 @@ fn a_local_chat_has_a_plain_name() {
 
 proptest! {
     #[test]
-    fn an_origin_without_colons_is_found_again(chat in "[a-z0-9]{1,8}", thread in proptest::option::of("[a-z0-9]{1,8}"), kind in 0..4_usize) {
+    fn an_origin_without_colons_is_found_again(
+        chat in "[a-z0-9]{1,8}",
+        thread in proptest::option::of("[a-z0-9]{1,8}"),
+        kind in 0..4_usize,
+    ) {
         let chat_type = [ChatType::Dm, ChatType::Group, ChatType::Channel, ChatType::Thread][kind];
         let from = Origin { chat_id: Some(chat.clone()), thread_id: thread.clone(), ..origin("p", chat_type) };
         let parsed = parse(&key(&from)).unwrap();
