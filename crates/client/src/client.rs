@@ -1,15 +1,16 @@
 //! Asking the engine.
 
-use crate::dial::Connect;
 use crate::error::refusal;
 use crate::follow::{Chunks, ReadOnly, Until};
 use crate::link::{CallError, Cut, Link, read};
+use crate::peer::EngineTalk;
+use crate::redial::{Redial, Repeat, Tries, to_error};
 use crate::relay::{Passing, Receipt};
-use crate::{ClientError, Process};
+use crate::{ClientError, Connect, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
-    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, ErrorKind, From, Kill, KillAll, Killed, List, LogPage, Page,
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, List, LogPage, Page,
     Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
@@ -22,13 +23,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How many bytes of input are sent with one request.
 const WRITE_PIECE: usize = 256 << 10;
-/// How often a request is sent again before we believe that no engine stays up.
-const MOST_TRIES: u32 = 5;
-/// A connection that lasted this long was a good one.
-const GOOD: Duration = Duration::from_secs(10);
-/// How long an engine that is ending may take to close its connections.
-const ENDING_LIMIT: Duration = Duration::from_secs(5);
-
 /// How long an engine may take to stop the processes that are to end with it.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -37,19 +31,9 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// A request whose future is dropped is cancelled. Where `process` is asked for, an id or a unique prefix of at least four of its digits will do.
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
+    shared: Arc<Redial>,
     owner: Owner,
     relay: Option<Arc<Passing>>,
-}
-
-struct Shared {
-    way: Way,
-    link: tokio::sync::Mutex<Option<Arc<Link>>>,
-}
-
-enum Way {
-    Dial(Connect),
-    Given,
 }
 
 /// What to run.
@@ -101,8 +85,8 @@ pub fn caller(env: impl IntoIterator<Item = (OsString, OsString)>, cwd: &Path) -
 impl Client {
     /// Connects to the engine of a home, and starts one if need be.
     pub async fn connect(to: &Connect) -> Result<Self, ClientError> {
-        let client = Self::new(Way::Dial(to.absolute()), None, to.owner.clone());
-        client.link().await?;
+        let client = Self::new(Redial::to(to.absolute()), to.owner.clone());
+        client.shared.link().await?;
         Ok(client)
     }
 
@@ -114,12 +98,12 @@ impl Client {
         S: AsyncRead + AsyncWrite + Send + 'static,
     {
         let (read, write) = tokio::io::split(stream);
-        let link = Link::open(read, write).await.map_err(|e| to_error(e, "connect"))?;
-        Ok(Self::new(Way::Given, Some(Arc::new(link)), Owner::default()))
+        let link = Link::open(read, write).await.map_err(|e| to_error::<EngineTalk>(e, "connect"))?;
+        Ok(Self::new(Redial::given(link), Owner::default()))
     }
 
-    fn new(way: Way, link: Option<Arc<Link>>, owner: Owner) -> Self {
-        Self { shared: Arc::new(Shared { way, link: tokio::sync::Mutex::new(link) }), owner, relay: None }
+    fn new(shared: Redial, owner: Owner) -> Self {
+        Self { shared: Arc::new(shared), owner, relay: None }
     }
 
     /// The same connection, speaking for `owner`.
@@ -342,7 +326,7 @@ impl Client {
                 format!("it is not known whether the input was written: {why}"),
                 "compare `input_bytes` of a poll with what you wrote; with an offset a repeated write is safe",
             )),
-            Err(e) => Err(to_error(e, "write to its input")),
+            Err(e) => Err(to_error::<EngineTalk>(e, "write to its input")),
         }
     }
 
@@ -411,12 +395,12 @@ impl Client {
 
     /// Ends the engine, and returns when it has let go. Processes go on unless they were started to end with it.
     pub async fn engine_stop(&self) -> Result<Done, ClientError> {
-        let link = self.link().await?;
+        let link = self.shared.link().await?;
         let done = match link.call(&self.owner, Request::EngineStop, &[]).await {
             Ok(answer) => decode(&answer)?,
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
-            Err(e) => return Err(to_error(e, "stop the engine")),
+            Err(e) => return Err(to_error::<EngineTalk>(e, "stop the engine")),
         };
         if link.closed(STOP_LIMIT).await {
             return Ok(done);
@@ -428,31 +412,12 @@ impl Client {
     }
 
     pub(crate) fn can_redial(&self) -> bool {
-        matches!(self.shared.way, Way::Dial(_))
+        self.shared.can_redial()
     }
 
     /// A connection for one reader alone where that can be had, else the shared one.
     pub(crate) async fn own_link(&self) -> Result<Arc<Link>, ClientError> {
-        match &self.shared.way {
-            Way::Dial(to) => Ok(Arc::new(to.link().await?)),
-            Way::Given => self.link().await,
-        }
-    }
-
-    async fn link(&self) -> Result<Arc<Link>, ClientError> {
-        let mut held = self.shared.link.lock().await;
-        if let Some(link) = held.as_ref().filter(|l| l.is_open()) {
-            return Ok(link.clone());
-        }
-        let Way::Dial(to) = &self.shared.way else {
-            return Err(ClientError::Unavailable {
-                error: "the connection to the engine was closed".into(),
-                hint: "it was given from outside, so it cannot be made again: connect anew".into(),
-            });
-        };
-        let link = Arc::new(to.link().await?);
-        *held = Some(link.clone());
-        Ok(link)
+        self.shared.own_link().await
     }
 
     pub(crate) async fn ask<T: DeserializeOwned>(&self, doing: &str, request: Request, repeat: Repeat) -> Result<T, ClientError> {
@@ -465,7 +430,7 @@ impl Client {
         request: impl Fn() -> Request + Sync,
         repeat: Repeat,
     ) -> Result<T, ClientError> {
-        self.send(doing, &request, &[], repeat).await.map_err(|e| to_error(e, doing)).and_then(|answer| decode(&answer))
+        self.send(doing, &request, &[], repeat).await.map_err(|e| to_error::<EngineTalk>(e, doing)).and_then(|answer| decode(&answer))
     }
 
     /// Like [`Client::ask`], for a list of things that can be read one by one: where the answer cannot be read as a whole, its text.
@@ -477,7 +442,7 @@ impl Client {
         let answer = match self.send(doing, &|| request.clone(), &[], Repeat::Safe).await {
             Ok(answer) => answer,
             Err(CallError::Unreadable { answer: Some(text), .. }) => return Ok(Err(text)),
-            Err(e) => return Err(to_error(e, doing)),
+            Err(e) => return Err(to_error::<EngineTalk>(e, doing)),
         };
         Ok(read(&answer).map_err(|_| answer))
     }
@@ -491,7 +456,7 @@ impl Client {
     ) -> Result<Box<RawValue>, CallError> {
         let mut tries = Tries::default();
         loop {
-            let link = self.link().await.map_err(CallError::Unsent)?;
+            let link = self.shared.link().await.map_err(CallError::Unsent)?;
             let answered = match &self.relay {
                 Some(passing) => passing.call(&link, &self.owner, request(), raw).await,
                 None => link.call(&self.owner, request(), raw).await,
@@ -501,64 +466,14 @@ impl Client {
                 Err(e) if self.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
                 Err(e) => {
                     return Err(match e {
-                        CallError::Cut(Cut::Gone(why)) if repeat == Repeat::Safe && self.can_redial() => gave_up(doing, &why),
+                        CallError::Cut(Cut::Gone(why)) if repeat == Repeat::Safe && self.can_redial() => {
+                            tries.gave_up::<EngineTalk>(doing, &why)
+                        }
                         other => other,
                     });
                 }
             }
         }
-    }
-}
-
-/// Whether a request may be sent a second time when nobody knows what became of the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repeat {
-    Safe,
-    Never,
-}
-
-/// How often something was sent again.
-#[derive(Debug, Default)]
-pub(crate) struct Tries(u32);
-
-impl Tries {
-    /// Whether to ask again after `error`; returns when it makes sense to.
-    pub(crate) async fn again(&mut self, error: &CallError, link: Option<&Link>, repeat: Repeat) -> bool {
-        if link.is_some_and(|l| l.age() > GOOD) {
-            self.0 = 0;
-        }
-        self.0 += 1;
-        if self.0 > MOST_TRIES {
-            return false;
-        }
-        match error {
-            CallError::Cut(Cut::Gone(_)) => repeat == Repeat::Safe,
-            // An engine that is ending did nothing, and soon closes the connection. A busy one keeps it, and must be asked by the caller.
-            CallError::Refused(e) if e.kind == ErrorKind::Unavailable => match link {
-                Some(link) => link.closed(ENDING_LIMIT).await,
-                None => false,
-            },
-            CallError::Refused(_) | CallError::Cut(Cut::Nonsense(_)) | CallError::Unreadable { .. } | CallError::Unsent(_) => false,
-        }
-    }
-}
-
-fn gave_up(doing: &str, why: &str) -> CallError {
-    CallError::Unsent(ClientError::Unavailable {
-        error: format!("cannot {doing}: {why}, {MOST_TRIES} times in a row"),
-        hint: "the engine does not stay up: the end of engine.log in the home says why".into(),
-    })
-}
-
-pub(crate) fn to_error(error: CallError, doing: &str) -> ClientError {
-    match error {
-        CallError::Refused(e) => ClientError::Refused(e),
-        CallError::Unsent(e) => e,
-        CallError::Cut(Cut::Nonsense(what)) | CallError::Unreadable { what, .. } => ClientError::Protocol { what },
-        CallError::Cut(Cut::Gone(why)) => ClientError::Unavailable {
-            error: format!("cannot {doing}: {why} before it answered"),
-            hint: "it may have been done or not: look, then ask again".into(),
-        },
     }
 }
 
@@ -583,12 +498,17 @@ pub(crate) fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, Client
 }
 
 pub(crate) fn draw() -> Result<ProcessId, ClientError> {
-    let mut bytes = [0; 6];
+    Ok(ProcessId::from_bytes(random()?))
+}
+
+/// Bytes that no other caller draws.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], ClientError> {
+    let mut bytes = [0; N];
     let mut drawn = 0;
     while drawn < bytes.len() {
         drawn += rustix::rand::getrandom(&mut bytes[drawn..], rustix::rand::GetRandomFlags::empty()).map_err(|e| {
             ClientError::Unavailable { error: format!("cannot draw an id: {e}"), hint: "the kernel gives no random bytes".into() }
         })?;
     }
-    Ok(ProcessId::from_bytes(bytes))
+    Ok(bytes)
 }

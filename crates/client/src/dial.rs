@@ -1,7 +1,8 @@
-//! Finding the engine of a home.
+//! Finding the engine or the gateway of a home.
 
 use crate::ClientError;
 use crate::link::{CallError, Cut, Link};
+use crate::peer::{Peer, Talk};
 use outlast_core::Owner;
 use outlast_wire::socket;
 use std::ffi::OsString;
@@ -10,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 
-/// Which engine to speak to, and for whom.
+/// Which engine or gateway to speak to, and for whom.
 ///
 /// ```
 /// # use outlast_client::{Connect, Owner};
@@ -21,20 +22,20 @@ use tokio::net::UnixStream;
 pub struct Connect {
     /// The home: the directory that holds everything of one engine.
     pub home: PathBuf,
-    /// What to do when no engine runs there.
+    /// What to do when none runs there.
     pub start: Start,
     /// For whom requests are made unless they say otherwise.
     pub owner: Owner,
 }
 
-/// What to do when no engine runs.
+/// What to do when no engine, or for a [`Chat`](crate::Chat) no gateway, runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Start {
     /// Start one.
     #[cfg(feature = "start")]
     OnDemand {
-        /// The `outlast` program.
+        /// The `outlast` program; for a [`Chat`](crate::Chat) the `outlast-gateway` program.
         program: PathBuf,
     },
     /// Say so.
@@ -61,7 +62,8 @@ impl Connect {
         Some(Self::to(home).speaking_for(owner))
     }
 
-    /// The same; where no engine runs one is started with this program, an `outlast`. A name without a slash is looked for in `PATH`.
+    /// The same; where no engine runs one is started with this program, an `outlast`. For a [`Chat`](crate::Chat) it is an `outlast-gateway`. A name without a
+    /// slash is looked for in `PATH`.
     #[cfg(feature = "start")]
     #[must_use]
     pub fn starting(self, program: impl Into<PathBuf>) -> Self {
@@ -88,27 +90,29 @@ impl Connect {
         Self { home: absolute(&self.home), start, owner: self.owner.clone() }
     }
 
-    /// A connection that has said hello, from an engine that is started if it must be and may.
-    pub(crate) async fn link(&self) -> Result<Link, ClientError> {
+    /// A connection that has said hello, to a program that is started if it must be and may.
+    pub(crate) async fn link<T: Talk>(&self) -> Result<Link<T>, ClientError> {
         if let Some(link) = greet(&self.home).await? {
             return Ok(link);
         }
         match &self.start {
             #[cfg(feature = "start")]
-            Start::OnDemand { program } => crate::start::engine(&self.home, program).await,
+            Start::OnDemand { program } => crate::start::started(&self.home, program).await,
             Start::Never => Err(ClientError::Connect {
+                peer: T::PEER,
                 path: self.home.clone(),
-                error: io::Error::new(io::ErrorKind::NotFound, "no engine runs in this home"),
-                hint: "one is started by any command that needs it, such as `outlast list`".into(),
+                error: io::Error::new(io::ErrorKind::NotFound, format!("no {} runs in this home", T::PEER)),
+                hint: T::PEER.none_hint().into(),
             }),
         }
     }
 }
 
-/// A connection to the engine of `home`, if one runs.
-pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
-    let Some(stream) = connect(home).await? else { return Ok(None) };
+/// A connection to the engine or the gateway of `home`, if one runs.
+pub(crate) async fn greet<T: Talk>(home: &Path) -> Result<Option<Link<T>>, ClientError> {
+    let Some(stream) = connect(home, T::PEER).await? else { return Ok(None) };
     let halves = stream.into_std().and_then(socket::halves).map_err(|error| ClientError::Connect {
+        peer: T::PEER,
         path: home.join("run"),
         error,
         hint: "too many files may be open: close some, or raise the limit with `ulimit -n`".into(),
@@ -120,7 +124,7 @@ pub(crate) async fn greet(home: &Path) -> Result<Option<Link>, ClientError> {
         Ok(link) => Ok(Some(link)),
         // It was about to end when we came: as good as none.
         Err(CallError::Cut(Cut::Gone(_))) => Ok(None),
-        Err(CallError::Cut(Cut::Nonsense(what)) | CallError::Unreadable { what, .. }) => Err(ClientError::Protocol { what }),
+        Err(CallError::Cut(Cut::Nonsense(what)) | CallError::Unreadable { what, .. }) => Err(ClientError::Protocol { peer: T::PEER, what }),
         Err(CallError::Refused(e)) => Err(ClientError::Refused(e)),
         Err(CallError::Unsent(e)) => Err(e),
     }
@@ -132,24 +136,25 @@ fn is_same(theirs: &Path, ours: &Path) -> bool {
     matches!((file(theirs), file(ours)), (Ok(theirs), Ok(ours)) if theirs == ours)
 }
 
-async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {
+async fn connect(home: &Path, peer: Peer) -> Result<Option<UnixStream>, ClientError> {
     let path = match std::fs::read_link(home.join("run")) {
         // A relative link is meant from the home.
-        Ok(dir) => home.join(dir).join("engine"),
+        Ok(dir) => home.join(dir).join(peer.socket()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
             let hint = "the home is damaged or not yours: choose another with OUTLAST_HOME, or look at it with `outlast doctor`".into();
-            return Err(ClientError::Connect { path: home.join("run"), error, hint });
+            return Err(ClientError::Connect { peer, path: home.join("run"), error, hint });
         }
     };
     match dial(&path).await {
         Ok(stream) => {
-            let peer = stream.peer_cred().map_err(|error| ClientError::Connect {
+            let listener = stream.peer_cred().map_err(|error| ClientError::Connect {
+                peer,
                 path: path.clone(),
                 error,
                 hint: "the kernel does not say who listens there".into(),
             })?;
-            trust(&path, peer.uid(), rustix::process::geteuid().as_raw())?;
+            trust(peer, &path, listener.uid(), rustix::process::geteuid().as_raw())?;
             Ok(Some(stream))
         }
         // Nobody listens, or whoever did was killed as we came.
@@ -163,7 +168,7 @@ async fn connect(home: &Path) -> Result<Option<UnixStream>, ClientError> {
         }
         Err(error) => {
             let hint = refused_connect_hint(&error).into();
-            Err(ClientError::Connect { path, error, hint })
+            Err(ClientError::Connect { peer, path, error, hint })
         }
     }
 }
@@ -195,13 +200,14 @@ async fn dial(path: &Path) -> io::Result<UnixStream> {
 }
 
 /// Refuses a listener that is neither us nor root: it would see every command and every secret.
-fn trust(path: &Path, peer: u32, us: u32) -> Result<(), ClientError> {
-    if peer == us || peer == 0 {
+fn trust(peer: Peer, path: &Path, listener: u32, us: u32) -> Result<(), ClientError> {
+    if listener == us || listener == 0 {
         return Ok(());
     }
     Err(ClientError::Connect {
+        peer,
         path: path.to_owned(),
-        error: io::Error::new(io::ErrorKind::PermissionDenied, format!("it is served by user {peer}, not by you (user {us}) or root")),
+        error: io::Error::new(io::ErrorKind::PermissionDenied, format!("it is served by user {listener}, not by you (user {us}) or root")),
         hint: "do not use this home: set OUTLAST_HOME to a directory that only you can write".into(),
     })
 }
@@ -248,9 +254,9 @@ mod tests {
     #[test]
     fn a_strangers_engine_is_refused() {
         let path = Path::new("/run/x/engine");
-        assert!(trust(path, 1000, 1000).is_ok());
-        assert!(trust(path, 0, 1000).is_ok());
-        let refused = trust(path, 1001, 1000).unwrap_err();
+        assert!(trust(Peer::Engine, path, 1000, 1000).is_ok());
+        assert!(trust(Peer::Engine, path, 0, 1000).is_ok());
+        let refused = trust(Peer::Engine, path, 1001, 1000).unwrap_err();
         assert!(refused.to_string().contains("served by user 1001"), "{refused}");
         assert!(refused.hint().contains("OUTLAST_HOME"));
     }

@@ -1,5 +1,6 @@
 //! Why a client got no answer.
 
+use crate::Peer;
 use outlast_wire::{code, v1};
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The engine said no, and why.
+    /// The engine or the gateway said no, and why.
     #[error("{0}")]
     Refused(v1::Error),
     /// There is no answer now; asking again may help.
@@ -19,9 +20,11 @@ pub enum ClientError {
         /// What to do.
         hint: String,
     },
-    /// The engine's socket cannot be used.
-    #[error("cannot connect to the engine at {}: {error}", path.display())]
+    /// The socket cannot be used.
+    #[error("cannot connect to the {peer} at {}: {error}", path.display())]
     Connect {
+        /// Whose socket.
+        peer: Peer,
         /// The socket, or the home where there is none.
         path: PathBuf,
         /// What went wrong.
@@ -29,19 +32,23 @@ pub enum ClientError {
         /// What to do.
         hint: String,
     },
-    /// No engine could be started.
-    #[error("cannot start an engine with {}: {error}", program.display())]
+    /// The program could not be started.
+    #[error("cannot start {} with {}: {error}", peer.one(), program.display())]
     Start {
-        /// The program that was to be the engine.
+        /// What was to be started.
+        peer: Peer,
+        /// The program.
         program: PathBuf,
         /// What went wrong, or the last it said.
         error: String,
         /// What to do.
         hint: String,
     },
-    /// The other side said what it cannot mean.
-    #[error("the engine's answer makes no sense: {what}")]
+    /// The peer violated the protocol.
+    #[error("the {peer}'s answer makes no sense: {what}")]
     Protocol {
+        /// Who answered.
+        peer: Peer,
         /// What was wrong with it.
         what: String,
     },
@@ -53,9 +60,9 @@ impl ClientError {
         match self {
             Self::Refused(e) => &e.code,
             Self::Unavailable { .. } => code::UNAVAILABLE,
-            Self::Connect { error, .. } if error.kind() == io::ErrorKind::NotFound => code::NOT_RUNNING,
-            Self::Connect { .. } => code::CANNOT_CONNECT,
-            Self::Start { .. } => code::CANNOT_START,
+            Self::Connect { peer, error, .. } if error.kind() == io::ErrorKind::NotFound => peer.not_running(),
+            Self::Connect { peer, .. } => peer.cannot_connect(),
+            Self::Start { peer, .. } => peer.cannot_start(),
             Self::Protocol { .. } => code::PROTOCOL,
         }
     }
@@ -65,9 +72,7 @@ impl ClientError {
         match self {
             Self::Refused(e) => &e.hint,
             Self::Unavailable { hint, .. } | Self::Connect { hint, .. } | Self::Start { hint, .. } => hint,
-            Self::Protocol { .. } => {
-                "client and engine may be of different versions: end the engine with `outlast engine stop` and ask again"
-            }
+            Self::Protocol { peer, .. } => peer.nonsense_hint(),
         }
     }
 
@@ -79,13 +84,13 @@ impl ClientError {
         }
     }
 
-    /// Whether no engine runs and none was to be started.
+    /// Whether the engine or the gateway that was asked does not run, and none was to be started.
     pub fn is_not_running(&self) -> bool {
-        self.code() == code::NOT_RUNNING
+        [code::NOT_RUNNING, code::GATEWAY_NOT_RUNNING].contains(&self.code())
     }
 
     pub(crate) fn protocol(what: impl std::fmt::Display) -> Self {
-        Self::Protocol { what: what.to_string() }
+        Self::Protocol { peer: Peer::Engine, what: what.to_string() }
     }
 }
 

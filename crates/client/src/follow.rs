@@ -1,7 +1,8 @@
 //! Reading output as bytes.
 
-use crate::client::{Repeat, Tries, to_error};
 use crate::link::{CallError, Item, Link, Stream, read};
+use crate::peer::EngineTalk;
+use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
 use outlast_wire::v1::{Event, From, ReadEnd, Request};
 use std::sync::Arc;
@@ -183,6 +184,6 @@ impl Chunks {
             return Ok(());
         }
         self.end = Some(ReadEnd::default());
-        Err(to_error(error, "read its output"))
+        Err(to_error::<EngineTalk>(error, "read its output"))
     }
 }

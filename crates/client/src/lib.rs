@@ -193,6 +193,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blocking;
+mod chat;
 mod client;
 mod dial;
 mod error;
@@ -200,17 +201,21 @@ mod follow;
 mod link;
 mod notices;
 mod own_limits;
+mod peer;
 mod place;
 mod process;
+mod redial;
 mod relay;
 #[cfg(feature = "start")]
 mod start;
 
+pub use chat::{Chat, ChatFeed, Heard, Setup, message_id};
 pub use client::{At, Client, Run, caller};
 pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
 pub use notices::{Followed, Owed, Take, Unread};
+pub use peer::Peer;
 pub use process::Process;
 pub use relay::Receipt;
 
@@ -219,6 +224,11 @@ pub use outlast_core::{
     Scope, Spec, Status, Tell, Time, WatchMatch,
 };
 pub use outlast_wire::code;
+pub use outlast_wire::v1::chat::{
+    Accepted, AgentChoice, Changed, ChatEvent, Content, ConversationInfo, GatewayStatus, LineBody, MAX_WORDS_BYTES, Opened, Part, PartKind,
+    PermissionBody, PermissionOption, Shown, Standing, TextBody, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState,
+    WordsBody,
+};
 pub use outlast_wire::v1::notice::{
     Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,
 };

@@ -4,9 +4,11 @@
 
 use crate::ClientError;
 use crate::error::refusal;
+use crate::peer::{EngineTalk, GatewayTalk, Peer, Talk};
 use outlast_core::Owner;
 use outlast_wire::frame::{self, Frame, Splitter};
-use outlast_wire::v1::{self, Event, Message, Reply, Request};
+use outlast_wire::v1::chat::{ChatMessage, ChatRequest};
+use outlast_wire::v1::{self, Event, Message, Request};
 use outlast_wire::{OLDEST, VERSION, code};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How long the engine may take to say hello: it is local, and does so before anything else.
+/// How long a peer may take to say hello: it is local, and does so before anything else.
 const HELLO_LIMIT: Duration = Duration::from_secs(30);
 /// How many messages may wait to be sent, and how many frames of a stream may wait to be read.
 const QUEUE: usize = 16;
@@ -53,8 +55,8 @@ pub(crate) enum CallError {
 
 /// What a stream brings.
 #[derive(Debug)]
-pub(crate) enum Item {
-    Event(Event),
+pub(crate) enum Item<E = Event> {
+    Event(E),
     Raw(Vec<u8>),
     End(Box<RawValue>),
     Failed(CallError),
@@ -68,25 +70,25 @@ struct Sender<'a> {
     relay: bool,
 }
 
-enum Waiter {
+enum Waiter<E> {
     Answer(oneshot::Sender<Result<Box<RawValue>, CallError>>),
-    Stream(mpsc::Sender<Item>),
+    Stream(mpsc::Sender<Item<E>>),
 }
 
-struct Waiting {
+struct Waiting<E> {
     next: u64,
-    by_id: HashMap<u64, Waiter>,
+    by_id: HashMap<u64, Waiter<E>>,
     over: Option<Cut>,
 }
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct Shared<T: Talk> {
+    waiting: Mutex<Waiting<T::Event>>,
     closed: watch::Sender<bool>,
 }
 
-/// A connection to an engine that has said hello.
-pub(crate) struct Link {
-    shared: Arc<Shared>,
+/// A connection to an engine or a gateway that has said hello.
+pub(crate) struct Link<T: Talk = EngineTalk> {
+    shared: Arc<Shared<T>>,
     out: mpsc::Sender<Vec<u8>>,
     // Bounded by the requests there were: each is cancelled or given up at most once.
     cancels: mpsc::UnboundedSender<u64>,
@@ -95,21 +97,21 @@ pub(crate) struct Link {
     home: Option<PathBuf>,
 }
 
-impl Drop for Link {
+impl<T: Talk> Drop for Link<T> {
     fn drop(&mut self) {
         // The writer ends by itself when its queue is dropped, after it has sent what was queued.
         self.reader.abort();
     }
 }
 
-impl Link {
+impl<T: Talk> Link<T> {
     /// Says hello over a connection.
     pub(crate) async fn open<R, W>(read: R, write: W) -> Result<Self, CallError>
     where
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Shared::<T> {
             waiting: Mutex::new(Waiting { next: 1, by_id: HashMap::new(), over: None }),
             closed: watch::Sender::new(false),
         });
@@ -123,47 +125,36 @@ impl Link {
     }
 
     async fn hello(&self) -> Result<v1::Hello, CallError> {
-        let client = concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into();
-        let hello = Request::Hello { version: VERSION, client, namespaces: Some(Box::new(crate::place::namespaces())) };
-        let owner = Owner::default();
-        let Ok(answer) = tokio::time::timeout(HELLO_LIMIT, self.call(&owner, hello, &[])).await else {
+        let peer = T::PEER;
+        let Ok(answer) = tokio::time::timeout(HELLO_LIMIT, self.numbered_call(T::hello, &[])).await else {
             return Err(CallError::Unsent(ClientError::Unavailable {
-                error: format!("the engine took the connection and said nothing for {} s", HELLO_LIMIT.as_secs()),
-                hint: "it may be stopped or stuck: `kill -9` of the engine harms no process, and the next command starts another".into(),
+                error: format!("the {peer} took the connection and said nothing for {} s", HELLO_LIMIT.as_secs()),
+                hint: peer.stuck_hint().into(),
             }));
         };
-        let hello: v1::Hello = read(&answer?).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
+        let hello: v1::Hello = read(&answer?.1).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
         if !(OLDEST..=VERSION).contains(&hello.version) {
             return Err(CallError::Unsent(refusal(
                 code::BAD_VERSION,
                 format!(
-                    "the engine (pid {}, {}) speaks version {} of the wire, not {OLDEST} to {VERSION}",
+                    "the {peer} (pid {}, {}) speaks version {} of the wire, not {OLDEST} to {VERSION}",
                     hello.pid, hello.program, hello.version
                 ),
-                "end it with the `outlast` that started it: `outlast engine stop`; processes go on",
+                peer.version_hint(),
             )));
         }
         Ok(hello)
     }
 
-    /// Which home the engine serves, if it says so.
+    /// Which home the peer serves, if it says so.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// Asks, and waits for the answer. `raw` follows the request in raw frames.
-    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
-        self.numbered_call(Sender { owner, relay: false }, request, raw).await.map(|(_, answer)| answer)
-    }
-
-    /// Asks for somebody to whom the answer is passed on. Its number says later what became of it.
-    pub(crate) async fn relayed_call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
-        self.numbered_call(Sender { owner, relay: true }, request, raw).await
-    }
-
-    async fn numbered_call(&self, from: Sender<'_>, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
+    /// Asks with a frame made for the request's number, and waits for the answer. `raw` follows the request in raw frames.
+    async fn numbered_call(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
         let (tell, told) = oneshot::channel();
-        let mut ticket = self.send(from, request, raw, Waiter::Answer(tell)).await?;
+        let mut ticket = self.send(frame, raw, Waiter::Answer(tell)).await?;
         let answer = told.await;
         ticket.done = true;
         // A waiter is dropped unanswered only when the connection is over.
@@ -171,17 +162,16 @@ impl Link {
         Ok((ticket.id, answer))
     }
 
+    async fn framed_stream(self: &Arc<Self>, frame: impl FnOnce(u64) -> Vec<u8>) -> Result<Stream<T>, CallError> {
+        let (tell, items) = mpsc::channel(QUEUE);
+        let ticket = self.send(frame, &[], Waiter::Stream(tell)).await?;
+        Ok(Stream { items, ticket, _link: self.clone() })
+    }
+
     /// The answer to a relayed request has not reached whoever it was for.
     pub(crate) fn not_passed_on(&self, of: u64) {
         // If the writer is gone, so is the connection, and with it all that was on its way.
         let _gone = self.cancels.send(of);
-    }
-
-    /// Asks, and reads what comes until the answer.
-    pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
-        let (tell, items) = mpsc::channel(QUEUE);
-        let ticket = self.send(Sender { owner, relay: false }, request, &[], Waiter::Stream(tell)).await?;
-        Ok(Stream { items, ticket, _link: self.clone() })
     }
 
     /// Whether it can still be used.
@@ -204,7 +194,7 @@ impl Link {
         self.shared.lock().over.clone().unwrap_or_else(|| Cut::Gone("the connection was closed".into()))
     }
 
-    async fn send(&self, from: Sender<'_>, request: Request, raw: &[u8], waiter: Waiter) -> Result<Ticket, CallError> {
+    async fn send(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8], waiter: Waiter<T::Event>) -> Result<Ticket<T>, CallError> {
         let id = {
             let mut waiting = self.shared.lock();
             if let Some(cut) = &waiting.over {
@@ -216,13 +206,16 @@ impl Link {
             id
         };
         let mut ticket = Ticket { id, shared: self.shared.clone(), cancels: self.cancels.clone(), done: false };
-        let mut bytes = frame::json(&Message { id, owner: from.owner.clone(), relay: from.relay, request });
+        let mut bytes = frame(id);
         if bytes.len() - 4 > frame::MAX {
             ticket.forget();
             return Err(CallError::Unsent(refusal(
                 code::BAD_REQUEST,
                 format!("the request is {} bytes long, {} at most can be sent", bytes.len(), frame::MAX),
-                "make the command or the environment smaller, for instance with `env -i`",
+                match T::PEER {
+                    Peer::Engine => "make the command or the environment smaller, for instance with `env -i`",
+                    Peer::Gateway => "put a long text into a file, and say where it is",
+                },
             )));
         }
         for chunk in raw.chunks(frame::RAW_CHUNK) {
@@ -236,22 +229,55 @@ impl Link {
     }
 }
 
+impl Link {
+    /// Asks, and waits for the answer. `raw` follows the request in raw frames.
+    pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
+        self.numbered_call(|id| message(id, Sender { owner, relay: false }, request), raw).await.map(|(_, answer)| answer)
+    }
+
+    /// Asks for somebody to whom the answer is passed on. Its number says later what became of it.
+    pub(crate) async fn relayed_call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
+        self.numbered_call(|id| message(id, Sender { owner, relay: true }, request), raw).await
+    }
+
+    /// Asks, and reads what comes until the answer.
+    pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
+        self.framed_stream(|id| message(id, Sender { owner, relay: false }, request)).await
+    }
+}
+
+fn message(id: u64, from: Sender<'_>, request: Request) -> Vec<u8> {
+    frame::json(&Message { id, owner: from.owner.clone(), relay: from.relay, request })
+}
+
+impl Link<GatewayTalk> {
+    /// Asks the gateway, and waits for the answer.
+    pub(crate) async fn ask_gateway(&self, request: ChatRequest) -> Result<Box<RawValue>, CallError> {
+        self.numbered_call(|id| frame::json(&ChatMessage { id, request }), &[]).await.map(|(_, answer)| answer)
+    }
+
+    /// Asks the gateway, and reads what comes until the answer.
+    pub(crate) async fn stream_gateway(self: &Arc<Self>, request: ChatRequest) -> Result<Stream<GatewayTalk>, CallError> {
+        self.framed_stream(|id| frame::json(&ChatMessage { id, request })).await
+    }
+}
+
 /// A request under way. Dropped before its end, it cancels.
-struct Ticket {
+struct Ticket<T: Talk> {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<T>>,
     cancels: mpsc::UnboundedSender<u64>,
     done: bool,
 }
 
-impl Ticket {
+impl<T: Talk> Ticket<T> {
     fn forget(&mut self) {
         self.done = true;
         self.shared.lock().by_id.remove(&self.id);
     }
 }
 
-impl Drop for Ticket {
+impl<T: Talk> Drop for Ticket<T> {
     fn drop(&mut self) {
         if !self.done {
             self.forget();
@@ -262,15 +288,15 @@ impl Drop for Ticket {
 }
 
 /// The events and bytes of one request.
-pub(crate) struct Stream {
-    items: mpsc::Receiver<Item>,
-    ticket: Ticket,
-    _link: Arc<Link>,
+pub(crate) struct Stream<T: Talk = EngineTalk> {
+    items: mpsc::Receiver<Item<T::Event>>,
+    ticket: Ticket<T>,
+    _link: Arc<Link<T>>,
 }
 
-impl Stream {
+impl<T: Talk> Stream<T> {
     /// The next, which is the last if it is an end or a failure.
-    pub(crate) async fn next(&mut self) -> Item {
+    pub(crate) async fn next(&mut self) -> Item<T::Event> {
         let item = match self.items.recv().await {
             Some(item) => item,
             None => Item::Failed(CallError::Cut(
@@ -286,8 +312,21 @@ impl Stream {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+/// One message of a peer: the shape of every reply, with the answer left as text.
+#[derive(Deserialize)]
+#[serde(bound = "E: DeserializeOwned")]
+struct Incoming<E> {
+    of: u64,
+    #[serde(default)]
+    answer: Option<Box<RawValue>>,
+    #[serde(default)]
+    error: Option<v1::Error>,
+    #[serde(default = "Option::default")]
+    event: Option<E>,
+}
+
+impl<T: Talk> Shared<T> {
+    fn lock(&self) -> MutexGuard<'_, Waiting<T::Event>> {
         // Nothing panics while it is held, so it is never poisoned.
         self.waiting.lock().expect("the table of requests is whole")
     }
@@ -307,14 +346,14 @@ impl Shared {
         match frame {
             Frame::Raw { of, bytes } => self.to_stream(of, Item::Raw(bytes)).await,
             Frame::Json(text) => {
-                let reply: Reply<Box<RawValue>> = match serde_json::from_slice(&text) {
+                let reply: Incoming<T::Event> = match serde_json::from_slice(&text) {
                     Ok(reply) => reply,
                     Err(e) => return self.unreadable(&text, format!("a reply: {e}")).await,
                 };
                 match reply {
-                    Reply { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
-                    Reply { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
-                    Reply { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or_else(|| RawValue::NULL.to_owned()))).await,
+                    Incoming { of, error: Some(error), .. } => self.finish(of, Err(CallError::Refused(error))).await,
+                    Incoming { of, event: Some(event), .. } => self.to_stream(of, Item::Event(event)).await,
+                    Incoming { of, answer, .. } => self.finish(of, Ok(answer.unwrap_or_else(|| RawValue::NULL.to_owned()))).await,
                 }
             }
         }
@@ -346,7 +385,7 @@ impl Shared {
         }
     }
 
-    async fn to_stream(&self, of: u64, item: Item) {
+    async fn to_stream(&self, of: u64, item: Item<T::Event>) {
         let tell = match self.lock().by_id.get(&of) {
             Some(Waiter::Stream(tell)) => tell.clone(),
             // Cancelled, or an event on the way to an answer that nobody looks at.
@@ -362,12 +401,12 @@ pub(crate) fn read<T: DeserializeOwned>(text: &RawValue) -> serde_json::Result<T
     serde_json::from_str(text.get()).or_else(|_| serde_json::from_str::<Value>(text.get()).and_then(serde_json::from_value))
 }
 
-async fn receive(mut read: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+async fn receive<T: Talk>(mut read: impl AsyncRead + Unpin, shared: Arc<Shared<T>>) {
     let mut splitter = Splitter::default();
     let mut buffer = vec![0; 64 << 10];
     let cut = loop {
         match read.read(&mut buffer).await {
-            Ok(0) => break Cut::Gone("the engine closed the connection".into()),
+            Ok(0) => break Cut::Gone(format!("the {} closed the connection", T::PEER)),
             Ok(n) => splitter.push(&buffer[..n]),
             Err(e) => break Cut::Gone(format!("the connection broke: {e}")),
         }
@@ -378,7 +417,7 @@ async fn receive(mut read: impl AsyncRead + Unpin, shared: Arc<Shared>) {
     shared.end(cut);
 }
 
-async fn deliver(splitter: &mut Splitter, shared: &Shared) -> Result<(), Cut> {
+async fn deliver<T: Talk>(splitter: &mut Splitter, shared: &Shared<T>) -> Result<(), Cut> {
     while let Some(frame) = splitter.next_frame().map_err(|e| Cut::Nonsense(e.to_string()))? {
         shared.on_frame(frame).await?;
     }
@@ -402,11 +441,11 @@ fn next(cx: &mut Context<'_>, queue: &mut mpsc::Receiver<Vec<u8>>, cancelled: &m
     }
 }
 
-async fn send(
+async fn send<T: Talk>(
     mut write: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Vec<u8>>,
     mut cancelled: mpsc::UnboundedReceiver<u64>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<T>>,
 ) {
     loop {
         let bytes = match poll_fn(|cx| next(cx, &mut queue, &mut cancelled)).await {
@@ -423,14 +462,14 @@ async fn send(
     let _ = write.shutdown().await;
 }
 
-impl Shared {
+impl<T: Talk> Shared<T> {
     fn cancellation(&self, of: u64) -> Vec<u8> {
         let id = {
             let mut waiting = self.lock();
             waiting.next += 1;
             waiting.next - 1
         };
-        frame::json(&Message { id, owner: Owner::default(), relay: false, request: Request::Cancel { of } })
+        T::cancellation(id, of)
     }
 }
 

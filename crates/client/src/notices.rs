@@ -1,7 +1,9 @@
 //! Notices: taking, settling, following and posting them, and barriers.
 
-use crate::client::{Repeat, Tries, draw, millis, to_error};
+use crate::client::{draw, millis};
 use crate::link::{CallError, Item, Link, Stream, read};
+use crate::peer::EngineTalk;
+use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
 use outlast_core::Route;
 use outlast_wire::v1::notice::{
@@ -371,6 +373,6 @@ impl Followed {
         if self.client.can_redial() && self.tries.again(&error, link.as_deref(), Repeat::Safe).await {
             return Ok(());
         }
-        Err(to_error(error, "follow notices"))
+        Err(to_error::<EngineTalk>(error, "follow notices"))
     }
 }

@@ -1,8 +1,10 @@
 //! For those who ask for somebody else: what they were answered has been seen once it was passed on, and what is to be forgotten is forgotten then.
 
 use crate::ClientError;
-use crate::client::{decode, to_error};
+use crate::client::decode;
 use crate::link::{CallError, Link, read};
+use crate::peer::EngineTalk;
+use crate::redial::to_error;
 use outlast_core::{Owner, Status};
 use outlast_wire::v1::notice::Notices;
 use outlast_wire::v1::{Done, Request};
@@ -76,7 +78,7 @@ impl Receipt {
                 // That engine is gone, and the next one tells what this one could not know to be seen.
                 Err(CallError::Cut(_)) => {}
                 // What came over the other connections has arrived all the same.
-                Err(e) => said = said.and(Err(to_error(e, "say that an answer has arrived"))),
+                Err(e) => said = said.and(Err(to_error::<EngineTalk>(e, "say that an answer has arrived"))),
             }
         }
         said

@@ -1,8 +1,9 @@
-//! Starting an engine where none runs.
+//! Starting an engine or a gateway where none runs.
 
 use crate::ClientError;
 use crate::dial::greet;
 use crate::link::Link;
+use crate::peer::{Peer, Talk};
 use outlast_core::limits::ENGINE_LOG_BYTES;
 use outlast_wire::v1::LockHolder;
 use rustix::fs::{FlockOperation, flock};
@@ -19,26 +20,24 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-/// How long an engine may take to replay its home. It tells when it is ready or dies; this bounds one that does neither.
+/// How long a program may take to replay its home. It tells when it is ready or dies; this bounds one that does neither.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// How often an engine that was killed while it started is started again.
+/// How often a program that was killed while it started is started again.
 const ATTEMPTS: u32 = 5;
-/// How long an engine that has let go of the pipe may take to be gone.
+/// How long a program that has let go of the pipe may take to be gone.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
-/// How long an engine that no longer listens may take to let go of its home: it may be stopping processes.
-const ENDING_LIMIT: Duration = Duration::from_secs(30);
-/// How long to wait between two looks at an engine that holds its home and does not listen.
+/// How long to wait between two looks at a program that holds its home and does not listen.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
 /// How much of the end of its log is looked at for its last words.
 const LAST_WORDS: u64 = 4 << 10;
-/// What an engine says that gives up. One that listens says `ready`.
+/// What a program says that gives up. One that listens says `ready`.
 const FAILED: &[u8] = b"failed\n";
 
-/// A connection to the engine of `home`, which is started unless someone else just did.
-pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientError> {
-    let at = Place { home, program };
+/// A connection to the engine or gateway of `home`, which is started unless another client just did.
+pub(crate) async fn started<T: Talk>(home: &Path, program: &Path) -> Result<Link<T>, ClientError> {
+    let at = Place { peer: T::PEER, home, program };
     at.make_home()?;
-    // Held until the engine listens, so that of many who come at once one starts it and the others find it.
+    // Held until the program listens, so that of many who come at once one starts it and the others find it.
     let lock = at.lock().await?;
     if let Some(link) = greet(home).await? {
         return Ok(link);
@@ -53,7 +52,7 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
         if let Some(link) = greet(home).await? {
             return Ok(link);
         }
-        // What we started ends at once: the engine is a child of it, and nobody's from then on.
+        // What we started ends at once: the engine or gateway is a child of it, and nobody's from then on.
         let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
         failed = match status {
             Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status, &child.word)),
@@ -61,7 +60,9 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
         };
         // One that was killed says nothing about the next; one that gave up would again.
         let killed = matches!(status, Ok(Ok(s)) if s.signal().is_some() || s.success() && child.word != FAILED);
-        if !killed {
+        // The engine starts gateways as well, and may have been first: then that one is waited for.
+        let is_beaten = T::PEER == Peer::Gateway && at.is_held();
+        if !killed && !is_beaten {
             break;
         }
     }
@@ -69,6 +70,7 @@ pub(crate) async fn engine(home: &Path, program: &Path) -> Result<Link, ClientEr
 }
 
 struct Place<'a> {
+    peer: Peer,
     home: &'a Path,
     program: &'a Path,
 }
@@ -90,6 +92,7 @@ impl Place<'_> {
             return Ok(());
         }
         Err(ClientError::Start {
+            peer: self.peer,
             program: self.program.into(),
             error: format!("the home {} belongs to user {owner}, not to you (user {us})", self.home.display()),
             hint: "set OUTLAST_HOME to a directory of yours".into(),
@@ -97,7 +100,10 @@ impl Place<'_> {
     }
 
     async fn lock(&self) -> Result<File, ClientError> {
-        let path = self.home.join("start.lock");
+        let path = self.home.join(match self.peer {
+            Peer::Engine => "start.lock",
+            Peer::Gateway => "gateway-start.lock",
+        });
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
         match tokio::time::timeout(READY_LIMIT, hold(file, FlockOperation::LockExclusive)).await {
             Ok(held) => held.map_err(|e| self.cannot("lock", &path, e)),
@@ -105,7 +111,28 @@ impl Place<'_> {
         }
     }
 
+    /// The lock that the program holds for as long as it lives.
+    fn life_lock(&self) -> PathBuf {
+        self.home.join(match self.peer {
+            Peer::Engine => "lock",
+            Peer::Gateway => "gateway.lock",
+        })
+    }
+
+    fn is_held(&self) -> bool {
+        File::open(self.life_lock()).is_ok_and(|lock| !is_free(&lock))
+    }
+
+    /// How long a program that no longer listens may take to let go of its lock. An engine may be stopping processes, a gateway agents.
+    fn ending_limit(&self) -> Duration {
+        match self.peer {
+            Peer::Engine => Duration::from_secs(30),
+            Peer::Gateway => Duration::from_secs(90),
+        }
+    }
+
     /// Who holds the home, if that is an engine in another container or on another machine. It is not waited for: its sockets are not where we are.
+    /// A gateway runs where its engine does.
     fn held_elsewhere(&self) -> Option<LockHolder> {
         let pid = std::fs::read_to_string(self.home.join("lock")).ok()?;
         let holder: LockHolder = serde_json::from_slice(&std::fs::read(self.home.join("lock.ns")).ok()?).ok()?;
@@ -113,10 +140,10 @@ impl Place<'_> {
         (is_current && !holder.namespaces.shares_pids(&crate::place::namespaces())).then_some(holder)
     }
 
-    /// Waits while an engine holds the home and does not listen. It may be ending, and unlocks the home last; or another program, such as a service
-    /// manager, has just started it, and it is about to listen.
-    async fn wait_for_lock_holder(&self) -> Result<Option<Link>, ClientError> {
-        let path = self.home.join("lock");
+    /// Waits while a program holds its lock and does not listen. It may be ending, and unlocks last; or another program, such as a service manager or the
+    /// engine, has just started it, and it is about to listen.
+    async fn wait_for_lock_holder<T: Talk>(&self) -> Result<Option<Link<T>>, ClientError> {
+        let path = self.life_lock();
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -136,33 +163,41 @@ impl Place<'_> {
             });
         }
         let began = tokio::time::Instant::now();
-        while began.elapsed() < ENDING_LIMIT {
+        while began.elapsed() < self.ending_limit() {
             if let Some(link) = greet(self.home).await? {
                 return Ok(Some(link));
             }
             if is_free(&file) {
                 return Ok(None);
             }
-            // A thread that waits for the lock could not be called off once the engine listens.
+            // A thread that waits for the lock could not be called off once the program listens.
             tokio::time::sleep(LOCK_RETRY).await;
         }
-        let pid = std::fs::read_to_string(&path).unwrap_or_default();
-        Err(ClientError::Unavailable {
-            error: format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
-            hint: "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another"
-                .into(),
-        })
+        let (error, hint) = match self.peer {
+            Peer::Engine => {
+                let pid = std::fs::read_to_string(&path).unwrap_or_default();
+                (
+                    format!("an engine (pid {}) holds the home {} and does not listen", pid.trim(), self.home.display()),
+                    "it may still be ending, or be stuck: `kill -9` of the engine harms no process, and the next command starts another",
+                )
+            }
+            Peer::Gateway => (
+                format!("a gateway holds {} and does not listen", path.display()),
+                "it may still be ending, or be stuck: `fuser` of that file names it, and `kill -9` of it loses no message",
+            ),
+        };
+        Err(ClientError::Unavailable { error, hint: hint.into() })
     }
 
     fn log_path(&self) -> PathBuf {
-        self.home.join("engine.log")
+        self.home.join(self.peer.log())
     }
 
-    /// The engine's log, and how long it is already.
+    /// The program's log, and how long it is already.
     fn log(&self) -> Result<(File, u64), ClientError> {
         let path = self.log_path();
         if std::fs::metadata(&path).is_ok_and(|m| m.len() > ENGINE_LOG_BYTES) {
-            std::fs::rename(&path, self.home.join("engine.log.old")).map_err(|e| self.cannot("set aside", &path, e))?;
+            std::fs::rename(&path, path.with_extension("log.old")).map_err(|e| self.cannot("set aside", &path, e))?;
         }
         let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path).map_err(|e| self.cannot("open", &path, e))?;
         let said = log.metadata().map_err(|e| self.cannot("look at", &path, e))?.len();
@@ -174,16 +209,24 @@ impl Place<'_> {
         let (ready, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| self.failed(format!("cannot make a pipe: {e}")))?;
         let mut command = Command::new(self.program);
         // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
-        // An engine first called from within a command is not that command's.
+        // An engine first called from within a command is not that command's, and a gateway is of no conversation.
         command.env_remove("OUTLAST_PROCESS_ID");
-        command.arg("__engine").arg("--home").arg(self.home).args(["--ready-fd", "1", "--detach"]);
-        // The lock comes as its input: should we be killed now, the next caller still waits until this engine listens or is gone.
+        match self.peer {
+            Peer::Engine => _ = command.arg("__engine"),
+            Peer::Gateway => ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION"].iter().for_each(|name| _ = command.env_remove(name)),
+        }
+        command.arg("--home").arg(self.home).args(["--ready-fd", "1", "--detach"]);
+        // The lock comes as its input: should we be killed now, the next caller still waits until this program listens or is gone.
         let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
         let process = command.spawn().map_err(|e| ClientError::Start {
+            peer: self.peer,
             program: self.program.into(),
             error: e.to_string(),
-            hint: "the `outlast` program must be there and executable".into(),
+            hint: match self.peer {
+                Peer::Engine => "the `outlast` program must be there and executable".into(),
+                Peer::Gateway => "the `outlast-gateway` program must be there and executable: install it beside `outlast`".into(),
+            },
         })?;
         // Our copy of the pipe's other end lives in the command.
         drop(command);
@@ -194,7 +237,7 @@ impl Place<'_> {
         }
     }
 
-    /// The last line the engine wrote into its log behind `said`.
+    /// The last line the program wrote into its log behind `said`.
     fn last_words(&self, said: u64) -> Option<String> {
         let mut log = File::open(self.log_path()).ok()?;
         let len = log.metadata().ok()?.len();
@@ -216,16 +259,24 @@ impl Place<'_> {
     /// The home cannot be used, so there is no log in it to look at either.
     fn unusable(&self, error: String) -> ClientError {
         let hint = "set OUTLAST_HOME to a directory that you can write".into();
-        ClientError::Start { program: self.program.into(), error, hint }
+        ClientError::Start { peer: self.peer, program: self.program.into(), error, hint }
     }
 
     fn failed(&self, error: String) -> ClientError {
         let hint = format!("its log is {}; `outlast doctor` looks at the rest", self.log_path().display());
-        ClientError::Start { program: self.program.into(), error, hint }
+        ClientError::Start { peer: self.peer, program: self.program.into(), error, hint }
     }
 }
 
-/// Whether no engine holds this lock of a home.
+/// Whether a gateway of this home died, or asked to be started again: its lock is free and says that it was at work. An empty lock, or one that says `stopped`,
+/// is that of a gateway that ended as it should.
+pub(crate) fn is_gateway_due(home: &Path) -> bool {
+    let path = home.join("gateway.lock");
+    let says = std::fs::read_to_string(&path).unwrap_or_default();
+    says.trim() == "at work" && File::open(&path).is_ok_and(|lock| is_free(&lock))
+}
+
+/// Whether no program holds this lock of a home.
 fn is_free(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }

@@ -1,6 +1,7 @@
 //! Tests only: throwaway homes with the real product, keepers without an engine, test points.
 
 pub mod built;
+pub mod fake_gateway;
 pub mod keeper;
 pub mod leftovers;
 pub mod machine;

@@ -58,3 +58,9 @@ pub const CANNOT_START: &str = "engine_cannot_start";
 pub const REFUSED_CALL: &str = "refused_call";
 /// The other side said what it cannot mean.
 pub const PROTOCOL: &str = "protocol";
+/// No gateway runs, and none was to be started.
+pub const GATEWAY_NOT_RUNNING: &str = "gateway_not_running";
+/// The gateway's socket cannot be used.
+pub const GATEWAY_CANNOT_CONNECT: &str = "gateway_cannot_connect";
+/// No gateway could be started.
+pub const GATEWAY_CANNOT_START: &str = "gateway_cannot_start";

@@ -3,6 +3,7 @@
 mod again;
 mod answers;
 mod blocking;
+mod chat;
 mod examples;
 mod fake;
 mod follow;

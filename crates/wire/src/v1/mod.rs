@@ -1,6 +1,7 @@
 //! Version 1 of the messages between a client and the engine.
 
 mod answer;
+pub mod chat;
 pub mod keeper;
 mod namespaces;
 pub mod notice;

@@ -255,6 +255,7 @@ mod tests {
     #[test]
     fn what_was_seen_is_reported_part_by_part() {
         let refused = ClientError::Start {
+            peer: outlast_client::Peer::Engine,
             program: "/bin/outlast".into(),
             error: "No space left on device".into(),
             hint: "its log says more".into(),

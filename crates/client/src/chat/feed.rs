@@ -1,0 +1,200 @@
+//! Following a conversation.
+
+use super::{Chat, RECONNECT_PAUSE};
+use crate::ClientError;
+use crate::link::{CallError, Cut, Item, Link, Stream};
+use crate::peer::{GatewayTalk, Peer};
+use crate::redial::to_error;
+use outlast_wire::v1::ErrorKind;
+use outlast_wire::v1::chat::{ChatEvent, ChatRequest};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Give up on a gateway that cannot be started after this many attempts in a row.
+const MAX_START_ATTEMPTS: u32 = 5;
+/// How much longer each pause after a connection that brought nothing is than the one before.
+const FRUITLESS_PAUSE: Duration = Duration::from_millis(200);
+/// The longest such pause.
+const MAX_FRUITLESS_PAUSE: Duration = Duration::from_secs(5);
+
+/// A conversation as it goes on, piece by piece.
+///
+/// Should the gateway end, following goes on over the next one behind the last part that came: none is missed and none comes twice.
+pub struct ChatFeed {
+    chat: Chat,
+    key: String,
+    /// The last part that the reader has, context not counted.
+    after: Option<u64>,
+    /// The last part that came, context counted.
+    last_heard: Option<u64>,
+    context: u32,
+    is_attended: bool,
+    connection: Connection,
+    /// Connections in a row that ended before anything came over them, and starts that failed.
+    fruitless: u32,
+}
+
+/// Where the connection of a feed stands.
+enum Connection {
+    /// None was made yet.
+    New,
+    /// It is there.
+    Open(Stream<GatewayTalk>),
+    /// It ended, and the reader was told.
+    Lost,
+}
+
+/// What a feed brings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Heard {
+    /// Something happened in the conversation.
+    Event(ChatEvent),
+    /// The gateway has ended. What happens next comes when there is one again.
+    Lost {
+        /// How that was noticed.
+        why: String,
+    },
+    /// There is a gateway again.
+    Regained,
+}
+
+impl ChatFeed {
+    pub(super) fn new(chat: Chat, key: &str) -> Self {
+        let (after, last_heard) = (None, None);
+        Self { chat, key: key.into(), after, last_heard, context: 0, is_attended: false, connection: Connection::New, fruitless: 0 }
+    }
+
+    /// The same, behind this part.
+    #[must_use]
+    pub fn after(self, part: Option<u64>) -> Self {
+        Self { after: part, ..self }
+    }
+
+    /// The same, with so many parts from before, too.
+    #[must_use]
+    pub fn with_context(self, parts: u32) -> Self {
+        Self { context: parts, ..self }
+    }
+
+    /// The same, for a person who can answer questions: the turns of the conversation are attended for as long as this is followed.
+    #[must_use]
+    pub fn attended(self) -> Self {
+        Self { is_attended: true, ..self }
+    }
+
+    /// The last part that came: where to go on another time.
+    pub fn last_part(&self) -> Option<u64> {
+        self.after
+    }
+
+    /// What comes next. May be dropped while it waits, and called again.
+    pub async fn next(&mut self) -> Result<Heard, ClientError> {
+        loop {
+            let stream = match &mut self.connection {
+                Connection::Open(stream) => stream,
+                Connection::New => {
+                    self.pause().await;
+                    let link = self.chat.shared.own_link().await?;
+                    self.open(&link).await?;
+                    continue;
+                }
+                Connection::Lost => {
+                    self.reconnect().await?;
+                    return Ok(Heard::Regained);
+                }
+            };
+            match stream.next().await {
+                Item::Event(event) => {
+                    self.fruitless = 0;
+                    if let Some(event) = self.pass(event) {
+                        return Ok(Heard::Event(event));
+                    }
+                }
+                Item::Raw(_) => {}
+                Item::End(_) => return Ok(self.lose("the gateway ended the feed")),
+                Item::Failed(CallError::Cut(Cut::Gone(why))) => return Ok(self.lose(&why)),
+                // It is ending.
+                Item::Failed(CallError::Refused(e)) if e.kind == ErrorKind::Unavailable => return Ok(self.lose(&e.error)),
+                Item::Failed(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
+            }
+        }
+    }
+
+    /// Notes how far an event reaches. Nothing is left of one that came before.
+    fn pass(&mut self, event: ChatEvent) -> Option<ChatEvent> {
+        match &event {
+            ChatEvent::Part { part } => {
+                let is_known = Some(part.id) <= self.last_heard || self.context == 0 && Some(part.id) <= self.after;
+                if is_known {
+                    return None;
+                }
+                self.last_heard = Some(part.id);
+                self.after = self.after.max(Some(part.id));
+            }
+            ChatEvent::CaughtUp { last_part } => {
+                self.context = 0;
+                if *last_part < self.after {
+                    // The gateway's database is another one than before: its parts begin anew, and all of them are new to the reader.
+                    (self.after, self.last_heard) = (None, None);
+                    self.connection = Connection::New;
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        Some(event)
+    }
+
+    fn lose(&mut self, why: &str) -> Heard {
+        self.fruitless += 1;
+        self.connection = Connection::Lost;
+        Heard::Lost { why: why.into() }
+    }
+
+    async fn reconnect(&mut self) -> Result<(), ClientError> {
+        self.pause().await;
+        while matches!(self.connection, Connection::Lost) {
+            let link = match crate::dial::greet::<GatewayTalk>(self.home()?).await? {
+                Some(link) => Arc::new(link),
+                None if self.chat.is_start_due() => match self.chat.shared.own_link().await {
+                    Ok(link) => link,
+                    Err(ClientError::Start { .. }) if self.fruitless < MAX_START_ATTEMPTS => {
+                        self.fruitless += 1;
+                        self.pause().await;
+                        continue;
+                    }
+                    Err(e) => return Err(e),
+                },
+                None => {
+                    tokio::time::sleep(RECONNECT_PAUSE).await;
+                    continue;
+                }
+            };
+            self.open(&link).await?;
+        }
+        Ok(())
+    }
+
+    async fn pause(&self) {
+        // No descriptor tells that the next gateway lives longer than the last.
+        tokio::time::sleep((FRUITLESS_PAUSE * self.fruitless.saturating_sub(1)).min(MAX_FRUITLESS_PAUSE)).await;
+    }
+
+    fn home(&self) -> Result<&std::path::Path, ClientError> {
+        let lost = || ClientError::Protocol { peer: Peer::Gateway, what: "the connection cannot be made again".into() };
+        self.chat.shared.target().map(|to| to.home.as_path()).ok_or_else(lost)
+    }
+
+    async fn open(&mut self, link: &Arc<Link<GatewayTalk>>) -> Result<(), ClientError> {
+        let (key, after, context, is_attended) = (self.key.clone(), self.after, self.context, self.is_attended);
+        let request = ChatRequest::Follow { key, after, context, is_attended };
+        match link.stream_gateway(request).await {
+            Ok(stream) => self.connection = Connection::Open(stream),
+            // It ended meanwhile, and the next one is looked for.
+            Err(CallError::Cut(Cut::Gone(_))) => self.fruitless += 1,
+            Err(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,159 @@
+//! Which of our programs is asked, and how each of them is spoken to.
+
+use outlast_core::Owner;
+use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatRequest};
+use outlast_wire::v1::{Event, Message, Request};
+use outlast_wire::{VERSION, code, frame};
+use serde::de::DeserializeOwned;
+use std::fmt;
+
+/// A program of ours that listens in a home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Peer {
+    /// The engine, which has the processes.
+    Engine,
+    /// The gateway, which has the conversations.
+    Gateway,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Engine => "engine",
+            Self::Gateway => "gateway",
+        })
+    }
+}
+
+impl Peer {
+    /// With its article.
+    pub(crate) fn one(self) -> &'static str {
+        match self {
+            Self::Engine => "an engine",
+            Self::Gateway => "a gateway",
+        }
+    }
+
+    /// Its socket in the directory `run` of the home.
+    pub(crate) fn socket(self) -> &'static str {
+        match self {
+            Self::Engine => "engine",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    /// What to do about one that does not answer.
+    pub(crate) fn stuck_hint(self) -> &'static str {
+        match self {
+            Self::Engine => "it may be stopped or stuck: `kill -9` of the engine harms no process, and the next command starts another",
+            Self::Gateway => {
+                "it may be stopped or stuck: `kill -9` of the gateway loses no message, and the next `outlast chat` starts another"
+            }
+        }
+    }
+
+    /// What to do about one whose version is not ours.
+    pub(crate) fn version_hint(self) -> &'static str {
+        match self {
+            Self::Engine => "end it with the `outlast` that started it: `outlast engine stop`; processes go on",
+            Self::Gateway => "end it with the `outlast` that started it: `outlast gateway stop`; conversations are kept",
+        }
+    }
+
+    /// What to do about an answer that makes no sense.
+    pub(crate) fn nonsense_hint(self) -> &'static str {
+        match self {
+            Self::Engine => "client and engine may be of different versions: end the engine with `outlast engine stop` and ask again",
+            Self::Gateway => "client and gateway may be of different versions: end the gateway with `outlast gateway stop` and ask again",
+        }
+    }
+
+    /// How one is started where none runs.
+    pub(crate) fn none_hint(self) -> &'static str {
+        match self {
+            Self::Engine => "one is started by any command that needs it, such as `outlast list`",
+            Self::Gateway => "one is started by `outlast chat`, or by `outlast gateway run`",
+        }
+    }
+
+    /// Its log in the home.
+    pub(crate) fn log(self) -> &'static str {
+        match self {
+            Self::Engine => "engine.log",
+            Self::Gateway => "gateway.log",
+        }
+    }
+
+    pub(crate) fn not_running(self) -> &'static str {
+        match self {
+            Self::Engine => code::NOT_RUNNING,
+            Self::Gateway => code::GATEWAY_NOT_RUNNING,
+        }
+    }
+
+    pub(crate) fn cannot_connect(self) -> &'static str {
+        match self {
+            Self::Engine => code::CANNOT_CONNECT,
+            Self::Gateway => code::GATEWAY_CANNOT_CONNECT,
+        }
+    }
+
+    pub(crate) fn cannot_start(self) -> &'static str {
+        match self {
+            Self::Engine => code::CANNOT_START,
+            Self::Gateway => code::GATEWAY_CANNOT_START,
+        }
+    }
+}
+
+/// What is said over a connection to one of them, beside the requests.
+pub(crate) trait Talk: Send + Sync + 'static {
+    /// What comes on the way to an answer.
+    type Event: DeserializeOwned + Send + 'static;
+    /// Who listens.
+    const PEER: Peer;
+    /// The frame of a hello.
+    fn hello(id: u64) -> Vec<u8>;
+    /// The frame that ends request `of`.
+    fn cancellation(id: u64, of: u64) -> Vec<u8>;
+}
+
+/// With the engine.
+pub(crate) struct EngineTalk;
+
+/// With the gateway.
+pub(crate) struct GatewayTalk;
+
+fn our_name() -> String {
+    concat!("outlast-client ", env!("CARGO_PKG_VERSION")).into()
+}
+
+impl Talk for EngineTalk {
+    type Event = Event;
+    const PEER: Peer = Peer::Engine;
+
+    fn hello(id: u64) -> Vec<u8> {
+        let namespaces = Some(Box::new(crate::place::namespaces()));
+        let request = Request::Hello { version: VERSION, client: our_name(), namespaces };
+        frame::json(&Message { id, owner: Owner::default(), relay: false, request })
+    }
+
+    fn cancellation(id: u64, of: u64) -> Vec<u8> {
+        frame::json(&Message { id, owner: Owner::default(), relay: false, request: Request::Cancel { of } })
+    }
+}
+
+impl Talk for GatewayTalk {
+    type Event = ChatEvent;
+    const PEER: Peer = Peer::Gateway;
+
+    fn hello(id: u64) -> Vec<u8> {
+        let namespaces = Some(Box::new(crate::place::namespaces()));
+        frame::json(&ChatMessage { id, request: ChatRequest::Hello { version: VERSION, client: our_name(), namespaces } })
+    }
+
+    fn cancellation(id: u64, of: u64) -> Vec<u8> {
+        frame::json(&ChatMessage { id, request: ChatRequest::Cancel { of } })
+    }
+}

@@ -1,0 +1,210 @@
+//! What the gateway answers.
+
+use super::turn::{Standing, TurnInfo, TurnState};
+use outlast_core::Time;
+use serde::{Deserialize, Serialize};
+
+/// A conversation that was opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Opened {
+    /// How it is.
+    #[serde(flatten)]
+    pub conversation: ConversationInfo,
+    /// Whether it was created by this request.
+    #[serde(default)]
+    pub is_new: bool,
+    /// Its last part; absent if there is none.
+    #[serde(default)]
+    pub last_part: Option<u64>,
+    /// The last part that a person was shown; absent if there is none.
+    #[serde(default)]
+    pub seen_part: Option<u64>,
+}
+
+impl Opened {
+    /// A conversation without parts.
+    pub fn new(conversation: ConversationInfo) -> Self {
+        Self { conversation, is_new: false, last_part: None, seen_part: None }
+    }
+}
+
+/// How a conversation is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ConversationInfo {
+    /// Its key.
+    pub key: String,
+    /// What a person calls it: the last word of a local key, else the key.
+    pub name: String,
+    /// The current generation, from 1 on.
+    pub generation: u64,
+    /// Where it stands.
+    pub standing: Standing,
+    /// How many turns in a row did not finish.
+    #[serde(default)]
+    pub strikes: u32,
+    /// Who answers in it, in words.
+    #[serde(default)]
+    pub agent: Option<String>,
+    /// How many turns are queued, running or interrupted.
+    #[serde(default)]
+    pub open_turns: u64,
+    /// When a person last said something.
+    #[serde(default)]
+    pub last_message_at: Option<Time>,
+    /// What the next turn waits for, if it does, as a sentence.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+}
+
+impl ConversationInfo {
+    /// An active conversation without turns.
+    pub fn new(key: impl Into<String>, name: impl Into<String>, generation: u64) -> Self {
+        Self {
+            key: key.into(),
+            name: name.into(),
+            generation,
+            standing: Standing::Active,
+            strikes: 0,
+            agent: None,
+            open_turns: 0,
+            last_message_at: None,
+            waits_for: None,
+        }
+    }
+}
+
+/// A message that is written down and will be answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Accepted {
+    /// Its turn.
+    pub turn: u64,
+    /// Where that stands.
+    pub state: TurnState,
+    /// How many turns come before it.
+    #[serde(default)]
+    pub ahead: u32,
+    /// What the person should know about it, as a sentence.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+impl Accepted {
+    /// A turn that comes next.
+    pub fn new(turn: u64, state: TurnState) -> Self {
+        Self { turn, state, ahead: 0, note: None }
+    }
+}
+
+/// A conversation after a person changed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Changed {
+    /// Where it stands now.
+    pub standing: Standing,
+    /// The generation that is current now.
+    pub generation: u64,
+    /// What was done, as a sentence; also if there was nothing to do.
+    #[serde(default)]
+    pub said: String,
+}
+
+impl Changed {
+    /// A conversation that stands so now, and what was done.
+    pub fn new(standing: Standing, generation: u64, said: impl Into<String>) -> Self {
+        Self { standing, generation, said: said.into() }
+    }
+}
+
+/// All conversations, the one in which a person spoke last first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Conversations {
+    /// In order.
+    #[serde(default)]
+    pub conversations: Vec<ConversationInfo>,
+}
+
+impl Conversations {
+    /// These.
+    pub fn new(conversations: Vec<ConversationInfo>) -> Self {
+        Self { conversations }
+    }
+}
+
+/// A conversation with the turns of one generation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Shown {
+    /// How it is.
+    #[serde(flatten)]
+    pub conversation: ConversationInfo,
+    /// Its turns, the oldest first.
+    #[serde(default)]
+    pub turns: Vec<TurnInfo>,
+}
+
+impl Shown {
+    /// A conversation with these turns.
+    pub fn new(conversation: ConversationInfo, turns: Vec<TurnInfo>) -> Self {
+        Self { conversation, turns }
+    }
+}
+
+/// How the gateway is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GatewayStatus {
+    /// Its pid.
+    pub pid: u32,
+    /// How many turns run.
+    #[serde(default)]
+    pub running: u64,
+    /// Whether no turn runs or may start, and no reply is unsent.
+    #[serde(default)]
+    pub idle: bool,
+    /// The program's version.
+    #[serde(default)]
+    pub version: String,
+    /// The home.
+    #[serde(default)]
+    pub home: String,
+    /// Since when.
+    pub started_at: Time,
+    /// Whether it starts no new turns.
+    #[serde(default)]
+    pub draining: bool,
+    /// How many parts could not be sent to their channel.
+    #[serde(default)]
+    pub unsent: u64,
+    /// How many turns wait.
+    #[serde(default)]
+    pub queued: u64,
+    /// How many terminals follow a conversation.
+    #[serde(default)]
+    pub terminals: u64,
+    /// What a person should know: each a sentence.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl GatewayStatus {
+    /// A gateway that has nothing to do.
+    pub fn new(pid: u32, version: impl Into<String>, home: impl Into<String>, started_at: Time) -> Self {
+        Self {
+            pid,
+            running: 0,
+            idle: true,
+            version: version.into(),
+            home: home.into(),
+            started_at,
+            draining: false,
+            unsent: 0,
+            queued: 0,
+            terminals: 0,
+            notes: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What happens in a conversation that is followed.
+
+use super::super::reply::Error;
+use super::part::Part;
+use super::turn::{Standing, TurnInfo};
+use serde::{Deserialize, Serialize};
+
+/// One message from the gateway. The shape is that of [`super::super::Reply`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ChatReply<T> {
+    /// The request's number.
+    pub of: u64,
+    /// The answer, the last there is for this request.
+    #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
+    pub answer: Option<T>,
+    /// Why there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Error>,
+    /// Something on the way to the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<ChatEvent>,
+}
+
+impl<T> ChatReply<T> {
+    /// The answer.
+    pub fn answer(of: u64, answer: T) -> Self {
+        Self { of, answer: Some(answer), error: None, event: None }
+    }
+
+    /// Why there is none.
+    pub fn error(of: u64, error: Error) -> Self {
+        Self { of, answer: None, error: Some(error), event: None }
+    }
+
+    /// Something on the way.
+    pub fn event(of: u64, event: ChatEvent) -> Self {
+        Self { of, answer: None, error: None, event: Some(event) }
+    }
+}
+
+/// Something that happened in a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ChatEvent {
+    /// A part was written.
+    Part {
+        /// Which.
+        part: Box<Part>,
+    },
+    /// Text of a reply that is not a part yet. The next text part of the same attempt replaces it.
+    Draft {
+        /// Of which turn.
+        turn: u64,
+        /// Of which attempt.
+        #[serde(default)]
+        attempt: u32,
+        /// At which byte of the draft this text begins. 0 begins anew; any other number is the length of what was sent before.
+        #[serde(default)]
+        from: u64,
+        /// The text.
+        text: String,
+    },
+    /// A turn changed its state. Follows the parts that were written with the change.
+    Turn {
+        /// How it is now.
+        turn: Box<TurnInfo>,
+    },
+    /// The conversation stands elsewhere, or has a new generation.
+    Standing {
+        /// Where.
+        standing: Standing,
+        /// How many turns in a row did not finish.
+        #[serde(default)]
+        strikes: u32,
+        /// Which generation is current.
+        #[serde(default)]
+        generation: u64,
+    },
+    /// Everything there was has been sent; what follows happens now. Turns that are open then, were sent before it.
+    CaughtUp {
+        /// The last part of the conversation; absent if there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        last_part: Option<u64>,
+    },
+    /// An event of a newer gateway.
+    #[serde(other)]
+    Unknown,
+}
