@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-mcp", &["outlast-client", "outlast-core", "outlast-tools"]),
     ("outlast-acp", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-gateway", &["outlast-core"]),
+    ("outlast-agents", &["outlast-acp", "outlast-client", "outlast-core"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     (

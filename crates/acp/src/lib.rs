@@ -7,20 +7,25 @@
 //!
 //! A terminal is a process, and its id the process's. It belongs to the conversation of the request (`acp:` and the ACP session id), so the next proxy for the same
 //! conversation serves it as the first one did. The proxy holds nothing that matters: it may be killed at any time.
+//!
+//! A program that is the agent's client itself answers the same five calls with [`TerminalService`], in the name of a conversation of its own.
 
 #![forbid(unsafe_code)]
 
 mod initialize;
 mod message;
 mod proxy;
+mod service;
 mod sessions;
 mod shown;
 mod skim;
 mod splitter;
 mod terminal;
+mod waits;
 
 pub use initialize::with_terminals;
 pub use proxy::{Ended, Options, Proxy};
+pub use service::{TerminalAnswer, TerminalCall, TerminalService};
 pub use shown::Shown;
 pub use skim::{Skim, Skimmed};
 pub use splitter::{Line, MOST_BYTES, Splitter};

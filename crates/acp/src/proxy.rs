@@ -7,16 +7,15 @@ use crate::shown::Shown;
 use crate::skim::Skimmed;
 use crate::splitter::{Line, MOST_BYTES, Splitter};
 use crate::terminal::{Call, Terminals};
+use crate::waits::{Waits, cancelled};
 use outlast_client::{Caller, Connect, Owner};
-use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// How many requests about terminals may be under way. An agent waits for a handful; whoever has this many is told so.
@@ -203,13 +202,7 @@ impl Proxy {
         if let Some((method, id)) = message.asks() {
             return Call::read(method, message.params).map_or(ForUs::No, |call| ForUs::Call(id.to_owned(), call));
         }
-        if message.method.as_deref() == Some("$/cancel_request")
-            && let Some(Cancel { request_id }) = message.params()
-            && self.waits.cancel(request_id.get())
-        {
-            return ForUs::Cancel;
-        }
-        ForUs::No
+        if self.waits.is_cancelled_by(&message) { ForUs::Cancel } else { ForUs::No }
     }
 
     /// One call, from here to its answer.
@@ -253,65 +246,6 @@ enum ForUs {
     Call(Box<RawValue>, Result<Call, Failure>),
     /// A wait was given up.
     Cancel,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Cancel<'a> {
-    #[serde(borrow)]
-    request_id: &'a RawValue,
-}
-
-/// The waits that are under way, by the ids of their requests.
-#[derive(Debug, Default)]
-struct Waits(Mutex<HashMap<String, oneshot::Sender<()>>>);
-
-/// One of them; dropped, it is over.
-struct Wait {
-    waits: Arc<Waits>,
-    id: String,
-    cancelled: oneshot::Receiver<()>,
-}
-
-impl Waits {
-    fn begin(self: &Arc<Self>, id: &str) -> Wait {
-        let (cancel, cancelled) = oneshot::channel();
-        lock(&self.0).insert(id.to_owned(), cancel);
-        Wait { waits: self.clone(), id: id.to_owned(), cancelled }
-    }
-
-    fn cancel_all(&self) {
-        for (_, cancel) in lock(&self.0).drain() {
-            // It may have been answered just now.
-            let _over = cancel.send(());
-        }
-    }
-
-    /// Whether there was such a wait.
-    fn cancel(&self, id: &str) -> bool {
-        lock(&self.0).remove(id).is_some_and(|cancel| cancel.send(()).is_ok())
-    }
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        self.cancelled.close();
-        let mut waits = lock(&self.waits.0);
-        // Another may have begun under the same id; that one listens.
-        if waits.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
-            waits.remove(&self.id);
-        }
-    }
-}
-
-/// Returns once the wait is cancelled, and never where it cannot be.
-async fn cancelled(wait: Option<Wait>) {
-    if let Some(mut wait) = wait
-        && (&mut wait.cancelled).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {

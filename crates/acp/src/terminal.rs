@@ -111,12 +111,29 @@ impl From<Result<Value, Failure>> for Done {
     }
 }
 
+/// Whose the terminals are.
+#[derive(Debug, Clone)]
+pub(crate) enum SpeaksFor {
+    /// The conversation of each request, by its ACP session id; the task and the generation are these.
+    EachSession(Owner),
+    /// One conversation, whatever the agent calls its session.
+    One(Owner),
+}
+
+impl SpeaksFor {
+    fn owner(&self, session: &str) -> Owner {
+        match self {
+            Self::EachSession(owner) => Owner { session: Some(format!("acp:{session}")), ..owner.clone() },
+            Self::One(owner) => owner.clone(),
+        }
+    }
+}
+
 /// The terminals of all conversations that one agent has.
 pub(crate) struct Terminals {
-    to: Connect,
+    to: Option<Connect>,
     caller: Caller,
-    /// The task and the generation of everything; the conversation is that of each request.
-    owner: Owner,
+    speaks_for: SpeaksFor,
     redactor: Redactor,
     client: OnceCell<Client>,
     known: Mutex<Known>,
@@ -125,8 +142,17 @@ pub(crate) struct Terminals {
 
 impl Terminals {
     pub(crate) fn new(to: Connect, caller: Caller, owner: Owner, redact: bool) -> Self {
-        let (client, known) = (OnceCell::new(), Mutex::default());
-        Self { to, caller, owner, redactor: Redactor::new(redact), client, known, room: Arc::new(Semaphore::new(OUTPUTS)) }
+        Self::with(Some(to), OnceCell::new(), caller, SpeaksFor::EachSession(owner), redact)
+    }
+
+    /// Those of one conversation, over a client that is there already.
+    pub(crate) fn over(client: Client, caller: Caller, owner: Owner, redact: bool) -> Self {
+        Self::with(None, OnceCell::new_with(Some(client)), caller, SpeaksFor::One(owner), redact)
+    }
+
+    fn with(to: Option<Connect>, client: OnceCell<Client>, caller: Caller, speaks_for: SpeaksFor, redact: bool) -> Self {
+        let (known, room) = (Mutex::default(), Arc::new(Semaphore::new(OUTPUTS)));
+        Self { to, caller, speaks_for, redactor: Redactor::new(redact), client, known, room }
     }
 
     /// Notes a call in the order in which calls come: what comes after a release finds nothing, what came before it is still served.
@@ -162,8 +188,14 @@ impl Terminals {
 
     /// A client that speaks for a conversation. The engine is asked for when it is needed first, so that an agent without terminals needs none.
     async fn client(&self, session: &str) -> Result<Client, ClientError> {
-        let client = self.client.get_or_try_init(|| Client::connect(&self.to)).await?;
-        Ok(client.with_owner(Owner { session: Some(format!("acp:{session}")), ..self.owner.clone() }))
+        let connect = || async {
+            match &self.to {
+                Some(to) => Client::connect(to).await,
+                None => unreachable!("a client was given"),
+            }
+        };
+        let client = self.client.get_or_try_init(connect).await?;
+        Ok(client.with_owner(self.speaks_for.owner(session)))
     }
 
     /// How a terminal of a conversation is, and somebody who can read it. It is looked at in nobody's name: that the agent has seen an end is said when it has the

@@ -158,17 +158,3 @@ async fn an_agent_that_stays_when_its_client_has_left_is_not_waited_for_forever(
     agent.say(b"{\"method\":\"session/update\"}\n").await;
     assert_eq!(proxy.await.unwrap(), Ended::Client);
 }
-
-#[tokio::test]
-async fn a_wait_is_cancelled_by_its_id_and_once() {
-    let waits = Arc::new(Waits::default());
-    let (first, other) = (waits.begin("1"), waits.begin("\"1\""));
-    assert!(waits.cancel("1") && !waits.cancel("1"));
-    cancelled(Some(first)).await;
-    drop(other);
-    assert!(!waits.cancel("\"1\"") && lock(&waits.0).is_empty());
-    let (before, after) = (waits.begin("2"), waits.begin("2"));
-    drop(before);
-    assert!(waits.cancel("2"));
-    cancelled(Some(after)).await;
-}

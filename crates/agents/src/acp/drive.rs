@@ -1,0 +1,435 @@
+//! One actor: a process of the engine at one end, the gateway at the other, and a [`Talk`] between them.
+
+use super::AcpSettings;
+use super::line::parse_line;
+use super::talk::{Effect, Talk, TalkEnd};
+use crate::driver::{AgentEvent, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
+use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
+use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
+use outlast_client::{At, Chunk, ClientError, Owner, code};
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+/// How many lines may wait for an agent that does not read its input.
+const MAX_WAITING_LINES: usize = 1_024;
+/// How many events are held for a slow gateway, next to those in its channel, before the agent is not read any more.
+const MAX_HELD_EVENTS: usize = 256;
+/// How long output may stay open behind the end of the agent: something that it started may hold it for ever.
+pub(crate) const OUTPUT_DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// How often the file with standard error is looked at.
+pub(crate) const ERRORS_CHECK_PERIOD: Duration = Duration::from_secs(60);
+/// The name of the file with standard error in the conversation's directory.
+const AGENT_ERRORS_FILE: &str = "agent.stderr";
+
+/// Why an actor ends.
+#[derive(Debug)]
+enum DriveEnd {
+    /// The agent is stopped, and the gateway told.
+    Agent(TalkEnd),
+    /// The gateway wants the agent stopped.
+    Ordered,
+    /// The gateway is not there any more. The agent is left as it is, for the next gateway to find.
+    Detached,
+}
+
+pub(super) async fn drive(
+    place: AgentPlace,
+    settings: AcpSettings,
+    conversation: Conversation,
+    mut orders: Orders,
+    events: mpsc::Sender<AgentEvent>,
+) {
+    let mut early = EarlyOrders { is_attended: conversation.is_attended, should_stop: false };
+    let launch = Launch {
+        argv: &settings.argv,
+        env_file: settings.env_file.as_deref(),
+        input: AgentInput::Written,
+        id: None,
+        errors: AGENT_ERRORS_FILE,
+    };
+    let started = {
+        let start = AgentProcess::start(&place, &conversation, launch);
+        tokio::pin!(start);
+        loop {
+            tokio::select! {
+                biased;
+                order = orders.next() => {
+                    if !early.take(order, &orders, &events).await {
+                        return;
+                    }
+                }
+                started = &mut start => break started,
+            }
+        }
+    };
+    let process = match started {
+        Ok(process) => process,
+        Err(error) => {
+            let why = format!("the agent cannot be started: {error}");
+            return tell_gone(&mut orders, &events, None, why).await;
+        }
+    };
+    let conversation = Conversation { is_attended: early.is_attended, ..conversation };
+    let mut actor = Actor::new(&place, &settings, conversation, &process);
+    let end = if early.should_stop { DriveEnd::Ordered } else { actor.run(&mut orders, &events).await };
+    actor.finish(end, &process, &mut orders, &events).await;
+}
+
+/// What the gateway orders while the agent is being started.
+struct EarlyOrders {
+    is_attended: bool,
+    should_stop: bool,
+}
+
+impl EarlyOrders {
+    /// Takes an order; false if the gateway is not there any more.
+    async fn take(&mut self, order: Option<Order>, orders: &Orders, events: &mpsc::Sender<AgentEvent>) -> bool {
+        match order {
+            None => return false,
+            Some(Order::Cancel(attempt)) => {
+                if orders.take_prompt_of(&attempt).is_some() {
+                    return events.send(cancelled_before_prompt(attempt)).await.is_ok();
+                }
+            }
+            Some(Order::Attend(is_attended)) => self.is_attended = is_attended,
+            // The start is finished first: half a start would leave an agent that runs.
+            Some(Order::Stop) => self.should_stop = true,
+            // A prompt waits in its slot, and nothing was asked yet.
+            Some(Order::Prompt | Order::Allow { .. }) => {}
+        }
+        true
+    }
+}
+
+pub(crate) fn cancelled_before_prompt(attempt: Attempt) -> AgentEvent {
+    AgentEvent { attempt: Some(attempt), what: AgentNews::Completed { stop_reason: StopReason::Cancelled } }
+}
+
+/// Tells the last event. A prompt that still waits is not given to any agent, and its attempt is told so.
+pub(crate) async fn tell_gone(orders: &mut Orders, events: &mpsc::Sender<AgentEvent>, prompted: Option<Attempt>, why: String) {
+    let waiting = orders.close().map(|prompt| prompt.attempt);
+    let had_prompt = prompted.is_some();
+    // A gateway that is not there any more needs not be told.
+    let _unheard = events.send(AgentEvent { attempt: prompted.or(waiting), what: AgentNews::Gone { had_prompt, why } }).await;
+}
+
+/// A line for the agent.
+struct Outgoing {
+    line: Vec<u8>,
+    /// The answer that it is, if it is one about terminals.
+    answer: Option<TerminalAnswer>,
+}
+
+struct Actor {
+    talk: Talk,
+    terminals: TerminalService,
+    calls: JoinSet<TerminalAnswer>,
+    output: AgentOutput,
+    splitter: Splitter,
+    /// How many bytes have come since the last end of a line.
+    unfinished_bytes: usize,
+    line_bytes: usize,
+    lines: mpsc::Sender<Outgoing>,
+    /// Nothing once it has ended.
+    writer: Option<JoinHandle<Result<(), ClientError>>>,
+    ended: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
+    /// How the agent ended, and until when its output is read on.
+    end: Option<(Ended, Instant)>,
+    held: VecDeque<AgentEvent>,
+    errors_check: Instant,
+    process: AgentProcess,
+}
+
+impl Actor {
+    fn new(place: &AgentPlace, settings: &AcpSettings, conversation: Conversation, process: &AgentProcess) -> Self {
+        let owner = Owner { session: Some(conversation.key.clone()), task: None, generation: Some(conversation.generation.clone()) };
+        let dir = conversation.cwd.to_string_lossy().into_owned();
+        let terminals = TerminalService::new(place.client.clone(), place.surroundings.clone(), owner, dir, settings.is_redacting);
+        let (lines, waiting) = mpsc::channel(MAX_WAITING_LINES);
+        Self {
+            talk: Talk::begin(settings, conversation, Instant::now()),
+            terminals,
+            calls: JoinSet::new(),
+            output: process.output(),
+            splitter: Splitter::new(settings.limits.line_bytes),
+            unfinished_bytes: 0,
+            line_bytes: settings.limits.line_bytes,
+            lines,
+            writer: Some(tokio::spawn(write_lines(process.clone(), waiting))),
+            ended: Box::pin(process.clone().ended()),
+            end: None,
+            held: VecDeque::new(),
+            errors_check: Instant::now() + ERRORS_CHECK_PERIOD,
+            process: process.clone(),
+        }
+    }
+
+    /// Goes on until the agent or the gateway ends it.
+    async fn run(&mut self, orders: &mut Orders, events: &mpsc::Sender<AgentEvent>) -> DriveEnd {
+        loop {
+            if self.talk.is_free()
+                && let Some(prompt) = orders.take_prompt()
+            {
+                self.talk.prompt(prompt, Instant::now());
+            }
+            if let Some(end) = self.perform() {
+                return DriveEnd::Agent(end);
+            }
+            // Lines are read one by one, so that what they cause is done in their order and no more is held than may be.
+            if self.held.len() < MAX_HELD_EVENTS {
+                match self.splitter.next_line() {
+                    Some(line) => match self.hear(line) {
+                        Some(end) => return DriveEnd::Agent(end),
+                        None => continue,
+                    },
+                    // A line that never ends is not waited for.
+                    None if self.unfinished_bytes > self.line_bytes => return DriveEnd::Agent(self.too_long()),
+                    None => {}
+                }
+            }
+            let due = self.talk.deadline(!self.calls.is_empty());
+            let drained = self.end.as_ref().map(|(_, until)| *until);
+            tokio::select! {
+                biased;
+                order = orders.next() => match order {
+                    Some(Order::Stop) => return DriveEnd::Ordered,
+                    Some(order) => self.order(order, orders),
+                    None => return DriveEnd::Detached,
+                },
+                // Before what the agent says, so that a flood holds up no limit.
+                () = until(due) => self.talk.tick(!self.calls.is_empty(), Instant::now()),
+                () = until(drained) => return DriveEnd::Agent(self.gone()),
+                room = events.reserve(), if !self.held.is_empty() => match (room, self.held.pop_front()) {
+                    (Ok(room), Some(event)) => room.send(event),
+                    (Ok(_), None) => {}
+                    (Err(_), _) => return DriveEnd::Detached,
+                },
+                Some(answer) = self.calls.join_next() => {
+                    self.talk.touch(Instant::now());
+                    // A call that panicked leaves its agent without an answer, and the limits of the turn hold.
+                    if let Ok(answer) = answer && let Some(end) = self.answer(answer) {
+                        return DriveEnd::Agent(end);
+                    }
+                }
+                chunk = self.output.next(), if self.held.len() < MAX_HELD_EVENTS => {
+                    if let Some(end) = self.read(chunk).await {
+                        return DriveEnd::Agent(end);
+                    }
+                }
+                ended = &mut self.ended, if self.end.is_none() => match ended {
+                    Ok(ended) => self.end = Some((ended, Instant::now() + OUTPUT_DRAIN_LIMIT)),
+                    Err(error) => return DriveEnd::Agent(TalkEnd::Gone(format!("the agent cannot be waited for: {error}"))),
+                },
+                written = joined(&mut self.writer) => {
+                    self.writer = None;
+                    if let Some(end) = unwritten(written) {
+                        return DriveEnd::Agent(end);
+                    }
+                }
+                () = tokio::time::sleep_until(self.errors_check) => {
+                    self.process.bound_errors();
+                    self.errors_check = Instant::now() + ERRORS_CHECK_PERIOD;
+                }
+            }
+        }
+    }
+
+    /// Does what the talk wants done.
+    fn perform(&mut self) -> Option<TalkEnd> {
+        for effect in self.talk.take_effects() {
+            match effect {
+                Effect::Send(line) => {
+                    if let Some(end) = self.write(Outgoing { line, answer: None }) {
+                        return Some(end);
+                    }
+                }
+                Effect::Tell(event) => self.hold(event),
+                Effect::End(end) => return Some(end),
+            }
+        }
+        None
+    }
+
+    fn write(&mut self, outgoing: Outgoing) -> Option<TalkEnd> {
+        match self.lines.try_send(outgoing) {
+            Ok(()) => None,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                Some(TalkEnd::Failed(format!("the agent does not read its input: {MAX_WAITING_LINES} messages wait for it")))
+            }
+            // The writer ends when the agent does, whose output tells how.
+            Err(mpsc::error::TrySendError::Closed(_)) => None,
+        }
+    }
+
+    fn answer(&mut self, answer: TerminalAnswer) -> Option<TalkEnd> {
+        self.write(Outgoing { line: answer.line().to_vec(), answer: Some(answer) })
+    }
+
+    /// Keeps an event until the gateway has room for it. Drafts that wait are told as one.
+    fn hold(&mut self, event: AgentEvent) {
+        if let AgentNews::Draft(more) = &event.what
+            && let Some(AgentEvent { attempt, what: AgentNews::Draft(text) }) = self.held.back_mut()
+            && *attempt == event.attempt
+        {
+            text.push_str(more);
+            return;
+        }
+        self.held.push_back(event);
+    }
+
+    fn order(&mut self, order: Order, orders: &Orders) {
+        let now = Instant::now();
+        match order {
+            // It is taken when the agent is free.
+            Order::Prompt | Order::Stop => {}
+            Order::Cancel(attempt) => match orders.take_prompt_of(&attempt) {
+                Some(_) => self.hold(cancelled_before_prompt(attempt)),
+                None => self.talk.cancel(&attempt, now),
+            },
+            Order::Allow { permission_id, decision } => {
+                self.talk.allow(&permission_id, &decision);
+                self.talk.touch(now);
+            }
+            Order::Attend(is_attended) => self.talk.attend(is_attended, now),
+        }
+    }
+
+    /// Takes a piece of the agent's output, or its end.
+    async fn read(&mut self, chunk: Result<Option<Chunk>, ClientError>) -> Option<TalkEnd> {
+        match chunk {
+            Ok(Some(Chunk::Bytes { bytes, .. })) => {
+                self.unfinished_bytes = match bytes.iter().rposition(|b| *b == b'\n') {
+                    Some(at) => bytes.len() - at - 1,
+                    None => self.unfinished_bytes + bytes.len(),
+                };
+                self.splitter.push(&bytes);
+                None
+            }
+            Ok(Some(Chunk::Gap { from, to, why })) => {
+                Some(TalkEnd::Failed(format!("bytes {from} to {to} of the agent's output are gone: {why}")))
+            }
+            Ok(None) => {
+                // An agent that has closed its output says nothing more, whether or not it lives.
+                if self.end.is_none() {
+                    let ended = tokio::time::timeout(OUTPUT_DRAIN_LIMIT, &mut self.ended).await;
+                    self.end = ended.ok().and_then(Result::ok).map(|ended| (ended, Instant::now()));
+                }
+                Some(self.gone())
+            }
+            Err(error) => Some(TalkEnd::Gone(format!("the agent cannot be read any more: {error}"))),
+        }
+    }
+
+    /// Takes a line of the agent's.
+    fn hear(&mut self, line: Line) -> Option<TalkEnd> {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::Long(_) => return Some(self.too_long()),
+        };
+        if let Some(call) = self.terminals.take(&line) {
+            self.talk.touch(Instant::now());
+            self.calls.spawn(call);
+            return None;
+        }
+        if self.terminals.is_cancelled_by(&line) {
+            return None;
+        }
+        match parse_line(&line) {
+            Ok(said) => self.talk.hear(said, line.len(), Instant::now()),
+            Err(nonsense) => return Some(TalkEnd::Failed(format!("the agent does not speak ACP: {nonsense}"))),
+        }
+        None
+    }
+
+    fn too_long(&self) -> TalkEnd {
+        TalkEnd::Failed(format!("the agent wrote a line of more than {} bytes", self.line_bytes))
+    }
+
+    fn gone(&self) -> TalkEnd {
+        let last_words = self.process.last_words();
+        TalkEnd::Gone(match &self.end {
+            Some((ended, _)) => format!("the agent {ended}{last_words}"),
+            None => format!("the agent closed its output{last_words}"),
+        })
+    }
+
+    /// Stops the agent and tells the gateway, in this order: once it is told, the next agent may be started.
+    async fn finish(mut self, end: DriveEnd, process: &AgentProcess, orders: &mut Orders, events: &mpsc::Sender<AgentEvent>) {
+        if let Some(writer) = &self.writer {
+            writer.abort();
+        }
+        if matches!(end, DriveEnd::Detached) {
+            return;
+        }
+        let mut attempt = self.talk.close();
+        // The talk has nothing to send to an agent that is stopped; what it tells belongs to the turn.
+        for effect in self.talk.take_effects() {
+            if let Effect::Tell(event) = effect {
+                self.hold(event);
+            }
+        }
+        let stopped = process.stop().await;
+        let why = match end {
+            DriveEnd::Agent(TalkEnd::Failed(why)) => {
+                if let Some(attempt) = attempt.take() {
+                    self.hold(AgentEvent { attempt: Some(attempt), what: AgentNews::Failed { why: why.clone() } });
+                }
+                why
+            }
+            DriveEnd::Agent(TalkEnd::Gone(why)) => why,
+            DriveEnd::Ordered | DriveEnd::Detached => "the agent was stopped".into(),
+        };
+        let why = match stopped {
+            Ok(()) => why,
+            // The next start of an agent in this conversation, or of a gateway, tries again.
+            Err(error) => format!("{why}; it could not be stopped: {error}"),
+        };
+        for event in self.held.drain(..) {
+            if events.send(event).await.is_err() {
+                return;
+            }
+        }
+        tell_gone(orders, events, attempt, why).await;
+    }
+}
+
+/// Writes lines in their order, each at its byte, so that a line that is written again after a crash of the engine arrives once.
+async fn write_lines(process: AgentProcess, mut lines: mpsc::Receiver<Outgoing>) -> Result<(), ClientError> {
+    let mut at = 0;
+    while let Some(Outgoing { line, answer }) = lines.recv().await {
+        retried(|| process.client().write(process.name(), &line, At::Byte(at))).await?;
+        at += line.len() as u64;
+        if let Some(answer) = answer {
+            answer.delivered().await;
+        }
+    }
+    Ok(())
+}
+
+async fn joined<T>(task: &mut Option<JoinHandle<T>>) -> Result<T, tokio::task::JoinError> {
+    match task {
+        Some(task) => task.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What it means that nothing more is written. An agent that is over tells by its output how it ended.
+fn unwritten(written: Result<Result<(), ClientError>, tokio::task::JoinError>) -> Option<TalkEnd> {
+    match written {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) if matches!(error.code(), code::ALREADY_EXITED | code::NO_INPUT) => None,
+        Ok(Err(error)) => Some(TalkEnd::Gone(format!("the agent cannot be written to: {error}"))),
+        Err(_) => Some(TalkEnd::Gone("the agent cannot be written to".into())),
+    }
+}
+
+pub(crate) async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,505 @@
+//! The conversation with one agent as the protocol has it: what is said next, decided without doing anything.
+//!
+//! [`Talk`] is told what the agent says, what the gateway orders and what time it is. It says what to send, what to tell the gateway, and whether the agent is to be
+//! stopped. `drive.rs` does these things.
+
+use super::line::{Incoming, RequestId, RpcFailure, ToolNews};
+use super::{AcpLimits, AcpSettings, McpServer};
+use crate::driver::{AgentEvent, AgentNews, Attempt, Block, Conversation, Opened, Prompt, StopReason, ToolLine, ToolStatus};
+use crate::permission::{Decision, PermissionAsk, PermissionPolicy, Ruling, SettledBy};
+use crate::program::one_line;
+use serde_json::{Value, json};
+use std::collections::{HashMap, VecDeque};
+use tokio::time::Instant;
+
+/// The version of the protocol that is spoken.
+const ACP_VERSION: u64 = 1;
+/// How many bytes of text one turn may have. A reply is for people; an agent that writes more than a thick book repeats itself.
+const MAX_REPLY_BYTES: usize = 8 << 20;
+/// How many bytes an agent may write in one turn, tool calls included. Some agents repeat all of a tool's output with each update.
+const MAX_TURN_BYTES: u64 = 1 << 30;
+/// How many tool calls of a turn are remembered. The oldest is forgotten first, and an update of it is then told under its id.
+const MAX_KNOWN_TOOLS: usize = 4_096;
+/// How many permissions may be asked for at once. One more is denied.
+const MAX_OPEN_PERMISSIONS: usize = 64;
+/// How many characters of an agent's error are quoted.
+const MAX_FAILURE_CHARS: usize = 500;
+
+const METHOD_NOT_FOUND: i64 = -32601;
+const INVALID_PARAMS: i64 = -32602;
+/// The agent wants its user to log in.
+const AUTH_REQUIRED: i64 = -32000;
+
+/// What to do.
+#[derive(Debug, PartialEq)]
+pub(super) enum Effect {
+    /// Write this line to the agent.
+    Send(Vec<u8>),
+    /// Tell the gateway.
+    Tell(AgentEvent),
+    /// Stop the agent.
+    End(TalkEnd),
+}
+
+/// Why an agent is stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TalkEnd {
+    /// The attempt has failed by the agent's fault.
+    Failed(String),
+    /// The agent cannot go on.
+    Gone(String),
+}
+
+/// Where the talk stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// `initialize` was not answered.
+    Greeting { request: u64 },
+    /// A session is being opened in this way.
+    Opening { request: u64, way: Opened, can_load: bool },
+    /// Prompts are taken.
+    Open { session: String },
+    /// It is over.
+    Over,
+}
+
+pub(super) struct Talk {
+    policy: PermissionPolicy,
+    limits: AcpLimits,
+    mcp: Vec<McpServer>,
+    conversation: Conversation,
+    stage: Stage,
+    next_request: u64,
+    next_permission: u64,
+    turn: Option<TalkTurn>,
+    permissions: VecDeque<OpenPermission>,
+    is_attended: bool,
+    /// When a session must be open.
+    start_limit: Instant,
+    /// What goes before the first prompt.
+    summary: Option<String>,
+    effects: Vec<Effect>,
+}
+
+/// The turn that the agent takes.
+struct TalkTurn {
+    attempt: Attempt,
+    request: u64,
+    /// The text since the last part.
+    text: String,
+    reply_bytes: usize,
+    heard_bytes: u64,
+    last_heard: Instant,
+    tools: HashMap<String, ToolLine>,
+    tool_order: VecDeque<String>,
+    /// When a cancel must be answered, if it was cancelled.
+    cancel_limit: Option<Instant>,
+}
+
+/// A permission that was not decided about.
+struct OpenPermission {
+    request: RequestId,
+    ask: PermissionAsk,
+    asked_at: Instant,
+}
+
+impl Talk {
+    /// A talk that begins: `initialize` is the first thing to send.
+    pub(super) fn begin(settings: &AcpSettings, conversation: Conversation, now: Instant) -> Self {
+        let mut talk = Self {
+            policy: settings.permission.clone(),
+            limits: settings.limits.clone(),
+            mcp: settings.mcp.clone(),
+            stage: Stage::Over,
+            next_request: 0,
+            next_permission: 0,
+            turn: None,
+            permissions: VecDeque::new(),
+            is_attended: conversation.is_attended,
+            start_limit: now + settings.limits.start,
+            summary: None,
+            effects: Vec::new(),
+            conversation,
+        };
+        // Files are the agent's own business: it runs on this machine as this user, with tools of its own. A second way to them would be one more to guard.
+        let capabilities = json!({ "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": true });
+        let us = json!({ "name": "outlast", "title": "Outlast", "version": env!("CARGO_PKG_VERSION") });
+        let params = json!({ "protocolVersion": ACP_VERSION, "clientCapabilities": capabilities, "clientInfo": us });
+        let request = talk.ask("initialize", params);
+        talk.stage = Stage::Greeting { request };
+        talk
+    }
+
+    /// What is to be done now, in this order.
+    pub(super) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether the agent would take a prompt.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self.stage, Stage::Open { .. }) && self.turn.is_none()
+    }
+
+    /// The attempt that the agent works on.
+    pub(super) fn attempt(&self) -> Option<&Attempt> {
+        self.turn.as_ref().map(|turn| &turn.attempt)
+    }
+
+    /// Gives the agent a prompt. The agent is free.
+    pub(super) fn prompt(&mut self, prompt: Prompt, now: Instant) {
+        let Stage::Open { session } = &self.stage else { return };
+        let summary = self.summary.take().map(Block::Text);
+        let text = |block: &Block| match block {
+            Block::Text(text) => json!({ "type": "text", "text": text }),
+        };
+        let blocks: Vec<Value> = summary.iter().chain(&prompt.blocks).map(text).collect();
+        let params = json!({ "sessionId": session, "prompt": blocks });
+        self.tell(Some(prompt.attempt.clone()), AgentNews::Prompted);
+        let request = self.ask("session/prompt", params);
+        self.turn = Some(TalkTurn {
+            attempt: prompt.attempt,
+            request,
+            text: String::new(),
+            reply_bytes: 0,
+            heard_bytes: 0,
+            last_heard: now,
+            tools: HashMap::new(),
+            tool_order: VecDeque::new(),
+            cancel_limit: None,
+        });
+    }
+
+    /// Cancels the turn, if it is of this attempt.
+    pub(super) fn cancel(&mut self, attempt: &Attempt, now: Instant) {
+        let (Stage::Open { session }, Some(turn)) = (&self.stage, &mut self.turn) else { return };
+        if turn.attempt != *attempt || turn.cancel_limit.is_some() {
+            return;
+        }
+        turn.cancel_limit = Some(now + self.limits.cancel);
+        let note = json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": { "sessionId": session } });
+        self.send(&note);
+        // The protocol wants these answered before the turn ends.
+        while let Some(open) = self.permissions.pop_front() {
+            self.settle(open, &Ruling::Cancelled, SettledBy::Cancel);
+        }
+    }
+
+    /// A person decided about a permission.
+    pub(super) fn allow(&mut self, permission_id: &str, decision: &Decision) {
+        let Some(at) = self.permissions.iter().position(|open| open.ask.id == permission_id) else { return };
+        if let Some(ruling) = self.permissions[at].ask.ruling(decision)
+            && let Some(open) = self.permissions.remove(at)
+        {
+            self.settle(open, &ruling, SettledBy::Person);
+        }
+    }
+
+    /// A person came, or the last one left. The limit of what is asked counts anew, so that a person who leaves has time to come back.
+    pub(super) fn attend(&mut self, is_attended: bool, now: Instant) {
+        if self.is_attended != is_attended {
+            self.is_attended = is_attended;
+            self.permissions.iter_mut().for_each(|open| open.asked_at = now);
+        }
+    }
+
+    /// The agent showed life in another way than by a line.
+    pub(super) fn touch(&mut self, now: Instant) {
+        if let Some(turn) = &mut self.turn {
+            turn.last_heard = now;
+        }
+    }
+
+    /// The agent said something, in this many bytes.
+    pub(super) fn hear(&mut self, said: Incoming, bytes: usize, now: Instant) {
+        if let Some(turn) = &mut self.turn {
+            turn.last_heard = now;
+            turn.heard_bytes += bytes as u64;
+            if turn.heard_bytes > MAX_TURN_BYTES {
+                return self.end(TalkEnd::Failed(format!("the agent wrote more than {MAX_TURN_BYTES} bytes in one turn")));
+            }
+        }
+        match said {
+            Incoming::Blank | Incoming::OtherUpdate | Incoming::Notification { .. } => {}
+            Incoming::Answer { id: Some(id), outcome } => self.answered(id, outcome),
+            Incoming::Answer { id: None, .. } => {}
+            Incoming::Text { session, text } => self.text(&session, &text),
+            Incoming::Tool { session, tool } => self.tool(&session, tool),
+            Incoming::Permission { id, title, kind, options } => {
+                self.next_permission += 1;
+                let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), title, kind, options };
+                self.asked(OpenPermission { request: id, ask, asked_at: now });
+            }
+            Incoming::Request { id, method } => self.refuse(&id, METHOD_NOT_FOUND, &format!("this client does not serve {method}")),
+            Incoming::BadRequest { id, why } => self.refuse(&id, INVALID_PARAMS, &why),
+        }
+    }
+
+    /// When something is due without a word of the agent's. While calls of the agent are served it is we who are silent.
+    pub(super) fn deadline(&self, are_calls_under_way: bool) -> Option<Instant> {
+        let limit = self.policy.limit(self.is_attended);
+        let permission = self.permissions.iter().map(|open| open.asked_at + limit).min();
+        let turn = match &self.turn {
+            None if matches!(self.stage, Stage::Greeting { .. } | Stage::Opening { .. }) => Some(self.start_limit),
+            None => None,
+            Some(TalkTurn { cancel_limit: Some(limit), .. }) => Some(*limit),
+            Some(_) if are_calls_under_way || !self.permissions.is_empty() => None,
+            Some(turn) => Some(turn.last_heard + self.limits.silence),
+        };
+        permission.into_iter().chain(turn).min()
+    }
+
+    /// Does what is due.
+    pub(super) fn tick(&mut self, are_calls_under_way: bool, now: Instant) {
+        let limit = self.policy.limit(self.is_attended);
+        while let Some(at) = self.permissions.iter().position(|open| open.asked_at + limit <= now)
+            && let Some(open) = self.permissions.remove(at)
+        {
+            let ruling = open.ask.ruling(&Decision::Deny).unwrap_or(Ruling::Cancelled);
+            self.settle(open, &ruling, SettledBy::Limit);
+            self.touch(now);
+        }
+        if self.deadline(are_calls_under_way).is_none_or(|due| due > now) {
+            return;
+        }
+        match &self.turn {
+            None => self.end(TalkEnd::Gone(format!("the agent did not open a session within {} s", self.limits.start.as_secs_f64()))),
+            Some(TalkTurn { cancel_limit: Some(_), .. }) => {
+                let within = self.limits.cancel.as_secs_f64();
+                self.end(TalkEnd::Gone(format!("the agent did not answer a cancel within {within} s and was stopped")));
+            }
+            Some(_) => {
+                let silence = self.limits.silence.as_secs_f64();
+                self.end(TalkEnd::Failed(format!("the agent said nothing for {silence} s and was stopped")));
+            }
+        }
+    }
+
+    /// Ends the turn when nothing more comes from the agent. Returns its attempt.
+    pub(super) fn close(&mut self) -> Option<Attempt> {
+        self.stage = Stage::Over;
+        self.permissions.clear();
+        let turn = self.turn.take()?;
+        self.flush(turn.text, &turn.attempt);
+        Some(turn.attempt)
+    }
+
+    fn answered(&mut self, id: u64, outcome: Result<Value, RpcFailure>) {
+        match self.stage.clone() {
+            Stage::Greeting { request } if request == id => self.greeted(outcome),
+            Stage::Opening { request, way, can_load } if request == id => self.opened(way, can_load, outcome),
+            Stage::Open { .. } if self.turn.as_ref().is_some_and(|turn| turn.request == id) => self.turn_over(outcome),
+            Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Open { .. } | Stage::Over => {}
+        }
+    }
+
+    fn greeted(&mut self, outcome: Result<Value, RpcFailure>) {
+        let answer = match outcome {
+            Ok(answer) => answer,
+            Err(failure) => return self.end(TalkEnd::Gone(format!("the agent refused to initialize: {}", shown(&failure)))),
+        };
+        if answer["protocolVersion"].as_u64() != Some(ACP_VERSION) {
+            let theirs = one_line(&answer["protocolVersion"].to_string(), MAX_FAILURE_CHARS);
+            return self.end(TalkEnd::Gone(format!("the agent speaks ACP version {theirs}, and this gateway version {ACP_VERSION}")));
+        }
+        let abilities = &answer["agentCapabilities"];
+        let can_load = abilities["loadSession"] == true;
+        let can_resume = !matches!(abilities["sessionCapabilities"]["resume"], Value::Null | Value::Bool(false));
+        let way = match &self.conversation.agent_session {
+            Some(_) if can_resume => Opened::Resumed,
+            Some(_) if can_load => Opened::Loaded,
+            _ => Opened::New,
+        };
+        self.open(way, can_load);
+    }
+
+    fn open(&mut self, way: Opened, can_load: bool) {
+        let servers: Vec<Value> = self.mcp.iter().map(McpServer::to_json).collect();
+        let mut params = json!({ "cwd": self.conversation.cwd.to_string_lossy(), "mcpServers": servers });
+        let method = match way {
+            Opened::Resumed => "session/resume",
+            Opened::Loaded => "session/load",
+            Opened::New | Opened::PerTurn => "session/new",
+        };
+        if way != Opened::New {
+            params["sessionId"] = json!(self.conversation.agent_session);
+        }
+        let request = self.ask(method, params);
+        self.stage = Stage::Opening { request, way, can_load };
+    }
+
+    fn opened(&mut self, way: Opened, can_load: bool, outcome: Result<Value, RpcFailure>) {
+        let session = match (way, &outcome) {
+            // What the agent replayed came before this answer, when no turn was open, and so was told to no one.
+            (Opened::Resumed | Opened::Loaded, Ok(_)) => self.conversation.agent_session.clone(),
+            (Opened::New | Opened::PerTurn, Ok(answer)) => answer["sessionId"].as_str().map(str::to_owned),
+            (_, Err(_)) => None,
+        };
+        if let Some(session) = session {
+            if way == Opened::New {
+                self.summary = self.conversation.summary.take();
+            }
+            self.stage = Stage::Open { session: session.clone() };
+            return self.tell(None, AgentNews::Ready { session: Some(session), opened: way });
+        }
+        match (way, outcome) {
+            // An agent forgets sessions: the next way is tried with the same process.
+            (Opened::Resumed, Err(failure)) if failure.code != AUTH_REQUIRED => {
+                self.open(if can_load { Opened::Loaded } else { Opened::New }, can_load);
+            }
+            (Opened::Loaded, Err(failure)) if failure.code != AUTH_REQUIRED => self.open(Opened::New, can_load),
+            (_, Err(failure)) if failure.code == AUTH_REQUIRED => {
+                let why = format!("the agent wants you to log in: run it once by hand ({})", shown(&failure));
+                self.end(TalkEnd::Gone(why));
+            }
+            (_, Err(failure)) => self.end(TalkEnd::Gone(format!("the agent opened no session: {}", shown(&failure)))),
+            (_, Ok(_)) => self.end(TalkEnd::Gone("the agent opened a session without a name".into())),
+        }
+    }
+
+    fn turn_over(&mut self, outcome: Result<Value, RpcFailure>) {
+        let Some(turn) = self.turn.take() else { return };
+        self.flush(turn.text, &turn.attempt);
+        // Requests of a turn that is over are of no use to the agent.
+        while let Some(open) = self.permissions.pop_front() {
+            self.settle_of(Some(turn.attempt.clone()), open, &Ruling::Cancelled, SettledBy::Cancel);
+        }
+        let what = match outcome {
+            Ok(answer) => AgentNews::Completed { stop_reason: stop_reason(answer["stopReason"].as_str().unwrap_or("end_turn")) },
+            // Some agents answer a prompt that was cancelled with an error.
+            Err(_) if turn.cancel_limit.is_some() => AgentNews::Completed { stop_reason: StopReason::Cancelled },
+            Err(failure) => AgentNews::Failed { why: shown(&failure) },
+        };
+        self.tell(Some(turn.attempt), what);
+    }
+
+    /// Text of the session between turns, and of other sessions, is no reply to anything.
+    fn text(&mut self, session: &str, text: &str) {
+        let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
+        turn.reply_bytes += text.len();
+        if turn.reply_bytes > MAX_REPLY_BYTES {
+            return self.end(TalkEnd::Failed(format!("the agent wrote a reply of more than {MAX_REPLY_BYTES} bytes")));
+        }
+        turn.text.push_str(text);
+        let attempt = turn.attempt.clone();
+        self.tell(Some(attempt), AgentNews::Draft(text.to_owned()));
+    }
+
+    fn tool(&mut self, session: &str, news: ToolNews) {
+        let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
+        let before = turn.tools.get(&news.id);
+        let is_new = before.is_none();
+        let mut line = before.cloned().unwrap_or_else(|| ToolLine {
+            id: news.id.clone(),
+            title: news.title.clone().unwrap_or_else(|| news.id.clone()),
+            kind: None,
+            status: ToolStatus::Pending,
+        });
+        line.title = news.title.filter(|title| !title.is_empty()).unwrap_or(line.title);
+        line.kind = news.kind.or(line.kind);
+        line.status = news.status.unwrap_or(line.status);
+        if before == Some(&line) {
+            return;
+        }
+        turn.tools.insert(news.id.clone(), line.clone());
+        if is_new {
+            turn.tool_order.push_back(news.id);
+            if turn.tool_order.len() > MAX_KNOWN_TOOLS
+                && let Some(oldest) = turn.tool_order.pop_front()
+            {
+                turn.tools.remove(&oldest);
+            }
+        }
+        let attempt = turn.attempt.clone();
+        if is_new {
+            // A part ends where the agent begins to do something, so that people read words and deeds in their order.
+            let text = std::mem::take(&mut turn.text);
+            self.flush(text, &attempt);
+        }
+        self.tell(Some(attempt), AgentNews::Tool(line));
+    }
+
+    fn asked(&mut self, open: OpenPermission) {
+        let is_cancelled = self.turn.as_ref().is_none_or(|turn| turn.cancel_limit.is_some());
+        if is_cancelled || self.permissions.len() >= MAX_OPEN_PERMISSIONS {
+            return self.settle(open, &Ruling::Cancelled, SettledBy::Cancel);
+        }
+        if let Some((decision, by)) = self.policy.rule(&open.ask)
+            && let Some(ruling) = open.ask.ruling(&decision)
+        {
+            return self.settle(open, &ruling, by);
+        }
+        self.tell(self.attempt().cloned(), AgentNews::Permission(open.ask.clone()));
+        self.permissions.push_back(open);
+    }
+
+    fn settle(&mut self, open: OpenPermission, ruling: &Ruling, by: SettledBy) {
+        self.settle_of(self.attempt().cloned(), open, ruling, by);
+    }
+
+    fn settle_of(&mut self, attempt: Option<Attempt>, open: OpenPermission, ruling: &Ruling, by: SettledBy) {
+        let (outcome, is_allowed) = match ruling {
+            Ruling::Selected { option, is_allowed } => (json!({ "outcome": "selected", "optionId": option }), *is_allowed),
+            Ruling::Cancelled => (json!({ "outcome": "cancelled" }), false),
+        };
+        let answer = json!({ "jsonrpc": "2.0", "id": open.request.0, "result": { "outcome": outcome } });
+        self.send(&answer);
+        self.tell(attempt, AgentNews::PermissionSettled { id: open.ask.id, title: open.ask.title, is_allowed, by });
+    }
+
+    fn refuse(&mut self, id: &RequestId, code: i64, message: &str) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id.0, "error": { "code": code, "message": message } }));
+    }
+
+    fn flush(&mut self, text: String, attempt: &Attempt) {
+        if !text.trim().is_empty() {
+            self.tell(Some(attempt.clone()), AgentNews::Text(text));
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next_request;
+        self.next_request += 1;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        id
+    }
+
+    fn send(&mut self, message: &Value) {
+        self.effects.push(Effect::Send(format!("{message}\n").into_bytes()));
+    }
+
+    fn tell(&mut self, attempt: Option<Attempt>, what: AgentNews) {
+        self.effects.push(Effect::Tell(AgentEvent { attempt, what }));
+    }
+
+    fn end(&mut self, end: TalkEnd) {
+        self.stage = Stage::Over;
+        self.effects.push(Effect::End(end));
+    }
+}
+
+/// The turn, if it is in this session.
+fn turn_in<'a>(stage: &Stage, turn: &'a mut Option<TalkTurn>, session: &str) -> Option<&'a mut TalkTurn> {
+    match stage {
+        Stage::Open { session: own } if own == session => turn.as_mut(),
+        Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Open { .. } | Stage::Over => None,
+    }
+}
+
+fn shown(failure: &RpcFailure) -> String {
+    let message = one_line(&failure.message, MAX_FAILURE_CHARS);
+    if message.is_empty() { format!("error {}", failure.code) } else { message }
+}
+
+fn stop_reason(word: &str) -> StopReason {
+    match word {
+        "end_turn" => StopReason::EndTurn,
+        "max_tokens" => StopReason::MaxTokens,
+        "max_turn_requests" => StopReason::MaxTurnRequests,
+        "refusal" => StopReason::Refusal,
+        "cancelled" => StopReason::Cancelled,
+        other => StopReason::Other(one_line(other, MAX_FAILURE_CHARS)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+use super::*;
+use crate::acp::line::parse_line;
+use crate::permission::PermissionMode;
+use std::time::Duration;
+
+fn conversation() -> Conversation {
+    Conversation::new("key", "1", "/work", "/files")
+}
+
+struct Told {
+    talk: Talk,
+    now: Instant,
+}
+
+impl Told {
+    fn new(settings: &AcpSettings, conversation: Conversation) -> Self {
+        let now = Instant::now();
+        Self { talk: Talk::begin(settings, conversation, now), now }
+    }
+
+    /// A talk in which a prompt was given, with the effects so far taken.
+    fn prompted() -> Self {
+        let mut told = Self::new(&AcpSettings::new(["agent"]), conversation());
+        told.says(r#"{"id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}"#);
+        told.says(r#"{"id":1,"result":{"sessionId":"s"}}"#);
+        told.talk.prompt(Prompt { attempt: Attempt::new("t", 1), blocks: vec![Block::Text("hi".into())] }, told.now);
+        told.talk.take_effects();
+        told
+    }
+
+    fn says(&mut self, line: &str) -> Vec<Effect> {
+        self.talk.hear(parse_line(line.as_bytes()).unwrap(), line.len(), self.now);
+        self.talk.take_effects()
+    }
+
+    fn text(&mut self, session: &str, text: &str) -> Vec<Effect> {
+        let update = json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}});
+        self.says(&json!({"method": "session/update", "params": {"sessionId": session, "update": update}}).to_string())
+    }
+
+    fn later(&mut self, by: Duration, are_calls_under_way: bool) -> Vec<Effect> {
+        self.now += by;
+        self.talk.tick(are_calls_under_way, self.now);
+        self.talk.take_effects()
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test]
+fn an_agent_of_another_version_or_that_wants_a_login_is_not_talked_to() {
+    let end = |lines: &[&str]| {
+        let mut told = Told::new(&AcpSettings::new(["agent"]), conversation().with_session("old"));
+        told.talk.take_effects();
+        let mut last = Vec::new();
+        for line in lines {
+            last = told.says(line);
+        }
+        match &last[..] {
+            [Effect::End(TalkEnd::Gone(why))] => why.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(end(&[r#"{"id":0,"result":{"protocolVersion":2}}"#]), "the agent speaks ACP version 2, and this gateway version 1");
+    let greeting = r#"{"id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
+    let login = end(&[greeting, r#"{"id":1,"error":{"code":-32000,"message":"Authentication required"}}"#]);
+    assert!(login.contains("log in") && login.contains("Authentication required"), "{login}");
+    let new = r#"{"id":1,"error":{"code":-32603,"message":"forgotten"}}"#;
+    assert!(end(&[greeting, new, r#"{"id":2,"result":{}}"#]).contains("without a name"));
+}
+
+#[test]
+fn text_between_turns_or_of_another_session_is_no_reply() {
+    let mut told = Told::prompted();
+    assert!(told.text("other", "x").is_empty());
+    assert_eq!(told.text("s", "x").len(), 1);
+    assert_eq!(told.says(r#"{"id":2,"result":{"stopReason":"max_tokens"}}"#).len(), 2);
+    assert!(told.text("s", "x").is_empty() && told.talk.is_free());
+    // An answer that comes twice ends nothing.
+    assert!(told.says(r#"{"id":2,"result":{"stopReason":"end_turn"}}"#).is_empty());
+}
+
+#[test]
+fn silence_counts_while_the_agent_is_to_speak_and_not_while_it_waits_for_us() {
+    let mut told = Told::prompted();
+    told.later(29 * MINUTE, false);
+    told.text("s", "still here");
+    assert!(told.later(29 * MINUTE, false).is_empty());
+    assert!(told.later(29 * MINUTE, true).is_empty(), "a terminal of the agent's is waited for");
+    told.talk.touch(told.now);
+    let effects = told.later(30 * MINUTE, false);
+    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("1800 s")), "{effects:?}");
+}
+
+#[test]
+fn a_reply_without_an_end_is_a_flood() {
+    let mut told = Told::prompted();
+    let piece = "x".repeat(1 << 20);
+    assert!((0..8).all(|_| told.text("s", &piece).len() == 1));
+    let effects = told.text("s", "x");
+    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("8388608")), "{effects:?}");
+}
+
+#[test]
+fn an_error_after_a_cancel_is_a_cancel_and_a_real_end_still_counts() {
+    for (answer, want) in [
+        (r#"{"id":2,"error":{"code":-32800,"message":"aborted"}}"#, StopReason::Cancelled),
+        (r#"{"id":2,"result":{"stopReason":"end_turn"}}"#, StopReason::EndTurn),
+    ] {
+        let mut told = Told::prompted();
+        told.talk.cancel(&Attempt::new("t", 2), told.now);
+        assert!(told.talk.take_effects().is_empty(), "another attempt is not this one");
+        told.talk.cancel(&Attempt::new("t", 1), told.now);
+        told.talk.cancel(&Attempt::new("t", 1), told.now);
+        assert_eq!(told.talk.take_effects().len(), 1, "it is said once");
+        let told = told.says(answer);
+        let completed = AgentNews::Completed { stop_reason: want };
+        assert!(matches!(&told[..], [Effect::Tell(event)] if event.what == completed), "{told:?}");
+    }
+}
+
+#[test]
+fn too_many_permissions_at_once_are_denied() {
+    let mut told = Told::prompted();
+    let ask = |n: usize| {
+        json!({"id": n, "method": "session/request_permission", "params": {"sessionId": "s", "toolCall": {"toolCallId": "t"}, "options": []}}).to_string()
+    };
+    for n in 0..MAX_OPEN_PERMISSIONS {
+        assert!(matches!(told.says(&ask(n))[..], [Effect::Tell(_)]));
+    }
+    let refused = told.says(&ask(99));
+    assert!(
+        matches!(&refused[..], [Effect::Send(line), Effect::Tell(_)] if String::from_utf8_lossy(line).contains("cancelled")),
+        "{refused:?}"
+    );
+    // All that wait are denied together, by the same limit.
+    assert_eq!(told.later(MINUTE, false).len(), 2 * MAX_OPEN_PERMISSIONS);
+    let mut settings = AcpSettings::new(["agent"]);
+    settings.permission.mode = PermissionMode::Always;
+    assert_eq!(Told::new(&settings, conversation()).talk.take_effects().len(), 1);
+}
+
+#[test]
+fn a_tool_call_is_told_when_it_changes_and_old_ones_are_forgotten() {
+    let mut told = Told::prompted();
+    let tool = |id: usize, status: &str| {
+        let update = json!({"sessionUpdate": "tool_call", "toolCallId": id.to_string(), "title": "T", "status": status});
+        json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}).to_string()
+    };
+    assert_eq!(told.says(&tool(0, "pending")).len(), 1);
+    assert_eq!(told.says(&tool(0, "pending")).len(), 0);
+    assert_eq!(told.says(&tool(0, "failed")).len(), 1);
+    for id in 1..=MAX_KNOWN_TOOLS {
+        told.says(&tool(id, "pending"));
+    }
+    assert_eq!(told.talk.turn.as_ref().unwrap().tools.len(), MAX_KNOWN_TOOLS);
+    assert_eq!(told.says(&tool(0, "failed")).len(), 1);
+}

@@ -1,0 +1,286 @@
+use crate::support::*;
+use outlast_agents::{AgentNews, McpServer, NotTaken, Opened, StopReason, ToolStatus, agent_session};
+use outlast_client::{Owner, Scope, Take};
+use serde_json::json;
+use std::time::Duration;
+
+const END: AgentNews = AgentNews::Completed { stop_reason: StopReason::EndTurn };
+
+#[tokio::test]
+async fn text_is_streamed_and_parts_end_where_a_tool_begins() {
+    let world = World::new().await;
+    let tool = |update: &str, id: &str, rest: serde_json::Value| {
+        let mut whole = json!({"sessionUpdate": update, "toolCallId": id});
+        whole.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        json!({"update": whole})
+    };
+    let mut chat = world.start(&json!({"turns": [[
+        {"text": "I will "}, {"text": "look."},
+        tool("tool_call", "1", json!({"title": "Read\nfile", "kind": "read", "status": "in_progress"})),
+        tool("tool_call_update", "1", json!({"content": []})),
+        tool("tool_call_update", "1", json!({"status": "completed"})),
+        {"update": {"sessionUpdate": "plan", "entries": []}},
+        {"text": "Done: "}, {"echo": null},
+    ], [{"text": "again"}]]}));
+    chat.prompt(1, "hello");
+    let events = chat.turn().await;
+    assert_eq!(events[0], AgentNews::Ready { session: Some("sess-1".into()), opened: Opened::New });
+    assert_eq!(events[1], AgentNews::Prompted);
+    assert_eq!(texts(&events), ["I will look.", "Done: hello"]);
+    assert_eq!(drafts(&events), "I will look.Done: hello");
+    let tools: Vec<_> =
+        events.iter().filter_map(|e| if let AgentNews::Tool(line) = e { Some((line.title.as_str(), line.status)) } else { None }).collect();
+    assert_eq!(tools, [("Read file", ToolStatus::InProgress), ("Read file", ToolStatus::Completed)]);
+    assert_eq!(events.last(), Some(&END));
+    // The same process takes the next turn.
+    chat.prompt(2, "more");
+    assert_eq!(texts(&chat.turn().await), ["again"]);
+    assert_eq!(world.running().await, 1);
+    chat.stop().await;
+    assert_eq!(world.running().await, 0);
+}
+
+#[tokio::test]
+async fn an_agent_has_its_own_session_the_conversations_name_and_nothing_of_its_starter() {
+    let world = World::new().await;
+    let env_file = world.path("env");
+    std::fs::write(&env_file, "OPENAI_API_KEY=sk-test\nOUTLAST_SESSION=stolen\n").unwrap();
+    let names = ["OUTLAST_SESSION", "OUTLAST_GENERATION", "OPENAI_API_KEY", "CARGO_MANIFEST_DIR"];
+    let steps: Vec<_> = names.iter().map(|name| json!({ "env": name })).chain([json!({"stderr": "a warning"})]).collect();
+    let mut settings = world.settings(&json!({ "turns": [steps] }));
+    settings.env_file = Some(env_file.into());
+    settings.mcp = vec![McpServer::outlast("/usr/bin/outlast", "/home/o", KEY, GENERATION)];
+    let mut chat = world.start_with(settings, world.conversation());
+    chat.prompt(1, "hello");
+    let text = drafts(&chat.turn().await);
+    assert_eq!(text, format!("OUTLAST_SESSION={KEY}OUTLAST_GENERATION={GENERATION}OPENAI_API_KEY=sk-testCARGO_MANIFEST_DIR=(unset)"));
+    let mine = world.client.list(&Scope::session(agent_session(KEY)), false).await.unwrap();
+    assert_eq!((mine.len(), mine[0].notify_on_complete), (1, false));
+    assert_eq!(std::fs::read_to_string(world.files().join("agent.stderr")).unwrap(), "a warning\n");
+    let new = &world.heard()[1];
+    assert_eq!(new["method"], "session/new");
+    let env = json!([{"name": "OUTLAST_HOME", "value": "/home/o"}, {"name": "OUTLAST_SESSION", "value": KEY}, {"name": "OUTLAST_GENERATION", "value": GENERATION}]);
+    assert_eq!(new["params"]["mcpServers"], json!([{"name": "outlast", "command": "/usr/bin/outlast", "args": ["mcp"], "env": env}]));
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn terminals_are_the_conversations_and_files_are_refused() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[
+        {"terminal": "echo out; exit 3"},
+        {"call": {"method": "fs/read_text_file", "params": {"path": "/etc/passwd"}}},
+    ]]}));
+    chat.prompt(1, "hello");
+    let text = drafts(&chat.turn().await);
+    assert!(text.starts_with("\"out\\n\" 3{") && text.contains("-32601"), "{text}");
+    let owner = Owner { generation: Some(GENERATION.into()), ..Owner::session(KEY) };
+    let own = world.client.with_owner(owner.clone());
+    assert_eq!(own.list(&Scope::session(KEY), true).await.unwrap().len(), 1);
+    // The agent has seen the end, so no notice of it is left.
+    assert!(own.take(&Take::default()).await.unwrap().notices.is_empty());
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn a_turn_is_cancelled_and_the_agent_takes_the_next() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"text": "begun"}, {"until_cancelled": null}], [{"text": "next"}]]}));
+    let attempt = chat.prompt(1, "hello");
+    chat.until(|news| matches!(news, AgentNews::Draft(_))).await;
+    assert!(!chat.handle.withdraw(&attempt));
+    chat.handle.cancel(&attempt).unwrap();
+    assert_eq!(chat.turn().await.last(), Some(&AgentNews::Completed { stop_reason: StopReason::Cancelled }));
+    chat.prompt(2, "hello");
+    let events = chat.turn().await;
+    assert_eq!((texts(&events), events.last()), (vec!["next"], Some(&END)));
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn a_prompt_that_the_agent_does_not_have_is_cancelled_or_withdrawn_at_once() {
+    let world = World::new().await;
+    let go = world.path("go");
+    let mut chat = world.start(&json!({"start": [{"wait_file": go}], "turns": [[{"echo": null}]]}));
+    let first = chat.prompt(1, "first");
+    chat.handle.cancel(&first).unwrap();
+    assert_eq!(chat.turn().await, [AgentNews::Completed { stop_reason: StopReason::Cancelled }]);
+    let second = chat.prompt(2, "second");
+    assert!(chat.handle.withdraw(&second));
+    chat.prompt(3, "third");
+    std::fs::write(go, "").unwrap();
+    assert_eq!(texts(&chat.turn().await), ["third"]);
+    assert_eq!(world.heard().iter().filter(|m| m["method"] == "session/prompt").count(), 1);
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_answer_a_cancel_is_stopped_with_its_tree() {
+    let world = World::new().await;
+    let mut settings = world.settings(&json!({"turns": [[{"spawn": "sleep 1000"}, {"text": "begun"}, {"deaf": null}]]}));
+    settings.limits.cancel = Duration::from_millis(100);
+    let mut chat = world.start_with(settings, world.conversation());
+    let attempt = chat.prompt(1, "hello");
+    chat.until(|news| matches!(news, AgentNews::Draft(_))).await;
+    chat.handle.cancel(&attempt).unwrap();
+    let (of, had_prompt, why) = chat.gone().await;
+    assert_eq!((of, had_prompt), (Some(attempt.clone()), true));
+    assert!(why.contains("did not answer a cancel"), "{why}");
+    assert_eq!(chat.handle.cancel(&attempt), Err(NotTaken::Over));
+    assert_eq!(world.running().await, 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_exits_in_its_turn_is_gone_and_had_the_prompt() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"text": "half a"}, {"stderr": "out of luck"}, {"exit": 3}]]}));
+    let attempt = chat.prompt(1, "hello");
+    let events = chat.until(|news| matches!(news, AgentNews::Text(_))).await;
+    assert_eq!(texts(&events), ["half a"]);
+    let (of, had_prompt, why) = chat.gone().await;
+    assert_eq!((of, had_prompt, why.as_str()), (Some(attempt), true, "the agent exited with code 3: out of luck"));
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_something_behind_that_holds_its_output_is_gone_all_the_same() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"spawn": world.lingering()}, {"exit": 0}]]}));
+    chat.prompt(1, "hello");
+    let (_, had_prompt, why) = chat.gone().await;
+    assert!(had_prompt && why.starts_with("the agent exited with code 0"), "{why}");
+    world.go();
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_started_is_gone_without_the_prompt() {
+    let world = World::new().await;
+    let mut settings = world.settings(&json!({}));
+    settings.argv = vec!["/no/such/agent".into()];
+    let mut chat = world.start_with(settings, world.conversation());
+    let attempt = chat.prompt(1, "hello");
+    let (of, had_prompt, why) = chat.gone().await;
+    assert_eq!((of, had_prompt), (Some(attempt), false));
+    assert!(why.contains("exited with code 127") && why.contains("/no/such/agent"), "{why}");
+
+    let mut settings = world.settings(&json!({}));
+    settings.env_file = Some("/no/such/file".into());
+    let (_, had_prompt, why) = world.start_with(settings, world.conversation()).gone().await;
+    assert!(!had_prompt && why.contains("/no/such/file"), "{why}");
+
+    let mut settings = world.settings(&json!({"start": [{"deaf": null}], "turns": []}));
+    settings.limits.start = Duration::from_millis(50);
+    let (_, had_prompt, why) = world.start_with(settings, world.conversation()).gone().await;
+    assert!(!had_prompt && why.contains("did not open a session"), "{why}");
+
+    let (_, had_prompt, why) = world.start(&json!({"refuse": ["session/new"], "turns": []})).gone().await;
+    assert!(!had_prompt && why.contains("no session/new today"), "{why}");
+}
+
+#[tokio::test]
+async fn an_agent_that_speaks_nonsense_or_floods_fails_its_turn_and_is_stopped() {
+    let world = World::new().await;
+    let cases = [
+        (json!({"raw": "Warning: this is no protocol\n"}), "does not speak ACP"),
+        (json!({"raw": format!("{{\"method\":\"x\",\"params\":\"{}\"}}\n", "y".repeat(20_000))}), "a line of more than 10000 bytes"),
+        (json!({"endless": null}), "a line of more than 10000 bytes"),
+    ];
+    for (step, want) in cases {
+        let mut settings = world.settings(&json!({"turns": [[{"text": "begun"}, step]]}));
+        settings.limits.line_bytes = 10_000;
+        let mut chat = world.start_with(settings, world.conversation());
+        chat.prompt(1, "hello");
+        let events = chat.turn().await;
+        assert_eq!(texts(&events), ["begun"]);
+        assert!(matches!(events.last(), Some(AgentNews::Failed { why }) if why.contains(want)), "{:?}", events.last());
+        let (of, had_prompt, _) = chat.gone().await;
+        assert_eq!((of, had_prompt, world.running().await), (None, false, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_silent_for_too_long_is_stopped_and_a_refused_prompt_is_not_the_end() {
+    let world = World::new().await;
+    let mut settings = world.settings(&json!({"turns": [[{"fail": "the model is out"}], [{"deaf": null}]]}));
+    settings.limits.silence = Duration::from_millis(200);
+    let mut chat = world.start_with(settings, world.conversation());
+    chat.prompt(1, "hello");
+    assert_eq!(chat.turn().await.last(), Some(&AgentNews::Failed { why: "the model is out".into() }));
+    chat.prompt(2, "hello");
+    let events = chat.turn().await;
+    assert!(matches!(events.last(), Some(AgentNews::Failed { why }) if why.contains("said nothing for 0.2 s")), "{events:?}");
+    chat.gone().await;
+}
+
+#[tokio::test]
+async fn a_turn_goes_on_when_the_engine_is_killed() {
+    let world = World::new().await;
+    let (begun, go) = (world.path("begun"), world.path("go"));
+    let mut chat = world.start(&json!({"turns": [[
+        {"text": "before "}, {"touch": begun}, {"wait_file": go}, {"text": "after "}, {"repeat": 500}, {"ask": "rm"}, {"terminal": "echo hi"},
+    ], [{"echo": null}]]}));
+    chat.prompt(1, "hello");
+    world.appears("begun").await;
+    world.product.kill_engine();
+    std::fs::write(go, "").unwrap();
+    let events = chat.until(|news| matches!(news, AgentNews::Permission(_))).await;
+    let Some(AgentNews::Permission(ask)) = events.last() else { unreachable!() };
+    let numbers: String = (0..500).map(|n| format!("{n} ")).collect();
+    assert_eq!(drafts(&events), format!("before after {numbers}"));
+    world.product.kill_engine();
+    chat.handle.allow(&ask.id, outlast_agents::Decision::Allow).unwrap();
+    let events = chat.turn().await;
+    assert_eq!(events.last(), Some(&END));
+    assert_eq!(drafts(&events), "{\"optionId\":\"allow_once\",\"outcome\":\"selected\"}\"hi\\n\" 0");
+    world.product.kill_engine();
+    chat.prompt(2, "once");
+    assert_eq!(texts(&chat.turn().await), ["once"]);
+    // Nothing was written twice: each message was read once.
+    let heard = world.heard();
+    assert_eq!(heard.iter().filter(|m| m["method"] == "session/prompt").count(), 2);
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_is_resumed_else_loaded_without_its_replay_else_new_with_a_summary() {
+    let world = World::new().await;
+    let both = json!({"loadSession": true, "sessionCapabilities": {"resume": {}}});
+    let load = json!({"loadSession": true});
+    let cases = [
+        (json!({"capabilities": both}), Opened::Resumed, "hello", "sess-old"),
+        (json!({"capabilities": load}), Opened::Loaded, "hello", "sess-old"),
+        (json!({"capabilities": both, "refuse": ["session/resume"]}), Opened::Loaded, "hello", "sess-old"),
+        (json!({"capabilities": both, "refuse": ["session/resume", "session/load"]}), Opened::New, "so far: nothing|hello", "sess-1"),
+        (json!({"capabilities": {}}), Opened::New, "so far: nothing|hello", "sess-1"),
+    ];
+    for (mut script, opened, reply, session) in cases {
+        script["replay"] = json!([{"text": "old words"}, {"update": {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "old"}}]);
+        script["turns"] = json!([[{"echo": null}]]);
+        let conversation = world.conversation().with_session("sess-old").with_summary("so far: nothing");
+        let mut chat = world.start_with(world.settings(&script), conversation);
+        chat.prompt(1, "hello");
+        let events = chat.turn().await;
+        assert_eq!(events[0], AgentNews::Ready { session: Some(session.into()), opened });
+        assert_eq!((texts(&events), events.len()), (vec![reply], 5), "{events:?}");
+        // The next actor stops the agent of this one, which was left without a word.
+        drop(chat);
+    }
+    assert_eq!(outlast_agents::stop_agents_of(&world.client, KEY).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_gateway_that_does_not_read_gets_every_event_when_it_does() {
+    let world = World::new().await;
+    let tools: Vec<_> =
+        (0..2_000).map(|n| json!({"update": {"sessionUpdate": "tool_call", "toolCallId": n.to_string(), "title": "t"}})).collect();
+    let mut steps = tools;
+    steps.push(json!({"touch": world.path("said")}));
+    let mut chat = world.start(&json!({ "turns": [steps] }));
+    let attempt = chat.prompt(1, "hello");
+    world.appears("said").await;
+    // Orders are taken meanwhile.
+    assert_eq!((chat.handle.attend(true), chat.handle.withdraw(&attempt)), (Ok(()), false));
+    let events = chat.turn().await;
+    assert_eq!(events.iter().filter(|e| matches!(e, AgentNews::Tool(_))).count(), 2_000);
+    assert_eq!(events.last(), Some(&END));
+    chat.stop().await;
+}
