@@ -1,6 +1,9 @@
 //! Nothing that others wrote gets out of its notice.
 #![no_main]
 
+#[path = "../../crates/text/src/announce/tests/structure.rs"]
+mod structure;
+
 use libfuzzer_sys::fuzz_target;
 use outlast_core::{Body, Completion, Notice, Owner, Reason, Route, Time, WatchMatch};
 use outlast_text::{announce, announce_all};
@@ -31,7 +34,7 @@ fuzz_target!(|input: (u8, bool, &str, &str, &str)| {
     let mut notice = Notice::new(text(one), Time::from_micros(0), None, &Owner::default(), Route::default(), body);
     notice.session_id = text(two);
     notice.repeat = repeat;
-    check(&announce(&notice));
+    structure::check(&announce(&notice));
     assert!(announce_all(&[notice.clone(), notice]).starts_with("[IMPORTANT: 2 background notices"));
 });
 
@@ -45,18 +48,4 @@ fn fields(kind: u8, one: &str, two: &str, three: &str) -> Map<String, Value> {
         fields.insert("type".into(), "async_delegation".into());
     }
     fields
-}
-
-/// Lines that are marked as quoted aside, the first opens the notice, the last closes it, and no other does either.
-fn check(text: &str) {
-    let lines: Vec<&str> = text.split(['\n', '\u{2028}', '\u{2029}']).collect();
-    let ours = || lines.iter().filter(|line| !line.starts_with("| "));
-    let opens = |line: &str| line.starts_with("[IMPORTANT: ") || line.starts_with("[ASYNC DELEGATION ");
-    let closes = |line: &str| line == "]" || line.starts_with("[END OF ASYNC DELEGATION ");
-    assert!(opens(lines[0]) && ours().filter(|line| opens(line)).count() == 1, "{text:?}");
-    match lines.len() {
-        1 => assert!(text.ends_with(']'), "{text:?}"),
-        last => assert!(closes(lines[last - 1]) && ours().filter(|line| closes(line)).count() == 1, "{text:?}"),
-    }
-    assert!(!text.contains(|c: char| c.is_control() && !matches!(c, '\n' | '\t')), "{text:?}");
 }

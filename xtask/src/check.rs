@@ -1,5 +1,5 @@
-//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`, arrows between our crates, that every test which
-//! `docs/promises.md` names exists, and that what embedders use builds alone.
+//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`; dependencies between our
+//! crates; that every test named in `docs/promises.md` exists; and that the crates for embedders build alone.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -248,7 +248,7 @@ fn arrows(packages: &[Package]) -> Vec<String> {
     wrong
 }
 
-/// Tests that the table in `docs/promises.md` names in backticks as `file::test`, and that no file has.
+/// Tests that `docs/promises.md` names in backticks as `file::test`, and that do not exist.
 fn named_tests(root: &Path) -> Result<Vec<String>> {
     let promises = read(&root.join("docs/promises.md"))?;
     let rows = promises.lines().filter(|l| l.starts_with("| **P"));

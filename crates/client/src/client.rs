@@ -69,7 +69,7 @@ pub enum At {
     Byte(u64),
 }
 
-/// The surroundings that a command inherits: these, and the resource limits, priority and processors of this process.
+/// What a command inherits from this process: these, its resource limits, its priority and its processors.
 ///
 /// ```
 /// let here = outlast_client::caller(std::env::vars_os(), std::path::Path::new("/tmp"));

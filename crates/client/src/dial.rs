@@ -173,7 +173,7 @@ async fn connect(home: &Path, peer: Peer) -> Result<Option<UnixStream>, ClientEr
     }
 }
 
-/// What to do about a refused connect. File permissions answer EACCES; EPERM comes from the filter of a sandbox.
+/// The hint for a refused connect. File permissions answer EACCES; the filter of a sandbox answers EPERM.
 fn refused_connect_hint(error: &io::Error) -> &'static str {
     if error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error()) {
         return "a sandbox refuses Unix sockets here: allow them in its settings (sandbox-runtime: `network.allowAllUnixSockets`; Codex: network \

@@ -145,8 +145,8 @@ impl Chunks {
         self.end.is_some_and(|end| end.closed)
     }
 
-    /// The same with a `*` for each byte of a value that the process was given under a secret's name: for text that is shown. Offsets stay what they are.
-    /// What the program prints in another form, such as base64, is not found.
+    /// Masks each byte of a secret value with a `*`, for text that is shown. Secret values are those that the process was given under a
+    /// secret's name. Offsets do not change. A value that the program prints in another form, such as base64, is not found.
     #[must_use]
     pub fn masked(self) -> Self {
         Self { masked: true, ..self }

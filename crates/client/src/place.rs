@@ -1,4 +1,4 @@
-//! Where this process runs.
+//! The namespaces in which this process runs.
 
 use outlast_wire::v1::Namespaces;
 

@@ -256,7 +256,7 @@ impl Place<'_> {
         }
     }
 
-    /// The home cannot be used, so there is no log in it to look at either.
+    /// An error without the path of a log: a home that cannot be used has none.
     fn unusable(&self, error: String) -> ClientError {
         let hint = "set OUTLAST_HOME to a directory that you can write".into();
         ClientError::Start { peer: self.peer, program: self.program.into(), error, hint }

@@ -28,7 +28,7 @@ pub use near::nearest;
 pub use notice::{Body, Completion, Notice, WatchMatch};
 pub use owner::{Owner, Route, Scope};
 pub use phase::{Cause, Ending, Impossible, Incarnation, Outcome, OutputEnd, Phase, Reason, StartFailure, Status, Stop, StopWay, apply};
-pub use process_limits::{ProcessLimits, ResourceLimit, Scheduler};
+pub use process_limits::{ProcessLimits, RESOURCES, ResourceLimit, Scheduler, kernel_limits, resource_limits};
 pub use record::{GapWhy, Matched, Record, Role};
 pub use spec::{Command, EnvVar, OnStop, Spec, Tell};
 pub use time::Time;

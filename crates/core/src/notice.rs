@@ -93,7 +93,7 @@ pub struct Completion {
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Whether the kernel killed it because memory ran out. False also where that cannot be told.
+    /// Whether the kernel killed it because memory ran out. False also if that is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom: bool,
     /// Why it is over.

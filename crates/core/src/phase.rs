@@ -78,7 +78,7 @@ pub struct Ending {
     pub cause: Cause,
     /// When it was seen.
     pub at: Time,
-    /// Whether the kernel killed it because memory ran out. False also where that cannot be told.
+    /// Whether the kernel killed it because memory ran out. False also if that is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom: bool,
 }

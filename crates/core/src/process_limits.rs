@@ -1,9 +1,45 @@
 //! What the kernel grants a process: resource limits, priority and processors.
 
+use rustix::process::{Resource, Rlimit};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a caller may use, which its command gets as well. What is absent is not known, and left as it is.
+/// Every resource that Linux limits, with its name in a request.
+pub const RESOURCES: [(&str, Resource); 16] = [
+    ("cpu", Resource::Cpu),
+    ("fsize", Resource::Fsize),
+    ("data", Resource::Data),
+    ("stack", Resource::Stack),
+    ("core", Resource::Core),
+    ("rss", Resource::Rss),
+    ("nproc", Resource::Nproc),
+    ("nofile", Resource::Nofile),
+    ("memlock", Resource::Memlock),
+    ("as", Resource::As),
+    ("locks", Resource::Locks),
+    ("sigpending", Resource::Sigpending),
+    ("msgqueue", Resource::Msgqueue),
+    ("nice", Resource::Nice),
+    ("rtprio", Resource::Rtprio),
+    ("rttime", Resource::Rttime),
+];
+
+/// The limits of every resource, read with `getrlimit`.
+pub fn resource_limits(getrlimit: impl Fn(Resource) -> Rlimit) -> BTreeMap<String, ResourceLimit> {
+    let of = |(name, resource): (&str, Resource)| {
+        let Rlimit { current, maximum } = getrlimit(resource);
+        (name.to_owned(), ResourceLimit { soft: current, hard: maximum })
+    };
+    RESOURCES.into_iter().map(of).collect()
+}
+
+/// The same limits in the kernel's form. Unknown names are skipped: a later version may send more.
+pub fn kernel_limits(limits: &BTreeMap<String, ResourceLimit>) -> Vec<(Resource, Rlimit)> {
+    let rlimit = |limit: &ResourceLimit| Rlimit { current: limit.soft, maximum: limit.hard };
+    RESOURCES.into_iter().filter_map(|(name, resource)| Some((resource, rlimit(limits.get(name)?)))).collect()
+}
+
+/// Limits of a caller, which its command gets as well. An absent value is unknown, and is left as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -11,28 +47,28 @@ pub struct ProcessLimits {
     /// By the name of the resource: `nofile` for `RLIMIT_NOFILE`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub resources: BTreeMap<String, ResourceLimit>,
-    /// How far it stands back: -20 to 19.
+    /// The nice value, -20 to 19.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nice: Option<i32>,
-    /// How it is scheduled.
+    /// The scheduling policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scheduler: Option<Scheduler>,
-    /// Class and level of its I/O, as `ioprio_get` gives them.
+    /// I/O class and level, as `ioprio_get` returns them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_priority: Option<i32>,
-    /// On which processors it may run, as in `Cpus_allowed_list`: `0-3,7`.
+    /// The processors it may run on, in the form of `Cpus_allowed_list`: `0-3,7`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<String>,
 }
 
-/// One resource limit. Absent means without limit.
+/// One resource limit. An absent value means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResourceLimit {
-    /// What counts now.
+    /// The limit that applies now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft: Option<u64>,
-    /// How far the process may raise it by itself.
+    /// The highest soft limit that an unprivileged process may set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hard: Option<u64>,
 }
@@ -40,29 +76,29 @@ pub struct ResourceLimit {
 /// A scheduling policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Scheduler {
-    /// The kernel's number for it: 0 for `SCHED_OTHER`, 3 for `SCHED_BATCH`, 5 for `SCHED_IDLE`.
+    /// The kernel's number: 0 for `SCHED_OTHER`, 3 for `SCHED_BATCH`, 5 for `SCHED_IDLE`.
     pub policy: i32,
-    /// The priority of a real-time policy, 0 for the others.
+    /// The priority of a real-time policy; 0 for other policies.
     pub priority: i32,
 }
 
 impl ProcessLimits {
     /// Priority, policy and processors of a process, from its `/proc/PID/stat` and `/proc/PID/status`.
     pub fn of_proc(stat: &str, status: &str) -> Self {
-        // Fields are counted from 1, and the first one after the name in brackets is the third.
+        // proc(5) counts fields from 1. The first field after the name in brackets is the third.
         let field = |n: usize| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(n - 3)?.parse::<i32>().ok();
         let scheduler = field(41).zip(field(40)).map(|(policy, priority)| Scheduler { policy, priority });
         let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|list| list.trim().to_owned());
         Self { nice: field(19), scheduler, cpus, ..Self::default() }
     }
 
-    /// The numbers of the processors in `cpus`. Nothing if there are none or the list cannot be read.
+    /// The processor numbers in `cpus`. None if the list is absent or invalid.
     pub fn cpu_numbers(&self) -> Option<Vec<usize>> {
         let mut all = Vec::new();
         for part in self.cpus.as_deref()?.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-            // Far more than any kernel has: a list that was made up must not take all memory.
+            // No kernel has this many processors. A made-up range must not use up the memory.
             if first > last || last >= 1 << 16 {
                 return None;
             }
@@ -92,6 +128,16 @@ mod tests {
             let limits = ProcessLimits { cpus: Some(cpus.into()), ..ProcessLimits::default() };
             assert_eq!(limits.cpu_numbers(), None, "{cpus}");
         }
+    }
+
+    #[test]
+    fn every_resource_keeps_its_limit_and_unknown_names_are_skipped() {
+        let read = |resource| Rlimit { current: Some(resource as u64), maximum: None };
+        let mut limits = resource_limits(read);
+        limits.insert("later".into(), ResourceLimit::default());
+        let rlimits = kernel_limits(&limits);
+        assert_eq!(rlimits.len(), RESOURCES.len());
+        assert!(rlimits.iter().all(|(resource, limit)| *limit == read(*resource)));
     }
 
     #[test]

@@ -34,16 +34,16 @@ struct Here {
 pub(crate) const SWITCHED_OFF: &str =
     "cgroups are switched off (engine.cgroup): what stops the starter's whole control group may stop processes too";
 
-/// Where an engine ended up.
+/// Where the engine is in the cgroup hierarchy.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    /// A place of its own, if it has one.
+    /// The cgroup that the engine made for itself, if it could.
     pub(crate) place: Option<Place>,
-    /// What is not as it should be, in a sentence.
+    /// Why it has none, in a sentence.
     pub(crate) degraded: Option<String>,
-    /// Whether the engine stays in the login session because processes are likelier to survive there. Nothing to warn of.
+    /// Whether the engine stays in the login session on purpose, because processes are likelier to survive there. No reason for a warning.
     pub(crate) stays_in_session: bool,
-    /// What ends the processes with the login, in a sentence.
+    /// What a logout ends, in a sentence.
     pub(crate) logout: Option<String>,
 }
 
@@ -69,7 +69,7 @@ fn has_systemd() -> bool {
     Path::new("/run/systemd/system").exists()
 }
 
-/// Goes to a place of our own, or says in a sentence why not and what that means.
+/// Moves to a cgroup of our own. An error says in a sentence why not, and what that means.
 async fn leave_for(tag: &str) -> Result<Place, String> {
     let meaning = "what stops the starter's whole control group (a service manager, a container's end) may stop processes too";
     let here = Here::find().ok_or_else(|| format!("no cgroup v2 hierarchy was found: {meaning}"))?;
@@ -96,11 +96,11 @@ async fn leave_for(tag: &str) -> Result<Place, String> {
     Err(format!("the starter's cgroup could not be left ({}): {meaning}", last.unwrap_or_default()))
 }
 
-/// The inode of the first PID namespace of a kernel. Every other namespace has another number.
+/// The inode number of a kernel's initial PID namespace. All other namespaces have other numbers.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Whether this is a container or sandbox with a PID namespace of its own. Its end kills every process in it, whatever their cgroups: that the starter's
-/// cgroup could not be left then changes nothing for a command, and `doctor` says it once instead of each `run`.
+/// Whether this is a container or sandbox with a PID namespace of its own. Its end kills every process in it, in whichever cgroup. So it
+/// makes no difference to a command that the starter's cgroup could not be left: `doctor` reports it once, instead of every `run`.
 pub(crate) fn ends_with_namespace() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() != FIRST_PID_NAMESPACE)
@@ -280,17 +280,17 @@ impl Place {
     }
 }
 
-/// Whether a process in our cgroup is about to leave it. Keepers of a home that was removed from this path stay for as long as their command runs.
+/// Whether a process in our cgroup is about to leave it. Keepers of a home that was removed stay until their command ends.
 fn is_leaving(pid: u32, home: &Home) -> bool {
     use std::os::unix::ffi::OsStrExt;
     let Ok(line) = std::fs::read(format!("/proc/{pid}/cmdline")) else { return true };
     let folder =
         line.split(|b| *b == 0).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg))).find(|arg| arg.starts_with(home.processes()));
-    // One that is about to be gone has no command line any more.
+    // A process that is about to be gone has no command line any more.
     folder.is_none_or(|folder| folder.ends_with(UNNAMED) || folder.exists())
 }
 
-/// Returns once nobody is in this cgroup who is about to leave it, or after a while.
+/// Returns once no process in this cgroup is about to leave it, or after a time limit.
 fn emptied(dir: &Path, home: &Home) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify;
@@ -311,7 +311,8 @@ fn emptied(dir: &Path, home: &Home) -> io::Result<()> {
         if left.is_zero() {
             return Ok(());
         }
-        // An event comes when the last one leaves, and none when those stay who do not leave with us.
+        // An event comes when the last process leaves. None comes if keepers stay that do not leave with us, so this also checks at
+        // intervals.
         let left = left.min(Duration::from_millis(100));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         poll(&mut [PollFd::new(&watch, PollFlags::IN)], Some(&left))?;

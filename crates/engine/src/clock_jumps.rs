@@ -1,9 +1,10 @@
-//! How old something really is, though the clock was set.
+//! The age of a record, corrected for changes of the clock.
 //!
-//! What is on disk has the time of the clock. If the clock jumps a week forward, everything that is over would look a week old and be removed. So each look at
-//! what may be removed also compares the clock with the time since boot, which nobody can set. A jump forward is taken out of every age that spans it. A jump back
-//! makes nothing older; it undoes an earlier one forward. Where it is not certain on which side of a jump something ended, it is taken to be younger. Over a reboot
-//! there is nothing to compare with, and the clock is believed.
+//! Records on disk have the time of the clock. If the clock is set a week forward, all finished processes look a week old and would be
+//! removed. So whenever the engine looks for what to remove, it also compares the clock with the time since boot, which cannot be set. A
+//! jump forward is subtracted from every age that spans it. A jump back makes nothing older; it undoes an earlier jump forward. If it is
+//! not certain on which side of a jump a process ended, the younger age counts. Across a reboot there is nothing to compare with, and the
+//! clock is believed.
 
 use outlast_core::Time;
 use outlast_store::dir::Home;
@@ -11,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::time::Duration;
 
-/// What differs by less is no jump: clocks are adjusted all the time.
+/// A smaller difference is not a jump: clocks are adjusted all the time.
 const SMALLEST_JUMP: Duration = Duration::from_secs(60);
-/// A clock that is set more often than this is believed again.
+/// How many jumps are remembered. If the clock is set more often, it is believed again.
 const MAX_JUMPS: usize = 64;
 
-/// The jumps forward that may lie within the age of something that is kept.
+/// The jumps forward that may lie within the age of a kept record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClockJumps {
@@ -24,40 +25,40 @@ pub(crate) struct ClockJumps {
     jumps: Vec<Jump>,
 }
 
-/// One instant by two clocks.
+/// One instant, by both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moment {
-    /// Microseconds since 1970, by the clock that can be set.
+    /// Microseconds since 1970, by the wall clock.
     pub(crate) wall_us: i64,
     /// Microseconds since boot, sleep included.
     pub(crate) boot_us: i64,
-    /// Which boot.
+    /// The boot id.
     pub(crate) boot: u128,
 }
 
-/// The clock was set forward.
+/// One jump of the wall clock forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Jump {
-    /// What the clock would have said without it when it was found: what ended later by the clock ended after the jump.
+    /// What the clock would have shown without the jump, when it was found. A record with a later time was made after the jump.
     upto_us: i64,
-    /// How far.
+    /// By how many microseconds.
     by_us: i64,
 }
 
 impl ClockJumps {
-    /// Those that were seen in this home. What cannot be read is none.
+    /// Reads the jumps of this home. An unreadable file counts as none.
     pub(crate) fn load(home: &Home) -> Self {
         std::fs::read(home.clock()).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Writes them down for the next engine.
+    /// Saves them for the next engine.
     pub(crate) fn save(&self, home: &Home) -> io::Result<()> {
         let new = home.clock().with_extension("new");
         std::fs::write(&new, serde_json::to_vec(self).map_err(io::Error::from)?)?;
         std::fs::rename(&new, home.clock())
     }
 
-    /// Compares the clocks with the last look. Jumps further back than `keep_for` matter to nothing that is kept.
+    /// Compares the clocks with the last check, and forgets jumps that are older than `keep_for`: no kept record spans them.
     pub(crate) fn look(&mut self, now: Moment, keep_for: Duration) {
         if let Some(last) = self.last.filter(|last| last.boot == now.boot) {
             let upto_us = last.wall_us + (now.boot_us - last.boot_us);
@@ -75,7 +76,7 @@ impl ClockJumps {
         self.jumps.drain(..surplus);
     }
 
-    /// The clock was set back, to where it had been before some of the jumps or to a little later.
+    /// Handles a clock that was set back, to where it had been before some of the jumps or to a little later.
     fn undo(&mut self, mut by_us: i64, wall_us: i64) {
         for jump in self.jumps.iter_mut().rev().filter(|jump| jump.upto_us <= wall_us) {
             let undone = by_us.min(jump.by_us);
@@ -84,13 +85,13 @@ impl ClockJumps {
         }
     }
 
-    /// How long ago `then` was, with the jumps since taken out. `now_us` is what the clock says now.
+    /// How long ago `then` was, without the jumps since. `now_us` is what the clock shows now.
     pub(crate) fn age(&self, then: Time, now_us: i64) -> Duration {
         let jumped: i64 = self.jumps.iter().filter(|jump| then.micros() <= jump.upto_us).map(|jump| jump.by_us).sum();
         Duration::from_micros(u64::try_from(now_us.saturating_sub(then.micros()).saturating_sub(jumped)).unwrap_or(0))
     }
 
-    /// How far the clock was set forward in all: for ages that are measured elsewhere.
+    /// The sum of all jumps forward, for ages that are measured elsewhere.
     pub(crate) fn forward(&self) -> Duration {
         Duration::from_micros(u64::try_from(self.jumps.iter().map(|jump| jump.by_us).sum::<i64>()).unwrap_or(0))
     }
@@ -117,12 +118,13 @@ mod tests {
     fn a_jump_forward_makes_nothing_older() {
         let mut jumps = ClockJumps::default();
         jumps.look(at(0, 0, 1), WEEK);
-        // Seven days at once, an hour later by the other clock.
+        // The clock jumps by seven days, an hour later by the other clock.
         jumps.look(at(7 * DAY + HOUR, HOUR, 1), WEEK);
         assert_eq!(days(&jumps, -DAY, 7 * DAY + HOUR), 1);
         assert_eq!(days(&jumps, 7 * DAY + HOUR, 9 * DAY), 1, "what ended since is measured by the new time");
         assert_eq!(jumps.forward(), WEEK);
-        // Set right again: what ended before has its age, and what ended meanwhile none until the clock is there again.
+        // The clock is set right again. A process that ended before the jump has its real age. One that ended in between has age 0 until
+        // the clock is there again.
         jumps.look(at(2 * HOUR, 2 * HOUR, 1), WEEK);
         assert_eq!((days(&jumps, -DAY, 2 * HOUR), days(&jumps, 7 * DAY + HOUR, 3 * DAY)), (1, 0));
         assert_eq!(jumps, ClockJumps { last: jumps.last, jumps: vec![] });
@@ -141,7 +143,7 @@ mod tests {
         let mut jumps = ClockJumps::default();
         jumps.look(at(0, 0, 1), WEEK);
         jumps.look(at(-30 * DAY, HOUR, 1), WEEK);
-        // A day later, at which it is set right: what ended in between has a time of a month ago.
+        // A day later the clock is set right. A process that ended in between has a time of a month ago.
         jumps.look(at(DAY, DAY, 1), WEEK);
         assert_eq!((days(&jumps, -30 * DAY + HOUR, DAY), days(&jumps, -2 * DAY, DAY)), (0, 3));
     }

@@ -56,7 +56,7 @@ pub struct Config {
     pub clock: Clock,
     /// The variables that keepers get: with them a keeper that has news starts an engine of the same settings. Commands see none of them.
     pub keeper_env: Vec<(OsString, OsString)>,
-    /// What the engine's starter left it with; nothing where the engine left that alone.
+    /// The limits that the engine got from its starter; none if the engine left them alone.
     pub(crate) inherited: Option<Inherited>,
     /// Where test points are named, with the feature `test-points`.
     pub test_points: Option<PathBuf>,
@@ -162,7 +162,7 @@ impl UserInfo {
 #[derive(Clone)]
 pub struct Clock {
     now: Arc<dyn Fn() -> Time + Send + Sync>,
-    /// Time that passes, from any start on, whatever the clock is set to.
+    /// Time that passes, from an arbitrary start, unaffected by changes of the clock.
     elapsed: Arc<dyn Fn() -> Duration + Send + Sync>,
 }
 
@@ -172,14 +172,14 @@ impl Clock {
         Self::with_elapsed(outlast_store::os::now, || Duration::from_nanos(outlast_store::os::boottime_ns()))
     }
 
-    /// Whatever `now` says. As much time passes as it says, too: it is never taken for a clock that was set.
+    /// A clock that shows what `now` returns. The same amount of time passes, so it never looks like a clock that was set.
     pub fn of(now: impl Fn() -> Time + Send + Sync + 'static) -> Self {
         let now = Arc::new(now);
         let same = Arc::clone(&now);
         Self::with_elapsed(move || now(), move || Duration::from_micros(u64::try_from(same().micros()).unwrap_or(0)))
     }
 
-    /// Whatever `now` says, while as much time passes as `elapsed` says: where they differ, the clock was set.
+    /// A clock that shows what `now` returns, while as much time passes as `elapsed` returns. Where they differ, the clock was set.
     pub fn with_elapsed(now: impl Fn() -> Time + Send + Sync + 'static, elapsed: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self { now: Arc::new(now), elapsed: Arc::new(elapsed) }
     }
@@ -189,7 +189,7 @@ impl Clock {
         (self.now)()
     }
 
-    /// How much time has passed since some start.
+    /// How much time has passed since an arbitrary start.
     pub(crate) fn elapsed(&self) -> Duration {
         (self.elapsed)()
     }

@@ -218,7 +218,7 @@ impl Engine {
         self.stopped().await;
     }
 
-    /// Returns once the engine has ended: by being asked to, because it had nothing to do, or because its home was removed or replaced.
+    /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
         self.shared.closing(Closing::Closed).await;
     }
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Writes what became of processes while no engine ran, and the notices that follow.
+    /// Writes what happened to processes while no engine ran, with the notices for it.
     async fn catch_up(&self, unread: Vec<Unread>) {
         if unread.is_empty() {
             return;
@@ -498,7 +498,8 @@ impl Engine {
     }
 }
 
-/// What became of a process. A panic over one process must not cost others their news: its own are left to the next engine, which may be able to read them.
+/// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
+/// which may be able to read its files.
 fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Option<News> {
     let id = after.id();
     let read = catch_unwind(AssertUnwindSafe(|| {
@@ -506,8 +507,8 @@ fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Optio
         News::of(shared, before, after, seen, &shared.home.process(id))
     }));
     read.unwrap_or_else(|_| {
-        tracing::error!(%id, "reading its news panicked: its owner is told by the next engine that can read them");
-        // Until then its row must not know more than its owner was told.
+        tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");
+        // Until then its row must not be ahead of the notices that its owner got.
         shared.unwritten.begin(id);
         shared.untold.lock().unwrap_or_else(PoisonError::into_inner).push(id);
         None
@@ -546,7 +547,7 @@ fn lock_home(home: &Home) -> Result<File, ServeError> {
     }
     // Only for people who look; the lock is what counts.
     let _told = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    // For callers in other containers, to whom that pid means nothing. Without it they wait for a while before they are told.
+    // For callers in other containers, where that pid means nothing. Without this file they time out before they get an error.
     let holder = LockHolder::new(std::process::id(), crate::os::namespaces());
     let _told = serde_json::to_vec(&holder).map_err(io::Error::from).and_then(|text| std::fs::write(home.lock_holder(), text));
     Ok(file)

@@ -40,7 +40,7 @@ impl Keeper {
     /// Asks for a keeper of the process.
     pub(crate) async fn ask(shared: &Arc<Shared>, id: ProcessId, from: From) -> io::Result<Self> {
         let (ours, theirs) = pair(SocketType::STREAM)?;
-        // Ours, too, from before it can start anything: whatever is killed, we know what it came to.
+        // The engine holds the live copy from before the keeper can start a command. So it knows the result, whichever keeper is killed.
         let (dir, image) = (shared.home.process(id), Arc::new(Image::new()?));
         image.hold(&dir);
         match from {
@@ -84,14 +84,15 @@ pub(crate) fn pair(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Starts the keeper's program for this folder, with this as its standard input and the live copy of `meta` as its standard output.
+/// Starts the keeper's program for this folder, with `stdin` as its standard input and the live copy of `meta` as its standard output.
 pub(crate) async fn spawn(shared: &Shared, folder: &Path, stdin: OwnedFd, image: Option<&Image>) -> io::Result<tokio::process::Child> {
     match spawn_now(shared, folder, stdin.try_clone()?, image) {
         // It is being written, or it was removed.
         Err(e) if matches!(e.raw_os_error(), Some(libc::ETXTBSY | libc::ENOENT | libc::EACCES)) => {
             shared.copy_keeper_again().await?;
             match spawn_now(shared, folder, stdin.try_clone()?, image) {
-                // Forbidden to be executed, by more than its mode: the home may be on a noexec mount by now, or under a policy that trusts installed programs only.
+                // Execution is forbidden, not only by the mode. The home may be on a noexec mount by now, or a policy trusts installed
+                // programs only.
                 Err(e) if e.raw_os_error() == Some(libc::EACCES) => {
                     shared.use_installed_keeper();
                     spawn_now(shared, folder, stdin, image)

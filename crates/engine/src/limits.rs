@@ -1,48 +1,30 @@
-//! The engine's own limits: sane ones for itself and its keepers, and those of each caller for its command.
+//! The limits of the engine: safe ones for itself and its keepers, and each caller's own for its command.
 
 use crate::os;
-use outlast_core::{ProcessLimits, ResourceLimit};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use outlast_core::{ProcessLimits, RESOURCES, resource_limits};
+use rustix::process::{Rlimit, getrlimit, setrlimit};
 
-/// Every resource that Linux limits, by the name it has in a request.
-const RESOURCES: [(&str, Resource); 16] = [
-    ("cpu", Resource::Cpu),
-    ("fsize", Resource::Fsize),
-    ("data", Resource::Data),
-    ("stack", Resource::Stack),
-    ("core", Resource::Core),
-    ("rss", Resource::Rss),
-    ("nproc", Resource::Nproc),
-    ("nofile", Resource::Nofile),
-    ("memlock", Resource::Memlock),
-    ("as", Resource::As),
-    ("locks", Resource::Locks),
-    ("sigpending", Resource::Sigpending),
-    ("msgqueue", Resource::Msgqueue),
-    ("nice", Resource::Nice),
-    ("rtprio", Resource::Rtprio),
-    ("rttime", Resource::Rttime),
-];
-/// Left as they are: a stack without limit changes how memory is laid out, and nothing of ours needs either.
+/// Not raised: an unlimited stack changes the memory layout, and no keeper needs a larger stack or core file.
 const LEFT_ALONE: [&str; 2] = ["stack", "core"];
-/// What ends or cripples an engine when it is used up. A privileged engine needs none of these limits.
+/// Limits that end or cripple an engine when they are used up. A privileged engine removes them.
 const FATAL: [(&str, &str); 4] =
     [("cpu", "seconds of CPU time"), ("fsize", "bytes in a file"), ("as", "bytes of memory"), ("data", "bytes of data")];
 
-/// What the engine's starter left it with.
+/// The limits that the engine got from its starter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Inherited {
-    /// What commands get whose caller does not say: what they got before limits were part of a request.
+    /// Limits for commands whose client sends none: an earlier version of the client, whose commands always got these.
     pub(crate) limits: ProcessLimits,
-    /// What the engine has now, and nothing it starts can exceed. Nothing where it may raise limits as it likes.
+    /// The engine's limits now, which its children cannot exceed. None if the engine may raise any limit.
     most: Option<ProcessLimits>,
 }
 
 impl Inherited {
-    /// Raises the limits of this process as far as it may, and undoes the priority and processors of its starter. Before any thread is made: they inherit it.
+    /// Raises the limits of this process as far as it may, and resets priority and processors to the usual ones. Called before any thread
+    /// is started, because threads inherit them.
     pub(crate) fn leave_behind() -> Self {
         let mut limits = ProcessLimits::default();
-        limits.resources = resources();
+        limits.resources = resource_limits(getrlimit);
         let may_raise = os::has_capability(os::CAP_SYS_RESOURCE);
         for (name, resource) in RESOURCES.into_iter().filter(|(name, _)| !LEFT_ALONE.contains(name)) {
             let now = getrlimit(resource);
@@ -54,11 +36,11 @@ impl Inherited {
         }
         os::leave_priority();
         let mut now = os::priority();
-        now.resources = resources();
+        now.resources = resource_limits(getrlimit);
         Self { limits, most: (!may_raise).then_some(now) }
     }
 
-    /// What may end this engine, in a sentence each.
+    /// The limits that may end this engine, one sentence each.
     pub(crate) fn dangers(&self) -> Vec<String> {
         let of = |(name, what): &(&str, &str)| {
             let hard = self.most.as_ref()?.resources.get(*name)?.hard?;
@@ -69,13 +51,13 @@ impl Inherited {
         FATAL.iter().filter_map(of).collect()
     }
 
-    /// What a caller has and its command cannot have, in a sentence.
+    /// The limits of a caller that its command cannot get, in a sentence.
     pub(crate) fn shortfall(&self, wanted: &ProcessLimits) -> Option<String> {
         let most = self.most.as_ref()?;
         let mut short: Vec<String> = Vec::new();
         for (name, limit) in &wanted.resources {
             let Some(ours) = most.resources.get(name).and_then(|ours| ours.hard) else { continue };
-            // What counts is what the caller has now; that it could have more is worth no warning.
+            // Only the soft limit counts. That the caller could have raised it is worth no warning.
             if limit.soft.is_none_or(|soft| soft > ours) {
                 let theirs = limit.soft.map_or("no limit".to_owned(), |soft| soft.to_string());
                 short.push(format!("{name} {ours} instead of {theirs}"));
@@ -95,24 +77,17 @@ impl Inherited {
     }
 }
 
-/// Whether `RLIMIT_NICE` allows a priority that high: its number is 20 minus the nice value.
+/// Whether `RLIMIT_NICE` allows this nice value: the limit is 20 minus the lowest nice value.
 fn may_lower_nice(most: &ProcessLimits, nice: i32) -> bool {
     most.resources
         .get("nice")
         .is_some_and(|limit| limit.soft.is_none_or(|soft| i64::try_from(soft).is_ok_and(|soft| 20 - soft <= i64::from(nice))))
 }
 
-fn resources() -> std::collections::BTreeMap<String, ResourceLimit> {
-    let of = |(name, resource): (&str, Resource)| {
-        let Rlimit { current, maximum } = getrlimit(resource);
-        (name.to_owned(), ResourceLimit { soft: current, hard: maximum })
-    };
-    RESOURCES.into_iter().map(of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use outlast_core::ResourceLimit;
 
     fn limits(resources: &[(&str, Option<u64>)]) -> ProcessLimits {
         let one = |(name, limit): &(&str, Option<u64>)| ((*name).to_owned(), ResourceLimit { soft: *limit, hard: *limit });

@@ -56,7 +56,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let on = |kind| signal(kind).map_err(ServeError::io("take signals"));
     let (mut hangup, mut terminate, mut interrupt) =
         (on(SignalKind::hangup())?, on(SignalKind::terminate())?, on(SignalKind::interrupt())?);
-    // Where a limit says how long a file may be, the write that goes beyond it fails instead of ending the engine.
+    // If there is a limit on file sizes, a write beyond it fails instead of ending the engine.
     let _too_long = on(SignalKind::from_raw(libc::SIGXFSZ))?;
     let engine = Engine::start(config).await?;
     beside(&engine);
@@ -110,7 +110,7 @@ async fn attend(engine: &Engine, mut door: Door) {
         tokio::select! {
             biased;
             () = &mut stopping => break,
-            // Another engine may listen there, for another directory at the path of the home: it is not fought for the socket.
+            // Another engine may listen there, which serves another directory at the home's path. This engine leaves the socket to it.
             () = door.lost() => match engine.shared().own_home.is_lost() {
                 true => break,
                 false => door = open_again(engine, door).await,
@@ -127,7 +127,7 @@ async fn attend(engine: &Engine, mut door: Door) {
 /// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.
 fn greet(engine: &Engine, stream: UnixStream) {
     if engine.shared().own_home.is_lost() {
-        // Closed without a word: the client takes that for no engine, and starts one for the directory that is there now.
+        // Closed without an answer: the client takes this for a missing engine, and starts one for the directory that is there now.
         return;
     }
     let us = rustix::process::geteuid().as_raw();

@@ -1,7 +1,7 @@
-//! What a logout does to processes, so that the engine stays where they are likelier to survive it.
+//! What a logout ends, so that the engine can stay where processes are likelier to survive it.
 //!
-//! systemd's user manager stops about ten seconds after the user's last logout, and everything below it with it, unless the user lingers. The scope of a login
-//! session is left alone at the logout, unless logind is told to kill what is in it (`KillUserProcesses`).
+//! systemd's user manager stops about ten seconds after the user's last logout, with everything below it, unless the user lingers. The
+//! scope of a login session survives the logout, unless logind is configured to kill it (`KillUserProcesses`).
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,33 +10,33 @@ use std::time::Duration;
 /// How long logind may take to answer.
 const BUS_LIMIT: Duration = Duration::from_secs(2);
 
-/// What decides what a logout ends.
+/// The facts that decide what a logout ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Logout {
-    /// Where the starter is.
+    /// Where the engine's starter is.
     starter: Starter,
     /// Whether the user manager stays after the last logout.
     lingers: bool,
-    /// Whether logind kills what is left in a session; nothing where it does not say.
+    /// Whether logind kills the processes that are left in a session; none if logind does not answer.
     kills: Option<bool>,
 }
 
-/// Where in systemd's tree of cgroups a process is.
+/// The place of a process in systemd's cgroup tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Starter {
     /// In the scope of a login session.
     Session,
     /// Below the user manager.
     UserManager,
-    /// Elsewhere: in a service of the system, or without systemd.
+    /// Elsewhere: in a system service, or without systemd.
     Elsewhere,
 }
 
 impl Logout {
-    /// Finds it out for the user `name`, whose starter is at `path` in the hierarchy. Root's processes lie below no user manager.
+    /// Reads the facts for the user `name`, whose starter is at `path` in the hierarchy. Root's processes are below no user manager.
     pub(crate) async fn find(path: &str, name: &str) -> Self {
         let starter = Starter::at(path);
-        // Named by the user's name; systemd makes the file for `loginctl enable-linger`.
+        // The file has the user's name. systemd creates it for `loginctl enable-linger`.
         let lingers = !name.is_empty() && Path::new("/var/lib/systemd/linger").join(name).exists();
         let kills = match (starter, lingers) {
             (Starter::Session, false) => ask_logind(name).await,
@@ -45,12 +45,12 @@ impl Logout {
         Self { starter, lingers, kills }
     }
 
-    /// Whether processes are likelier to survive where the starter is than below the user manager.
+    /// Whether processes are likelier to survive in the starter's session than below the user manager.
     pub(crate) fn should_stay(self) -> bool {
         self.starter == Starter::Session && !self.lingers && self.kills == Some(false)
     }
 
-    /// What a logout ends, in a sentence, for an engine that is below the user manager or in a session.
+    /// What a logout ends, in a sentence, for an engine below the user manager or in a session.
     pub(crate) fn danger(self, is_below_user_manager: bool) -> Option<String> {
         let what = match (is_below_user_manager, self.lingers) {
             (_, true) => return None,
@@ -74,7 +74,7 @@ impl Starter {
     }
 }
 
-/// Whether what is at this path of the hierarchy ends with the user's manager.
+/// Whether a process at this path of the hierarchy ends with the user manager.
 pub(crate) fn is_below_user_manager(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with("user@") && part.ends_with(".service"))
 }
@@ -93,7 +93,7 @@ async fn ask_logind(name: &str) -> Option<bool> {
     kills(&String::from_utf8_lossy(&ran.stdout), name)
 }
 
-/// What logind's three settings mean for a user: whether, only whom, and whom not.
+/// What logind's three settings mean for a user: the switch, the list of users to kill, and the list of users to spare.
 fn kills(answer: &str, name: &str) -> Option<bool> {
     let mut lines = answer.lines();
     let is_on = match lines.next()?.trim() {

@@ -1,25 +1,26 @@
-//! Values of secret variables, found in output without being kept.
+//! Finds the values of secret variables in output, without keeping them.
 //!
-//! A process keeps a random key and, for each value that it was given under a secret's name, the value's length, a tag of eight bits and an HMAC-SHA256 of 16 bytes.
-//! Text is searched by a rolling hash over windows of that length; where its upper eight bits are the tag, the HMAC decides. Who reads the folder can try a
-//! guess against the HMAC. The tag tells eight bits about the value, so guessing is at most 256 times easier with it than without.
+//! A process keeps a random key and, for each value that it was given under a secret's name, its length, a tag of eight bits and an
+//! HMAC-SHA256 of 16 bytes. Text is searched with a rolling hash over windows of that length. Where the upper eight bits of the hash equal
+//! the tag, the HMAC decides. A reader of the folder can check a guess against the HMAC. The tag reveals eight bits of the value, so
+//! guessing becomes at most 256 times easier.
 //!
-//! Each byte of a value becomes a `*`, so that offsets into the output stay what they are. A value of several lines is found line by line. Encoded forms (base64,
-//! percent signs), and values that the program splits by escape sequences, are not found.
+//! Each byte of a value becomes a `*`, so that offsets into the output do not change. A value of several lines is found line by line.
+//! Encoded values (base64, percent signs), and values that the program splits with escape sequences, are not found.
 
 use outlast_core::EnvVar;
 use outlast_store::spec::{MaskedValue, Masks};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A line of a value that is shorter than this would be found by chance.
+/// A shorter line of a value would be found by chance.
 const SHORTEST: usize = 8;
 /// Longer lines are found in pieces of this length.
 const LONGEST: usize = 4 << 10;
 /// How many pieces of values are kept for one process.
 const MOST: usize = 1_024;
 
-/// The pieces of a value that are looked for.
+/// The pieces of a value that are searched for.
 pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|b| matches!(b, b'\n' | b'\r'))
@@ -28,7 +29,7 @@ pub(crate) fn pieces(value: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|p| p.len() >= SHORTEST)
 }
 
-/// What is kept of these variables' values; nothing if none is long enough. Whether all of them could be kept.
+/// The digests of these variables' values; none if no value is long enough. The flag says whether all values could be kept.
 pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     let all = || secrets.iter().flat_map(|variable| pieces(variable.value.as_bytes()));
     let hash = Hash::new(&key);
@@ -44,7 +45,7 @@ pub(crate) fn keep(secrets: &[EnvVar], key: [u8; 32]) -> (Option<Masks>, bool) {
     ((!values.is_empty()).then(|| Masks { key: hex(&key), values }), complete)
 }
 
-/// The two hashes under one key.
+/// Both hashes, with one key.
 struct Hash {
     multiplier: u64,
     inner: Sha256,
@@ -53,7 +54,7 @@ struct Hash {
 
 impl Hash {
     fn new(key: &[u8; 32]) -> Self {
-        // HMAC as RFC 2104 has it, with the halves of the key taken in ahead.
+        // HMAC of RFC 2104, with both padded keys hashed in advance.
         let padded = |with: u8| -> Vec<u8> { (0..64).map(|n| key.get(n).copied().unwrap_or(0) ^ with).collect() };
         let seed = Sha256::digest([key.as_slice(), b"rolling"].concat());
         let multiplier = seed.iter().take(8).fold(0, |all, byte| all << 8 | u64::from(*byte)) | 1;
@@ -81,7 +82,7 @@ fn tag(sum: u64) -> u8 {
     (sum >> 56) as u8
 }
 
-/// Finds the kept values of one process.
+/// Finds the values of one process.
 pub(crate) struct Finder {
     hash: Hash,
     by_length: BTreeMap<usize, Wanted>,
@@ -91,7 +92,7 @@ pub(crate) struct Finder {
 struct Wanted {
     tags: [bool; 256],
     digests: Vec<[u8; 16]>,
-    /// What the byte that leaves the window was multiplied with.
+    /// The factor of the byte that leaves the window.
     leaving: u64,
 }
 
@@ -122,7 +123,7 @@ impl Finder {
         text.iter().rev().take(self.reach()).take_while(|b| !matches!(b, b'\n' | b'\r')).count()
     }
 
-    /// Masks values in `text`, also where they begin before it or end after it.
+    /// Masks values in `text`, also those that begin before it or end after it.
     pub(crate) fn mask(&self, before: &[u8], text: &mut [u8], after: &[u8]) {
         let whole = [before, text, after].concat();
         for (length, wanted) in &self.by_length {
@@ -135,11 +136,11 @@ impl Finder {
         }
     }
 
-    /// A text without the values.
+    /// A copy of the text with its values masked.
     pub(crate) fn masked(&self, text: &str) -> String {
         let mut bytes = text.as_bytes().to_vec();
         self.mask(&[], &mut bytes, &[]);
-        // A value that was found is made of whole characters, unless it was none; then what is left of them is shown as such.
+        // A value consists of whole characters. If a match by chance does not, the rest of a character is shown as a replacement character.
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -202,7 +203,7 @@ mod tests {
         let (masks, complete) = keep(&secrets, [7; 32]);
         let masks = masks.unwrap();
         assert!(complete && masks.values.len() == 1 && masks.values[0].length == 8 && masks.values[0].digest.len() == 32);
-        // Another process, another key: the same value cannot be recognised.
+        // Another process has another key, so that the same value cannot be recognised.
         let (other, _) = keep(&secrets, [8; 32]);
         assert_ne!(other.unwrap().values[0].digest, masks.values[0].digest);
         for short in ["", "hunter2", "a\nb\nc\nd\ne", "       x       "] {

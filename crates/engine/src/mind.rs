@@ -68,10 +68,10 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     }
 }
 
-/// Holds the live copy of `meta` of a process that an earlier engine started, so that what it says outlives its keepers.
+/// Holds the live copy of `meta` of a process that an earlier engine started, so that it outlives the keepers.
 async fn hold_image(dir: &ProcessDir) {
     let dir = dir.clone();
-    // Without it the file says nearly the same.
+    // If it cannot be held, the file has nearly the same.
     let _held = blocking(move || Image::find_and_hold(&dir)).await;
 }
 
@@ -93,17 +93,18 @@ impl Drop for Minder {
 }
 
 impl Minder {
-    /// Waits until the file says what the live copy of `meta` says: the keepers write it before they leave, and if they are dead, we do.
+    /// Waits until the file equals the live copy of `meta`. The keepers write it before they leave; if they are dead, the engine does.
     async fn leave_file_whole(&mut self) {
         loop {
             if let Some(link) = &mut self.link {
-                // It is closed when they leave.
+                // The keepers close it when they leave.
                 let _left = tokio::time::timeout(AGAIN, link.closed()).await;
             }
             let dir = self.dir.clone();
             if matches!(blocking(move || settle::is_retired(&dir)).await, Ok(Ok(true)) | Err(_)) || !self.dir.path.exists() {
                 return;
             }
+            // No descriptor reports that a disk has space again. The loop ends with the engine, or when the folder is removed.
             tokio::time::sleep(AGAIN).await;
         }
     }
@@ -152,9 +153,11 @@ impl Minder {
         match blocking(move || settle::settle(&dir, &facts, unsaved, now)).await?? {
             Settled::Kept => Ok(()),
             Settled::Refused { seen, error } => {
-                // What is known is shown, and told once the index takes it; the folder gets it if the disk ever does.
-                tracing::error!(id = %self.id, %error, "what became of a process cannot be written into its folder");
+                // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
+                // accepts writes again.
+                tracing::error!(id = %self.id, %error, "cannot record in its folder what happened to a process");
                 if self.engine.saw(self.id, *seen).await.is_some_and(|now| now.phase == was) {
+                    // No descriptor reports that a disk has space again. The supervising loop calls this until the process is over.
                     tokio::time::sleep(AGAIN).await;
                 }
                 Ok(())
@@ -206,7 +209,7 @@ impl Minder {
         let failure = StartFailure { errno, what: what.to_owned() };
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
-            tracing::error!(%id, %error, "that a process was never started cannot be written into its folder");
+            tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
             let (dir, cursor) = (self.dir.clone(), self.engine.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
             self.engine.saw(id, seen).await;

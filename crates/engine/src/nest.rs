@@ -36,7 +36,7 @@ struct Running {
 }
 
 impl Nest {
-    /// Asks for a keeper of this process, and gives it its end of a connection and the live copy of `meta`.
+    /// Asks for a keeper of this process, and passes it its end of a connection and the live copy of `meta`.
     pub(crate) async fn ask(&self, shared: &Arc<Shared>, id: ProcessId, engine: &OwnedFd, image: &Image) -> io::Result<()> {
         let name = id.to_string();
         let mut tried = 1;
@@ -106,7 +106,7 @@ impl Nest {
 fn send(asks: &OwnedFd, name: &[u8], fds: [BorrowedFd<'_>; 2]) -> io::Result<()> {
     let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut control = SendAncillaryBuffer::new(&mut room);
-    // Made for just these two.
+    // The buffer has room for exactly these two descriptors, so the push cannot fail.
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(asks, &[io::IoSlice::new(name)], &mut control, SendFlags::NOSIGNAL)?;
     Ok(())

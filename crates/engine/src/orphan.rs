@@ -58,8 +58,8 @@ impl Tree {
         lives.into_iter().filter(is_alive).collect()
     }
 
-    /// Whether a process was started as part of this one: its environment says so. Where that may not be read (root without CAP_SYS_PTRACE, and a process of another user), its session
-    /// does, as long as its number is not another's.
+    /// Whether a process was started as part of this one, which its environment shows. If the environment may not be read (root without
+    /// CAP_SYS_PTRACE, and a process of another user), its session shows it, unless the session's pid was reused.
     fn is_marked(&self, pid: u32) -> bool {
         let environment = std::fs::read(format!("/proc/{pid}/environ"));
         match environment {
@@ -71,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Engines and keepers among these, and all below them: what found no way out of the leaf.
+    /// Engines and keepers among these, with all their descendants: they could not leave the cgroup leaf.
     fn theirs_in(&self, pids: &HashSet<u32>) -> HashSet<u32> {
         let mut theirs: HashSet<u32> = pids.iter().copied().filter(|pid| is_ours(*pid, &self.bin)).collect();
         let mut open: Vec<u32> = theirs.iter().copied().collect();
@@ -104,7 +104,8 @@ fn procs(leaf: &Path) -> HashSet<u32> {
     text.lines().filter_map(|l| l.parse().ok()).collect()
 }
 
-/// Ourselves, and every engine and keeper, of whatever home: nothing of ours is ever part of a tree. Whatever runs from `bin` counts, also before it has its lock.
+/// This engine, and every engine and keeper of any home: they are never part of a tree. Programs that run from `bin` count too, also before
+/// they hold their lock.
 pub(crate) fn is_ours(pid: u32, bin: &Path) -> bool {
     pid <= 1
         || pid == std::process::id()

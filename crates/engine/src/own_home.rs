@@ -1,7 +1,7 @@
 //! Whether the home is still the directory that the engine locked.
 //!
-//! A home can be removed, renamed or replaced under a running engine. The engine's lock and index are then files that no path leads to, and another engine may
-//! serve the path. What the engine commits from then on would be lost, so it accepts nothing more and ends.
+//! A home can be removed, renamed or replaced under a running engine. No path leads to the engine's lock and index then, and another engine
+//! may serve the path. Commits from then on would be lost, so the engine accepts nothing more and ends.
 
 use crate::engine::Engine;
 use crate::os::Watch;
@@ -15,10 +15,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How often the engine looks where nothing tells: a rename of a directory above the home, or a mount over it.
+/// How often the engine checks for changes that inotify does not report: a rename of a parent directory, or a mount over the home.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// The lock and the index that this engine opened, and where they must still be.
+/// The lock and the index that this engine opened, and the paths where they must still be.
 #[derive(Debug)]
 pub(crate) struct OwnHome {
     home: Home,
@@ -28,20 +28,20 @@ pub(crate) struct OwnHome {
 }
 
 impl OwnHome {
-    /// The home whose `lock` is held.
+    /// Takes the home whose `lock` is held.
     pub(crate) fn new(home: &Home, lock: &File) -> io::Result<Self> {
         let lock = FileId::of(&lock.metadata()?);
         Ok(Self { home: home.clone(), lock, index: OnceLock::new(), lost: watch::Sender::new(false) })
     }
 
-    /// The index was opened: from now on it has to stay where it is.
+    /// Records the opened index: from now on it must stay where it is.
     pub(crate) fn index_opened(&self) -> io::Result<()> {
         let index = FileId::at(&self.home.index())?;
         self.index.get_or_init(|| index);
         Ok(())
     }
 
-    /// Looks whether the home was removed or replaced. Once it was, it stays so for this engine.
+    /// Checks whether the home was removed or replaced. Once it is lost, it stays lost for this engine.
     pub(crate) fn is_lost(&self) -> bool {
         if *self.lost.borrow() {
             return true;
@@ -54,7 +54,7 @@ impl OwnHome {
                 Found::Unknown => false,
                 Found::File(found) => found != *index,
             }),
-            // Some network and shared file systems give a file another number each time. It is ours if it is locked in our name.
+            // Some network and shared file systems return a different inode number each time. The file is ours if it is locked in our name.
             Found::File(_) => !self.is_locked_by_us(),
         };
         if lost {
@@ -69,28 +69,28 @@ impl OwnHome {
         holder == Some(us) && outlast_store::lock::is_held(&self.home.lock()).unwrap_or(true)
     }
 
-    /// Returns once a look has found that the home is lost.
+    /// Returns once a check has found that the home is lost.
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut lost = self.lost.subscribe();
         async move {
-            // Dropped with the engine, which then has nothing left to lose.
+            // The sender is dropped with the engine, which then has nothing to lose.
             if lost.wait_for(|lost| *lost).await.is_err() {
                 std::future::pending().await
             }
         }
     }
 
-    /// Whether nothing is left at the home's path: no other engine can serve it.
+    /// Whether nothing is at the home's path, so that no other engine can serve it.
     pub(crate) fn is_removed(&self) -> bool {
         std::fs::symlink_metadata(&self.home.root).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// What a path leads to.
+/// What is at a path.
 enum Found {
     File(FileId),
     Nothing,
-    /// A disk that gives no answer proves nothing.
+    /// The disk does not answer, which proves nothing.
     Unknown,
 }
 
@@ -102,7 +102,7 @@ fn at(path: PathBuf) -> Found {
     }
 }
 
-/// Looks at the home whenever its lock, its index or itself is removed or moved, until the engine ends.
+/// Checks the home whenever its lock, its index or the home itself is removed or moved, until the engine ends.
 pub(crate) async fn watch(engine: Engine) {
     let shared = engine.shared();
     let home = &shared.home;
@@ -142,7 +142,7 @@ mod tests {
         std::fs::rename(&away, &home.root).unwrap();
         assert!(moved.is_lost(), "it has accepted nothing since, and does not begin again");
         assert!(!moved.is_removed());
-        // A copy in its place has the same contents and is another file.
+        // A copy with the same contents is another file.
         assert!(!index.is_lost());
         std::fs::copy(home.index(), home.root.join("copy")).unwrap();
         std::fs::rename(home.root.join("copy"), home.index()).unwrap();

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A copy of the keeper in the home, named by what is in it; or the installed one, where nothing in the home can be executed.
+/// A copy of the keeper in the home, named by its hash; or the installed program, if nothing in the home can be executed.
 #[derive(Debug, Clone)]
 pub(crate) struct Copy {
     pub(crate) path: PathBuf,
@@ -29,7 +29,7 @@ impl Copy {
         Ok(copy)
     }
 
-    /// The program where it was installed. An upgrade changes it under an engine that runs, and keepers of the new version are then started by the old engine.
+    /// The installed program. After an upgrade, the old engine starts keepers of the new version with it.
     pub(crate) fn installed(program: &KeeperProgram) -> Self {
         Self::at(program.path().to_owned(), program)
     }
@@ -72,7 +72,7 @@ fn remove_others(home: &Home, kept: &Path) {
     }
 }
 
-/// Whether a directory is on a mount from which nothing is executed, as Docker's `--tmpfs` and /dev/shm are.
+/// Whether a directory is on a noexec mount, as Docker's `--tmpfs` and /dev/shm are.
 fn is_noexec(dir: &Path) -> bool {
     use rustix::fs::StatVfsMountFlags;
     rustix::fs::statvfs(dir).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOEXEC))

@@ -33,7 +33,7 @@ pub(crate) fn fault(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Fault, code::FAULT, what.to_string(), "look into engine.log in the state directory")
 }
 
-/// Nothing can be started where we are.
+/// A system call that every start needs is refused here.
 pub(crate) fn refused_call(what: &str) -> Error {
     refusal(
         code::REFUSED_CALL,

@@ -31,17 +31,17 @@ pub(crate) struct Log {
     pub(crate) gaps: Vec<Gap>,
     pub(crate) closed: bool,
     total: LineTotal,
-    /// What finds the values of secret variables. None of them leaves this, but for who asks for the raw bytes.
+    /// Finds the values of secret variables. They are masked for every reader that does not ask for the raw bytes.
     masks: Option<Finder>,
 }
 
 impl Log {
-    /// The log with the bytes as they were written.
+    /// The log with its bytes as they were written.
     pub(crate) fn raw(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
         Self { masks: None, ..Self::open(dir, facts, meta) }
     }
 
-    /// The log, with a `*` for each byte of what was given to a secret variable.
+    /// The log with a `*` for each byte of a secret value.
     pub(crate) fn open(dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Self {
         let reader = LogReader::open(dir, facts.kept.keep);
         let end = match meta {
@@ -65,7 +65,7 @@ impl Log {
         self.masked(self.reader.read(from, self.end, max, &self.gaps)?)
     }
 
-    /// How many bytes at the end of the log may be the beginning of a value that is to be masked.
+    /// How many bytes at the end of the log may be the beginning of a secret value.
     pub(crate) fn open_end(&self, bytes: &[u8]) -> usize {
         if self.closed { 0 } else { self.masks.as_ref().map_or(0, |masks| masks.open_end(bytes)) }
     }
@@ -73,7 +73,7 @@ impl Log {
     fn masked(&self, chunk: Chunk) -> io::Result<Chunk> {
         let Some(masks) = &self.masks else { return Ok(chunk) };
         let Chunk::Bytes { at, mut bytes } = chunk else { return Ok(chunk) };
-        // Values may reach over either border of what is read.
+        // Values may reach over either end of the range that is read.
         let (to, reach) = (at + bytes.len() as u64, masks.reach() as u64);
         let before = self.beside(at.saturating_sub(reach), at)?;
         let after = self.beside(to, self.end.min(to + reach))?;
@@ -81,7 +81,7 @@ impl Log {
         Ok(Chunk::Bytes { at, bytes })
     }
 
-    /// The raw bytes from `from` to `to`, if all of them are there.
+    /// The raw bytes from `from` to `to`, if all of them are kept.
     fn beside(&self, from: u64, to: u64) -> io::Result<Vec<u8>> {
         let mut all = Vec::new();
         while from + (all.len() as u64) < to {
@@ -317,7 +317,9 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let limit = page.limit.unwrap_or(limits::LOG_DEFAULT_LINES);
     let most = window_bytes(limits::LOG_VIEW_CHARS) as u64;
     let mut begin = begin(&log, &lines, page, limit, most)?;
-    let (text, before) = whole_lines(&log, &lines, &mut begin, limit, most)?;
+    let missing = if page.from_byte.is_none() { gap_before(&log, begin.byte)? } else { None };
+    let (mut text, before) = whole_lines(&log, &lines, &mut begin, limit, most)?;
+    text.gaps.splice(..0, missing);
     let total = lines.lines(&log.reader, log.written())?;
     let command = facts.kept.spec.command.shown();
     let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(&shared.redactor) };
@@ -392,6 +394,14 @@ fn begin(log: &Log, lines: &LineMap, page: Page, limit: u64, most: u64) -> io::R
         LineAt::Gone { first_kept_line, offset } => at(offset, first_kept_line, found.exact),
         LineAt::Past => at(log.end, line, found.exact),
     })
+}
+
+/// The gap that ends where a page begins: its lines were wanted, too. A client that continues at a byte was told of it with the page before, and
+/// what retention took is told as a number of lines.
+fn gap_before(log: &Log, byte: u64) -> io::Result<Option<Event>> {
+    let extents = log.reader.extents(log.end, &log.gaps)?;
+    let ends_here = extents.iter().find(|e| e.to == byte && e.missing.is_some_and(|why| why != GapWhy::Retention));
+    Ok(ends_here.and_then(|e| e.missing.map(|why| gap(e.from, e.to, why))))
 }
 
 /// What lies before the first byte of a page.

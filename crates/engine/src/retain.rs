@@ -14,8 +14,8 @@ pub(crate) struct Finished {
     pub(crate) consumed: bool,
 }
 
-/// Which of them are to go: those that ended longer than `keep_for` ago, whatever the clock was set to since, and of the rest, consumed ones first and then the oldest, as many as it takes for the
-/// others to fit into `keep_bytes`.
+/// Which finished processes to remove: those that ended longer than `keep_for` ago, not counting jumps of the clock. Of the rest, consumed
+/// ones first and then the oldest, until the others fit into `keep_bytes`.
 pub(crate) fn too_much(mut finished: Vec<Finished>, now: Time, jumps: &ClockJumps, keep_for: Duration, keep_bytes: u64) -> Vec<ProcessId> {
     let (mut gone, mut kept) = (Vec::new(), Vec::new());
     finished.sort_unstable_by_key(|f| (!f.consumed, f.ended_at, f.id));

@@ -1,4 +1,5 @@
-//! The directory of the sockets: a short path, on a tmpfs if there is one, open to us alone; in the home itself where no other can be had.
+//! The directory of the sockets: a short path, on a tmpfs if there is one, closed to other users. The home itself if there is no other
+//! place.
 //!
 //! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
 
@@ -36,8 +37,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The directory of the sockets of `home`: the one it had, if that is still good, or the first good one of `candidates`, or one in the home itself. The
-/// caller holds the home's lock.
+/// The directory for the sockets of `home`: the one it had, if that is still usable; else the first usable one of `candidates`; else one in
+/// the home. The caller holds the home's lock.
 pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoRunDir> {
     let link = home.run_link();
     let mut tried = Vec::new();
@@ -57,7 +58,7 @@ pub(crate) fn choose(home: &Home, candidates: &[PathBuf]) -> Result<PathBuf, NoR
             Err(what) => tried.push(what),
         }
     }
-    // Nobody else can take a name in here, but its path may be long, and on a disk sockets outlive a reboot.
+    // No other user can take a name in the home. It comes last because its path may be long, and sockets on a disk outlive a reboot.
     let dir = home.run_dir();
     match fits(&dir).and_then(|()| make(&dir)).and_then(|()| remember(&link, &dir)) {
         Ok(()) => return Ok(dir),
@@ -91,7 +92,7 @@ pub(crate) fn sweep(dir: &Path, has_keepers: impl Fn(ProcessId) -> bool) {
 /// Removes the directory if no keeper has its socket there, so that an engine that ends leaves nothing behind. The caller holds the home's lock.
 pub(crate) fn leave_behind(dir: &Path) {
     let socket = std::fs::remove_file(dir.join(ENGINE));
-    // A home is never empty, so it stays where the directory lies in it.
+    // If the directory lies in the home, the home stays: it is never empty.
     let emptied = std::fs::remove_dir(dir).and_then(|()| dir.parent().map_or(Ok(()), std::fs::remove_dir));
     tracing::trace!(?socket, ?emptied, path = %dir.display(), "left");
 }
@@ -193,10 +194,10 @@ mod tests {
         assert!(choose(&home, &[linked.clone(), open.clone(), good.clone()]).unwrap().starts_with(&good));
         std::fs::remove_file(home.run_link()).unwrap();
         let own = choose(&home, &[linked.clone(), open.clone()]).unwrap();
-        assert_eq!(own, home.run_dir(), "nobody else can take a name in the home");
+        assert_eq!(own, home.run_dir(), "no other user can take a name in the home");
         assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         assert_eq!(choose(&home, &[linked.clone(), open.clone(), good]).unwrap(), own, "it is remembered like any other");
-        // Not even there: all that was tried is told, and what to do.
+        // If that fails too, the error lists everything that was tried, and what to do.
         std::fs::remove_file(home.run_link()).unwrap();
         std::fs::remove_dir(&own).unwrap();
         std::fs::write(&own, "").unwrap();

@@ -24,18 +24,18 @@ pub(crate) enum Settled {
     NotStarted,
     /// Records were written, or were there already: look again.
     Written,
-    /// It is known what became of it, and the disk refuses the records. They are in `seen`, which is to be believed without the folder.
+    /// The result is known, and the disk refuses its records. They are in `seen`, which counts although the folder does not have them.
     Refused {
-        /// What the folder shows, with those records.
+        /// The contents of the folder, with those records added.
         seen: Box<Seen>,
-        /// What the disk said.
+        /// The disk's error.
         error: io::Error,
     },
 }
 
 /// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
 ///
-/// `unsaved` is a stop that was carried out though the disk refused the record of it.
+/// `unsaved` is a stop that was carried out although the disk refused its record.
 pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<Settled> {
     if !dir.meta().try_exists()? {
         if facts.phase == Phase::Accepted {
@@ -64,7 +64,7 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Sto
         Phase::Accepted
             if meta.map_or_else(|| (seen.damage.is_none() || is_unwritten(dir)) && can_start(dir), |m| m.cmd == 0 && !m.begun) =>
         {
-            // Only a file that says so may be given to another keeper.
+            // Another keeper may start only from a file that says that nothing was started.
             retired?;
             return Ok(Settled::NotStarted);
         }
@@ -89,9 +89,9 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Sto
     }
 }
 
-/// The lock on the `meta` of dead keepers. Nothing if they live, or somebody else of ours has it.
+/// The lock on the `meta` of dead keepers. None if a keeper lives, or another part of the engine holds the lock.
 fn lock_dead(dir: &ProcessDir) -> io::Result<Option<File>> {
-    // To lock it, it need not be writable: the home may have become read-only.
+    // A lock needs no write access: the home may be read-only by now.
     let meta = File::open(dir.meta())?;
     Ok(lock::try_hold(&meta)?.then_some(meta))
 }
@@ -100,7 +100,7 @@ fn retire(dir: &ProcessDir) -> io::Result<()> {
     outlast_store::meta::retire(dir, &File::options().read(true).write(true).open(dir.meta())?)
 }
 
-/// Whether the file of a process that is over says everything, after an attempt to have it so where its keepers are dead.
+/// Whether the file of an ended process is complete. If its keepers are dead, this completes it first.
 pub(crate) fn is_retired(dir: &ProcessDir) -> io::Result<bool> {
     let kept = lock_dead(dir)?.is_none();
     if !kept {
@@ -133,7 +133,7 @@ pub(crate) fn never_started(dir: &ProcessDir, id: ProcessId, failure: StartFailu
     Ok(true)
 }
 
-/// The same, where the disk refuses to have it written down.
+/// The facts of a process that never started, if the disk refuses to record them.
 pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFailure, now: Time) -> Seen {
     let ending = Ending { outcome: Outcome::NeverStarted(failure), cause: Cause::OfItsOwn, at: now, oom: false };
     let output = OutputEnd { end: 0, left_running: 0 };
@@ -235,11 +235,11 @@ fn ended_orphan(facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Recor
 /// The life of a command that was forked and never said to have started, if it is there and ours.
 fn forked(meta: &Snapshot, id: ProcessId) -> Option<Incarnation> {
     let is_it = |of: &Incarnation| {
-        // Its number alone proves nothing; its environment does.
+        // The pid alone proves nothing; the environment does.
         of.boot == meta.boot && outlast_store::os::is_alive(of) && crate::os::pid_of_environment(of.pid, id)
     };
     if meta.begun {
-        // All who knew its number are dead: the oldest process that carries the id is the command.
+        // Every process that knew the pid is dead. The command is the oldest process that has the id in its environment.
         return crate::os::pids_of_environment(id)
             .filter_map(|pid| outlast_store::os::incarnation_of(pid).ok())
             .filter(is_it)

@@ -30,7 +30,7 @@ pub(crate) const CONNECTS: usize = 32;
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) home: Home,
-    /// Whether that is still the directory that was locked.
+    /// Checks whether that is still the directory that was locked.
     pub(crate) own_home: Arc<OwnHome>,
     pub(crate) run_dir: RwLock<PathBuf>,
     pub(crate) redactor: Redactor,
@@ -43,17 +43,17 @@ pub(crate) struct Shared {
     /// Told when a barrier is taken away.
     pub(crate) barrier_gone: Notify,
     pub(crate) views: Views,
-    /// Which processes have new output, for those who follow it.
+    /// Reports new output of processes to their followers.
     pub(crate) feeds: crate::feed::Feeds,
     pub(crate) place: Option<cgroup::Place>,
-    /// Whether the engine stays in the login session because processes are likelier to survive there.
+    /// Whether the engine stays in the login session on purpose, because processes are likelier to survive there.
     pub(crate) stays_in_session: bool,
-    /// What ends the processes with the login, in a sentence.
+    /// What a logout ends, in a sentence.
     pub(crate) logout: Option<String>,
     pub(crate) degraded: Vec<String>,
-    /// Which boot of the machine this is.
+    /// The boot id of the machine.
     pub(crate) boot: u128,
-    /// A system call without which nothing can be started here, and how it is refused.
+    /// A system call that every start needs and that is refused here, and how.
     pub(crate) refused_call: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Shared {
     pub(crate) waits: Arc<Waits>,
     /// Of whom the disk refused news.
     pub(crate) unwritten: Unwritten,
-    /// The processes whose news this engine could not read at its start.
+    /// Processes whose files this engine could not read when it started.
     pub(crate) untold: Mutex<Vec<ProcessId>>,
-    /// Stops that were carried out though the disk refused the record of them.
+    /// Stops that were carried out although the disk refused their record.
     pub(crate) unsaved_stops: UnsavedStops,
     pub(crate) clients: Clients,
     /// Those that go along with the engine, and end with it.
@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     /// Where keepers are forked.
     pub(crate) nest: crate::nest::Nest,
     pub(crate) blanks: crate::blanks::Blanks,
-    /// Where the engine runs, and with it every command.
+    /// The namespaces of the engine and of every command.
     pub(crate) namespaces: Namespaces,
     pub(crate) closing: watch::Sender<Closing>,
     /// Whether somebody attends to the socket: two would take it from each other.
@@ -94,12 +94,12 @@ pub(crate) enum Closing {
     Closed,
 }
 
-/// Stops of orphans that the disk refused to have written down, by process, for as long as the engine lives.
+/// Stops of orphans whose record the disk refused, by process, while the engine runs.
 #[derive(Debug, Default)]
 pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
 
 impl UnsavedStops {
-    /// The latest of a process.
+    /// The latest stop of a process.
     pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
     }
@@ -142,7 +142,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Has keepers started from where they are installed.
+    /// From now on keepers are started from the installed program.
     pub(crate) fn use_installed_keeper(&self) {
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = program::Copy::installed(&self.config.keeper);
     }

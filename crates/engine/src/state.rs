@@ -439,14 +439,14 @@ impl State {
         }
     }
 
-    /// Finds out whether the clock was set since the last look: ages are measured without that.
+    /// Checks whether the clock was set since the last check: ages are measured without that.
     fn look_at_clock(&mut self) {
         let (config, shared) = (&self.shared.config, &self.shared);
         let boot_us = i64::try_from(config.clock.elapsed().as_micros()).unwrap_or(i64::MAX);
         let now = Moment { wall_us: shared.now().micros(), boot_us, boot: shared.boot };
         self.jumps.look(now, config.keep_for.max(config.keep_notices));
         if let Err(error) = self.jumps.save(&shared.home) {
-            // The next engine then believes the clock, unless it finds an earlier look.
+            // The next engine then believes the clock, unless an earlier check was saved.
             tracing::debug!(%error, "cannot write down what the clock says");
         }
     }
@@ -475,7 +475,7 @@ impl State {
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
         let shared = Arc::clone(&self.shared);
-        // Those that were settled since are kept a little longer for it.
+        // The sum of all jumps is added, so notices that were settled after a jump are kept a little longer.
         let keep = shared.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
             if let Err(error) = shared.outbox.prune(keep, shared.now()).await {
@@ -537,7 +537,8 @@ impl State {
         self.shared.closed();
     }
 
-    /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running, and an engine that finds the directory again finds them.
+    /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running. An engine that finds the
+    /// directory again finds them.
     async fn abandon(mut self) {
         tracing::error!(home = %self.shared.home.root.display(), "the state directory was removed or replaced: leaving");
         self.shared.closing.send_replace(Closing::Stopping);
@@ -546,7 +547,7 @@ impl State {
         self.shared.index.abandon(&self.shared.own_home);
         self.shared.nest.leave().await;
         if self.shared.own_home.is_removed() {
-            // Else the directory of the sockets may be another engine's by now: it has the path of the home in its name.
+            // Otherwise the directory of the sockets may be another engine's by now: its name is made from the home's path.
             crate::run_dir::leave_behind(&self.shared.run_dir());
         }
         self.shared.let_go_of_home();

@@ -126,7 +126,7 @@ pub(crate) fn ending(pair: &Pair) -> Option<Ending> {
     Some(Ending { outcome, cause, at: Time::from_micros(live.ended_at.load(SeqCst)), oom })
 }
 
-/// Whether it, or what a shell ran last for it, was killed for good.
+/// Whether KILL ended the command, or the last program that its shell ran.
 fn is_kill(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Signal { number: 9, .. } | Outcome::Code(137))
 }

@@ -59,7 +59,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
                 Ok(Some(role)) => return Next::Become(role),
                 Ok(None) => {
                     (pulse, noted) = (Pulse { beat: u64::MAX, still: 0 }, false);
-                    // Should the disk refuse, readers find us by our command line.
+                    // If the disk refuses, readers find this keeper by its command line.
                     let _later = pair.meta.save();
                 }
                 // No process to be had now: until there is one, output waits in its pipe.

@@ -278,17 +278,18 @@ fn drain(pair: &mut Pair) -> bool {
     }
 }
 
-/// Moves the spool's contents to the command where `splice` is refused: they are in memory only in between. What does not fit goes back. Whether anything was moved.
+/// Moves the spool's contents to the command if `splice` is refused. In between the bytes are in memory only. Bytes that do not fit go back
+/// to the spool. Returns whether anything was moved.
 fn move_by_hand(live: &Live, spool: &Pipe, input: &OwnedFd) -> Result<bool, Errno> {
     live.set(flag::BY_HAND | flag::IN_HAND);
     let mut bytes = vec![0; FILL];
-    // The spool is filled only while it is empty, and with no more than this.
+    // The spool is filled only while it is empty, and with at most this many bytes.
     let read = rustix::io::read(&spool.r, &mut bytes).unwrap_or(0);
     let moved = match rustix::io::write(input, &bytes[..read]) {
         Err(Errno::AGAIN | Errno::INTR) => Ok(0),
         moved => moved,
     };
-    // It has just been emptied, so there is room.
+    // The spool was just emptied, so the rest fits.
     let _whole = rustix::io::write(&spool.w, &bytes[moved.unwrap_or(read)..read]);
     live.flags.fetch_and(!flag::IN_HAND, SeqCst);
     moved.map(|n| n > 0)

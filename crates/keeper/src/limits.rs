@@ -1,10 +1,10 @@
-//! The caller's limits, priority and processors, applied to the command between clone and exec.
+//! Applies the caller's limits, priority and processors to the command, between clone and exec.
 
 use crate::os;
-use outlast_core::{ProcessLimits, ResourceLimit, Scheduler};
+use outlast_core::{ProcessLimits, Scheduler, kernel_limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Limits in the form in which the kernel takes them. Made before the clone, so that the child needs no memory.
+/// Limits in the kernel's form. Made before the clone, because the child must not allocate memory.
 #[derive(Debug)]
 pub(crate) struct PreparedLimits {
     cpus: Option<Vec<u8>>,
@@ -16,18 +16,16 @@ pub(crate) struct PreparedLimits {
 
 impl PreparedLimits {
     pub(crate) fn new(limits: &ProcessLimits) -> Self {
-        let rlimit = |limit: &ResourceLimit| Rlimit { current: limit.soft, maximum: limit.hard };
         Self {
             cpus: limits.cpu_numbers().map(|all| mask(&all)),
             scheduler: limits.scheduler,
             nice: limits.nice,
             io_priority: limits.io_priority,
-            // A name that a later version may send is left alone.
-            resources: limits.resources.iter().filter_map(|(name, limit)| Some((by_name(name)?, rlimit(limit)))).collect(),
+            resources: kernel_limits(&limits.resources),
         }
     }
 
-    /// Gives this process the limits. What it may not have it gets as far as it may: the engine has warned of that.
+    /// Applies the limits to this process. If one is not allowed, the closest allowed value is set; the engine has warned about it.
     pub(crate) fn apply(&self) {
         if let Some(cpus) = &self.cpus {
             os::set_cpus(cpus);
@@ -41,7 +39,7 @@ impl PreparedLimits {
         if let Some(priority) = self.io_priority {
             os::set_io_priority(priority);
         }
-        // Last: they also say which priority may be had.
+        // Resource limits come last, because RLIMIT_NICE and RLIMIT_RTPRIO restrict the calls above.
         for (resource, wanted) in &self.resources {
             set(*resource, *wanted);
         }
@@ -58,7 +56,7 @@ fn set(resource: Resource, wanted: Rlimit) {
     let _as_it_is = setrlimit(resource, limit);
 }
 
-/// The lower of two limits, of which an absent one is none.
+/// The lower of two limits; an absent one is unlimited.
 fn lower(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
@@ -66,7 +64,7 @@ fn lower(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// One bit for each processor, in the kernel's order.
+/// The kernel's CPU mask: one bit for each processor.
 fn mask(cpus: &[usize]) -> Vec<u8> {
     let words = cpus.iter().max().map_or(0, |most| most / 64 + 1);
     let mut bits = vec![0_u64; words];
@@ -74,28 +72,6 @@ fn mask(cpus: &[usize]) -> Vec<u8> {
         bits[cpu / 64] |= 1 << (cpu % 64);
     }
     bits.into_iter().flat_map(u64::to_ne_bytes).collect()
-}
-
-fn by_name(name: &str) -> Option<Resource> {
-    Some(match name {
-        "cpu" => Resource::Cpu,
-        "fsize" => Resource::Fsize,
-        "data" => Resource::Data,
-        "stack" => Resource::Stack,
-        "core" => Resource::Core,
-        "rss" => Resource::Rss,
-        "nproc" => Resource::Nproc,
-        "nofile" => Resource::Nofile,
-        "memlock" => Resource::Memlock,
-        "as" => Resource::As,
-        "locks" => Resource::Locks,
-        "sigpending" => Resource::Sigpending,
-        "msgqueue" => Resource::Msgqueue,
-        "nice" => Resource::Nice,
-        "rtprio" => Resource::Rtprio,
-        "rttime" => Resource::Rttime,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! drop     spool → /dev/null       again after a kill, until only what was not copied is left
 //! ```
 //!
-//! Where `splice` or `tee` is refused, bytes are read and written, and are in memory only in between. `meta` says so, and whether a pump died right then.
+//! If `splice` or `tee` is refused, bytes are read and written, and in between they are in memory only. Flags in `meta` say that this is
+//! so, and that a pump may have died with such bytes.
 
 use crate::pair::Pair;
 use crate::tty::Questions;
@@ -57,7 +58,7 @@ impl Mover {
     /// Goes on where the last pump stopped.
     pub(crate) fn new(pair: &Pair) -> Self {
         if pair.live().has(flag::IN_HAND) {
-            // The last one was killed with bytes in its memory, or just before it read any.
+            // The previous pump was killed while bytes were in its memory, or right before it read some.
             pair.live().set(flag::MAYBE_LOST);
             pair.live().flags.fetch_and(!flag::IN_HAND, SeqCst);
         }
@@ -91,7 +92,7 @@ impl Mover {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::INTR) => return Moved::Empty,
                 Err(Errno::IO) if pair.settings.pty => return Moved::Closed,
-                // Refused here, or unknown to this kind of file: that says nothing about the output.
+                // `splice` is refused, or this kind of file does not support it. That does not mean that the output has ended.
                 Err(_) => return self.step_by_hand(pair, journal),
             }
             points::reach("pump.batch.spliced");
@@ -102,7 +103,7 @@ impl Mover {
         }
     }
 
-    /// The same by reading and writing. First what the spool still has.
+    /// Moves one batch by reading and writing, the rest of the spool first.
     fn step_by_hand(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
         let live = pair.live();
         live.set(flag::BY_HAND);
@@ -151,7 +152,7 @@ impl Mover {
         last
     }
 
-    /// Copies what is in the spool and writes it. An error if it cannot be copied; then the spool has it as before.
+    /// Copies the spool's contents and writes them. On an error nothing was copied, and the spool still has them.
     fn batch(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Result<(), Errno> {
         let spooled = pair.spool.filled() as usize;
         // Short where the copy has fewer slots than the spool (pipes shrink for a user who has many): then the rest stays for the next batch.
@@ -180,7 +181,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Writes what is in memory, commits it, and drops it from the spool, in which `remain` bytes stay.
+    /// Writes the bytes in memory, commits them, and drops them from the spool, where `remain` bytes stay.
     fn write(&mut self, pair: &Pair, remain: u64, journal: &mut dyn FnMut(&Record)) {
         let live = pair.live();
         let (was, _) = live.commit();
@@ -280,7 +281,7 @@ fn drop_committed(pair: &Pair, commit: Commit) {
         match rustix::pipe::splice(&pair.spool.r, None, &pair.null, None, left, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
             Ok(0) | Err(Errno::AGAIN) => break,
             Ok(_) | Err(Errno::INTR) => {}
-            // Refused: the log has them, so they may pass through memory.
+            // `splice` is refused here. The bytes are in the log already, so they may pass through memory.
             Err(_) => match rustix::io::read(&pair.spool.r, &mut [0; 4096][..left.min(4096)]) {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(_) | Err(Errno::INTR) => {}

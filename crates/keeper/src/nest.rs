@@ -31,7 +31,7 @@ pub(crate) struct Asked {
     pub(crate) folder: PathBuf,
     /// Where the engine that asked listens, and says when to go on.
     pub(crate) engine: OwnedFd,
-    /// The live copy of `meta`, which that engine holds, too.
+    /// The live copy of `meta`, which the engine holds too.
     pub(crate) image: Image,
     /// What it has ready.
     pub(crate) ground: Ground,
@@ -158,7 +158,7 @@ impl Nest {
     }
 }
 
-/// One message: a name, a connection, and the live copy of `meta`. Nothing at the end.
+/// Receives one request: the name of a folder, a connection, and the live copy of `meta`. None at the end of the connection.
 fn receive(asks: &OwnedFd) -> io::Result<Option<(String, OwnedFd, Image)>> {
     let mut name = [0; 64];
     let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

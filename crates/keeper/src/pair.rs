@@ -66,7 +66,7 @@ pub(crate) struct Settings {
 pub(crate) struct Pair {
     pub(crate) id: ProcessId,
     pub(crate) dir: ProcessDir,
-    /// Which directory that was when the keepers began; nothing where that could not be found out.
+    /// The identity of that directory when the keepers started; none if it could not be read.
     pub(crate) folder: Option<FileId>,
     pub(crate) meta: Meta,
     pub(crate) settings: Settings,
@@ -94,7 +94,7 @@ pub(crate) struct Pair {
     /// A handle on the other keeper.
     pub(crate) partner: Option<OwnedFd>,
     pub(crate) leaf: Option<Leaf>,
-    /// How often memory ran out before the command ran, where that is counted.
+    /// The OOM counter before the command ran, if there is one.
     pub(crate) oom_kills: Option<os::OomKills>,
     /// Where we say that the command was executed, for whoever has keepers and no engine.
     pub(crate) report: Option<OwnedFd>,
@@ -107,7 +107,7 @@ impl Pair {
         self.meta.live()
     }
 
-    /// Whether the folder is still in its home. If that was removed or replaced, no engine that serves the path knows this process.
+    /// Whether the folder is still in its home. If it was removed or replaced, an engine that serves the path does not know this process.
     pub(crate) fn is_in_home(&self) -> bool {
         self.folder.is_none() || FileId::at(&self.dir.path).ok() == self.folder
     }
@@ -131,7 +131,7 @@ impl Pair {
         };
         match forked {
             Fork::Parent(child) => {
-                // Without a handle it is over: then the next look makes another.
+                // Without a handle the new keeper has ended. The next check creates another.
                 self.partner = child;
                 points::reach(match role {
                     Role::Holder => "pump.fork.after",

@@ -200,7 +200,7 @@ impl<'a> Pump<'a> {
             Ok(None) => {
                 self.holder_tried = None;
                 if !first {
-                    // Should the disk refuse, readers find us by our command line.
+                    // If the disk refuses, readers find this keeper by its command line.
                     let _later = self.pair.meta.save();
                     let times = self.pair.live().holder_deaths.load(SeqCst);
                     self.record(&Record::TakenOver { at: now(), role: Role::Holder, times });
@@ -260,7 +260,7 @@ impl<'a> Pump<'a> {
         self.telling.owe_matches(end.unwrap_or(0));
     }
 
-    /// Whether nothing is left to do, and the file says everything.
+    /// Whether nothing is left to do, and the file is complete.
     fn is_done(&mut self) -> bool {
         let live = self.pair.live();
         let stopped = live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE);
@@ -370,7 +370,7 @@ fn append(journal: &mut Option<Journal>, pair: &Pair, record: &Record) {
 pub(crate) fn clean(pair: &Pair) {
     let_go(pair);
     pair.live().set(flag::CLEAN);
-    // All that matters is in the file already.
+    // The file has everything that matters, so a refused write costs nothing.
     let _refused = pair.meta.release();
 }
 

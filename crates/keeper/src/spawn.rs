@@ -78,7 +78,7 @@ pub(crate) fn start(pair: &mut Pair) {
         let at = outlast_store::os::boottime_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)).max(1);
         pair.live().deadline.store(at, SeqCst);
     }
-    // Without this in the file, a command whose keepers and engine are all killed might be started again.
+    // The file must say this first: if the keepers and the engine are killed, the command might be started twice.
     if let Err(e) = pair.meta.save() {
         return never(pair, RECORD, &e);
     }
@@ -92,10 +92,10 @@ pub(crate) fn start(pair: &mut Pair) {
         Some(leaf) => {
             live.set(flag::LEAF);
             os::start(&live.cmd, &Kin::ChildIn(leaf.fd()), run).or_else(|_| {
-                // Without clone3 the child goes there itself, before it executes anything.
+                // Without clone3 the child moves itself, before it executes anything.
                 os::start(&live.cmd, &Kin::Child, || {
                     if leaf.enter().is_err() {
-                        // The leaf cannot be entered (a parent with controllers): the tree is found by descent instead.
+                        // The leaf cannot be entered (its parent has controllers). The tree is then found by descent.
                         live.flags.fetch_and(!flag::LEAF, SeqCst);
                     }
                     run();
@@ -109,7 +109,7 @@ pub(crate) fn start(pair: &mut Pair) {
             points::reach("holder.start.after");
             pair.cmd = pidfd;
             pair.learn_ticks();
-            // Should the disk refuse, the pump tries again.
+            // If the disk refuses, the pump tries again.
             let _later = pair.meta.save();
             points::reach("holder.start.saved");
             tell(pair);
@@ -120,9 +120,9 @@ pub(crate) fn start(pair: &mut Pair) {
     pair.wake(Role::Pump);
 }
 
-/// Nothing has run, and nothing will.
+/// Records that the command was not started and will not be.
 fn never(pair: &mut Pair, step: u32, error: &std::io::Error) {
-    // A write that took nothing has no number of its own: there was no room.
+    // A write of zero bytes has no errno: the disk is full.
     let unnamed = if step == RECORD { libc::ENOSPC } else { libc::EAGAIN };
     fail(pair.live(), step, error.raw_os_error().unwrap_or(unnamed));
     pair.live().publish_status(Some(127 << 8), outlast_store::os::now().micros());

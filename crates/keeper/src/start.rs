@@ -41,7 +41,7 @@ pub(crate) fn engine_at_stdin() -> Result<Option<OwnedFd>, StartError> {
     rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map(Some).map_err(failed("keep the engine's connection"))
 }
 
-/// The live copy of `meta` that an engine has given us as standard output, if it has.
+/// The live copy of `meta`, if the engine passed it as standard output.
 pub(crate) fn image_at_stdout() -> Option<Image> {
     rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).ok().and_then(Image::from_fd)
 }
@@ -57,7 +57,7 @@ pub(crate) struct Ground {
     executed: (OwnedFd, OwnedFd),
     wake_pump: OwnedFd,
     wake_holder: OwnedFd,
-    /// Where the kernel counts those it killed because memory ran out.
+    /// The file with the kernel's OOM counter.
     oom_kills: Option<PathBuf>,
 }
 
@@ -87,7 +87,8 @@ impl Ground {
 
 /// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
 ///
-/// `image`: the live copy of `meta` that the engine made and holds. It reads there which pid the kernel has stored, even if both keepers are killed at once.
+/// `image` is the live copy of `meta`, which the engine created and holds. The engine reads the pid there that the kernel stored, even if
+/// both keepers are killed at once.
 pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Image>, ground: Ground) -> Result<Option<Pair>, StartError> {
     let id: ProcessId = path
         .file_name()
@@ -117,7 +118,7 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Imag
     let streams = Streams::make(&launch, &meta, &null)?;
     let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
     let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
-    // An engine hears of it on its connection.
+    // The engine learns of the start on its connection.
     let report = match is_held_by_engine {
         true => None,
         false => Some(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?),

@@ -70,7 +70,8 @@ impl Telling {
 
     fn wake(&mut self, pair: &Pair) {
         if !pair.is_in_home() {
-            // An engine that is started there would know nothing of this process. The home may be moved back, so it is looked again, seldom.
+            // An engine that is started there would not know this process. The home may be moved back, so the pump checks again, at long
+            // intervals.
             self.again = Some((Instant::now() + WAKE_AGAIN, LOOK_SELDOM));
             return;
         }

@@ -20,13 +20,13 @@ use outlast_text::watch::{Cursor, Found, Scanner};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// What is found within this time after a record waits for the next one, while the journal is short.
+/// Matches within this time after a record are merged into the next record, while the journal is short.
 const MERGED: Duration = Duration::from_secs(1);
-/// From this length of the journal on, that time doubles with each [`DOUBLED_EVERY`] bytes, so that a process that matches for days has a journal of about 1 MiB.
-/// The usual limits stop telling matches after a few of them, long before the journal has this length.
+/// From this length of the journal on, that time doubles with each [`DOUBLED_EVERY`] bytes. So a process that matches for days has a
+/// journal of about 1 MiB. With the default limits, matches are no longer reported long before the journal has this length.
 const MERGED_LONGER_FROM: u64 = 640 << 10;
 const DOUBLED_EVERY: u64 = 16 << 10;
-/// What is found waits no longer than this.
+/// The longest time a match waits for its record.
 const MERGED_AT_MOST: Duration = Duration::from_secs(60 * 60);
 /// A line that stays unfinished for so long is looked at as it is: it may be a prompt.
 const STAYS: Duration = Duration::from_millis(200);
@@ -44,7 +44,7 @@ pub(crate) struct Watch {
     seen: Option<Waiting>,
     /// When a record was last written, or tried.
     tried: Option<Instant>,
-    /// For how long what is found waits after that.
+    /// How long a match waits after that.
     merged: Duration,
     /// Where the unfinished line begins, and when it is looked at.
     look: Option<(u64, Instant)>,
@@ -63,7 +63,7 @@ impl Watch {
         if live.pump_deaths.load(SeqCst) > 0 {
             give_up_if_stuck(pair);
             watch.over = live.has(flag::RECORDED) || live.has(flag::SCAN_OFF);
-            // A journal that cannot be looked at is written as if it were short.
+            // A journal whose length cannot be read counts as short.
             watch.merged = merged_for(std::fs::metadata(pair.dir.journal()).map_or(0, |m| m.len()));
             watch.inherit(pair);
         }
@@ -227,7 +227,7 @@ impl Watch {
     }
 }
 
-/// For how long what is found is merged into one record of a journal that has this length.
+/// How long matches are merged into one record, for a journal of this length.
 fn merged_for(journal: u64) -> Duration {
     let doublings = journal.saturating_sub(MERGED_LONGER_FROM).div_ceil(DOUBLED_EVERY);
     MERGED.saturating_mul(1 << doublings.min(12)).min(MERGED_AT_MOST)
@@ -274,14 +274,15 @@ mod tests {
 
     const DAY: u64 = 86_400;
 
-    /// Whether there is a match in a tenth of a second of that day.
+    /// Whether there is a match in a given tenth of a second of the day.
     type InTenth = fn(u64) -> bool;
 
-    /// The records of matches at these times, in microseconds, each with a line of `chars` characters. `write` takes each record and returns the journal's length.
+    /// The records of matches at these times, in microseconds, each with a line of `chars` characters. `write` takes each record and
+    /// returns the journal's length.
     fn merge(matches: impl Iterator<Item = u64>, chars: usize, merged: fn(u64) -> Duration, mut write: impl FnMut(Matched) -> u64) {
         let (mut tried, mut waiting, mut end) = (None::<u64>, None::<Matched>, 0);
         for up in matches {
-            // What waits is written when its time has come, which need not be when the next match does.
+            // A waiting record is written when its time has come, not only when the next match comes.
             let due = tried.map(|at| at + merged(end).as_micros() as u64);
             if let (Some(due), Some(found)) = (due.filter(|due| *due <= up), waiting.take_if(|_| due.is_some_and(|due| due <= up))) {
                 (end, tried) = (write(found), Some(due));
@@ -304,7 +305,7 @@ mod tests {
         waiting.map(write);
     }
 
-    /// What a day of them leaves in a real journal, and how long that is.
+    /// The records of a day in a real journal, and its length.
     fn journal(matches: impl Iterator<Item = u64>, chars: usize) -> (Vec<Matched>, u64) {
         let tmp = tempfile::tempdir().unwrap();
         let mut journal = Journal::open_for_append(&ProcessDir { path: tmp.path().to_owned() }).unwrap();
@@ -331,7 +332,8 @@ mod tests {
             ("ten a second", |_| true),
             ("one a second", |tenth| tenth % 10 == 0),
             ("one in 20 seconds", |tenth| tenth % 200 == 0),
-            // Two windows full, and one with a single match, over and over: as many records as there can be before the limits stop telling.
+            // Two full windows and one with a single match, again and again: the most records there can be before the limits stop the
+            // reports.
             ("in turns", |tenth| tenth % 10 == 0 && tenth / 10 % 46 <= 30),
         ];
         for (name, is_match) in cases {

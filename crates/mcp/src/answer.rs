@@ -28,7 +28,7 @@ pub(crate) fn tool(schema: &Schema, with_handle: bool) -> Tool {
 /// What a client is answered: text for the model, the same as an object, whether it went wrong.
 pub(crate) fn result(tools: &Tools, profile: Profile, ran: bool, answer: &Answer) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(tools.text(answer))]);
-    // Hermes gives its model both, and the texts of its profile are JSON anyway.
+    // Hermes gives its model both the text and the structured content, and the texts of its profile are JSON anyway.
     result.structured_content = (profile != Profile::Hermes).then(|| Value::Object(answer.clone()));
     result.is_error = Some(is_error(ran, answer));
     result

@@ -126,10 +126,10 @@ impl Server {
         Ok((all.through(relaying.clone()).with_host(self.host(profile)), relaying, receipt))
     }
 
-    /// Puts the notices that are due for the session into an answer.
+    /// Adds the notices that are due for the session to an answer.
     async fn tell(tools: &Tools, client: &Client, answer: &mut Answer, arrival: &mut Arrival) {
         let take = Take::default().limit(TOLD_TOGETHER).lease(LEASE);
-        // If they cannot be had now, they come with a later answer.
+        // If they cannot be read now, they come with a later answer.
         let due = client.take(&take).await.map(|given| given.notices).unwrap_or_default();
         if !due.is_empty() {
             arrival.after.push(tools.tell(answer, &due).await);
@@ -243,7 +243,7 @@ impl ServerHandler for Server {
         let (tools, client, receipt) = self.tools(profile, &asker.owner).await.map_err(|e| refused(&e))?;
         let mut outcome = tools.outcome(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
         let mut arrival = Arrival::of(receipt);
-        // A cancelled task has no result that could carry them.
+        // A cancelled task has no result that could carry notices.
         if !task::was_cancelled(&outcome.info)
             && let Some(answer) = &mut outcome.answer
         {

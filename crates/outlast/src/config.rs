@@ -14,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The lock file that makes a directory the scratch home of a `doctor`.
+/// The lock file that marks a directory as the scratch home of a `doctor`.
 pub(crate) const TRIAL_LOCK: &str = "doctor.lock";
 
 /// What this process was started with.
@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) cwd: PathBuf,
     /// Which permissions new files lack, where the system says.
     pub(crate) umask: Option<u32>,
-    /// Class and level of its I/O, where the system says.
+    /// I/O class and level, if the system reports them.
     pub(crate) io_priority: Option<i32>,
     /// This executable.
     pub(crate) program: PathBuf,
@@ -185,7 +185,7 @@ impl World {
         Ok(self.settings_in(home))
     }
 
-    /// Reads the configuration for a state directory that is known.
+    /// Reads the configuration for a given state directory.
     pub(crate) fn settings_in(&self, home: PathBuf) -> Settings {
         let file = self.config_home().map(|dir| dir.join("outlast/config.toml"));
         let file = file.unwrap_or_else(|| "/etc/outlast/config.toml".into());
@@ -199,7 +199,7 @@ impl World {
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
         settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
         if settings.home.join(TRIAL_LOCK).exists() {
-            // The receivers of hooks and webhooks would take a trial for news.
+            // The receivers of hooks and webhooks would take a trial for real notices.
             settings.sinks = Sinks::default();
         }
         settings

@@ -157,8 +157,8 @@ async fn listen(mut body: Incoming, most: usize, said: &mut Vec<u8>) {
     }
 }
 
-/// What the requests of one sink share. Which receivers are believed to be who they say: the system's roots, and more if configured, read when they are needed for
-/// the first time. And the look-ups of names that are under way.
+/// What the requests of one sink share: the running look-ups of names, and the certificates that receivers are checked against. Those are
+/// the system's roots, and more if configured; they are read when first needed.
 pub(crate) struct Trust {
     lookups: Lookups,
     more: Option<PathBuf>,

@@ -1,6 +1,6 @@
-//! The system calls that a container's profile or an old kernel may refuse, and what is done without each.
+//! The system calls that a container's profile or an old kernel may refuse, and the fallback for each.
 //!
-//! Found by tracing keepers, fork server and engine. `tests/it/calls.rs` refuses every row with ENOSYS, EPERM and EINVAL.
+//! The list was found by tracing keepers, fork server and engine. `tests/it/calls.rs` refuses every row with ENOSYS, EPERM and EINVAL.
 
 use std::io;
 
@@ -8,25 +8,25 @@ use std::io;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Call {
-    /// What it is called, with the operation where only that is refused.
+    /// Its name, with the operation if only that is refused.
     pub name: &'static str,
     /// Its number on this machine.
     pub number: i64,
-    /// Which argument has which value, where the call is refused for that value only.
+    /// The argument and its value, if the call is refused for that value only.
     pub argument: Option<(u8, u32)>,
-    /// What is done without it.
+    /// The fallback.
     pub without: Without,
 }
 
-/// What is done without a call.
+/// The fallback for a refused call.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Without {
     /// Another way, which keeps every promise.
     SamePromises(&'static str),
-    /// Another way, which keeps less: `poll` or `doctor` says so.
+    /// Another way, which weakens a promise; `poll` or `doctor` says so.
     WeakerPromise(&'static str),
-    /// There is no other way: nothing is started, and `run` says so at once.
+    /// No fallback: nothing is started, and `run` says so at once.
     NoStart(&'static str),
 }
 
@@ -81,7 +81,7 @@ pub const CALLS: &[Call] = &[
     ),
 ];
 
-/// Tries the calls without which nothing can be started. The first that is refused, and how.
+/// Tries the calls without which nothing can be started. Returns the first refused one, and its error.
 pub fn refused() -> Option<(&'static Call, io::Error)> {
     let needed = CALLS.iter().filter(|call| matches!(call.without, NoStart(_)));
     needed.into_iter().find_map(|call| crate::os::try_call(call.name).err().map(|error| (call, error)))

@@ -14,7 +14,7 @@ const REMOVED_MARK: &str = "removed";
 /// What stands on the command line of a keeper where the name of its process will be. As long as one, so that there is room for it.
 pub const UNNAMED: &str = "keepers-yet-to-be";
 
-/// Which file or directory something is, whatever its path leads to by now.
+/// The identity of a file or directory, independent of its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -22,12 +22,12 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The file that `path` leads to now; a link counts as itself.
+    /// The file that is at `path` now; links are not followed.
     pub fn at(path: &Path) -> io::Result<Self> {
         std::fs::symlink_metadata(path).map(|found| Self::of(&found))
     }
 
-    /// The file that was looked at.
+    /// The file that `meta` describes.
     pub fn of(found: &std::fs::Metadata) -> Self {
         Self { device: found.dev(), inode: found.ino() }
     }
@@ -51,7 +51,7 @@ impl Home {
         self.root.join("lock")
     }
 
-    /// Where the engine that holds [`Home::lock`] runs. A file of its own: keepers of earlier versions read `lock` as a pid and nothing else.
+    /// Where the engine that holds [`Home::lock`] runs. A file of its own, because keepers of earlier versions expect only a pid in `lock`.
     pub fn lock_holder(&self) -> PathBuf {
         self.root.join("lock.ns")
     }
@@ -76,7 +76,7 @@ impl Home {
         self.root.join("shell")
     }
 
-    /// What is known of jumps of the clock.
+    /// Known jumps of the clock.
     pub fn clock(&self) -> PathBuf {
         self.root.join("clock")
     }
@@ -96,7 +96,7 @@ impl Home {
         self.root.join("run")
     }
 
-    /// The directory of the sockets where no shorter path can be had.
+    /// The directory for sockets, if no shorter path is usable.
     pub fn run_dir(&self) -> PathBuf {
         self.root.join("run.d")
     }
@@ -322,7 +322,7 @@ impl ProcessDir {
         match std::fs::rename(&self.path, &aside) {
             Ok(()) => remove_tree(&aside),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            // On overlayfs a directory of a lower layer cannot be renamed: a mark in it says the same.
+            // On overlayfs a directory of a lower layer cannot be renamed. A mark in it has the same meaning.
             Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {
                 std::fs::File::create(self.path.join(REMOVED_MARK))?;
                 points::reach("remove.marked");
@@ -332,7 +332,8 @@ impl ProcessDir {
         }
     }
 
-    /// Whether the folder counts as removed, though some of it may be left: it is gone, marked, or empty, which is how the removal of a marked one ends.
+    /// Whether the folder counts as removed, although parts of it may be left: it is gone, marked or empty. The removal of a marked folder
+    /// ends with an empty one.
     pub fn is_removed(&self) -> bool {
         let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
         if is_there(&self.spec()) && !is_there(&self.path.join(REMOVED_MARK)) {
@@ -341,7 +342,7 @@ impl ProcessDir {
         is_there(&self.path.join(REMOVED_MARK)) || entries(&self.path).is_ok_and(|mut left| left.next().is_none())
     }
 
-    /// Removes a marked folder: the mark last, so that what is left of the folder is never taken for a process.
+    /// Removes a marked folder, the mark last, so that its rest is never taken for a process.
     fn remove_marked(&self) -> io::Result<()> {
         for entry in entries(&self.path)? {
             let entry = entry?;

@@ -271,7 +271,7 @@ impl LineMap {
         self.noted(at)
     }
 
-    /// The newlines before `at` by the note of the segment that begins there, if there is one.
+    /// The newlines before `at`, if the line index has an entry for a segment that begins there.
     pub(crate) fn noted(&self, at: u64) -> Option<u64> {
         let index = self.keep.index_of(at);
         let file = self.index.as_ref().filter(|_| self.keep.segment_at(index).0 == at)?;

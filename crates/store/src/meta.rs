@@ -1,7 +1,7 @@
-//! `meta`: 4 KiB, twice. The live copy is an [`Image`] in memory; the file is the durable one, and carries the lock.
+//! `meta`: 4 KiB, twice. The live copy is an [`Image`] in memory. The file is the durable copy, and carries the lock.
 //!
-//! A store to a mapped file kills the program where the disk is full and copies on write, so the file is written with `pwrite` alone: at
-//! the start, at every takeover, stop and end, and otherwise at most once a second. A write that the disk refuses is tried again.
+//! On a full disk that copies on write, a store to a mapped file kills the program. So the file is only written with `pwrite`: at the
+//! start, at every takeover, stop and end, and otherwise at most once a second. A refused write is tried again.
 //!
 //! ```text
 //!    0  identity   written once, checksummed; from 52 on which process has the live copy, as which descriptor (0: the file is all there is)
@@ -26,7 +26,7 @@ pub use write::{Meta, retire};
 
 /// The length of the file.
 pub const LEN: usize = 4096;
-/// Where the file says as which descriptor, plus one, a keeper has the live copy. 0: there is none.
+/// The descriptor number of the live copy in a keeper, plus one. 0: there is none.
 const NAMED_FD: usize = 52;
 /// The process that made the live copy.
 const NAMED_PID: usize = 56;

@@ -1,7 +1,7 @@
 //! Test points: places at which a test may hold one of our processes, to look at it or to kill it there.
 //!
 //! Only with the feature `test-points`; without it [`reach`] is nothing. A test makes a FIFO `<dir>/<name>`. The first
-//! process to reach the point renames it to `<name>.held.<pid>` and then waits for somebody to open the FIFO for writing. With a file
+//! process to reach the point renames it to `<name>.held.<pid>` and then waits until a test opens the FIFO for writing. With a file
 //! `<name>.panics` in its place, every process that reaches the point panics there.
 
 #[cfg(feature = "test-points")]

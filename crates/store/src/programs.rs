@@ -1,7 +1,7 @@
-//! Which processes are engines and keepers, of whatever home: by the locks they hold.
+//! Recognises engines and keepers of any home by the locks they hold.
 //!
-//! A command may use another home, and then starts an engine and keepers of that home. They descend from the command and are no part of it.
-//! A name or a command line is no proof, since any program can take them.
+//! A command may use another home, and then starts an engine and keepers of that home. They descend from the command, but are not part of
+//! it. A name or a command line proves nothing, since any program can have them.
 
 use crate::dir::UNNAMED;
 use crate::os::parent_of;
@@ -9,7 +9,7 @@ use outlast_core::ProcessId;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// One of our programs.
+/// The programs of Outlast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Program {
@@ -17,11 +17,11 @@ pub enum Program {
     Engine,
     /// It holds the lock on the `meta` of a process.
     Keeper,
-    /// It forks keepers, and an engine started it. So are the keepers that wait there to be asked for.
+    /// It forks keepers, and an engine started it. Its forks that wait for a request count too.
     ForkServer,
 }
 
-/// Which of our programs the process with this pid is, if it is one.
+/// Which program of Outlast the process with this pid is, if any.
 pub fn program_of(pid: u32) -> Option<Program> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut arguments = line.split(|b| *b == 0);
@@ -38,7 +38,7 @@ pub fn program_of(pid: u32) -> Option<Program> {
     holds_lock(pid, id).then_some(Program::Keeper)
 }
 
-/// Whether the process with this pid holds the lock on the `meta` of that process, in whatever home: only its keepers do.
+/// Whether the process with this pid holds the lock on the `meta` of that process, in any home: only its keepers do.
 pub fn holds_lock(pid: u32, of: ProcessId) -> bool {
     let is_meta = |file: &Path| {
         let folder = file.parent().and_then(Path::file_name).and_then(|name| name.to_str());
@@ -47,7 +47,7 @@ pub fn holds_lock(pid: u32, of: ProcessId) -> bool {
     holds(pid, is_meta)
 }
 
-/// Whether it has a file open that is this one, and locked through that very description.
+/// Whether it has a file open that `is_it` accepts, and holds a lock through that descriptor.
 fn holds(pid: u32, is_it: impl Fn(&Path) -> bool) -> bool {
     let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     open.flatten().any(|fd| {
@@ -60,7 +60,7 @@ fn holds(pid: u32, is_it: impl Fn(&Path) -> bool) -> bool {
     })
 }
 
-/// The kernel marks the name of a file that was removed, as it is when a home is removed under its engine.
+/// Removes the kernel's mark of a removed file, as when a home is removed under its engine.
 fn without_mark(file: PathBuf) -> PathBuf {
     match file.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(name) => Path::new(std::ffi::OsStr::from_bytes(name)).to_owned(),
@@ -75,7 +75,7 @@ mod tests {
     use std::io::Read;
     use std::process::{Child, Command, Stdio};
 
-    /// A shell whose command line says what it should be, with this file as its input. Returns once it runs.
+    /// A shell with this command line, and this file as its input. Returns once it runs.
     fn pretender(arguments: &[&str], input: File) -> Child {
         let mut command = Command::new("bash");
         command.args(["-c", "echo; exec 3<&0; sleep 1000 & wait"]).args(arguments).stdin(input).stdout(Stdio::piped());

@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -73,6 +74,8 @@ pub struct Gap {
 #[derive(Debug)]
 pub struct LogWriter {
     dir: ProcessDir,
+    /// The folder itself: a segment is created in it also while the home is elsewhere. None if it could not be opened; then its path counts.
+    folder: Option<OwnedFd>,
     keep: Keep,
     /// The segment written last, by number.
     open: Option<(u64, File)>,
@@ -94,7 +97,9 @@ pub struct WriteFailure {
 impl LogWriter {
     /// A writer for the log in `dir`. Nothing is created before the first byte.
     pub fn open(dir: &ProcessDir, keep: Keep) -> Self {
-        Self { dir: dir.clone(), keep, open: None, dropped_to: None }
+        let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&dir.path, how, Mode::empty()).ok();
+        Self { dir: dir.clone(), folder, keep, open: None, dropped_to: None }
     }
 
     /// Puts `bytes` at `at`. Doing it again changes nothing.
@@ -163,7 +168,7 @@ impl LogWriter {
             Some((_, file)) => file,
             None => {
                 let path = self.dir.segment(self.keep.segment_at(index).0);
-                open(&path, OFlags::CREATE | OFlags::WRONLY)?
+                open_in(self.folder.as_ref(), &path, OFlags::CREATE | OFlags::WRONLY)?
             }
         };
         Ok(&self.open.insert((index, file)).1)
@@ -424,6 +429,17 @@ impl Extents {
 pub(crate) fn open(path: &Path, how: OFlags) -> io::Result<File> {
     let fd = rustix::fs::open(path, how | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR)?;
     Ok(fd.into())
+}
+
+/// The same for a file in `folder`, wherever that is by now; by its path if there is no descriptor of the folder.
+fn open_in(folder: Option<&OwnedFd>, path: &Path, how: OFlags) -> io::Result<File> {
+    match (folder, path.file_name()) {
+        (Some(folder), Some(name)) => {
+            let how = how | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            Ok(rustix::fs::openat(folder, name, how, Mode::RUSR | Mode::WUSR)?.into())
+        }
+        (None, _) | (_, None) => open(path, how),
+    }
 }
 
 #[cfg(test)]

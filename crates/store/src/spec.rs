@@ -42,25 +42,25 @@ pub struct Kept {
     pub warnings: Vec<String>,
     /// How its log is laid out: the same as in its [`Launch`].
     pub keep: Keep,
-    /// By what the values of its secret variables are found in its output.
+    /// The digests that find the values of its secret variables in its output.
     pub masks: Option<Masks>,
 }
 
-/// Values of secret variables, as keyed digests: enough to find them in output, not enough to read them. This is how they are on disk, too.
+/// Values of secret variables as keyed digests: enough to find them in output, not to read them. This is also their form on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masks {
     /// A random key of this process, in hexadecimal.
     pub key: String,
-    /// The values, or the lines of longer ones.
+    /// The values, or the lines of values with several lines.
     pub values: Vec<MaskedValue>,
 }
 
 /// One value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaskedValue {
-    /// How many bytes it has.
+    /// Its length in bytes.
     pub length: u32,
-    /// Eight bits of a rolling hash, by which candidates are found.
+    /// Eight bits of a rolling hash, which finds candidates.
     pub tag: u8,
     /// 16 bytes of its HMAC-SHA256 under the key, in hexadecimal.
     pub digest: String,
@@ -99,9 +99,9 @@ pub struct Launch {
     pub grace: Duration,
     /// The mask for files it makes: the caller's.
     pub umask: Option<u32>,
-    /// How many descriptors it may have open, where `limits` does not say: written by engines that knew no other limits.
+    /// The limit of open descriptors, if `limits` does not have it: written by engines that knew no other limits.
     pub nofile: Option<u64>,
-    /// What it may use: as much as its caller.
+    /// The limits of its caller.
     pub limits: Option<ProcessLimits>,
 }
 

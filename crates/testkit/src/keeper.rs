@@ -41,7 +41,7 @@ impl Nursery {
         Ok(Self { tmp, home, next: 1.into(), refused: Vec::new() })
     }
 
-    /// The same, with a system call refused to every keeper and its command.
+    /// The same, with a system call refused for every keeper and its command.
     pub fn refusing(mut self, refusal: crate::os::Refusal) -> Self {
         self.refused.push(refusal);
         self

@@ -15,14 +15,15 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether other users may enter every directory above `dir`; `dir` itself a test can give away. A private `TMPDIR` does not let them in.
+/// Whether other users may enter every directory above `dir`, as they cannot with a private `TMPDIR`. A test can change the owner of `dir`
+/// itself.
 pub fn lets_others_in(dir: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let is_open = |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
     dir.ancestors().skip(1).all(is_open)
 }
 
-/// Whether we may raise a priority again that was lowered (CAP_SYS_NICE). Root in a container often may not.
+/// Whether we may raise a lowered priority again (CAP_SYS_NICE). Root in a container often may not.
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u32 = 23;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -98,7 +99,7 @@ fn become_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Makes a file system of this kind, of so many MiB, and mounts it at `dir`. An error if the machine cannot.
+/// Creates a file system of this kind and size, and mounts it at `dir`. An error if the machine cannot.
 pub fn mount_image(dir: &Path, kind: &str, mib: u64) -> Result<()> {
     let image = tempfile::NamedTempFile::new()?;
     image.as_file().set_len(mib << 20)?;
@@ -106,13 +107,13 @@ pub fn mount_image(dir: &Path, kind: &str, mib: u64) -> Result<()> {
     let force = if kind == "ext4" { "-F" } else { "-f" };
     call(&format!("mkfs.{kind}"), &["-q", force, path])?;
     std::fs::create_dir_all(dir)?;
-    // The loop device has the file until it is unmounted.
+    // The loop device keeps the file until it is unmounted.
     call("mount", &["-o", "loop", path, dir.to_str().context("a path in UTF-8")?])?;
     std::fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     Ok(())
 }
 
-/// Fills a file system until nothing more can be written to it, by files that [`free`] removes.
+/// Fills a file system until nothing more can be written, with files that [`free`] removes.
 pub fn fill(dir: &Path) -> Result<()> {
     use std::io::Write;
     for round in 0..3 {
@@ -120,17 +121,17 @@ pub fn fill(dir: &Path) -> Result<()> {
         for size in [1 << 20, 64 << 10, 4096, 1] {
             while ballast.as_mut().is_some_and(|file| file.write_all(&vec![1; size]).is_ok()) {}
         }
-        // What was promised room and has it now may leave some.
+        // Delayed allocation may free some space when it is written out.
         call("sync", &["-f", dir.to_str().context("a path in UTF-8")?])?;
     }
     ensure!(std::fs::write(dir.join("ballast-more"), [1; 8192]).is_err(), "{} does not fill up", dir.display());
     Ok(())
 }
 
-/// Removes what [`fill`] wrote.
+/// Removes the files of [`fill`].
 pub fn free(dir: &Path) -> Result<()> {
     for name in ["ballast-0", "ballast-1", "ballast-2", "ballast-more"] {
-        // Not made where there was no room even for its name.
+        // A file is missing if there was no space even for its name.
         let _none = std::fs::remove_file(dir.join(name));
     }
     call("sync", &["-f", dir.to_str().context("a path in UTF-8")?])

@@ -1,4 +1,4 @@
-//! System calls refused for a program and all that it starts, as a container's profile does.
+//! Refuses system calls for a program and its descendants, as a container's profile does.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,25 +10,26 @@ use std::process::Command;
 pub struct Refusal {
     /// Its number.
     pub number: i64,
-    /// Refused only where this argument has this value.
+    /// Refused only if this argument has this value.
     pub argument: Option<(u8, u32)>,
-    /// What the call answers.
+    /// The error of the call.
     pub errno: i32,
 }
 
-/// Has `command` run with these calls refused, and all that descends from it.
+/// Runs `command` and its descendants with these calls refused.
 pub fn refuse(command: &mut Command, refusals: &[Refusal]) {
     let filter: Vec<libc::sock_filter> = refusals.iter().flat_map(rows).chain([give(libc::SECCOMP_RET_ALLOW)]).collect();
-    // SAFETY: between fork and exec two system calls are made and no memory is allocated: the filter was built before.
+    // SAFETY: between fork and exec two system calls are made and nothing is allocated: the filter was built before.
     unsafe { command.pre_exec(move || install(&filter)) };
 }
 
-/// The rows of a filter for one call: the call's number, then its argument, then the answer; a row that does not match leads behind them.
+/// The instructions of a filter for one call: compare the number, then the argument, then return the error. A mismatch jumps over the rest.
 fn rows(refusal: &Refusal) -> Vec<libc::sock_filter> {
     let unless = |value: u32, skip: u8| row(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, skip, value);
     let load = |at: u32| row(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, at);
     let refuse = give(libc::SECCOMP_RET_ERRNO | refusal.errno as u32);
-    // The number is the first field of what a filter sees; the arguments, of 8 bytes each, begin at 16. The lower half comes first on the machines we know.
+    // The number is the first field of the filter's input. The arguments, 8 bytes each, begin at 16, lower half first on the architectures
+    // we support.
     match refusal.argument {
         None => vec![load(0), unless(refusal.number as u32, 1), refuse],
         Some((n, value)) => vec![load(0), unless(refusal.number as u32, 3), load(16 + 8 * u32::from(n)), unless(value, 1), refuse],

@@ -30,7 +30,7 @@ impl Points {
         rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).with_context(|| format!("make {}", fifo.display()))
     }
 
-    /// From now on, or no longer, every process that reaches `name` panics there.
+    /// Makes every process that reaches `name` panic there, or no longer.
     pub fn panics(&self, name: &str, so: bool) -> Result<()> {
         let file = self.dir.join(format!("{name}.panics"));
         if so { std::fs::write(&file, "") } else { std::fs::remove_file(&file) }.with_context(|| format!("change {}", file.display()))

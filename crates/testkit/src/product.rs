@@ -52,7 +52,7 @@ impl Product {
         Self { tmp: Some(tmp), home: root.join("home"), root, program: program.into(), points, env: Vec::new(), refused: Vec::new() }
     }
 
-    /// The same, with its state directory at another place, which is the caller's to remove.
+    /// The same, with its state directory elsewhere. The caller removes it.
     pub fn with_home(mut self, home: PathBuf) -> Self {
         self.home = home;
         self
@@ -64,7 +64,7 @@ impl Product {
         self
     }
 
-    /// The same, with a system call refused to every call of the program and to all that it starts.
+    /// The same, with a system call refused for every call of the program and all its descendants.
     pub fn refusing(mut self, refusal: Refusal) -> Self {
         self.refused.push(refusal);
         self

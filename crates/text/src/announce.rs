@@ -1,8 +1,8 @@
 //! Notices as their readers get them.
 //!
-//! A notice is one line in brackets, or several lines of which the last is a closing bracket alone. Text that others wrote — output,
-//! commands, patterns, posted fields — goes through [`quote`]: each of its lines is marked, or stands after a label of ours, so that none of
-//! them can be a line of the notice. What is said about a quote is said before it, except where the contract has it after.
+//! A notice is one line in brackets, or several lines of which the last is only a closing bracket. Text from other programs and users
+//! (output, commands, patterns, posted fields) goes through [`quote`]: each of its lines is marked or follows a label of ours, so that none
+//! can pass for a line of the notice. Remarks about a quote come before it, unless the contract has them after it.
 
 mod delegation;
 mod quote;
@@ -145,7 +145,8 @@ fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
     }
 }
 
-/// Title, mark and lines between one pair of brackets. After several lines the closing one has a line of its own, which no quote can imitate.
+/// Title, mark and lines in one pair of brackets. If there are several lines, the closing bracket has a line of its own, which no quote can
+/// imitate.
 fn bracket(notice: &Notice, title: &str, lines: &[String]) -> String {
     let mut text = format!("[IMPORTANT: {title}");
     let more = notice.repeat.then_some(REPEAT).into_iter().chain(lines.iter().map(String::as_str));

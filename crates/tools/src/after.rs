@@ -57,12 +57,12 @@ impl After {
         self.lock().read.push((process, byte));
     }
 
-    /// The first `given` of these notices are in the answer. The others are released at once, for the next answer.
+    /// The first `given` of these notices are in the answer. The others are released at once for the next answer.
     pub(crate) async fn told(&self, due: &[Told], given: usize) {
         let (given, others) = due.split_at(given);
         self.lock().told.extend(given.iter().map(|one| (one.event.event_id.clone(), one.lease.clone())));
         for one in others {
-            // Not released, it is due again when its lease is over, marked as a repeat.
+            // If the release fails, the notice is due again when its lease expires, marked as a repeat.
             let _again = self.client.settle(&[&one.event.event_id], one.lease.as_deref(), Verdict::Released).await;
         }
     }

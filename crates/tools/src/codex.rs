@@ -214,7 +214,7 @@ fn chunk_id(process: ProcessId, byte: u64) -> String {
     format!("{:06x}", (number_of(process) ^ byte.wrapping_mul(0x9e37_79b9)) & 0xff_ffff)
 }
 
-/// What a model reads, if that is no JSON.
+/// What a model reads, if the text is not JSON.
 pub(crate) fn text(all: &Answer) -> Option<String> {
     let Some(output) = all.get("output").and_then(Value::as_str).filter(|_| all.contains_key("chunk_id")) else {
         let word = |name: &str| all.get(name).and_then(Value::as_str);

@@ -99,8 +99,8 @@ impl Tools {
         Self { host, ..self.clone() }
     }
 
-    /// Puts notices that are due into an answer, within the host's limit: as its field `notices`, which [`text`](Self::text) shows. Those that do not fit are
-    /// released. Returns what is left to do when the answer has arrived.
+    /// Adds due notices to an answer, within the host's limit, as its field `notices`, which [`text`](Self::text) shows. Notices that do
+    /// not fit are released. Returns what to do once the answer has arrived.
     pub async fn tell(&self, answer: &mut Answer, due: &[Told]) -> After {
         let after = After::new(self.client.clone(), self.cursors.clone());
         let given = notices::put(answer, due, notices::beside, self.host.result_chars);
@@ -144,7 +144,7 @@ impl Tools {
         outcome::of(&self.client, &self.host, process).await
     }
 
-    /// What a model reads of an answer, where it is text. An answer with notices is JSON.
+    /// What a model reads of an answer, as text. An answer with notices is JSON.
     pub fn text(&self, answer: &Answer) -> String {
         let plain = match (self.host.profile, self.host.policy) {
             _ if notices::are_in(answer) => None,

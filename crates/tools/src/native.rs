@@ -19,7 +19,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(10);
 pub(crate) const TOKENS: usize = 2_500;
 /// How many notices one answer brings.
 const MOST_NOTICES: u32 = 16;
-/// How long ago a notice may have been told that is shown again.
+/// How long ago a notice may have been delivered to be shown again.
 const TOLD_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long a notice is kept for an answer that is on its way.
 const LEASE: Duration = Duration::from_secs(60);
@@ -189,7 +189,7 @@ impl Call {
     }
 }
 
-/// Puts before the notices of an answer those that were told in the last day, as many of the newest as there is room for.
+/// Adds the notices of the last day before the due notices of an answer: as many of the newest as fit.
 async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), ClientError> {
     let wanted = History::default().in_state("delivered").newest_first().limit(MOST_NOTICES);
     let since = (SystemTime::now() - TOLD_WITHIN).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
@@ -312,7 +312,7 @@ fn env(args: &Args<'_>) -> Result<Vec<EnvVar>, String> {
     given.into_iter().map(one).collect()
 }
 
-/// How the process of an answer ended, in words.
+/// A description of how the process of an answer ended.
 pub(crate) fn ending(all: &Answer) -> String {
     let word = |name: &str| all.get(name).and_then(Value::as_str);
     match (word("start_error"), word("signal"), all.get("exit_code").and_then(Value::as_i64)) {
@@ -323,10 +323,10 @@ pub(crate) fn ending(all: &Answer) -> String {
     }
 }
 
-/// What a model reads, if that is no JSON: the output as it is, and what else there is to know around it.
+/// What a model reads, if the text is not JSON: the output as it is, with the other facts in brackets around it.
 pub(crate) fn text(all: &Answer) -> Option<String> {
     if all.contains_key(notices::FIELD) {
-        return Some("[nothing to tell]".into());
+        return Some("[no notices]".into());
     }
     let known = |name: &str| all.get(name).filter(|v| !v.is_null());
     let word = |name: &str| known(name).map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned));
@@ -416,7 +416,7 @@ mod tests {
             text(&all(json!({"status": "exited", "exit_code": null, "start_error": "no such file", "output": ""}))),
             "[failed to start: no such file]"
         );
-        assert_eq!(text(&all(json!({"notices": []}))), "[nothing to tell]");
+        assert_eq!(text(&all(json!({"notices": []}))), "[no notices]");
         assert_eq!(super::text(&all(json!({"error": "no"}))), None, "JSON");
     }
 

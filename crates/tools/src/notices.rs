@@ -1,5 +1,5 @@
-//! Notices inside an answer. Clients show a model the first text of an answer, or its structured content, and seldom more: so notices are in both, and the text is
-//! the structured content as JSON, which tells clients that show both that they are the same.
+//! Notices inside an answer. Clients show a model the first text of an answer or its structured content, and seldom more. So notices are in
+//! both. The text is the structured content as JSON, so that a client that shows both can see that they are the same.
 
 use crate::{Answer, cap};
 use outlast_client::Told;
@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 
 /// The field of an answer that holds notices.
 pub(crate) const FIELD: &str = "notices";
-/// Room that the first notice leaves for the rest of the answer.
+/// Space that the first notice leaves for the rest of the answer.
 const BESIDE: usize = 4_000;
-/// Room for the field's name and the punctuation around each notice.
+/// Space for the field's name and the punctuation around each notice.
 const AROUND: usize = 40;
 
-/// Puts as many notices into an answer as fit, and shortens the rest of it so that the whole has at most `most` characters. Returns how many were put.
+/// Adds as many notices to an answer as fit, and shortens the rest so that the whole has at most `most` characters. Returns how many were
+/// added.
 pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, &str) -> Value, most: usize) -> usize {
     let (mut used, mut notices) = (AROUND, Vec::new());
     let room = most - BESIDE.min(most / 2);
@@ -20,7 +21,7 @@ pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, &str) ->
         let mut notice = shown(one, &one.text);
         let over = (used + cap::width(&notice)).saturating_sub(room);
         if notices.is_empty() && over > 0 {
-            // The first one is given however long it is: otherwise it would be due forever.
+            // The first notice is added at any length. Otherwise it would stay due forever.
             notice = shown(one, &shortened(&one.text, cap::text_width(&one.text).saturating_sub(over)));
         }
         let width = cap::width(&notice) + 1;
@@ -36,7 +37,7 @@ pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, &str) ->
     count
 }
 
-/// The first and the last lines of a text, within `room`. Only whole lines: each line of quoted output has its own mark.
+/// The first and last lines of a text, within `room`. Lines are kept whole: each line of quoted output has its own mark.
 fn shortened(text: &str, room: usize) -> String {
     let room = room.saturating_sub(AROUND * 2);
     let mut used = 0;
@@ -57,12 +58,12 @@ fn shortened(text: &str, room: usize) -> String {
     head.into_iter().chain([note.as_str()]).chain(last.iter().copied()).collect::<Vec<_>>().join("\n")
 }
 
-/// A notice that comes along with the answer to another call.
+/// A notice in the answer to another call.
 pub(crate) fn beside(told: &Told, text: &str) -> Value {
     json!({"event_id": told.event.event_id, "text": text})
 }
 
-/// A notice that was asked for.
+/// A notice in the answer to `notices`.
 pub(crate) fn asked_for(told: &Told, text: &str) -> Value {
     let mut event = json!(told.event);
     if let Value::Object(fields) = &mut event {

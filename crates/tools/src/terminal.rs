@@ -58,7 +58,7 @@ impl Failure {
             Self::Asking(e) => {
                 let mut all = refused(&format!("{doing}: {e}"));
                 all.insert("code".into(), e.code().into());
-                // Other hints name verbs of the command line.
+                // Other hints name verbs of the command line, which the model does not have.
                 if e.code() == code::BAD_SPEC {
                     all.insert("hint".into(), e.hint().into());
                 }

@@ -40,7 +40,7 @@ pub const BAD_VERSION: &str = "bad_version";
 pub const SURVIVORS: &str = "survivors";
 /// Ask again.
 pub const UNAVAILABLE: &str = "unavailable";
-/// The engine's home was removed or replaced: ask again, and another engine answers.
+/// The engine's home was removed or replaced. A repeated request is answered by another engine.
 pub const HOME_GONE: &str = "home_gone";
 /// The engine ends, and gives a sink nothing more.
 pub const STOPPING: &str = "stopping";
@@ -54,7 +54,7 @@ pub const NOT_RUNNING: &str = "engine_not_running";
 pub const CANNOT_CONNECT: &str = "engine_cannot_connect";
 /// No engine could be started.
 pub const CANNOT_START: &str = "engine_cannot_start";
-/// A system call that is needed is refused where the engine runs.
+/// The system refuses a call that every start needs.
 pub const REFUSED_CALL: &str = "refused_call";
 /// The other side said what it cannot mean.
 pub const PROTOCOL: &str = "protocol";

@@ -1,7 +1,7 @@
 //! `cargo xtask campaign agents`: real agents from their packages, with a scripted model on the loopback in place of a real one.
 //!
-//! Kimi Code behind the proxy for its terminals is played from here. What all of them do over MCP, how they are woken, and what the models of agent frameworks are
-//! given, is in the scripts of `crates/outlast/tests/agents`.
+//! Kimi Code with the proxy for its terminals is driven from here. The scripts in `crates/outlast/tests/agents` do the rest: what all of
+//! them do over MCP, how they are woken, and what the models of agent frameworks are given.
 
 mod kimi_acp;
 mod model;
@@ -54,10 +54,10 @@ const AGENTS: &[Agent] = &[
 ];
 
 const OPENAI_AGENTS: Package = Package::Library("openai-agents", 10, &["openai-agents==0.24.0"]);
-/// Its adapter cannot be imported with a newer `mcp`, nor without the extra for WebSockets.
+/// Its adapter cannot be imported with a newer `mcp`, or without the extra for WebSockets.
 const SMOLAGENTS: Package = Package::Library("smolagents", 10, &["smolagents[mcp,openai]==1.26.0", "mcp[ws]==1.30.0"]);
 
-/// A client that is only asked what its model is given.
+/// A client that is only checked for what its model is given.
 const fn client(name: &'static str, package: Package) -> Agent {
     Agent { name, package, scripts: &["told.py"] }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask campaign core`: commands of known output, input and exit code, while one process of ours after another is killed.
 //!
-//! With `--home-on DIR` the homes lie there, and with `--fill` that disk is filled and freed at random meanwhile: output may then be missing, if it is told to the byte.
+//! With `--home-on DIR` the homes are in that directory. With `--fill` its disk is filled and freed at random: output may then be missing,
+//! if every missing byte is reported.
 
 use super::report::Report;
 use super::{Game, round};
@@ -29,7 +30,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
             })
             .collect();
         for home in homes {
-            // A panic there has been said; the disk must be freed all the same.
+            // A panic there was reported already. The disk must be freed all the same.
             let _failed = home.join();
         }
         over.store(true, SeqCst);
@@ -50,15 +51,16 @@ fn play(game: &Game, report: &Report, home: Option<PathBuf>, fills: bool) {
     }
     drop(product);
     if let Some(home) = home {
-        // On a disk of the caller's, who removes what cannot be removed now.
+        // It lies on the caller's disk. If it cannot be removed now, the caller removes it.
         let _left = std::fs::remove_dir_all(home);
     }
 }
 
-/// Fills the disk, leaves it so for a while, and frees it again.
+/// Fills the disk, keeps it full for a while, and frees it again.
 fn fill_and_free(disk: &Path, seed: u64, report: &Report, over: &AtomicBool) {
     let mut rng = Rng::new(seed, u64::MAX);
     while !over.load(SeqCst) {
+        // Random pauses with a free and with a full disk are what this campaign tests; they wait for nothing.
         std::thread::sleep(Duration::from_millis(rng.below(900)));
         if machine::fill(disk).is_ok() {
             report.add("times the disk was full", 1);

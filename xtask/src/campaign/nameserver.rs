@@ -1,6 +1,6 @@
-//! `cargo xtask campaign nameserver`: webhooks are due, and the name server takes every question and answers none. Everything else is as quick as ever.
+//! `cargo xtask campaign nameserver`: webhooks are due, and the name server never answers. All other requests must be as fast as ever.
 //!
-//! Needs root: it has a mount namespace of its own, in which the machine's resolver asks a socket of ours.
+//! Needs root: it uses a mount namespace of its own, in which the machine's resolver asks a socket of ours.
 
 use crate::Flags;
 use anyhow::{Context, Result, ensure};
@@ -11,9 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What the 99th of a hundred lists may take.
+/// The longest 99th percentile of the time for a list.
 const MOST: Duration = Duration::from_millis(50);
-/// An address of this machine that no name server of its own has.
+/// An address of this machine that no name server of its own uses.
 const SILENT: &str = "127.53.53.53";
 const WEBHOOKS: usize = 4;
 const NOTICES: usize = 16;
@@ -64,6 +64,7 @@ async fn lists(product: &Product, last: Duration) -> Result<Vec<Duration>> {
         let asked = Instant::now();
         client.list(&Scope::default(), true).await?;
         took.push(asked.elapsed());
+        // A pause between two measurements, until `last` is over. It waits for nothing.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(took)

@@ -304,7 +304,7 @@ impl Talk<'_> {
     }
 
     fn start_line(&self, more: &[&str]) -> Vec<String> {
-        // Where the engine is to be killed while it runs, it runs until that is done.
+        // If the engine is to be killed while the process runs, the process runs until that has happened.
         let pause = match self.plan.fault {
             Fault::Engine => format!("until [ -e {} ]; do sleep 0.01; done; ", self.gate().display()),
             _ => String::new(),
@@ -346,7 +346,7 @@ impl Talk<'_> {
         Ok(over)
     }
 
-    /// The file for which a process waits whose engine is killed while it runs.
+    /// The file that a process waits for, if its engine is killed while it runs.
     fn gate(&self) -> PathBuf {
         self.dir.join(format!("{}.go", self.id))
     }

@@ -103,7 +103,7 @@ struct Stage<'a> {
     /// The call of the command line that runs now.
     cli: AtomicU32,
     over: AtomicBool,
-    /// Whether the disk is full now and then: a call that it refused is made again, and output may be missing.
+    /// Whether the disk is full now and then: a call that it refused is repeated, and output may be missing.
     fills: bool,
 }
 
@@ -123,6 +123,7 @@ impl Stage<'_> {
                     return Ok(answer);
                 }
                 self.report.add("calls refused by the disk", 1);
+                // No descriptor reports that a disk has space again; PATIENCE is the bound.
                 std::thread::sleep(Duration::from_millis(20));
             }
             ensure!(began.elapsed() < PATIENCE, "{args:?} was killed for too long");
@@ -259,7 +260,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Whether a full disk has refused the start, which is told as such, and the command has not run.
+    /// Whether a full disk refused the start, the answer says so, and the command has not run.
     fn was_not_started(&self) -> Result<bool> {
         if !self.fills || self.json(&["poll", "--json", &self.id])?["phase"] != "failed_start" {
             return Ok(false);
@@ -269,7 +270,7 @@ impl Stage<'_> {
         Ok(true)
     }
 
-    /// What the log holds now, straight from the folder, and how long it is with what is missing.
+    /// The contents of the log, read from the folder, and its length including gaps.
     fn log(&self) -> (Vec<u8>, u64) {
         let Ok(meta) = Snapshot::read(&self.dir) else { return (Vec::new(), 0) };
         let mut all = Vec::new();
@@ -278,7 +279,7 @@ impl Stage<'_> {
         (all, meta.commit.base)
     }
 
-    /// What is left of these bytes without those that are on record as missing, of which there may be some only where the disk was full.
+    /// These bytes without the ones in recorded gaps. Only a full disk may cause gaps.
     fn without_gaps(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         let gaps = Snapshot::read(&self.dir)?.gaps;
         ensure!(self.fills || gaps.is_empty(), "gaps: {gaps:?}");
@@ -429,11 +430,11 @@ impl Stage<'_> {
     }
 }
 
-/// Whether a call failed because there was no room.
+/// Whether a call failed because the disk was full.
 fn is_refused_by_disk(answer: &Answer) -> bool {
     let said = answer.text() + &answer.err;
     let words = ["No space left", "disk is full", "disk I/O error", "cannot start an engine"];
-    // How a process ended may have the same words in it.
+    // The description of an ending may contain the same text.
     answer.code != Some(0) && !said.contains("\"status\":\"exited\"") && words.iter().any(|w| said.contains(w))
 }
 

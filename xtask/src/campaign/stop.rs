@@ -24,7 +24,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         if !wanted {
             product.configure("[engine]\ncgroup = false\n");
         }
-        // A container may have no cgroup that can be written.
+        // A container may have no writable cgroup.
         let leaf = wanted && has_leaf(&product)?;
         if wanted && !leaf {
             println!("skipped: stops with a leaf: no cgroup leaf can be made here");
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether commands get a cgroup leaf in this place.
+/// Whether commands get a cgroup leaf here.
 fn has_leaf(product: &Product) -> Result<bool> {
     let started = product.json(["run", "--", "true"]);
     let id = started["session_id"].as_str().with_context(|| format!("run answered {started}"))?;

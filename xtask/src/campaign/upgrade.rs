@@ -1,7 +1,7 @@
-//! `cargo xtask campaign upgrade`: processes that an earlier build started are taken over by this one, and nothing of them is lost.
+//! `cargo xtask campaign upgrade`: this build takes over processes that an earlier build started, and loses nothing of them.
 //!
-//! The earlier build is made from the history, in a target directory of its own, unless `--old` names its program. Its program is replaced while its commands run, as a package manager does, and its
-//! engine is killed or stopped: their keepers stay those of the earlier build.
+//! The earlier build is made from the history, in a target directory of its own, unless `--old` names its program. Its program is replaced
+//! while its commands run, as a package manager does, and its engine is killed or stopped. The keepers stay those of the earlier build.
 
 use super::program;
 use crate::Flags;
@@ -33,7 +33,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How the earlier engine goes.
+/// How the earlier engine ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Killed,
@@ -45,7 +45,7 @@ fn found(commit: &str) -> Option<String> {
     asked.status.success().then(|| String::from_utf8_lossy(&asked.stdout).trim().to_owned())
 }
 
-/// The `outlast` of a commit, with its keeper beside it.
+/// Builds the `outlast` of a commit, with its keeper beside it.
 fn build(commit: &str) -> Result<PathBuf> {
     let dir = std::env::current_exe()?.parent().and_then(Path::parent).context("a target directory")?.join("upgrade");
     let (source, target) = (dir.join(commit), dir.join("target"));
@@ -61,7 +61,7 @@ fn build(commit: &str) -> Result<PathBuf> {
     Ok(target.join("debug/outlast"))
 }
 
-/// Puts a program and its keeper where users have them, over what is there.
+/// Installs a program and its keeper over the existing ones.
 fn install(program: &Path, at: &Path) -> Result<()> {
     for name in ["outlast", "outlast-keeper"] {
         let new = at.with_file_name(format!("{name}.new"));
@@ -100,7 +100,7 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
         Way::Killed => kill_and_wait(engine)?,
         Way::Stopped => ensure!(p.call(["engine", "stop"]).code == Some(0), "the engine stops"),
     }
-    // What ends now is told by an engine that its keepers start.
+    // This end is reported by an engine that the keepers start.
     std::fs::write(p.work().join("gate-alone"), "")?;
     eventually("an engine that keepers started", || (told(&p, &ends_alone) == ["completion"]).then_some(()));
     ensure!(p.engine() != engine, "it is another engine");
@@ -115,7 +115,7 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     let before = length();
     eventually("more output", || (length() > before).then_some(()));
     ensure!(p.json(["write", &input, "one\ntwo\n", "--offset", "0"])["next_offset"] == 8, "input goes on where it was");
-    // Its keepers replace each other, as they did.
+    // Its keepers still replace each other.
     let meta = p.meta(&prints);
     kill_and_wait(meta.pump)?;
     eventually("another pump", || Some(p.meta(&prints)).filter(|m| m.pump != meta.pump && m.pump != 0 && m.deaths.0 == 1));
@@ -143,7 +143,7 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     ensure!(p.call(["log", &input, "--raw"]).text() == "got one\ngot two\n", "input is there once");
     let tty = p.call(["log", &terminal, "--raw"]).text();
     ensure!(tty.starts_with("tty\r\n") && tty.lines().count() == 2, "a terminal: {tty:?}");
-    // A new process of the same home has keepers of this build.
+    // A new process in the same home has keepers of this build.
     ensure!(p.wait(&p.run("exit 8"))["exit_code"] == 8, "a new process runs");
     for id in all {
         eventually("its keepers leave", || leftovers::of_process(id).is_empty().then_some(()));
@@ -162,7 +162,7 @@ fn printed(p: &Product, id: &str, text: &str) {
     eventually(text, || p.call(["log", id, "--raw"]).text().contains(text).then_some(()));
 }
 
-/// The kinds of the notices about a process, whatever became of them.
+/// The kinds of all notices about a process, in any state.
 fn told(p: &Product, id: &str) -> Vec<String> {
     let said: Value = p.json(["events", "history", "--process", id]);
     let notices = said["notices"].as_array().cloned().unwrap_or_default();

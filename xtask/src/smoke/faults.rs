@@ -1,4 +1,4 @@
-//! Each of our processes is killed, and nothing is lost, doubled or made up.
+//! Each process of Outlast is killed, and nothing is lost, doubled or made up.
 
 use super::gate::Gate;
 use super::output::puppet;
@@ -18,7 +18,7 @@ pub(crate) fn engine_killed(p: &Product) -> Result<()> {
     printed(p, &id, b"before\nafter\n")
 }
 
-/// What keepers are forked from is killed: what runs goes on, and new commands start.
+/// The fork server is killed: running commands keep running, and new commands start.
 pub(crate) fn fork_server_killed(p: &Product) -> Result<()> {
     let (gate, id) = waiting(p, &[], 12)?;
     let nest = until("the fork server", || nest_of(p))?;
@@ -61,8 +61,8 @@ pub(crate) fn holder_killed_near_the_end(p: &Product) -> Result<()> {
     near_the_end(p, |m| m.holder)
 }
 
-/// One after the other, each when the pair is whole again. The output stays whole. Before Linux 6.15 the exit code may be lost to the second death; `poll` says so
-/// beforehand, and no code is made up.
+/// The keepers are killed one after the other, each when the pair is whole again. The output stays whole. Before Linux 6.15 the second
+/// death may cost the exit code; `poll` says so beforehand, and no code is made up.
 pub(crate) fn several_killed_in_turn(p: &Product) -> Result<()> {
     let (gate, id) = waiting(p, &[], 18)?;
     let mut dead = Vec::new();
@@ -87,7 +87,7 @@ pub(crate) fn several_killed_in_turn(p: &Product) -> Result<()> {
     printed(p, &id, b"before\nafter\n")
 }
 
-/// Both at once, the command lives: it is an orphan without an exit code, and can be stopped.
+/// Both keepers are killed at once while the command lives: it is an orphan without an exit code, and can be stopped.
 pub(crate) fn both_keepers_killed(p: &Product) -> Result<()> {
     let (_gate, id) = waiting(p, &[], 19)?;
     kill_both(&p.meta(&id));
@@ -100,7 +100,7 @@ pub(crate) fn both_keepers_killed(p: &Product) -> Result<()> {
     Ok(())
 }
 
-/// Both at once, and then the command ends: it is lost, and what it printed before is kept.
+/// Both keepers are killed at once, and then the command ends: it is lost, and its earlier output is kept.
 pub(crate) fn both_keepers_killed_and_the_command_ended(p: &Product) -> Result<()> {
     let (gate, id) = waiting(p, &[], 20)?;
     kill_both(&p.meta(&id));
@@ -137,7 +137,7 @@ fn under_load(p: &Product, seed: u64, victim: fn(&Snapshot) -> u32) -> Result<()
     printed(p, &id, &part.output(&[], false))
 }
 
-/// Killed as the last line is committed, ten times: before, while or after the end is recorded.
+/// A keeper is killed as the last line is committed, ten times: before, while or after the end is recorded.
 fn near_the_end(p: &Product, victim: fn(&Snapshot) -> u32) -> Result<()> {
     for _ in 0..10 {
         let (gate, id) = waiting(p, &[], 22)?;
@@ -151,7 +151,7 @@ fn near_the_end(p: &Product, victim: fn(&Snapshot) -> u32) -> Result<()> {
     Ok(())
 }
 
-/// Stopped first: else the one that is killed second has made a new one by then.
+/// Both are suspended first. Otherwise the second one has replaced the first before it is killed.
 pub(crate) fn kill_both(meta: &Snapshot) {
     let handles: Vec<_> = [meta.pump, meta.holder]
         .iter()
@@ -160,7 +160,7 @@ pub(crate) fn kill_both(meta: &Snapshot) {
         .collect();
     for signal in [Signal::STOP, Signal::KILL] {
         for handle in &handles {
-            // A keeper that has gone already needs no signal.
+            // A keeper that has exited already needs no signal.
             let _gone = pidfd_send_signal(handle, signal);
         }
     }

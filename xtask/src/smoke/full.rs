@@ -14,17 +14,17 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a disk stays full under commands that print: keepers died within 2 s where a store to a mapped file needed room.
+/// How long a disk stays full under commands that print. When a store to a mapped file needed space, keepers died within 2 s.
 const FULL_FOR: Duration = Duration::from_secs(4);
 
-/// Files that take all the room there is, until this is dropped.
+/// Files that take all free space, until this is dropped.
 struct Filler(PathBuf);
 
 impl Filler {
     fn new(p: &Product) -> Result<Self> {
         let filler = Self(p.work().join("filler"));
         std::fs::create_dir(&filler.0)?;
-        // Where one file gets no more, small ones may: they are kept elsewhere by some file systems.
+        // When one file cannot grow, small ones may still fit: some file systems store them elsewhere.
         fill(&filler.0.join("large"), &[1 << 20, 4096, 1])?;
         for n in 0..3000 {
             match fill_one(&filler.0.join(format!("small-{n}"))) {
@@ -40,7 +40,7 @@ impl Filler {
 
 impl Drop for Filler {
     fn drop(&mut self) {
-        // A file system that is being torn down has no room to give back.
+        // If the file system is being torn down, removing the files may fail, and frees nothing.
         let _gone = std::fs::remove_dir_all(&self.0);
         if let Ok(dir) = File::open(self.0.with_file_name(".")) {
             let _refused = rustix::fs::syncfs(&dir);
@@ -59,7 +59,7 @@ fn fill(path: &std::path::Path, sizes: &[usize]) -> Result<()> {
                 Err(e) => return Err(e).with_context(|| format!("fill {}", path.display())),
             }
         }
-        // A disk says what is taken only when it was written.
+        // A file system allocates some blocks only when they are written out.
         match file.sync_data() {
             Err(e) if !is_full(&e) => return Err(e.into()),
             _ => {}
@@ -87,6 +87,7 @@ pub(crate) fn keepers_live_on(p: &Product) -> Result<()> {
         for (role, pid) in [("pump", meta.pump), ("holder", meta.holder), ("command", meta.cmd)] {
             ensure!(is_alive(pid), "the {role} died {} ms after the disk was full", began.elapsed().as_millis());
         }
+        // A pause between two checks that nothing died, until FULL_FOR is over. It waits for nothing.
         std::thread::sleep(Duration::from_millis(20));
     }
     let polled = p.json(["poll", &id]);
@@ -120,7 +121,7 @@ pub(crate) fn stop_works(p: &Product) -> Result<()> {
     Ok(())
 }
 
-/// What cannot be written down is not begun, and the answer says what to do; what is begun is kept to its end.
+/// A command that cannot be recorded is not started, and the answer says what to do. A command that is started is recorded to its end.
 pub(crate) fn start_is_refused_or_whole(p: &Product) -> Result<()> {
     let _filler = Filler::new(p)?;
     let began = Instant::now();

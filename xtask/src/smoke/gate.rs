@@ -1,4 +1,4 @@
-//! A command waits at a gate until its check opens it. A pipe with a name needs no room on a disk that is full.
+//! A command waits at a gate until its check opens it. A FIFO needs no space on a full disk.
 
 use anyhow::{Context, Result};
 use outlast_testkit::product::Product;
@@ -11,7 +11,7 @@ static MADE: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Gate {
     path: PathBuf,
-    /// Open for reading, too, so that what was written stays until the command reads it.
+    /// Open for reading too, so that the written byte stays until the command reads it.
     ends: OwnedFd,
 }
 
@@ -24,7 +24,7 @@ impl Gate {
         Ok(Self { path, ends })
     }
 
-    /// What a shell does to wait at it.
+    /// The shell command that waits at the gate.
     pub(crate) fn wait(&self) -> String {
         format!("read _ < '{}'", self.path.display())
     }

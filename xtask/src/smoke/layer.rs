@@ -1,4 +1,4 @@
-//! A home that was made before, and now lies in the lower layer of an overlayfs, as in an image.
+//! A home that was created earlier, and now lies in the lower layer of an overlayfs, as in an image.
 
 use super::ends_with;
 use anyhow::{Context, Result, ensure};
@@ -6,10 +6,11 @@ use outlast_testkit::product::{Product, eventually};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// What ran before the home was covered.
+/// The processes that ran before the home was covered.
 static OLD: OnceLock<[String; 3]> = OnceLock::new();
 
-/// Runs something, ends the engine, and covers the home with a layer: `line` is for a shell, with the directory as its first argument.
+/// Runs some commands, stops the engine, and covers the home with a layer: `line` is a shell command that gets the directory as its first
+/// argument.
 pub(crate) fn cover(p: &Product, line: &str) -> Result<()> {
     let ids = [61, 62, 63].map(|code| p.run(&format!("echo from below; exit {code}")));
     for (id, code) in ids.iter().zip([61, 62, 63]) {

@@ -1,7 +1,7 @@
 //! `xtask __smoke`: tries the promises in the place where it runs, one check after another.
 //!
-//! It needs nothing but this program and the `outlast` under test, so that the same call works in a container, a sandbox, a guest or on the host. Each check waits
-//! for facts and has a bound; what it found is one line.
+//! It needs only this program and the `outlast` under test, so that the same call works in a container, a sandbox, a guest or on the host.
+//! Each check waits for facts, has a time limit, and prints its result on one line.
 
 mod faults;
 mod full;
@@ -24,23 +24,23 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
-/// How long a check may take, unless `--bound` says otherwise: it only turns a hang into a failure.
+/// The time limit of a check, unless `--bound` changes it. It only turns a hang into a failure.
 const BOUND: Duration = Duration::from_secs(120);
 /// How long a fact may take within a check, so that the check can still say which one did not come.
 static PATIENCE: OnceLock<Duration> = OnceLock::new();
 
-/// One thing that is tried.
+/// One check.
 struct Check {
     name: &'static str,
     run: fn(&Product) -> Result<()>,
 }
 
-/// Names each function as a check: what it is called is what it tries.
+/// Names each check after its function.
 macro_rules! checks {
     ($($module:ident :: $name:ident),* $(,)?) => { &[$(Check { name: stringify!($name), run: $module::$name }),*] };
 }
 
-/// Everything that is promised anywhere.
+/// The checks of every promise.
 const ALL: &[Check] = checks![
     start::exit_code_zero,
     start::exit_code_of_the_command,
@@ -82,7 +82,7 @@ const ALL: &[Check] = checks![
     start::doctor,
 ];
 
-/// One of each kind, for places that differ in one thing.
+/// One check of each kind, for places that differ in one thing.
 const SHORT: &[Check] = checks![
     start::exit_code_of_the_command,
     start::same_id_starts_once,
@@ -121,7 +121,7 @@ const READ_ONLY: &[Check] = checks![
     read_only::works_again_when_writable,
 ];
 
-/// A place in which nothing can start.
+/// A place where nothing can be started.
 const REFUSED: &[Check] = checks![refused::run_says_why_at_once];
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -140,7 +140,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
     let mut product = Product::in_dir(program.canonicalize()?, &dir.canonicalize()?);
-    // The place for sockets may be one that only this variable names.
+    // In some places only this variable names a usable directory for sockets.
     if let Some(runtime) = std::env::var_os("XDG_RUNTIME_DIR") {
         product = product.with_env("XDG_RUNTIME_DIR", runtime);
     }
@@ -157,7 +157,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let (mut good, mut bad) = (0, 0);
     let layered = if flags.has("--layer") { LAYERED } else { &[] };
     for check in layered.iter().chain(checks).filter(|c| only.as_ref().is_none_or(|only| c.name == only)) {
-        // Where the first few fail, nothing starts, and each of the others would wait for its bound.
+        // If the first few checks fail, nothing starts, and each of the others would only reach its time limit.
         let failed = if good == 0 && bad >= 3 {
             said(check.name, || bail!("not tried: nothing works here"))
         } else {
@@ -165,12 +165,12 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         };
         if failed { bad += 1 } else { good += 1 }
     }
-    // A home that failed for good is gone with its mounts; nothing more is asked of it.
+    // A home that is gone with its mounts gets no further calls.
     if flags.has("--keep") {
         println!("smoke: {good} ok, {bad} failed");
         std::process::exit(i32::from(bad > 0));
     }
-    // Where nothing starts, `doctor` finds that and no more.
+    // If nothing starts, `doctor` would only repeat that.
     let weaker = if std::ptr::eq(checks, REFUSED) { Vec::new() } else { degraded(&product) };
     for weaker in weaker {
         println!("weaker {weaker}");
@@ -181,14 +181,14 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         good += 1
     }
     println!("smoke: {good} ok, {bad} failed");
-    // A check that hung still holds the product; the directory is the caller's to remove then.
+    // A check that hung still holds the product. Then the caller removes the directory.
     if let Some(product) = Arc::into_inner(product).filter(|_| bad == 0) {
         drop(product);
     }
     std::process::exit(i32::from(bad > 0));
 }
 
-/// Prints what a check found, on one line. Whether it failed.
+/// Prints the result of a check on one line. Returns whether it failed.
 fn said(name: &str, check: impl FnOnce() -> Result<()>) -> bool {
     let began = Instant::now();
     match check() {
@@ -201,7 +201,7 @@ fn said(name: &str, check: impl FnOnce() -> Result<()>) -> bool {
     false
 }
 
-/// Runs one check on a thread of its own: a panic is a failure, and so is one that takes longer than its bound.
+/// Runs one check on a thread of its own. A panic is a failure, and so is reaching the time limit.
 fn bounded(product: &Arc<Product>, check: fn(&Product) -> Result<()>, bound: Duration) -> Result<()> {
     let (tell, told) = mpsc::channel();
     let product = product.clone();
@@ -212,16 +212,16 @@ fn bounded(product: &Arc<Product>, check: fn(&Product) -> Result<()>, bound: Dur
             let text = panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
             bail!("{}", text.unwrap_or_else(|| "it panicked".into()))
         });
-        // The receiver has gone if this took longer than its bound.
+        // If the check reached its time limit, the receiver is gone.
         let _late = tell.send(result);
     });
     match told.recv_timeout(bound) {
         Ok(result) => result,
-        Err(_) => bail!("not over after {} s", bound.as_secs()),
+        Err(_) => bail!("timed out after {} s", bound.as_secs()),
     }
 }
 
-/// What `doctor` finds weaker here: the name of each check and what it saw.
+/// What `doctor` reports as weaker here: the name of each check and its text.
 fn degraded(product: &Product) -> Vec<String> {
     let Ok(said) = serde_json::from_slice::<Value>(&product.call(["doctor", "--json"]).out) else { return Vec::new() };
     let checks = said["checks"].as_array().cloned().unwrap_or_default();
@@ -230,14 +230,14 @@ fn degraded(product: &Product) -> Vec<String> {
         .filter(|c| c["state"] != "ok")
         .map(|c| {
             let promises: Vec<&str> = c["promises"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-            // The ids are those of this run.
+            // Ids differ from run to run.
             let what = c["what"].as_str().unwrap_or("?").split(" of proc_").next().unwrap_or("?").to_owned();
             format!("{} [{}]: {what}", c["name"].as_str().unwrap_or("?"), promises.join(" "))
         })
         .collect()
 }
 
-/// Waits for a fact, looking often.
+/// Polls for a fact, up to the time limit. Facts in files and answers have no descriptor to wait on.
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T> {
     let began = Instant::now();
     loop {
@@ -256,7 +256,7 @@ fn ends_with(product: &Product, id: &str, code: i64) -> Result<()> {
     Ok(())
 }
 
-/// Compares the whole output with what it has to be.
+/// Compares the whole output with the expected bytes.
 fn printed(product: &Product, id: &str, want: &[u8]) -> Result<()> {
     let log = product.call(["log", id, "--raw"]);
     ensure!(log.code == Some(0), "log exited {:?}: {}", log.code, log.err);

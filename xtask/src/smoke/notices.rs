@@ -1,4 +1,4 @@
-//! Ends and matches are told, once.
+//! Ends and matches are reported, once each.
 
 use super::gate::Gate;
 use super::{ends_with, until};
@@ -21,7 +21,7 @@ pub(crate) fn match_is_told_once(p: &Product) -> Result<()> {
     told_nothing_more(p, "matches")
 }
 
-/// The end comes while no engine runs: the keeper starts one, and the owner is told.
+/// The command ends while no engine runs: the keeper starts one, and the owner gets the notice.
 pub(crate) fn end_without_an_engine_is_told(p: &Product) -> Result<()> {
     let gate = Gate::new(p)?;
     let id = p.run_with(&["--notify", "--session", "alone"], &format!("{}; exit 8", gate.wait()));
@@ -30,7 +30,7 @@ pub(crate) fn end_without_an_engine_is_told(p: &Product) -> Result<()> {
     told_once(p, "alone", &id, |e| e["type"] == "completion" && e["exit_code"] == 8)
 }
 
-/// Takes what there is to be told until it came, and once more: it must not come again.
+/// Takes notices until the wanted one came, and once more: it must not come again.
 pub(crate) fn told_once(p: &Product, session: &str, id: &str, right: impl Fn(&Value) -> bool) -> Result<()> {
     let told = until("the notice", || Some(drained(p, session)).filter(|all| !all.is_empty()))?;
     ensure!(told.len() == 1 && told[0]["session_id"] == id && right(&told[0]), "told {}", Value::from(told));

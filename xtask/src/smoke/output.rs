@@ -1,4 +1,4 @@
-//! Output and input, to the byte.
+//! Output and input, compared byte by byte.
 
 use super::{ends_with, printed, until};
 use crate::puppet::Part;

@@ -1,6 +1,7 @@
 //! The home becomes read-only while commands run.
 //!
-//! How, the caller says: `--make-read-only` and `--make-writable` are lines for a shell. Without the second it stays as it is, and only one check is run.
+//! The shell commands for this are `--make-read-only` and `--make-writable`. Without the second one the home stays read-only, and only one
+//! check is run.
 
 use super::gate::Gate;
 use super::{ends_with, until};
@@ -20,7 +21,7 @@ impl ReadOnly {
         Ok(Self)
     }
 
-    /// Makes the home writable again. An engine or a keeper may have a file open for an instant, which keeps the mount busy until it is closed.
+    /// Makes the home writable again. While an engine or a keeper has a file open, the mount is busy, so this is repeated.
     fn end(self) -> Result<()> {
         std::mem::forget(self);
         let Some(line) = flag("--make-writable")? else { return Ok(()) };
@@ -31,7 +32,7 @@ impl ReadOnly {
 impl Drop for ReadOnly {
     fn drop(&mut self) {
         if let Ok(Some(line)) = flag("--make-writable") {
-            // The check has failed already, and says why.
+            // The check has failed already, with its own reason.
             let _second = shell(&line);
         }
     }

@@ -12,7 +12,7 @@ pub(crate) fn run_says_why_at_once(p: &Product) -> Result<()> {
     let text = answer.text() + &answer.err;
     ensure!(answer.code != Some(0), "it works: {text}");
     ensure!(took < Duration::from_secs(5), "run answered after {took:?}: {text}");
-    // A caller that cannot wait for anything has no answer in JSON, and says so as text.
+    // A client that cannot wait for anything has no JSON answer. It prints its error as text.
     let Ok(said) = serde_json::from_slice::<Value>(&answer.out) else {
         ensure!(text.contains("refused"), "run does not say why: {text:?}");
         return Ok(());

@@ -1,4 +1,4 @@
-//! Starting commands, their ends, and what is asked about them.
+//! Starting commands, their ends, and requests about them.
 
 use super::gate::Gate;
 use super::{ends_with, printed, until};
@@ -87,7 +87,7 @@ pub(crate) fn removed(p: &Product) -> Result<()> {
     Ok(())
 }
 
-/// Whether all is as promised, or something is weaker; never broken.
+/// `doctor` finds every promise held or something weaker; never broken.
 pub(crate) fn doctor(p: &Product) -> Result<()> {
     let answer = p.call(["doctor", "--json"]);
     let said: Value = serde_json::from_slice(&answer.out).with_context(|| format!("doctor answered {:?} {}", answer.text(), answer.err))?;

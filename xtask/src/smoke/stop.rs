@@ -62,7 +62,7 @@ impl Bystander {
 
 impl Drop for Bystander {
     fn drop(&mut self) {
-        // Already dead if it was harmed.
+        // It is dead already if the stop harmed it.
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
     }

@@ -76,7 +76,7 @@ async fn an_engine_that_another_program_has_just_started_is_waited_for() {
     let dir = tempfile::tempdir().unwrap();
     let home = dir.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    // It holds the home from its first moment on, and listens a little later.
+    // The engine holds the home from its first moment on, and listens a little later.
     let lock = std::fs::File::create(home.join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let to = Connect::to(&home).starting(program(dir.path(), "exit 9"));

@@ -43,10 +43,10 @@ pub(crate) enum IndexError {
         /// What went wrong.
         what: String,
     },
-    /// What was written is not where the next engine would look for it.
+    /// The path of the index leads to another file: the next engine would not find what was written.
     #[error("the state directory of {path} was removed or replaced")]
     HomeGone {
-        /// The file, where it was.
+        /// The path of the index.
         path: PathBuf,
     },
     /// The writer is gone.
@@ -98,7 +98,7 @@ struct Tables {
     later: Mutex<Later>,
     path: PathBuf,
     disk: Disk,
-    /// Where the file has to be for a commit to count; not known in tests of the index alone.
+    /// The home that has to hold the file for a commit to count. Not set in tests of the index alone.
     own_home: OnceLock<Arc<OwnHome>>,
 }
 
@@ -110,7 +110,7 @@ struct Later {
 }
 
 impl Tables {
-    /// Writes changes. A commit into a file that no path leads to any more is none: the next engine would not find it.
+    /// Writes changes. If no path leads to the file any more, the commit does not count: the next engine would not find it.
     fn write(&self, database: &mut sqlite::Database, changes: Vec<Change>) -> Result<Vec<Result<(), IndexError>>, IndexError> {
         let written = self.disk.timed(|| database.write(changes))?;
         match self.own_home.get() {
@@ -277,12 +277,12 @@ impl Index {
 
     /// From now on a commit counts only while the file is in this home.
     pub(crate) fn belongs_to(&self, own_home: &Arc<OwnHome>) {
-        // Said once, by the engine that opened it.
+        // Set once, by the engine that opened the index.
         let _first = self.tables.own_home.set(Arc::clone(own_home));
     }
 
-    /// Lets go of a file that is no longer in the home. It is closed only if nothing is where the home was: SQLite removes the log of a closed file by its path,
-    /// where another engine's may be.
+    /// Gives up a file that is no longer in the home. It is closed only if nothing is at the home's path. SQLite removes the log of a
+    /// closed file by its path, where another engine's log may be.
     pub(crate) fn abandon(&self, own_home: &OwnHome) {
         let reader = self.tables.reader.lock().unwrap_or_else(PoisonError::into_inner).take();
         let database = self.tables.database.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -18,8 +18,8 @@ const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
-/// The index belongs to one engine, so what its connections share about the log is in memory. Usually SQLite maps a file for that, and a store to it kills the program
-/// on a full disk that copies on write.
+/// Keeps the shared state of the log in memory, because only one engine uses the index. By default SQLite maps a file for that. On a full
+/// disk that copies on write, a store to this mapping kills the program.
 const VFS: &std::ffi::CStr = c"unix-excl";
 
 /// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
@@ -223,7 +223,7 @@ impl Database {
     /// Another connection, which reads while this one writes.
     pub(super) fn reader(&self) -> Result<Connection, IndexError> {
         let error = |e: rusqlite::Error| error(&self.path, &e);
-        // Opened for writing, since one that is not would change the lock that both have; nothing is written with it.
+        // Opened for writing: a read-only connection would change the lock that both share. Nothing is written with it.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let reader = Connection::open_with_flags_and_vfs(&self.path, flags, VFS).map_err(error)?;
         reader.pragma_update(None, "query_only", true).map_err(error)?;

@@ -291,7 +291,7 @@ async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says()
 
 #[tokio::test]
 async fn a_request_is_stored_the_same_way_in_every_release() {
-    // Rows outlive the release that wrote them: a field that is added must be absent where it has no value.
+    // Rows outlive the release that wrote them. An added field must be absent if it has no value.
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("index.db");
     let opened = Index::open(&path).unwrap();

@@ -18,7 +18,7 @@ pub(crate) fn leave_session() {
     }
 }
 
-/// Where this process runs.
+/// The namespaces of this process.
 pub(crate) fn namespaces() -> Namespaces {
     Namespaces::read(|path| match std::fs::read_link(path) {
         Ok(target) => target.into_os_string().into_string().ok(),
@@ -31,9 +31,9 @@ pub(crate) fn private_umask() {
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
 }
 
-/// To have any resource limit.
+/// The capability to raise any resource limit.
 pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
-/// To have any priority.
+/// The capability to set any priority.
 pub(crate) const CAP_SYS_NICE: u32 = 23;
 
 /// Whether this process has a capability.
@@ -49,12 +49,13 @@ pub(crate) fn priority() -> ProcessLimits {
     ProcessLimits::of_proc(&read("/proc/thread-self/stat"), &read("/proc/thread-self/status"))
 }
 
-/// Goes back from the starter's priority, policy and processors to the usual ones, as far as that is allowed.
+/// Resets priority, policy and processors to the usual ones, as far as that is allowed.
 pub(crate) fn leave_priority() {
-    /// More processors than any kernel has: those that there are not are ignored.
+    /// More processors than any kernel has. The kernel ignores those that do not exist.
     const ALL: [u8; 1024] = [0xff; 1024];
     const WHO_PROCESS: libc::c_int = 1;
-    // SAFETY: the kernel reads the mask, which lives for ever, and sched_param, which is plain data for which zero is valid; the rest are numbers.
+    // SAFETY: the kernel reads the mask, which is static, and sched_param, which is plain data for which zero is valid; the other arguments
+    // are numbers.
     unsafe {
         let param: libc::sched_param = std::mem::zeroed();
         let _refused = libc::syscall(libc::SYS_sched_setaffinity, 0, ALL.len(), ALL.as_ptr());
@@ -112,7 +113,7 @@ impl Watch {
         Self::new(&paths)
     }
 
-    /// Watches for the loss of any of these files and directories.
+    /// Watches for the removal of any of these files and directories.
     pub(crate) fn for_loss_of(paths: &[PathBuf]) -> io::Result<Self> {
         use inotify::WatchFlags as W;
         let all: Vec<_> = paths.iter().map(|path| (path.as_path(), W::DELETE_SELF | W::MOVE_SELF | W::ATTRIB)).collect();
@@ -137,7 +138,7 @@ impl Watch {
     }
 }
 
-/// Returns once something was; `false` where nothing can be watched.
+/// Returns once one of them was removed or moved; `false` if nothing can be watched.
 pub(crate) async fn changed(watch: Option<&Watch>) -> bool {
     match watch {
         Some(watch) => watch.changed().await.is_ok(),
@@ -174,7 +175,7 @@ pub(crate) fn id_of_environment(pid: u32) -> Option<ProcessId> {
     std::str::from_utf8(id).ok()?.parse().ok()
 }
 
-/// Every process that was started as, or descends from, this process of ours.
+/// Every process that is this process of ours or descends from it.
 pub(crate) fn pids_of_environment(id: ProcessId) -> impl Iterator<Item = u32> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|e| e.file_name().to_str()?.parse().ok()).filter(move |pid| pid_of_environment(*pid, id))

@@ -128,7 +128,7 @@ pub(crate) struct Entry {
     pub(super) stale: String,
     /// How long its JSON is.
     pub(super) bytes: usize,
-    /// Why its event cannot be read, if it cannot: then `notice` says what else is known of it, and it is told to no one.
+    /// Why its event cannot be read, if it cannot. Then `notice` is made from the other columns, and it is not delivered.
     pub(super) unreadable: Option<String>,
 }
 
@@ -156,7 +156,7 @@ const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let event: String = row.get(1)?;
-    // One event that cannot be read must not keep others from being read, given or settled.
+    // An unreadable event must not keep other notices from being read, delivered or settled.
     let (mut notice, unreadable) = match serde_json::from_str::<Notice>(&event) {
         Ok(notice) => (notice, None),
         Err(error) => (without_event(row, &error)?, Some(format!("it cannot be read: {error}"))),
@@ -178,7 +178,7 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     })
 }
 
-/// What is known of a notice whose event cannot be read: what the other columns say.
+/// A notice whose event cannot be read, made from the other columns.
 fn without_event(row: &Row<'_>, error: &serde_json::Error) -> rusqlite::Result<Notice> {
     let (kind, process): (String, String) = (row.get(11)?, row.get(12)?);
     let message = format!("The content of this notice cannot be read: {error}");

@@ -30,7 +30,7 @@ pub(crate) struct Asked {
     pub(super) relays: Arc<Relays>,
     /// Whether the answer is for somebody behind whoever asks.
     pub(super) relay: bool,
-    /// What the client has to know of where its commands run, if that is not where it is.
+    /// A warning for clients in other namespaces: where their commands run.
     pub(super) elsewhere: Option<String>,
     pub(super) out: Out,
 }

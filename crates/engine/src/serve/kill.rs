@@ -96,7 +96,7 @@ fn way(kill: Kill, grace: Duration) -> StopWay {
 #[derive(Debug)]
 struct Stopped {
     seen_dead: u32,
-    /// Why the disk refused the record of it, if it did.
+    /// Why the disk refused the record of the stop, if it did.
     unrecorded: Option<String>,
 }
 
@@ -168,7 +168,8 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
     let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
     // A task of its own: a stop that was begun is not given up when whoever asked for it leaves.
     let under_way = tokio::spawn(async move {
-        // Written down first, so that its end is not taken for one of its own. If the disk refuses, this engine remembers it.
+        // The stop is recorded before it is carried out, so that the end is not taken for the command's own. If the disk refuses, this
+        // engine remembers it.
         let again = asked.clone();
         let written = blocking(move || settle::stop_asked(&dir, &asked, now)).await.and_then(|written| written);
         if written.is_err() {

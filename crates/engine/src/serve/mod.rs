@@ -124,7 +124,7 @@ pub(crate) async fn connection(
     writer.await;
 }
 
-/// What a client that runs in other namespaces than the engine has to know, if it does.
+/// The warning for a client that runs in other namespaces than the engine, if it does.
 fn elsewhere(ours: &Namespaces, theirs: &Namespaces) -> Option<String> {
     let differing = ours.differing(theirs);
     if differing.is_empty() {
@@ -176,7 +176,7 @@ struct Talk {
     tasks: JoinSet<()>,
     under_way: HashMap<u64, AbortHandle>,
     greeted: bool,
-    /// What a client in another namespace has to know.
+    /// A warning for a client in other namespaces.
     elsewhere: Option<String>,
     writing: Option<Writing>,
     /// A permit for each byte that the writes under way may hold.

@@ -30,14 +30,15 @@ pub(super) enum Viewed {
     No,
 }
 
-/// Whether values that were given to secret variables are shown.
+/// Whether the values of secret variables are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Secrets {
     Raw,
     Masked,
 }
 
-/// For so long an unfinished line is held back that may end in the beginning of a value that is to be masked. The keeper looks at unfinished lines after as long.
+/// How long the end of an unfinished line is held back, if it may be the beginning of a secret value. The keeper also searches unfinished
+/// lines after this time.
 const UNFINISHED: Duration = Duration::from_millis(200);
 
 pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, viewed: Viewed, secrets: Secrets) -> Result<ReadEnd, Error> {

@@ -73,7 +73,7 @@ struct Request {
     hash: String,
     spec: Spec,
     caller: Caller,
-    /// What the caller has to know of where its command runs.
+    /// A warning about where the command runs.
     elsewhere: Option<String>,
 }
 
@@ -313,12 +313,12 @@ pub(super) struct Scrubbed {
     env: Vec<OsText>,
 }
 
-/// Whether a variable of this name holds a secret.
+/// Whether a variable with this name holds a secret.
 fn is_secret(variable: &EnvVar) -> bool {
     secret_name(&variable.name.to_lossy()) || shell::is_blocked(variable.name.as_bytes()).is_some()
 }
 
-/// By what the values that were given to secret variables are found in the output. Whether all of them are.
+/// The digests that find secret values in the output, and whether they cover all values.
 fn masks(spec: &Spec, redactor: &Redactor) -> (Option<Masks>, bool) {
     let secrets: Vec<EnvVar> = spec.env.iter().filter(|v| redactor.is_on() && is_secret(v)).cloned().collect();
     let mut key = [0; 32];
@@ -470,7 +470,7 @@ pub(crate) fn random_id() -> ProcessId {
     ProcessId::from_bytes(bytes)
 }
 
-/// Fills `bytes` with what cannot be guessed.
+/// Fills `bytes` with random data.
 fn random(bytes: &mut [u8]) {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,12 +1,12 @@
-//! The directory that a command is started in.
+//! The directory that a command starts in.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a command cannot be started in the directory that was asked for.
+/// Why a command cannot start in the wanted directory.
 #[derive(Debug)]
 pub struct NoDirectory {
-    /// The directory that was asked for, or the one the caller is in.
+    /// The wanted directory, or the caller's own.
     pub wanted: PathBuf,
     /// Why it cannot be used.
     pub why: io::Error,
@@ -32,10 +32,10 @@ impl NoDirectory {
     }
 }
 
-/// The wanted directory, or `inherited` where none is asked for. A relative one is relative to `inherited`.
+/// The wanted directory, or `inherited` if none is given. A relative path is relative to `inherited`.
 ///
-/// A directory that does not exist is refused, also one that was inherited: in another directory the same command can do harm. Whether the command may enter it is
-/// found out by the start.
+/// A directory that does not exist is refused, also an inherited one: in another directory the same command can do harm. Whether the
+/// command may enter it shows at the start.
 pub fn existing_cwd(wanted: Option<&Path>, inherited: &Path) -> Result<PathBuf, NoDirectory> {
     let wanted = wanted.map_or_else(|| inherited.to_owned(), |wanted| inherited.join(wanted));
     let why = match std::fs::metadata(&wanted) {

@@ -28,7 +28,7 @@ impl Leaf {
         self.dir.as_fd()
     }
 
-    /// Moves the calling process inside. Needs no memory, so that a child can do it before it executes something.
+    /// Moves the calling process into the leaf. Allocates nothing, so that a child can call it before exec.
     pub(crate) fn enter(&self) -> io::Result<()> {
         let procs = rustix::fs::openat(&self.dir, c"cgroup.procs", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::io::write(procs, b"0")?;

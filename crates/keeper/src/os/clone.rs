@@ -1,8 +1,9 @@
-//! Makes processes whose pid the kernel stores before they can run: with `clone3`, or with `clone` where that is refused.
+//! Creates processes whose pid the kernel stores before they can run: with `clone3`, or with `clone` if that is refused.
 //!
-//! Docker's default profile answers `clone3` with ENOSYS (EPERM before 20.10.10), and old gVisor answers EINVAL. `clone` has CLONE_PARENT_SETTID too, which stores the
-//! pid in the parent before the child runs. CLONE_CHILD_SETTID does not: it is written when the child is first scheduled, and a holder killed before that would let the command be started
-//! twice. `clone` cannot also give a pidfd, so that one is opened afterwards, in a slot of the descriptor table that was reserved before.
+//! Docker's default profile answers `clone3` with ENOSYS (EPERM before 20.10.10), and old gVisor answers EINVAL. `clone` supports
+//! CLONE_PARENT_SETTID too, which stores the pid in the parent before the child runs. CLONE_CHILD_SETTID is no substitute: the pid is
+//! written when the child is first scheduled, and if the holder were killed before that, the command would be started twice. `clone` cannot
+//! return a pidfd as well, so that one is opened afterwards, in a slot of the descriptor table that was reserved before.
 #![allow(unsafe_code)]
 
 use super::{exit_now, open_pidfd};
@@ -13,11 +14,11 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Where a fork left us.
+/// Which process a fork returned in.
 pub(crate) enum Fork {
-    /// In the new process.
+    /// The new process.
     Child,
-    /// In the old one, with a handle on the new. None if the new process was over and reaped before a handle could be opened.
+    /// The old process, with a handle on the new one. None if the new process ended and was reaped before a handle could be opened.
     Parent(Option<OwnedFd>),
 }
 
@@ -27,7 +28,7 @@ pub(crate) enum Kin<'a> {
     Child,
     /// Our child, in this cgroup from its first instant. Only `clone3` can do this.
     ChildIn(BorrowedFd<'a>),
-    /// Our parent's child: nothing that looks for our descendants finds it.
+    /// A child of our parent, so that a search for our descendants does not find it.
     Sibling,
 }
 
@@ -47,10 +48,10 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// Not the constant of the C library's crate, whose type is too narrow for it.
+/// The libc crate's constant has a type that is too narrow.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// The errno with which `clone3` was refused in this process, or in the one that it was forked from. 0 if it was not.
+/// The errno that refused `clone3` in this process or the process it was forked from; 0 if it was not refused.
 static CLONE3_REFUSED: AtomicI32 = AtomicI32::new(0);
 
 /// Forks. The kernel writes the new pid to `slot` before the new process can run, and after the point where a kill of us would still
@@ -58,7 +59,8 @@ static CLONE3_REFUSED: AtomicI32 = AtomicI32::new(0);
 pub(crate) fn fork(slot: &AtomicI32, kin: &Kin<'_>) -> io::Result<Fork> {
     make(clone_args(slot, kin), kin, |call| {
         // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything, and this program has one thread, so no lock is
-        // held by a thread that the child does not have. The pointers live across the call. Without a stack the child goes on with its copy of ours.
+        // held by a thread that the child does not have. The pointers live across the call. Without a stack the child uses its copy of
+        // ours.
         let result = unsafe {
             match call {
                 Call::Clone3(args) => libc::syscall(libc::SYS_clone3, &raw mut *args, size_of::<CloneArgs>()),
@@ -69,14 +71,15 @@ pub(crate) fn fork(slot: &AtomicI32, kin: &Kin<'_>) -> io::Result<Fork> {
     })
 }
 
-/// Has a new process run `child`, which executes a program or ends. It has our memory until then, and we wait: nothing is copied for a process that replaces all of it
-/// at once. The pid is on record as with [`fork`]. The handle is missing as in [`Fork::Parent`].
+/// Runs `child` in a new process, where it executes a program or exits. Until then both share memory and this process waits, so that no
+/// memory is copied for a process that replaces all of it. The pid is stored as by [`fork`]. The handle may be missing as in
+/// [`Fork::Parent`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<Option<OwnedFd>> {
-    /// Room for what is called between the clone and the exec, of which little is touched.
+    /// Stack for the calls between clone and exec. Few of its pages are ever touched.
     const STACK: usize = 256 << 10;
     extern "C" fn enter<F: FnMut()>(child: *mut F) -> ! {
-        // SAFETY: the closure lives in the caller, which is stopped until this process has executed something or is over.
+        // SAFETY: the closure lives in the caller, which is suspended until this process has executed a program or exited.
         unsafe { (*child)() };
         exit_now(127)
     }
@@ -109,15 +112,16 @@ pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) ->
 
 /// Calls the kernel with up to three arguments, the others 0. In the new process, on its own stack, calls `function(data)`.
 ///
-/// `clone` takes its fourth and fifth argument in another order on each machine; both are 0 here.
+/// The order of the fourth and fifth argument of `clone` depends on the architecture; both are 0 here.
 ///
 /// # Safety
-/// The call is clone3 or clone with CLONE_VM, CLONE_VFORK and a stack that is aligned as calls want it; `function` is an `extern "C" fn(data) -> !`. No register or stack slot
-/// of ours is changed by the new process. The program has one thread, and CLONE_VFORK stops that until the other has let go of the memory.
+/// The call is clone3 or clone with CLONE_VM, CLONE_VFORK and an aligned stack; `function` is an `extern "C" fn(data) -> !`. The new
+/// process changes no register or stack slot of ours. The program has one thread, and CLONE_VFORK suspends it until the new process has
+/// released the memory.
 #[cfg(target_arch = "x86_64")]
 unsafe fn call_on_stack(number: libc::c_long, arguments: [usize; 3], function: usize, data: usize) -> isize {
     let result: isize;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees what the kernel and the new process need; see above.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -143,14 +147,14 @@ unsafe fn call_on_stack(number: libc::c_long, arguments: [usize; 3], function: u
     result
 }
 
-/// As above.
+/// The same for aarch64.
 ///
 /// # Safety
-/// As above.
+/// As for x86_64.
 #[cfg(target_arch = "aarch64")]
 unsafe fn call_on_stack(number: libc::c_long, arguments: [usize; 3], function: usize, data: usize) -> isize {
     let result: isize;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees what the kernel and the new process need; see above.
     unsafe {
         std::arch::asm!(
             "svc 0",
@@ -174,7 +178,7 @@ unsafe fn call_on_stack(number: libc::c_long, arguments: [usize; 3], function: u
     result
 }
 
-/// The same where nobody has written down how to call the kernel: with a copy of our memory.
+/// For other architectures, without our own system call in assembly: a fork, with a copy of our memory.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) -> io::Result<Option<OwnedFd>> {
     match fork(slot, kin)? {
@@ -190,14 +194,14 @@ pub(crate) fn start(slot: &AtomicI32, kin: &Kin<'_>, mut child: impl FnMut()) ->
 enum Call<'a> {
     Clone3(&'a mut CloneArgs),
     Clone {
-        /// With the signal that the parent gets at its end.
+        /// With the signal that the parent gets when the child exits.
         flags: u64,
-        /// 0 without a stack.
+        /// 0 if the child has no stack of its own.
         stack_top: u64,
     },
 }
 
-/// Makes a process by `kernel`, which answers as the kernel does: with a pid, with 0 in the child, or with a negated errno.
+/// Creates a process with `kernel`, which returns what the kernel does: a pid, 0 in the child, or a negated errno.
 fn make(mut args: CloneArgs, kin: &Kin<'_>, mut kernel: impl FnMut(Call<'_>) -> isize) -> io::Result<Fork> {
     let mut refused = CLONE3_REFUSED.load(Relaxed);
     if refused == 0 {
@@ -213,7 +217,7 @@ fn make(mut args: CloneArgs, kin: &Kin<'_>, mut kernel: impl FnMut(Call<'_>) -> 
     if !matches!(refused, libc::ENOSYS | libc::EPERM | libc::EINVAL) || matches!(kin, Kin::ChildIn(_)) {
         return Err(io::Error::from_raw_os_error(refused));
     }
-    // Nothing may fail once there is a process. So the slot of its handle is taken before, by the call that will be needed.
+    // Nothing may fail once the process exists. So the descriptor slot for its handle is reserved first, with the call that will be needed.
     let reserved = open_pidfd(rustix::process::getpid().as_raw_nonzero().get())?;
     let flags = args.flags & !(libc::CLONE_PIDFD as u64) | args.exit_signal;
     match kernel(Call::Clone { flags, stack_top: args.stack + args.stack_size }) {
@@ -230,20 +234,23 @@ fn make(mut args: CloneArgs, kin: &Kin<'_>, mut kernel: impl FnMut(Call<'_>) -> 
     }
 }
 
-/// A handle on a process that was just made. None only if it is over and was reaped, which for our own child we would have done ourselves.
+/// Opens a handle on a new process. None only if the process has ended and was reaped. Only this process reaps its own children, so for
+/// them there always is one.
 fn handle(pid: i32, kin: &Kin<'_>) -> Option<OwnedFd> {
     loop {
         match open_pidfd(pid) {
             Ok(handle) => return (!matches!(kin, Kin::Sibling) || has_our_command_line(pid)).then_some(handle),
-            // EINVAL: it was reaped, and its number is still that of a session.
+            // EINVAL: the process was reaped, and its pid is still that of a session.
             Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EINVAL)) => return None,
-            // The slot is there, so the kernel is short of memory or of open files. Without the handle we would take a live process for a dead one.
+            // The slot is free, so the kernel lacks memory or open files, and no descriptor reports when it has them again. There is no
+            // bound: without a handle a live process would be taken for dead.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-/// Whether the number of a sibling still means a fork of us and has not passed on. A process that is over has no command line: it does not matter which one it was.
+/// Whether the pid of a sibling still means a fork of us and was not reused. An ended process has an empty command line; then it does not
+/// matter whose it was.
 fn has_our_command_line(pid: i32) -> bool {
     let line = |who: &str| std::fs::read(format!("/proc/{who}/cmdline"));
     match (line(&pid.to_string()), line("self")) {
@@ -268,7 +275,7 @@ fn clone_args(slot: &AtomicI32, kin: &Kin<'_>) -> CloneArgs {
         }
         Kin::Sibling => {
             args.flags |= libc::CLONE_PARENT as u64;
-            // The kernel refuses a signal of our own choice here; the parent's is taken.
+            // The kernel refuses a signal of our own choice here, and uses the parent's.
             args.exit_signal = 0;
         }
     }

@@ -31,7 +31,7 @@ pub(crate) enum Waited {
     NotOurs,
 }
 
-/// Waits for the process behind a handle. Where that is refused, by its number, which stays its own until it is reaped: by us, or it is not our child.
+/// Waits for the process of a handle. If that is refused, waits by pid: the pid of our child is not reused before we reap it.
 fn wait_for(pidfd: BorrowedFd<'_>, options: libc::c_int) -> Waited {
     let by_handle = waitid(libc::P_PIDFD, pidfd.as_raw_fd() as libc::id_t, options);
     match by_handle {
@@ -44,7 +44,7 @@ fn wait_for_pid(pid: u32, options: libc::c_int) -> Waited {
     waitid(libc::P_PID, pid, options).unwrap_or(Waited::NotOurs)
 }
 
-/// The number of the process behind a handle, while it has one.
+/// The pid of the process of a handle, while it has one.
 fn pid_behind(pidfd: BorrowedFd<'_>) -> Option<u32> {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
     info.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
@@ -203,11 +203,12 @@ pub fn close_inherited(keep: Option<RawFd>) {
         None => close(3, u32::MAX),
     };
     if done != 0 {
-        // A kernel before 5.9, or a profile that does not know the call. All numbers first: the listing has a descriptor, too, and closes it itself.
+        // The kernel is older than 5.9, or a profile does not know the call. All numbers are collected first, because the listing has a
+        // descriptor of its own.
         let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
         let numbers: Vec<u32> = open.filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
         for n in numbers.into_iter().filter(|n| *n > 2 && Some(*n) != kept) {
-            // SAFETY: as above; the number of the listing is not open any more, and that close fails.
+            // SAFETY: as above; the descriptor of the listing is closed by now, and its close fails.
             unsafe { libc::close(n as RawFd) };
         }
     }
@@ -274,13 +275,13 @@ pub(crate) fn read_signals(signals: BorrowedFd<'_>) -> Vec<u32> {
     all
 }
 
-/// Has this thread run on the processors of a mask. Where none of them may be used it stays where it is.
+/// Restricts this thread to the processors of a mask. If none of them may be used, nothing changes.
 pub(crate) fn set_cpus(mask: &[u8]) {
     // SAFETY: the kernel reads `mask.len()` bytes, which are ours and live across the call.
     let _refused = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr()) };
 }
 
-/// Has this thread scheduled by another policy, where it may be.
+/// Sets the scheduling policy of this thread, if that is allowed.
 pub(crate) fn set_scheduler(policy: i32, priority: i32) {
     // SAFETY: sched_param is plain data, for which zero is valid; the kernel only reads it.
     unsafe {
@@ -290,7 +291,7 @@ pub(crate) fn set_scheduler(policy: i32, priority: i32) {
     }
 }
 
-/// Gives this thread another I/O priority, where it may have it.
+/// Sets the I/O priority of this thread, if that is allowed.
 pub(crate) fn set_io_priority(priority: i32) {
     const WHO_PROCESS: libc::c_int = 1;
     // SAFETY: the call takes numbers only.
@@ -329,7 +330,7 @@ pub(crate) fn send(pidfd: BorrowedFd<'_>, number: i32) -> io::Result<()> {
     }
 }
 
-/// Whether this kernel keeps a status behind a handle, and tells it: a profile may refuse the question.
+/// Whether this kernel keeps an exit status for the holder of a pidfd, and returns it: a profile may refuse the call.
 pub(crate) fn keeps_status() -> bool {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut parts = text.split(|c: char| !c.is_ascii_digit()).filter_map(|p| p.parse::<u32>().ok());

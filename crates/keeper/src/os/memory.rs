@@ -1,35 +1,36 @@
-//! How often the kernel has killed a process of our memory cgroup because memory ran out.
+//! How often the kernel has killed processes of our memory cgroup because memory ran out.
 
 use std::path::{Path, PathBuf};
 
-/// The counter of the cgroup that a command will be in, and what it said before the command ran.
+/// The OOM counter of the command's cgroup, and its value before the command ran.
 #[derive(Debug)]
 pub(crate) struct OomKills {
-    /// Read at the end, too.
+    /// The counter's file, which is read again at the end.
     file: PathBuf,
     before: u64,
 }
 
 impl OomKills {
-    /// Where the counter of what we start is: in the v1 hierarchy of memory if there is one, else in v2.
+    /// The counter for our children: in the v1 memory hierarchy if there is one, else in v2.
     pub(crate) fn find_file() -> Option<PathBuf> {
         let (cgroups, mounts) = (std::fs::read_to_string("/proc/self/cgroup").ok()?, std::fs::read_to_string("/proc/self/mounts").ok()?);
         let place = |mount: &Path, path: &str| mount.join(path.trim_start_matches('/'));
         let v1 = mount(&mounts, "cgroup", Some("memory")).and_then(|mount| {
             let path = cgroups.lines().find_map(|line| line.split_once(":memory:").map(|(_, path)| path))?;
-            // A container may see its own cgroup as the root of the mount.
+            // In a container, its own cgroup may be the root of the mount.
             [place(&mount, path), mount].into_iter().map(|dir| dir.join("memory.oom_control")).find(|file| file.exists())
         });
         v1.or_else(|| {
             let mount = mount(&mounts, "cgroup2", None)?;
             let here = place(&mount, cgroups.lines().find_map(|line| line.strip_prefix("0::"))?);
-            // Kills are counted in every cgroup above, too. Commands have leaves beside the place of engine and keepers.
+            // Kills are counted in every ancestor too. Leaves of commands lie beside the cgroup of engine and keepers, so their parent's
+            // counter is used.
             let from = if here.ends_with("engine") { here.parent()? } else { &here };
             from.ancestors().take_while(|dir| dir.starts_with(&mount)).map(|dir| dir.join("memory.events")).find(|file| file.exists())
         })
     }
 
-    /// Reads the counter in `file`.
+    /// Reads the counter in `file` before the command runs.
     pub(crate) fn begin(file: &Path) -> Option<Self> {
         Some(Self { before: count(file)?, file: file.to_owned() })
     }

@@ -1,4 +1,4 @@
-//! What only the operating system can do. Everything that is Linux's own is in `linux`, and how it makes processes in `clone`.
+//! What only the operating system can do. Linux code is in `linux`, and the creation of processes in `clone`.
 
 mod cgroup;
 mod clone;

@@ -193,7 +193,7 @@ impl Pump<'_> {
         }
         match written.and_then(|()| self.pair.meta.sync()) {
             Ok(()) => self.saving.end_is_synced = true,
-            // Readers find it in the live copy, and the keepers stay until the file has it.
+            // Readers find it in the live copy. The keepers stay until the file has it.
             Err(e) => self.refused(&e),
         }
     }

@@ -1,25 +1,26 @@
-//! When the file gets what the live copy of `meta` has.
+//! When the pump copies the live copy of `meta` to the file.
 
 use super::Pump;
 use outlast_store::meta::{Stamp, flag};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often the file is written at most while nothing happens that it must have at once, and how often a write that the disk refused is tried again.
+/// The least time between two writes of the file, unless an event must be saved at once, and the time before a refused write is tried
+/// again.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What the file has.
+/// The state of the file.
 #[derive(Debug)]
 pub(super) struct Saving {
-    /// What the live copy was when it was last written.
+    /// The state of the live copy at the last write.
     saved: Option<Stamp>,
-    /// Not before this is it written again.
+    /// The earliest time of the next write.
     not_before: Instant,
-    /// When it is to be written, if it is to be.
+    /// When the next write is due, if one is.
     due: Option<Instant>,
-    /// Whether the record of the end is on disk for good.
+    /// Whether the record of the end was synced.
     pub(super) end_is_synced: bool,
-    /// Until when the disk, which refused, is left alone.
+    /// If the disk refused a write: the time before which nothing is written.
     refused_until: Option<Instant>,
 }
 
@@ -28,14 +29,14 @@ impl Saving {
         Self { saved: None, not_before: Instant::now() + EVERY, due: None, end_is_synced: false, refused_until: None }
     }
 
-    /// When to go on though no descriptor says so.
+    /// How long to wait for descriptors before the next write is due.
     pub(super) fn due(&self) -> Option<Duration> {
         self.due.map(|at| at.saturating_duration_since(Instant::now()))
     }
 }
 
 impl Pump<'_> {
-    /// Writes what has changed since, unless it was written a moment ago.
+    /// Writes the changes since the last write, unless that was a moment ago.
     pub(super) fn save(&mut self) {
         let Ok(now) = self.pair.meta.stamp() else { return };
         let owes_end = self.pair.live().has(flag::RECORDED) && !self.saving.end_is_synced;
@@ -58,7 +59,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Writes the last word. Whether the file has it: until then there must be a keeper with the live copy.
+    /// Writes the final state, and returns whether the file has it. Until then a keeper has to stay with the live copy.
     pub(super) fn hand_over(&mut self) -> bool {
         if self.saving.refused_until.is_some_and(|at| Instant::now() < at) {
             return false;
@@ -69,7 +70,7 @@ impl Pump<'_> {
         written.inspect_err(|e| self.refused(e)).is_ok()
     }
 
-    /// The disk refuses. The live copy has it, and it is tried again.
+    /// Handles a refused write: the live copy has the change, and it is written later.
     pub(super) fn refused(&mut self, error: &io::Error) {
         let again = Instant::now() + EVERY;
         (self.saving.not_before, self.saving.due) = (again, Some(again));

@@ -92,13 +92,13 @@ struct Found {
     dropped: Vec<Told>,
 }
 
-/// What the checks are made from, beside the home itself.
+/// The facts from which the checks are made, besides the home itself.
 struct Facts<'a> {
     place: Place,
     found: &'a Result<Found, Failure>,
     /// Absent with `--quick`.
     trial: Option<&'a trial::Seen>,
-    /// Processes of ours that process 1 has not reaped.
+    /// Ended processes of Outlast that process 1 has not reaped.
     unreaped: usize,
 }
 
@@ -129,7 +129,7 @@ impl Doctor {
     }
 }
 
-/// Asks as a person does, who sees everything. Nothing counts as delivered by it.
+/// Asks as a user does, who sees all sessions. This marks nothing as delivered.
 async fn ask(client: &Client) -> Result<Found, Failure> {
     let client = client.with_owner(Owner::default());
     let dropped = History::default().in_state("dropped").limit(MAX_NOTICES).newest_first();
@@ -141,7 +141,7 @@ async fn ask(client: &Client) -> Result<Found, Failure> {
     })
 }
 
-/// The trial. A signal ends it early, and its scratch home is removed all the same.
+/// Runs the trial. A signal ends it early; its scratch home is still removed.
 async fn try_promises(ctx: &Context) -> Result<trial::Seen, Failure> {
     let mut signals = Vec::new();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
@@ -237,7 +237,7 @@ mod tests {
         Place { container: Some(Container::Docker), init: "sh".into(), has_battery: false, has_systemd: false }
     }
 
-    /// Checks as they are printed, without a terminal.
+    /// Renders checks as they are printed without a terminal.
     pub(super) fn shown(checks: &[Check]) -> String {
         checks.iter().flat_map(|check| lines(&super::super::out::Out::plain(None), check)).collect::<Vec<_>>().join("\n")
     }

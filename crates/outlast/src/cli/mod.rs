@@ -242,8 +242,8 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     }
 }
 
-/// Returns when SIGTERM comes and we are the first process of a container. The kernel drops signals to that process for which it has no handler, and a
-/// `docker stop` would wait until it may kill. Any other process ends by itself.
+/// Returns on SIGTERM if this is the first process of a container. For that process the kernel drops signals without a handler, and `docker
+/// stop` would wait until it may kill. In any other process SIGTERM has its default effect.
 async fn terminated_as_first_process() {
     use tokio::signal::unix::{SignalKind, signal};
     if std::process::id() != 1 {
@@ -256,7 +256,7 @@ async fn terminated_as_first_process() {
 }
 
 impl Verb {
-    /// Whether the verb ends on SIGTERM in a way of its own.
+    /// Whether the verb handles SIGTERM itself.
     fn handles_signals(&self) -> bool {
         match self {
             Self::Mcp(mcp) => mcp.is_over_http(),

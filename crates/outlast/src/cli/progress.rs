@@ -126,7 +126,7 @@ impl Watched {
     async fn last_line(&self) -> Result<Option<String>, ClientError> {
         let mut render = Render::new(&self.command, Redactor::new(self.redact));
         let mut text = String::new();
-        let mut chunks = self.client.read(&self.id, From::Last(END));
+        let mut chunks = self.client.read(&self.id, From::Last(END)).masked();
         while let Some(chunk) = chunks.next().await? {
             if let Chunk::Bytes { bytes, .. } = chunk {
                 text += &render.push(&bytes);

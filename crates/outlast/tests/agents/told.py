@@ -18,7 +18,7 @@ import model
 from world import HERE, Missing, configure_codex, configure_hermes, configure_kimi, configure_opencode, eventually, main
 
 CODE = 5
-# Which answer brings the notice.
+# Which answer carries the notice.
 ANSWERS = ["the result of a command", "a list", "an error"]
 UNKNOWN = "proc_000000000000"
 # How a model ends its turn in smolagents.
@@ -26,7 +26,7 @@ FINAL = {"tool": "final_answer", "arguments": {"answer": "done"}}
 
 
 def command(world, n):
-    """A command that ends when its gate is there."""
+    """A command that ends when its gate file exists."""
     return f"while ! [ -e {world.path(f'gate-{n}')} ]; do sleep 0.05; done; exit {CODE}"
 
 
@@ -36,12 +36,12 @@ def ends(world):
 
 
 def ended(world):
-    """The processes whose end is due or was told."""
+    """The processes whose notice is due or was delivered."""
     return [one["event"]["session_id"] for one in ends(world)]
 
 
 def is_due(notice):
-    """Whether the next answer would bring it. The notice of a command that a call waited for is kept back for that call, for two seconds."""
+    """Whether the next answer would carry the notice. If a call waited for the command, its notice is reserved for that call for two seconds."""
     return notice["state"] == "pending" or notice.get("lease") == "answer" and notice["lease_until"] < f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
@@ -52,7 +52,7 @@ def let_go(world, n):
 
 
 def let_go_in_turns(world, client):
-    """Ends each command once the model has seen that it runs, and lets the model go on once its end is due."""
+    """Ends each command once the model has seen that it runs, and lets the model continue once its notice is due."""
     for n in range(len(ANSWERS)):
         eventually(f"turn {2 * n + 1} of the model", lambda: world.turns() >= 2 * n + 2 or client.poll() is not None)
         assert client.poll() is None, f"it ended with {client.returncode}: {printed(world)}"
@@ -63,7 +63,7 @@ def let_go_in_turns(world, client):
 
 
 def native(world, prefix=""):
-    """What the model says: a command that goes on, and when it has ended a call of another tool."""
+    """The turns of the model: it starts a command that keeps running, and calls another tool when the command has ended."""
     turns = []
     others = [("run", {"command": "echo ok"}), ("list", {}), ("log", {"process": UNKNOWN})]
     for n, (tool, arguments) in enumerate(others):
@@ -73,14 +73,14 @@ def native(world, prefix=""):
 
 
 def times(world, text):
-    """How often a text is in the last request of the client to the model."""
+    """How often a text is in the client's last request to the model."""
     taken = [one for one in model.said(world.log) if one["turn"] is not None]
     body = taken[-1]["body"] if taken else {}
     return json.dumps(body.get("messages") or body.get("input") or [], ensure_ascii=False).count(text)
 
 
 def talk(world, argv, last=None, turns=None):
-    """Lets a client talk to the model, and says how often its model was given each notice."""
+    """Runs a client with the model, and returns how often the model was given each notice."""
     world.play([*(turns or native(world)), last or {"text": "done"}])
     argv = argv() if callable(argv) else argv
     with open(world.path("client.out"), "w") as out:
@@ -151,7 +151,7 @@ def fastmcp(world):
         let_go(world, n)
         given = call(turns[2 * n + 1])
         text = f"Background process {ended(world)[n]} exited (exit code {CODE})"
-        # A caller takes one of the two.
+        # A caller uses one of the two.
         counts = {value.count(text) for key, value in given.items() if key != "texts"}
         seen.append(counts.pop() if len(counts) == 1 else -1)
     client.stdin.close()
@@ -182,7 +182,7 @@ def in_typescript(turn):
 
 
 def codex(world):
-    """Without a wake: the server alone is in its configuration."""
+    """Without a wake: its configuration has only the server."""
     turns = []
     others = [{"cmd": "echo ok"}, {"cmd": "exit 3"}, {"session_id": 7, "chars": ""}]
     for n, arguments in enumerate(others):
@@ -201,26 +201,27 @@ def codex(world):
     return talk(world, argv, turns=turns)
 
 
-def opencode(world):
-    def argv():
-        configure_opencode(world)
-        world.call(world.outlast, "install", "opencode")
-        return [world.program("opencode"), "run", "--format", "json", "go"]
+def installed(world, client, configure, prefix, *arguments):
+    """A client that `outlast install` configures. The names of its tools begin with `prefix`."""
 
-    return talk(world, argv, turns=native(world, "outlast_"))
+    def argv():
+        configure(world)
+        world.call(world.outlast, "install", client)
+        return [world.program(client), *arguments]
+
+    return talk(world, argv, turns=native(world, prefix))
+
+
+def opencode(world):
+    return installed(world, "opencode", configure_opencode, "outlast_", "run", "--format", "json", "go")
 
 
 def kimi(world):
-    def argv():
-        configure_kimi(world)
-        world.call(world.outlast, "install", "kimi")
-        return [world.program("kimi"), "--output-format", "stream-json", "-p", "go"]
-
-    return talk(world, argv, turns=native(world, "mcp__outlast__"))
+    return installed(world, "kimi", configure_kimi, "mcp__outlast__", "--output-format", "stream-json", "-p", "go")
 
 
 def hermes(world):
-    """Its profile answers with JSON, always."""
+    """The answers of its profile are always JSON."""
     turns = []
     others = [("terminal", {"command": "echo ok"}), ("process", {"action": "list"}), ("process", {"action": "log", "session_id": UNKNOWN})]
     for n, (tool, arguments) in enumerate(others):

@@ -460,7 +460,7 @@ fn commands_begin_where_the_conversation_works_with_the_variables_they_are_given
     assert_eq!(printed(json!({"command": "sh", "args": ["-c", "echo \"$A\" $HOME"], "env": env})), format!("b c {}", p.user().display()));
     // Several agents put a whole line where the program belongs.
     assert_eq!(printed(json!({"command": "echo \"$A\" && cd / && pwd", "env": env})), "b c\n/");
-    // A command is never run elsewhere: neither where the session works nor where the agent names a directory.
+    // A command never runs in another directory, whether the session or the agent names the missing one.
     std::fs::remove_dir(&dir).unwrap();
     for params in [json!({"command": "pwd"}), json!({"command": "pwd", "cwd": dir})] {
         let refused = b.ask("s", "terminal/create", params)["error"].clone();

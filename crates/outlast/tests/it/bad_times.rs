@@ -499,7 +499,7 @@ fn a_home_from_which_nothing_may_be_executed_has_the_installed_keeper() {
         eventually("the file ready", || p.work().join("ready").exists().then_some(()));
         kill_and_wait(p.meta(&id).pump).unwrap();
         p.kill_engine();
-        // Its socket is gone, and the engine asks the keeper by a signal to make another.
+        // The keeper's socket is gone, and the engine signals the keeper to make another.
         std::fs::remove_file(p.socket_dir().unwrap().join(&id)).unwrap();
         assert_eq!(p.json(["kill", "--grace", "0", &id])["status"], "killed");
     });

@@ -1,4 +1,4 @@
-//! Where a system call is refused, by a container's profile or an old kernel: everything works, or a start is refused at once.
+//! A container's profile or an old kernel refuses a system call. Either everything works, or a start is refused at once.
 
 use crate::support::*;
 use outlast_store::calls::{CALLS, Call, Without};
@@ -6,7 +6,7 @@ use outlast_testkit::keeper::Nursery;
 use outlast_testkit::os::Refusal;
 use std::time::{Duration, Instant};
 
-/// How long a refusal may take on a machine that does other things, too. It was 10 s and more where it took three tries to find out.
+/// How long a refusal may take on a busy machine. It took 10 s and more when three attempts were made first.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 fn refusal(call: &Call, errno: i32) -> Refusal {
@@ -35,8 +35,8 @@ fn every_call_of_the_table_is_refused_with_einval() {
 fn refuse_all(errno: i32) {
     let mut failed = Vec::new();
     for call in CALLS {
-        // The C library makes threads with clone3 and knows another way on ENOSYS only: neither the engine nor a caller gets as far as our own use of it. Keepers have no
-        // threads; they are tried below.
+        // The C library creates threads with clone3, and falls back only on ENOSYS: neither the engine nor a client gets as far as our own
+        // use of it. Keepers have no threads; they are tried below.
         if call.name == "clone3" && errno != libc::ENOSYS {
             continue;
         }
@@ -55,16 +55,16 @@ fn refuse_all(errno: i32) {
     assert!(failed.is_empty(), "refused with {errno}: {failed:?}");
 }
 
-/// A start is refused at once, by an error that names the call.
+/// A start is refused at once, with an error that names the call.
 fn starts_nothing(p: &Product, call: &Call) {
-    // The engine is there, so that what is measured is the refusal.
+    // The engine runs already, so that only the refusal is measured.
     p.call(["engine", "status"]);
     let began = Instant::now();
     let answer = p.call(["run", "--json", "--", "echo never"]);
     let took = began.elapsed();
     assert_ne!(answer.code, Some(0), "{answer:?}");
     let said = answer.text() + &answer.err;
-    // Without eventfd not even a caller can wait for an answer.
+    // Without eventfd not even the client can wait for an answer.
     let names = call.name.trim_end_matches(|c: char| c.is_ascii_digit());
     assert!(said.contains(call.name) || said.contains(names), "{said}");
     assert!(took < AT_ONCE, "it took {took:?}");

@@ -325,7 +325,7 @@ fn what_a_taker_left_before_it_was_answered_is_given_to_the_next_at_once() {
     let p = product();
     let id = ended(&p, "s", "true");
     taker_killed_at(&p, "notice.claimed", "3600");
-    // Held until then: released earlier, the engine could answer before it sees that the taker has left.
+    // Held until then. Otherwise the engine could answer before it sees that the taker has left.
     let given = p.json(["events", "next", "--session", "s", "--wait", "30"]);
     p.points().release("notice.claimed").unwrap();
     let told = &given["notices"][0];

@@ -98,7 +98,7 @@ fn on_a_narrow_terminal_it_is_broken_between_words() {
     let mut person = Person::calls_at(&p, &["doctor"], 24, 60);
     person.sees("none was given up");
     person.ended();
-    // The line about what is waited for is written over, not ended.
+    // The progress line is overwritten, and has no newline.
     for line in person.seen.split(['\n', '\r']) {
         let plain = outlast_text::strip(line);
         let paths = plain.contains('/');
@@ -106,7 +106,7 @@ fn on_a_narrow_terminal_it_is_broken_between_words() {
     }
 }
 
-/// No scratch home.
+/// Asserts that there is no scratch home.
 const NONE: [PathBuf; 0] = [];
 
 /// The scratch homes in a directory.
@@ -120,7 +120,7 @@ fn beside(p: &Product) -> PathBuf {
     p.home().root.parent().unwrap().to_owned()
 }
 
-/// What runs for a scratch home of this product.
+/// The processes of a scratch home of this product.
 fn in_scratch_homes(p: &Product) -> Vec<(u32, String)> {
     let mut all = p.processes();
     all.retain(|(pid, line)| {
@@ -232,7 +232,7 @@ fn a_home_that_is_a_mount_of_its_own_is_tried_inside() {
             mount_tmpfs(&p.home().root, options).unwrap();
             let answer = p.json(["doctor"]);
             is_explained(&answer);
-            // What the trial says is what a user sees.
+            // The trial's text is what a user sees.
             let runs = p.call(["run", "--wait", "--", "exit 3"]).code == Some(3);
             assert_eq!(trial(&answer).iter().all(|(state, _)| state == "ok"), runs, "{options}: {answer}");
             assert!(runs || answer["status"] == "broken", "{options}: {answer}");
@@ -273,7 +273,8 @@ fn a_read_only_or_full_home_is_what_the_trial_reports() {
     }
 }
 
-/// A container as Docker makes it by default, as far as a test can: processes of its own, a process 1 that does not reap, and no cgroup to write.
+/// A container like Docker's default, as far as a test can make one: a PID namespace, a process 1 that does not reap, and no writable
+/// cgroup.
 struct Container {
     unshare: std::process::Child,
     init: u32,
@@ -300,7 +301,7 @@ impl Container {
         }
     }
 
-    /// A call of the program in there.
+    /// A call of the program inside the container.
     fn call(&self, p: &Product, args: &[&str]) -> Answer {
         let here = p.command(args);
         let mut inside = std::process::Command::new("nsenter");
@@ -312,7 +313,7 @@ impl Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        // Its process 1 takes everything in there along.
+        // The end of its process 1 ends everything inside.
         kill_and_wait(self.init).unwrap();
         self.unshare.wait().unwrap();
     }

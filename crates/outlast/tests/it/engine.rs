@@ -65,7 +65,7 @@ fn installing_twice_changes_nothing_and_undoing_leaves_nothing() {
     let inode = std::fs::metadata(&unit).unwrap().ino();
     assert_eq!(p.json(["engine", "install", "--force"])["status"], "unchanged");
     assert_eq!(std::fs::metadata(&unit).unwrap().ino(), inode);
-    // In a container no unit starts anything, and `doctor` says what does instead.
+    // In a container no unit starts an engine, and `doctor` says what does instead.
     let said = p.json(["doctor", "--quick"]).to_string();
     assert!(said.contains(unit.to_str().unwrap()) || said.contains("container"), "{said}");
     assert_eq!(p.json(["engine", "install", "--undo"])["status"], "removed");

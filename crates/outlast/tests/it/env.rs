@@ -217,7 +217,7 @@ fn a_value_given_under_a_secrets_name_is_shown_nowhere_but_raw() {
     assert!(p.json(["events", "history"])["notices"].as_array().unwrap().len() > 1, "the match and the end");
     let command = p.json(["poll", &id])["command"].to_string();
     assert!(command.contains(": ***; exit 3"), "{command}");
-    // The next engine, and an index that is rebuilt from the folder, know it as well.
+    // The next engine, and an index that is rebuilt from the folder, mask it as well.
     p.kill_engine();
     shown(&p);
     p.call(["engine", "stop"]).good();
@@ -240,7 +240,7 @@ fn a_masked_value_that_comes_in_pieces_is_followed_without_showing_a_piece() {
     std::fs::write(&gate, "").unwrap();
     let mut text = String::new();
     let mut out = follow.stdout.take().unwrap();
-    // An unfinished line that cannot become a value is shown all the same, after a while.
+    // An unfinished line that cannot become a value is shown after a while.
     while !text.ends_with("prompt: ") {
         let mut piece = [0; 64];
         let n = std::io::Read::read(&mut out, &mut piece).unwrap();

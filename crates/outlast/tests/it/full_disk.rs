@@ -1,4 +1,4 @@
-//! A disk that is full or has become read-only: no command is harmed, stops work, and ends are known before they can be written.
+//! A full or read-only disk: no command is harmed, stops work, and ends are known before they can be written.
 
 use crate::gate::{Gate, Held, until_printed};
 use crate::support::*;
@@ -6,7 +6,8 @@ use outlast_store::meta::Snapshot;
 use outlast_testkit::leftovers;
 use outlast_testkit::machine::{self, fill, free, in_own_mounts, mount_image, mount_tmpfs};
 
-/// Runs `what` with a home on a small file system of this kind, in mounts of its own. A kind that cannot be made here is skipped by name.
+/// Runs `what` with a home on a small file system of this kind, in a mount namespace of its own. A kind that cannot be made here is skipped
+/// by name.
 fn on(kind: &str, test: &str, what: impl FnOnce(&Product) + Send) {
     let ran = in_own_mounts(|| {
         let p = product();
@@ -27,7 +28,7 @@ fn on(kind: &str, test: &str, what: impl FnOnce(&Product) + Send) {
     }
 }
 
-/// What the file says, whatever the live copy does.
+/// Reads the file alone, without the live copy.
 fn in_file(p: &Product, id: &str) -> Snapshot {
     Snapshot::parse(&std::fs::read(p.folder(id).meta()).unwrap()).unwrap()
 }
@@ -61,13 +62,13 @@ fn a_command_outlives(kind: &str, p: &Product) {
     let home = p.home().root;
     fill(&home).unwrap();
     let before = p.meta(&id);
-    // Output goes on, written or counted as missing.
+    // Output continues, written or counted as missing.
     eventually("more output", || (p.meta(&id).commit.base > before.commit.base + 100).then_some(()));
     for role in ["pump", "holder", "pump"] {
         let meta = p.meta(&id);
         let (dead, deaths) = (if role == "pump" { meta.pump } else { meta.holder }, meta.deaths.0 + meta.deaths.1);
         kill_and_wait(dead).unwrap();
-        // Found though the disk may refuse the new numbers.
+        // Keepers are found although the disk may refuse their new pids.
         let whole = |m: &Snapshot| m.deaths.0 + m.deaths.1 > deaths && [m.pump, m.holder].iter().all(|k| *k != 0 && *k != dead);
         eventually("another keeper", || Snapshot::read(&p.folder(&id)).ok().filter(whole));
     }
@@ -78,7 +79,7 @@ fn a_command_outlives(kind: &str, p: &Product) {
     gate.open();
     let ended = p.wait(&id);
     assert_eq!((ended["status"].as_str(), ended["exit_code"].as_i64()), (Some("exited"), Some(7)), "{kind}: {ended}");
-    // Known to the next engine, too, whether the file has it or the keepers stay until it has.
+    // The next engine knows it, too: from the file, or from keepers that stay until the file has it.
     p.kill_engine();
     assert_eq!(p.json(["poll", &id])["exit_code"], 7);
     free(&home).unwrap();
@@ -89,7 +90,7 @@ fn a_command_outlives(kind: &str, p: &Product) {
     let missing: u64 = known.gaps.iter().map(|g| g.to - g.from).sum();
     assert_eq!(raw.out.len() as u64 + missing, known.log_end(), "what is not there is told to the byte");
     assert!(raw.out.iter().all(|b| b"line\n".contains(b)), "nothing else is in the log");
-    // The wait has seen it, so that it is settled, and there is one.
+    // The wait has seen the end, so its notice is settled, and there is exactly one.
     eventually("the notice", || (!crate::told::states(p, &id).is_empty()).then_some(()));
     p.kill_engine();
     assert_eq!(crate::told::states(p, &id).len(), 1);
@@ -108,6 +109,28 @@ fn a_command_outlives_a_full_ext4() {
 #[test]
 fn a_command_outlives_a_full_tmpfs() {
     on("tmpfs", "a_command_outlives_a_full_tmpfs", |p| a_command_outlives("tmpfs", p));
+}
+
+#[test]
+fn lines_that_a_full_disk_took_before_the_first_one_are_told() {
+    on("tmpfs", "lines_that_a_full_disk_took_before_the_first_one_are_told", |p| {
+        let (full, freed) = (Gate::new(p, "full"), Gate::new(p, "freed"));
+        let id = p.run(&format!("{}; echo lost; {}; echo kept; sleep 1000", full.wait(), freed.wait()));
+        fill(&p.home().root).unwrap();
+        full.open();
+        eventually("the gap", || p.meta(&id).gaps.iter().any(|gap| gap.to == 5).then_some(()));
+        free(&p.home().root).unwrap();
+        freed.open();
+        until_printed(p, &id, "kept");
+        for page in [&["log", &id][..], &["log", "--offset", "0", &id]] {
+            let page = p.json(page.iter().copied());
+            assert_eq!(page["gaps"], json!([{"event": "gap", "from": 0, "to": 5, "why": "disk_full"}]), "{page}");
+            assert_eq!(page["output"], "kept", "{page}");
+        }
+        // A client that continues where a page ended is not told again.
+        assert_eq!(p.json(["log", "--from-byte", "5", &id])["gaps"], Value::Null);
+        assert!(p.call(["log", &id]).good().err.contains("disk_full"), "a person is told, too");
+    });
 }
 
 #[test]
@@ -140,7 +163,7 @@ fn keepers_that_are_killed_on_a_full_disk_are_missed_and_their_command_is_known(
         let polled = eventually("an orphan", || phase(&orphan, "orphaned"));
         assert_eq!(polled["pid"], pids[0], "{polled}");
         eventually("a loss", || phase(&lost, "lost"));
-        // The next engine has the same to go by.
+        // The next engine finds the same.
         p.kill_engine();
         eventually("an orphan again", || phase(&orphan, "orphaned"));
         let killed = p.json(["kill", &orphan]);
@@ -175,7 +198,7 @@ fn what_a_read_only_disk_refuses_is_done_known_and_said() {
         let (home, gate) = (p.home().root, Gate::new(p, "gate"));
         let [stopped, orphan] = [(); 2].map(|()| p.run("exec sleep 1000"));
         let ends = p.run(&format!("{}; exit 7", gate.wait()));
-        // This thread has mounts that the program's first one has not.
+        // This thread has mounts that the program's main thread does not have.
         let mounts = std::fs::read_to_string("/proc/thread-self/mounts").unwrap();
         let device = mounts.lines().find(|l| l.split(' ').nth(1) == home.to_str()).unwrap().split(' ').next().unwrap().to_owned();
         machine::remount(&home, "errors=remount-ro").unwrap();
@@ -198,7 +221,7 @@ fn what_a_read_only_disk_refuses_is_done_known_and_said() {
         assert_eq!(p.wait(&ends)["exit_code"], 7);
         for id in [&stopped, &ends] {
             assert_eq!(in_file(p, id).ended, None);
-            // They would wait for ever to write it down. What the engine has seen it knows without them.
+            // The keepers would wait forever to write it. The engine knows what it has seen without them.
             kill_both(p, id);
         }
         assert_eq!(p.json(["poll", &ends])["exit_code"], 7);

@@ -1,10 +1,10 @@
-//! The home goes away, or becomes another, while an engine serves it.
+//! The home is removed or replaced while an engine serves it.
 
 use crate::support::*;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longer than any call may take here, and shorter than the waits that a fight over the socket ended in.
+/// Longer than any call may take here, and shorter than the time-outs of two engines that fought over the socket.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 /// A home with an engine and a running command: its id, its pid and the engine's.
@@ -14,7 +14,7 @@ fn running(p: &Product) -> (String, u32, u32) {
     (id, started["pid"].as_u64().unwrap() as u32, p.engine())
 }
 
-/// The old engine leaves, and the home that is there now is served by one engine, which knows what was asked of it and nothing else.
+/// The old engine exits. One engine serves the home that is there now, and knows only its own requests.
 fn is_served_anew(p: &Product, old_engine: u32) {
     assert!(wait_for_end(old_engine, AT_ONCE), "the engine of the lost home is still there");
     let began = Instant::now();
@@ -85,10 +85,26 @@ fn a_home_that_was_moved_away_and_back_has_its_processes_again() {
 }
 
 #[test]
+fn output_printed_while_the_home_is_elsewhere_is_kept() {
+    let p = product();
+    let gate = p.work().join("gate");
+    // It has printed nothing yet, so the log's first file is created while the home is away.
+    let id = p.run(&format!("while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display()));
+    let (home, away) = (p.home().root, p.work().join("away"));
+    let command = p.meta(&id).cmd;
+    std::fs::rename(&home, &away).unwrap();
+    std::fs::write(&gate, "").unwrap();
+    assert!(wait_for_end(command as u32, PATIENCE), "the command ends");
+    std::fs::rename(&away, &home).unwrap();
+    let ended = p.wait(&id);
+    assert_eq!((&ended["exit_code"], &ended["output"]), (&json!(3), &json!("during\n")), "{ended}");
+}
+
+#[test]
 fn nothing_is_accepted_into_an_index_that_was_removed() {
     let p = product();
     let (id, _, engine) = running(&p);
-    // Held right before the commit: the index is removed just then.
+    // The engine is held right before the commit, and the index is removed.
     p.points().arm("run.before_commit").unwrap();
     let call = p.command(["run", "--json", "--", "touch ran; sleep 60"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     eventually("the commit", || p.points().held("run.before_commit"));
@@ -96,7 +112,7 @@ fn nothing_is_accepted_into_an_index_that_was_removed() {
     p.points().release("run.before_commit").unwrap();
     let answer = Answer::from(call.wait_with_output().unwrap());
     assert!(wait_for_end(engine, AT_ONCE), "the engine without an index is still there");
-    // The client asked again, and the next engine took the request; it has both processes from their folders and rows.
+    // The client asked again, and the next engine accepted the request. It has both processes, from their folders and rows.
     let second = answer.json()["session_id"].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned();
     let mut all = ids(&p.json(["list"]));
     all.sort_unstable();

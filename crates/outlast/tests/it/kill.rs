@@ -546,7 +546,7 @@ fn a_stop_of_many_goes_on_when_whoever_asked_has_left() {
     assert!(ids.iter().all(|id| p.json(["poll", id])["termination_source"] == "kill_all"));
 }
 
-/// Who is killed before the stop.
+/// Which keepers are killed before the stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dead {
     None,
@@ -629,7 +629,7 @@ fn those_who_may_not_be_signalled_are_named() {
     if call(&["--version"]).code != Some(0) {
         return machine::skipped(NAME, "a place for the program that others may enter");
     }
-    // A program of root's that makes whoever calls it root.
+    // A set-uid root program, which makes its caller root.
     let become_root = p.work().join("become-root");
     std::fs::copy("/usr/bin/setpriv", &become_root).unwrap();
     std::fs::set_permissions(&become_root, std::fs::Permissions::from_mode(0o4755)).unwrap();

@@ -1,11 +1,11 @@
-//! Limits, priority and processors: each command has those of its caller, whoever started the engine.
+//! Limits, priority and processors: each command has those of its caller, not those of the engine's starter.
 
 use crate::places::by_way_of;
 use crate::support::*;
 use outlast_testkit::machine;
 use std::process::Command;
 
-/// What a process may use, in words: limits, priority and policy, processors, I/O priority.
+/// Prints the limits, priority and policy, processors and I/O priority of a process.
 const SHOW: &str = "cat /proc/self/limits; cut -d' ' -f18,19,40,41 /proc/self/stat; grep Cpus_allowed_list: /proc/self/status; ionice";
 /// A caller with lower limits than others.
 const LIMITED: [&str; 4] = [
@@ -14,10 +14,10 @@ const LIMITED: [&str; 4] = [
     "ulimit -S -t 700; ulimit -S -f 400000; ulimit -S -n 200; ulimit -S -c 0; exec nice -n 5 ionice -c 3 chrt -b 0 taskset -c 0 \"$@\"",
     "sh",
 ];
-/// A caller like any other.
+/// A caller with the usual limits.
 const PLAIN: [&str; 1] = ["env"];
 
-/// What a command is shown that this caller starts itself, and what one that it has started here.
+/// What a command of this caller prints when the caller runs it directly, and when the engine runs it.
 fn both(p: &Product, before: &[&str]) -> [String; 2] {
     let line = ["-c", SHOW];
     let direct = Command::new(before[0]).args(&before[1..]).arg("sh").args(line).output().unwrap();
@@ -51,7 +51,7 @@ fn a_command_has_the_limits_of_its_caller_and_not_those_of_the_first() {
         let [direct, through] = both(&p, before);
         assert_eq!(through, direct, "{before:?}");
     }
-    // On a terminal, and started again by another caller: what counts is who asks now.
+    // On a terminal, and started again by another caller: the limits of the current caller count.
     let asked = by_way_of(&p, &LIMITED, &["run", "--json", "--", SHOW]).output().unwrap();
     let first = Answer::from(asked).json()["session_id"].as_str().unwrap().to_owned();
     p.wait(&first);
@@ -74,7 +74,7 @@ fn an_engine_does_not_keep_the_limits_of_its_first_caller() {
         assert_eq!(words[0], words[1], "{name}{line}: the soft limit is the hard one");
         assert!(!["700", "204800000"].contains(&words[0]), "{name}{line}");
     }
-    // A hard one only the privileged leave behind; others say what will end them.
+    // Only a privileged engine can remove a hard limit. Others report which one will end them.
     let hard = ["sh", "-c", "ulimit -t 70000; exec \"$@\"", "sh"];
     p.call(["engine", "stop"]).good();
     let status = Answer::from(by_way_of(&p, &hard, &["engine", "status", "--json"]).output().unwrap()).json();

@@ -123,7 +123,7 @@ fn a_process_with_a_thousand_followers_is_written_to_and_stopped_in_time() {
     }
     setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     let p = product();
-    // It ends by KILL alone, so that the whole grace is used.
+    // Only KILL ends it, so that the whole grace period is used.
     let id = p.run_with(&["--stdin"], "trap '' TERM; echo up; read x; echo got $x; while :; do sleep 0.1; done");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let follow = |n: usize| {
@@ -136,7 +136,7 @@ fn a_process_with_a_thousand_followers_is_written_to_and_stopped_in_time() {
             chunks
         }
     };
-    // Each has read what there is, and waits for more.
+    // Each follower has read everything, and waits for more.
     let mut followers = Vec::new();
     for n in 0..FOLLOWERS {
         followers.push(runtime.block_on(follow(n)));
@@ -164,17 +164,17 @@ fn a_command_that_the_kernel_killed_for_memory_says_so() {
         Ok(group) => group,
         Err(why) => return machine::skipped(NAME, format!("{why:#}")),
     };
-    // Where swap is limited, too, it is no way out. Where it is not, there is none on most machines.
+    // If swap is limited too, the command cannot use it. If not, most machines have none.
     let _no_swap = group.set("memory.memsw.limit_in_bytes", "209715200");
     let p = product();
     assert!(group.around(&p.command(["engine", "status"])).output().unwrap().status.success());
-    // It keeps a line in memory until its end, which never comes.
+    // It keeps a line in memory until the line ends, which never happens.
     let hog = "exec tail /dev/zero";
     let id = p.run_with(&["--notify"], hog);
     let ended = p.wait(&id);
     assert_eq!((ended["signal"].as_str(), ended["oom"].as_bool()), (Some("SIGKILL"), Some(true)), "{ended}");
     assert_eq!(p.json(["poll", &id])["oom"], true);
-    // Killed by hand, though memory had run out before.
+    // Killed by hand, after memory had run out before.
     let id = p.run("kill -9 $$");
     let ended = p.wait(&id);
     assert_eq!((ended["signal"].as_str(), ended.get("oom")), (Some("SIGKILL"), None), "{ended}");

@@ -1,4 +1,4 @@
-//! Where the program runs in a place that is not an ordinary login: containers, users without an entry, directories that others have taken.
+//! Places other than an ordinary login: containers, users without an entry, directories that another user has taken.
 
 use crate::support::*;
 use outlast_testkit::machine::{self, in_own_mounts, mount_tmpfs};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A user who has no entry in the list of users.
 const UNLISTED: u32 = 54_321;
 
-/// The same call, made by way of another program: its first argument is that program, and what follows comes before the call.
+/// The same call through another program: the first argument is that program, and the others come before the call.
 pub(crate) fn by_way_of(p: &Product, before: &[&str], args: &[&str]) -> Command {
     let call = p.command(args);
     let mut whole = Command::new(before[0]);
@@ -20,7 +20,7 @@ pub(crate) fn by_way_of(p: &Product, before: &[&str], args: &[&str]) -> Command 
     whole
 }
 
-/// Whether this machine lets us make namespaces as a container does; if not, why.
+/// Whether this machine allows namespaces as a container has them; if not, why.
 fn no_namespaces() -> Option<String> {
     let tried = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     match tried {
@@ -38,8 +38,8 @@ fn a_second_container_that_shares_the_home_is_refused_at_once() {
     }
     let p = product();
     let id = p.run("exec sleep 1000");
-    // Its own processes and its own /dev/shm, as two containers have that share a volume.
-    // The shell stays as the first process, so that all of it ends with the call.
+    // A PID namespace and a /dev/shm of its own, as in two containers that share a volume. The shell stays as process 1, so that everything
+    // ends with the call.
     let inside = ["unshare", "--pid", "--fork", "--mount-proc", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && \"$@\"", "sh"];
     for args in [&["run", "--json", "--", "touch never"][..], &["list", "--json"]] {
         let began = Instant::now();
@@ -52,12 +52,12 @@ fn a_second_container_that_shares_the_home_is_refused_at_once() {
     }
     assert!(!p.work().join("never").exists());
     assert_eq!(p.json(["poll", &id])["status"], "running");
-    // Without that engine the second one serves the home, and cannot reach keepers of the first.
+    // Without that engine, the second one serves the home, and cannot reach the keepers of the first.
     p.kill_engine();
     let answer = Answer::from(by_way_of(&p, &inside, &["kill", "--json", &id]).output().unwrap());
     let said = answer.json();
     assert!(said["error"].as_str().is_some_and(|e| e.contains("run in another container")), "{said}");
-    // Its engine has ended with the container.
+    // Its engine ended with the container.
     assert_eq!(p.json(["kill", &id, "--grace", "0"])["status"], "killed");
 }
 
@@ -124,7 +124,7 @@ fn a_user_without_a_directory_is_told_of_outlast_home() {
 fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
     let ran = in_own_mounts(|| {
         let us = rustix::process::geteuid().as_raw();
-        // A tmpfs that belongs to another user is what a directory of that user would be.
+        // A tmpfs that belongs to another user stands for a directory of that user.
         for place in ["/dev/shm", "/tmp"] {
             let taken = Path::new(place).join(format!("outlast-{us}"));
             mount_tmpfs(&taken, &format!("uid={UNLISTED},mode=700")).unwrap();
@@ -143,7 +143,7 @@ fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
     }
 }
 
-/// The one child of a process, once it is this program and has a handler for SIGTERM.
+/// The one child of a process, once it runs this program and handles SIGTERM.
 fn ready_child(parent: u32) -> Option<u32> {
     let child: u32 = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?.trim().parse().ok()?;
     let status = std::fs::read_to_string(format!("/proc/{child}/status")).ok()?;

@@ -73,7 +73,8 @@ fn a_holder_killed_around_its_fork() {
     }
 }
 
-/// Holds the holder at `point`, kills it with the pump, and before them the engine if it is to die, too. The id, and the file in which the command says that it ran.
+/// Holds the holder at `point`, then kills it with the pump, and the engine before them if it is to die too. Returns the id, and the file
+/// in which the command says that it ran.
 fn all_killed_at(p: &Product, point: &str, and_engine: bool) -> (String, std::path::PathBuf) {
     let mark = p.work().join(format!("{point}-{and_engine}"));
     let id = format!("proc_0123456789{}{}", if and_engine { "a" } else { "b" }, if point.ends_with("marked") { "a" } else { "b" });
@@ -83,7 +84,7 @@ fn all_killed_at(p: &Product, point: &str, and_engine: bool) -> (String, std::pa
     let holder = eventually(&format!("somebody at {point}"), || p.points().held(point));
     let pump = p.meta(&id).pump;
     if and_engine {
-        // With its caller, who would start another.
+        // Together with its caller, which would start another.
         kill_and_wait(run.id()).unwrap();
         p.kill_engine();
     }
@@ -102,7 +103,7 @@ fn a_command_is_never_started_twice_whoever_dies_with_its_keepers() {
     p.engine();
     let ran = |mark: &std::path::Path| std::fs::read_to_string(mark).unwrap_or_default();
     for and_engine in [false, true] {
-        // Before the clone: an engine that has the live copy knows that nothing ran, and starts it; another cannot know.
+        // Before the clone: an engine with the live copy knows that nothing ran, and starts the command; another engine cannot know.
         let (id, mark) = all_killed_at(&p, "holder.start.marked", and_engine);
         let phase = eventually("an answer", || p.json(["poll", &id])["phase"].as_str().filter(|w| *w != "starting").map(str::to_owned));
         match and_engine {
@@ -112,7 +113,7 @@ fn a_command_is_never_started_twice_whoever_dies_with_its_keepers() {
             }
             true => assert_eq!((phase.as_str(), ran(&mark).as_str()), ("lost", "")),
         }
-        // After it, before the pid is in the file: it is found all the same.
+        // After the clone, before the pid is in the file: the command is found all the same.
         let (id, mark) = all_killed_at(&p, "holder.start.after", and_engine);
         eventually("an orphan", || (p.json(["poll", &id])["phase"] == "orphaned").then_some(()));
         assert_eq!(ran(&mark), "started\n");

@@ -360,7 +360,7 @@ fn a_copied_home_gets_an_engine_of_its_own_and_leaves_the_original_alone() {
     assert_eq!(p.wait(&id)["exit_code"], 5);
 }
 
-/// Two processes that tell a session, and have ended while no engine ran: the next engine finds both at once.
+/// Two processes of a session that ended while no engine ran: the next engine finds both at once.
 fn two_that_ended_unseen(p: &Product, before_they_end: impl FnOnce(&[String; 2])) -> [String; 2] {
     let go = p.work().join("go");
     let line = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
@@ -374,7 +374,7 @@ fn two_that_ended_unseen(p: &Product, before_they_end: impl FnOnce(&[String; 2])
     both
 }
 
-/// The processes whose ends a session is told, in their order.
+/// The processes whose ends were delivered to a session, in order.
 fn ends_told(p: &Product) -> Vec<String> {
     let drained = p.json(["events", "drain", "--session", "s"]);
     let mut told: Vec<String> =
@@ -402,7 +402,7 @@ fn a_panic_over_one_folder_at_the_start_keeps_no_engine_from_starting() {
     let p = product();
     let mut both = two_that_ended_unseen(&p, |[bad, _]| p.points().panics(&format!("recover.look.{bad}"), true).unwrap());
     let mut told = ends_told(&p);
-    // The bad one is looked at again by the task that supervises it, a moment later.
+    // A moment later, the task that supervises the damaged process reads it again.
     eventually("both are told", || {
         told.extend(ends_told(&p));
         (told.len() >= 2).then_some(())

@@ -61,7 +61,8 @@ fn clean_forgets_every_finished_one_of_its_scope() {
     assert_eq!((left["processes"].as_array().unwrap().len(), &left["processes"][0]["session_id"]), (1, &json!(running)));
 }
 
-/// Makes the home an overlay whose lower layer is what the home is now, as in a container whose image has one. Only in mounts of our own.
+/// Mounts an overlay over the home whose lower layer is the home's contents, as in a container whose image has a home. Only in a mount
+/// namespace of our own.
 fn put_below_an_overlay(p: &Product) {
     let home = p.home().root;
     let layers = p.work().join("layers");
@@ -92,7 +93,7 @@ fn what_lies_in_a_lower_layer_of_an_overlay_is_removed_even_if_the_engine_is_kil
         let removed = p.json(["rm", &ids[0]]);
         assert_eq!(removed["status"], "removed", "{removed}");
         assert!(!p.folder(&ids[0]).path.exists());
-        // Killed half-way: what is left is no process.
+        // Killed half-way: the rest of the folder does not count as a process.
         p.points().arm("remove.marked").unwrap();
         let call = p.command(["rm", &ids[1]]).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
         eventually("the mark", || p.points().held("remove.marked"));

@@ -46,7 +46,7 @@ fn case_007_a_directory_that_does_not_exist_is_refused_with_its_nearest_parent()
     assert_eq!((refused.code, said["code"].as_str()), (Some(125), Some("bad_spec")), "{said}");
     assert_eq!(said["error"], format!("directory {} does not exist", gone.display()));
     assert!(said["hint"].as_str().unwrap().starts_with(&format!("{} exists;", p.work().display())), "{said}");
-    // A retry under an id that was accepted finds the process, also after its directory was removed.
+    // A retry with an accepted id finds the process, also after its directory was removed.
     std::fs::create_dir_all(&gone).unwrap();
     let accepted = ["run", "--id", "proc_00000000aaab", "--cwd", gone.to_str().unwrap(), "--", "true"];
     let first = p.json(accepted);
@@ -61,7 +61,7 @@ fn a_directory_that_was_removed_under_the_caller_is_refused() {
     let p = product();
     let gone = p.work().join("gone");
     std::fs::create_dir(&gone).unwrap();
-    // Neither variable names a place to run in instead.
+    // Neither variable names a directory to run in instead.
     for pwd in ["", "/"] {
         let line = format!("mkdir -p {0} && cd {0} && rmdir {0} && PWD={pwd} exec \"$@\"", gone.display());
         let call = p.command(["run", "--json", "--", "touch ran"]);

@@ -121,7 +121,7 @@ async fn a_failure_is_tried_again_under_the_same_id() {
 fn a_name_is_looked_up_on_no_thread_that_others_need() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).max_blocking_threads(1).enable_all().build().unwrap();
     let (go, wait) = std::sync::mpsc::channel::<()>();
-    // The only blocking thread of the runtime reads a disk that hangs, until the test is over.
+    // The runtime's only blocking thread reads a disk that hangs, until the test is over.
     runtime.spawn_blocking(move || wait.recv());
     runtime.block_on(async {
         let receiver = Receiver::says(&[OK]);

@@ -1,7 +1,7 @@
-//! The live copy of a `meta`, in memory that no disk can refuse.
+//! The live copy of a `meta`, in memory, where no disk can refuse it.
 //!
 //! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number there,
-//! so any other reader opens it through `/proc`. It is gone when all of them are; then the file counts, as after a reboot.
+//! so any other reader opens it through `/proc`. When all of them have exited it is gone, and the file counts, as after a reboot.
 
 use super::read::{boot_of, pid_at};
 use super::{LEN, LIVE_AT, Live, NAMED_FD, NAMED_PID};
@@ -18,12 +18,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How such a descriptor looks in `/proc`.
+/// The name of the memfd in `/proc`.
 const NAME: &str = "outlast-meta";
 /// Where an unnamed file is made if the kernel refuses `memfd_create`.
 const INSTEAD: [&str; 2] = ["/dev/shm", "/tmp"];
 
-/// The live images that this program holds, by folder. They outlive their keepers.
+/// The images that this program holds, by folder. They outlive the keepers.
 static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
 
 /// The live copy of a `meta`.
@@ -31,11 +31,11 @@ static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
 pub struct Image(File);
 
 impl Image {
-    /// Makes one full of zeros. It keeps its length: a mapping of it never faults.
+    /// Creates one, filled with zeros. Its length is sealed, so that a mapping of it never faults.
     pub fn new() -> io::Result<Self> {
         let plain = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let made = rustix::fs::memfd_create(NAME, plain | MemfdFlags::NOEXEC_SEAL).or_else(|e| match e {
-            // Before 6.3 the kernel does not know the flag; from then on it may insist on it.
+            // Kernels before 6.3 do not know the flag; later ones may require it.
             Errno::INVAL => rustix::fs::memfd_create(NAME, plain),
             e => Err(e),
         });
@@ -49,19 +49,20 @@ impl Image {
         }
     }
 
-    /// The image that a descriptor is, if it is one.
+    /// Takes a descriptor, if it is that of an image.
     pub fn from_fd(fd: OwnedFd) -> Option<Self> {
         let file = File::from(fd);
         let found = file.metadata().ok()?;
         (found.is_file() && found.nlink() == 0 && found.len() == LEN as u64).then_some(Self(file))
     }
 
-    /// Holds `image` as that of the process with this folder, also after its keepers are dead, until it is forgotten.
+    /// Holds this image for the process with this folder until [`Image::forget`], also after its keepers have died.
     pub fn hold(self: &Arc<Self>, dir: &ProcessDir) {
         held().insert(dir.path.clone(), Arc::clone(self));
     }
 
-    /// Finds the image of a process that runs, and holds it. One that is held already stays, unless it belongs to an attempt to start that failed.
+    /// Finds the image of a running process, and holds it. An image that is held already stays, unless it belongs to a failed attempt to
+    /// start.
     pub fn find_and_hold(dir: &ProcessDir) {
         if let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file))
             && let Some(image) = Self::of(dir, &bytes)
@@ -70,12 +71,12 @@ impl Image {
         }
     }
 
-    /// Lets go of the image of a process.
+    /// Drops the image of a process.
     pub fn forget(dir: &ProcessDir) {
         held().remove(&dir.path);
     }
 
-    /// The image of the process whose file holds `bytes`: the one that is held, or one that its keepers have.
+    /// The image of the process whose file has these bytes: the held one, or one that its keepers have open.
     pub(super) fn of(dir: &ProcessDir, bytes: &[u8; LEN]) -> Option<Arc<Self>> {
         let fd = super::read::u32_at(bytes, NAMED_FD).checked_sub(1)?;
         if crate::os::boot_id().ok() != Some(boot_of(bytes)) {
@@ -88,17 +89,17 @@ impl Image {
         let live = |field| pid_at(bytes, LIVE_AT + field);
         let named = [pid_at(bytes, NAMED_PID), live(offset_of!(Live, pump)), live(offset_of!(Live, holder))];
         named.into_iter().flatten().find_map(open).or_else(|| {
-            // If keepers were replaced and the disk refused their numbers, the command line of each still names the folder.
+            // If keepers were replaced and the disk refused their pids, their command lines still name the folder.
             let is_kept = crate::lock::is_held(&dir.meta()).is_ok_and(|held| held);
             is_kept.then(|| keepers_of(&dir.path).into_iter().find_map(open)).flatten()
         })
     }
 
-    /// Opens what `pid` has as its descriptor `fd`, if that is an image.
+    /// Opens descriptor `fd` of process `pid`, if it is an image.
     fn open(pid: u32, fd: u32) -> Option<Self> {
         let path = format!("/proc/{pid}/fd/{fd}");
         let link = std::fs::read_link(&path).ok()?;
-        // Looked at first: a pid may pass to a program whose descriptor must not be opened.
+        // The link is checked before it is opened: the pid may belong to another program by now, whose descriptors must not be opened.
         let link = link.as_os_str().as_bytes();
         let is_one = link.starts_with(format!("/memfd:{NAME}").as_bytes())
             || INSTEAD.iter().any(|dir| link.starts_with(dir.as_bytes()) && link.ends_with(b" (deleted)"));
@@ -111,7 +112,7 @@ impl Image {
         self.0.read_exact_at(&mut mine, 0).is_ok() && mine == bytes[..LIVE_AT]
     }
 
-    /// The bytes at one instant, as far as what belongs together is concerned.
+    /// Reads the bytes. Fields that belong together are from one instant.
     pub(super) fn read(&self) -> io::Result<[u8; LEN]> {
         super::read::read_settled(&self.0)
     }
@@ -124,12 +125,12 @@ impl Image {
         &self.0
     }
 
-    /// Its number in this process.
+    /// Its descriptor number in this process.
     pub(super) fn number(&self) -> u32 {
         self.0.as_raw_fd() as u32
     }
 
-    /// Another descriptor of the same.
+    /// Duplicates the descriptor.
     pub fn try_clone(&self) -> io::Result<OwnedFd> {
         Ok(self.0.try_clone()?.into())
     }
@@ -142,7 +143,7 @@ impl AsFd for Image {
 }
 
 fn held() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Arc<Image>>> {
-    // Each change is one call, so a panic elsewhere spoils nothing.
+    // Each change is a single call, so the map is intact even after a panic in another thread.
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -158,14 +159,15 @@ fn zeroed(fd: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file without a name, full of zeros, in the first of `dirs` that has room for it.
+/// Creates an unnamed file filled with zeros, in the first of `dirs` that has room for it.
 fn unnamed_file(dirs: &[&str]) -> Option<File> {
     let how = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     dirs.iter().find_map(|dir| zeroed(rustix::fs::open(*dir, how, Mode::RUSR | Mode::WUSR).ok()?).ok())
 }
 
-/// Whether a process keeps the process with this folder: its command line names the folder, or, after the home was moved, it has this `meta` open
-/// for writing. Identity alone is not enough: a copy of the folder has the same one, and must not read or write the memory of the original.
+/// Whether a process is a keeper of the process with this folder: its command line names the folder or, if the home was moved, it has this
+/// `meta` open for writing. The identity in the file is not enough: a copy of the folder has the same, and must not touch the memory of the
+/// original.
 fn keeps(pid: u32, dir: &ProcessDir) -> bool {
     names(pid, &dir.path) || may_write(pid, &dir.meta())
 }

@@ -37,11 +37,11 @@ pub mod flag {
     pub const CLEAN: u32 = 1 << 13;
     /// The request is on the engine's disk: the command may be started.
     pub const GO: u32 = 1 << 14;
-    /// Bytes are read and written, because `splice` or `tee` is refused: they are in a pump's memory in between.
+    /// `splice` or `tee` is refused, so a pump reads and writes the bytes: in between they are in its memory.
     pub const BY_HAND: u32 = 1 << 15;
-    /// A pump has such bytes in its memory now, or is about to.
+    /// A pump has such bytes in memory now, or is about to read some.
     pub const IN_HAND: u32 = 1 << 16;
-    /// A pump was killed with such bytes in its memory, or right before it read any.
+    /// A pump was killed with such bytes in memory, or right before it read some.
     pub const MAYBE_LOST: u32 = 1 << 17;
 }
 

@@ -68,9 +68,9 @@ pub struct Snapshot {
     pub created_at: Time,
     /// How far the log goes.
     pub commit: Commit,
-    /// The command's pid; 0 if it was never started, or is not known.
+    /// The command's pid; 0 if it was never started or its pid is unknown.
     pub cmd: u32,
-    /// Whether a start was begun, and all who knew the pid died before it was in the file.
+    /// Whether a start was begun, and every process that knew the pid died before the file had it.
     pub begun: bool,
     /// Its start in ticks; 0 if that was not read yet.
     pub cmd_ticks: u64,
@@ -122,7 +122,7 @@ impl Snapshot {
             let len = file.metadata().map_err(io)?.len();
             let bytes = read_settled(&file).map_err(io)?;
             if len == LEN as u64 && bytes == [0; LEN] {
-                // Room for one, in which no keeper has written yet.
+                // Allocated, and no keeper has written yet.
                 return Err(MetaError::Missing { path: path.clone() });
             }
             Ok((bytes, parsed(&bytes[..LEN.min(len as usize)])?))
@@ -134,13 +134,13 @@ impl Snapshot {
         if let Some(image) = Image::of(dir, &bytes) {
             return parsed(&image.read().map_err(io)?);
         }
-        // Keepers that left meanwhile have written everything into the file before they let go of the lock.
+        // Keepers that left in the meantime wrote everything into the file before they released the lock.
         let is_kept = crate::lock::is_held(&path).unwrap_or(true);
         let (bytes, last) = take()?;
         if is_kept || u32_at(&bytes, NAMED_FD) == 0 {
             return Ok(last);
         }
-        // All who had the live copy are dead. What the log holds behind the length in the file is output, in order.
+        // Every process that had the live copy is dead. What the log holds after the length in the file is output, in order.
         Ok(Self { commit: found_commit(dir, last.commit), ..last })
     }
 
@@ -315,13 +315,13 @@ pub(super) fn u64_at(b: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// How far the log goes by what its files hold, and by `known` where that is further.
+/// The end of the log, by its files or by `known`, whichever is later.
 pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
     let (mut base, mut lines) = (known.base, known.lines);
     for first in dir.segments().unwrap_or_default() {
         let Ok(file) = std::fs::File::open(dir.segment(first)) else { continue };
         if base < first {
-            // The segments in between were dropped since the file was written. Readers show them as a gap.
+            // Segments in between were dropped after the file was written. Readers show them as a gap.
             base = first;
             lines = noted_lines(dir, first).unwrap_or(lines);
         }
@@ -336,7 +336,7 @@ pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
     Commit { base, lines, ..known }
 }
 
-/// The newlines before the segment that begins at `first`, by the line index.
+/// The newlines before the segment that begins at `first`, from the line index.
 fn noted_lines(dir: &ProcessDir, first: u64) -> Option<u64> {
     let keep = SpecFile::read_kept(dir).ok()?.keep;
     LineMap::open(dir, keep).ok()?.noted(first)
@@ -347,12 +347,13 @@ pub(super) fn pid_at(b: &[u8], at: usize) -> Option<u32> {
     Some(u32_at(b, at)).filter(|pid| *pid != 0 && *pid <= i32::MAX as u32)
 }
 
-/// The boot in which a `meta` was made.
+/// The boot id with which a `meta` was made.
 pub(super) fn boot_of(b: &[u8; LEN]) -> u128 {
     u128::from_le_bytes(b[24..40].try_into().expect("sixteen bytes"))
 }
 
-/// Reads all of it. The copy is not one instant: while a word that makes a slot current moves under it, the slot may be half old. Then it is taken again.
+/// Reads all of it. The reads are not atomic: if the field that selects a slot changes in between, the slot may be half old. Then
+/// everything is read again.
 pub(super) fn read_settled(file: &std::fs::File) -> io::Result<[u8; LEN]> {
     let current = [LIVE_AT + offset_of!(Live, commit), LIVE_AT + offset_of!(Live, watch)];
     let mut bytes = [0; LEN];

@@ -21,23 +21,23 @@ impl Stamp {
     }
 }
 
-/// Where the stamp of a process is read again and again: the live copy of its `meta`, or the file if there is none.
+/// Where a process's stamp is read repeatedly: the live copy of its `meta`, or the file if there is none.
 #[derive(Debug)]
 pub enum Stamped {
-    /// While it runs.
+    /// The live copy, while the process runs.
     Live(Arc<Image>),
-    /// After it, or if older keepers have it.
+    /// The file, after the process has ended or with keepers of earlier versions.
     File(File),
 }
 
 impl Stamped {
-    /// Opens the one that counts now.
+    /// Opens the live copy, or the file if there is none.
     pub fn open(dir: &ProcessDir) -> io::Result<Self> {
         let file = File::open(dir.meta())?;
         Ok(Image::of(dir, &super::read::read_settled(&file)?).map_or(Self::File(file), Self::Live))
     }
 
-    /// What it says now.
+    /// Reads the stamp.
     pub fn read(&self) -> io::Result<Stamp> {
         match self {
             Self::Live(image) => Stamp::read(image.file()),

@@ -215,7 +215,7 @@ fn a_log_whose_known_end_was_dropped_goes_on_with_the_first_segment_that_is_kept
     let dir = home.process(kept.id);
     dir.create().unwrap();
     crate::spec::SpecFile::create(&dir, &kept, &launch).unwrap();
-    // Bytes 4 to 12 were dropped since the file said that the log has 8.
+    // Bytes 4 to 12 were dropped after the file said that the log has 8.
     for (first, bytes) in [(0, "a\nb\n"), (12, "x\ny\n"), (16, "z\n")] {
         std::fs::write(dir.segment(first), bytes).unwrap();
     }

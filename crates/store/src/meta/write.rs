@@ -20,16 +20,17 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::SeqCst;
 
 const CMD_AT: usize = LIVE_AT + offset_of!(Live, cmd);
-/// In the file, in place of the command's pid: the holder was about to start it. Not 0, so that no reader, however old, starts it again.
+/// Stored in the file instead of the command's pid while the holder is about to start it. Not 0, so that no reader of any version starts it
+/// again.
 pub(super) const BEGUN: u32 = u32::MAX;
 
-/// A process's `meta`, locked: the file, and the live copy, mapped. Whoever has one may write in the process's folder.
+/// A process's `meta`, locked: the file, and the live copy, mapped. The holder of this lock may write in the process's folder.
 #[derive(Debug)]
 pub struct Meta {
     file: File,
     image: Image,
     map: Mapping,
-    /// How many bytes of output are on record as dropped in the file; nothing before the first save.
+    /// How many dropped bytes of output the file has on record; none before the first save.
     dropped_in_file: Cell<Option<u64>>,
 }
 
@@ -39,7 +40,7 @@ impl Meta {
         Self::hold_with(dir, id, now, Image::new()?)
     }
 
-    /// The same, with a live copy that somebody else holds, too. It begins as what the file says.
+    /// The same, with a live copy that the engine holds too. It is filled from the file.
     pub fn hold_with(dir: &ProcessDir, id: ProcessId, now: Time, image: Image) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(dir.meta())?;
         if !lock::try_hold(&file)? {
@@ -56,7 +57,7 @@ impl Meta {
         put_u32(&mut bytes, NAMED_FD, image.number() + 1);
         put_u32(&mut bytes, NAMED_PID, std::process::id());
         image.write_at(&bytes, 0)?;
-        // What was started before has no use for a live copy.
+        // A command that was started before needs no live copy.
         if u32_at(&bytes, CMD_AT) == 0 {
             file.write_all_at(&bytes[..LIVE_AT], 0)?;
         }
@@ -64,7 +65,8 @@ impl Meta {
         Ok(Some(Self { file, image, map, dropped_in_file: Cell::new(None) }))
     }
 
-    /// Makes the file with room for everything, in which no keeper has written yet: where there is none, that is found before a command is accepted.
+    /// Creates the file with all its space, before any keeper has written to it. If there is no space, the request is refused before it is
+    /// accepted.
     pub fn make_room(dir: &ProcessDir) -> io::Result<()> {
         Self::allocate(&OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.meta())?)
     }
@@ -73,7 +75,7 @@ impl Meta {
     pub(crate) fn allocate(file: &File) -> io::Result<()> {
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LEN as u64) {
             Ok(()) => Ok(()),
-            // Not every file system can, and some sandboxes refuse the call; zeros take the room as well.
+            // Not every file system supports it, and some sandboxes refuse the call. Zeros allocate the space as well.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM | Errno::INVAL) => file.write_all_at(&[0; LEN], 0),
             Err(e) => Err(e.into()),
         }
@@ -84,20 +86,19 @@ impl Meta {
         self.map.live()
     }
 
-    /// What it says now.
+    /// The current contents.
     pub fn snapshot(&self) -> Option<Snapshot> {
         Snapshot::parse(&self.image.read().ok()?).ok()
     }
 
-    /// What changes while the process lives, as it is now.
+    /// The fields that change while the process runs.
     pub fn stamp(&self) -> io::Result<Stamp> {
         Stamp::read(self.image.file())
     }
 
     /// Copies the live copy into the file.
-    ///
-    /// The other keeper may save at the same time, and a write of ours that comes late would put older bytes over its own. So what was written is
-    /// compared with what is there afterwards: the keeper that writes last writes what is newest.
+    /// The other keeper may save at the same time, and a late write of ours could replace its newer bytes. So the live copy is compared
+    /// with what was written: the keeper that writes last writes the newest state.
     pub fn save(&self) -> io::Result<()> {
         loop {
             let bytes = self.image.read()?;
@@ -108,7 +109,7 @@ impl Meta {
         }
     }
 
-    /// Copies it into the file as the last word: there is no live copy from now on.
+    /// Writes the final state to the file: from now on there is no live copy.
     pub fn release(&self) -> io::Result<()> {
         let mut bytes = self.image.read()?;
         bytes[NAMED_FD..LIVE_AT].fill(0);
@@ -127,15 +128,15 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether the file has every gap of the log. Tries to write those that it has not. Output behind a gap that is not on disk could not be told
-    /// from output without one.
+    /// Whether the file has every gap of the log. Tries to write missing ones. If a gap is not on disk, output after it looks like output
+    /// without a gap.
     pub fn saves_gaps(&self) -> bool {
         let dropped = self.live().dropped.load(SeqCst);
         dropped == 0 || self.dropped_in_file.get() == Some(dropped) || self.save().is_ok()
     }
 
     /// Writes down who asked for the end, before anything is done about it. An owner too long for its place is left out rather than the fact.
-    /// An error is the disk's: the live copy has it all the same.
+    /// An error comes from the disk; the live copy has the stop all the same.
     pub fn record_stop(&self, stop: &Stop, at: Time) -> io::Result<()> {
         let block = seal(&StopV1::new(stop.clone(), at), STOP_LEN)
             .or_else(|| seal(&StopV1::new(Stop { cause: anonymous(&stop.cause), ..stop.clone() }, at), STOP_LEN))
@@ -149,7 +150,8 @@ impl Meta {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
-    /// Writes the record of the end and syncs it. Doing it again writes the same. An error is the disk's: the live copy has it all the same.
+    /// Writes the record of the end and syncs it. Repeating it changes nothing. An error comes from the disk; the live copy has the record
+    /// all the same.
     pub fn record_ended(&self, ending: &Ending, log_end: u64, lines: u64) -> io::Result<()> {
         self.write_ended(ending, log_end, lines)?;
         self.sync()
@@ -199,14 +201,15 @@ impl Meta {
     }
 }
 
-/// Whether a fact was recorded between two readings: a pid, a stop, a gap, an end. How far the log goes is no such fact: it changes all the time.
+/// Whether a fact was recorded between two reads: a pid, a stop, a gap, an end. The length of the log does not count: it changes all the
+/// time.
 fn has_news(before: &[u8; LEN], after: &[u8; LEN]) -> bool {
     let live = [offset_of!(Live, cmd), offset_of!(Live, flags), offset_of!(Live, gaps)];
     before[STOP_AT..] != after[STOP_AT..] || live.iter().any(|field| u32_at(before, LIVE_AT + field) != u32_at(after, LIVE_AT + field))
 }
 
-/// Gives the file of dead keepers what is known of their live copy: all of it if this program holds it, otherwise how far the log goes. From then on
-/// the file is all there is. `file` is the `meta` of `dir`, and the caller has its lock.
+/// Completes the file of dead keepers from their live copy if this program holds it, otherwise with the length of the log. From then on
+/// there is only the file. `file` is the `meta` of `dir`, and the caller holds its lock.
 pub fn retire(dir: &ProcessDir, file: &File) -> io::Result<()> {
     let mut bytes = read_settled(file)?;
     let Ok(in_file) = Snapshot::parse(&bytes) else { return Ok(()) };
@@ -216,7 +219,7 @@ pub fn retire(dir: &ProcessDir, file: &File) -> io::Result<()> {
     match Image::of(dir, &bytes) {
         Some(image) => {
             bytes = image.read()?;
-            // The live copy knows whether it was started; it was not called off in the file.
+            // The live copy says whether the command was started. If it was not, the permission to start is withdrawn.
             let flags = LIVE_AT + offset_of!(Live, flags);
             let without_go = u32_at(&bytes, flags) & !flag::GO;
             if u32_at(&bytes, CMD_AT) == 0 {

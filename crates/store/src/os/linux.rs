@@ -153,7 +153,7 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
-/// The session that a process is in: the pid that made it.
+/// The session of a process: the pid of its leader.
 pub fn session_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(3)?.parse().ok()
 }
@@ -188,7 +188,8 @@ pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// What it means that there is no handle. Before 6.15 or so EINVAL says that the process is over while its number is still that of a session or a group.
+/// Why there is no handle. Before Linux 6.15 or so, EINVAL means that the process has ended while its pid is still that of a session or
+/// group.
 fn why_no_handle(error: rustix::io::Errno, is_alive: bool) -> io::Error {
     match error {
         rustix::io::Errno::INVAL if !is_alive => io::Error::from_raw_os_error(libc::ESRCH),
@@ -196,21 +197,21 @@ fn why_no_handle(error: rustix::io::Errno, is_alive: bool) -> io::Error {
     }
 }
 
-/// Makes a call in a way that changes nothing, to see whether it is refused.
+/// Makes a call that changes nothing, to see whether it is refused.
 pub(crate) fn try_call(name: &str) -> io::Result<()> {
     let me = || rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
     match name {
         "pidfd_open" => me().map(drop)?,
         "pidfd_send_signal" => {
             use std::os::fd::AsRawFd;
-            // SAFETY: signal 0 is none, and with a null siginfo no memory of ours is read.
+            // SAFETY: signal 0 sends nothing, and with a null siginfo the kernel reads no memory of ours.
             let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, me()?.as_raw_fd(), 0, std::ptr::null::<libc::siginfo_t>(), 0) };
             if sent != 0 {
                 return Err(io::Error::last_os_error());
             }
         }
         "signalfd4" => {
-            // SAFETY: the set is plain data that is filled before it is read, and the descriptor is closed again and was given to no one.
+            // SAFETY: the set is plain data that is filled before it is read, and the new descriptor is closed and used nowhere else.
             unsafe {
                 let mut set: libc::sigset_t = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
@@ -221,7 +222,7 @@ pub(crate) fn try_call(name: &str) -> io::Result<()> {
             }
         }
         "eventfd2" => rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).map(drop)?,
-        // Set to what it is.
+        // Sets the current value again.
         "prctl(PR_SET_CHILD_SUBREAPER)" => rustix::process::set_child_subreaper(rustix::process::child_subreaper()?)?,
         other => return Err(io::Error::other(format!("there is no way to try {other}"))),
     }

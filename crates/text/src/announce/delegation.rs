@@ -1,7 +1,7 @@
 //! What a sub-agent brought back.
 //!
 //! The contract has a title in brackets and free text after it. So that the text has an end that nothing in it can imitate, it
-//! is closed by a line that names the delegation again. Results are quoted line by line, so that none passes for the title of another.
+//! is closed by a line that names the delegation again. Results are quoted line by line, so that no result passes for the title of another.
 
 use super::quote::{block, label, line};
 use super::{REPEAT, or, scalar};

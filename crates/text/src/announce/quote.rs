@@ -1,25 +1,25 @@
-//! Text that others wrote, quoted so that its structure makes it harmless.
+//! Text from other programs and users, quoted so that its place makes it harmless.
 //!
-//! A quoted line begins with [`MARK`], or stands after a label of ours on the same line. No line of a quote therefore begins with anything
-//! that the quoted program chose: it can neither close the notice, nor open another, nor pass for a label, whatever signs it is made of.
+//! A quoted line begins with [`MARK`], or follows a label of ours on the same line. So no line of a quote begins with text that the quoted
+//! program chose: it can neither close the notice, nor open another, nor pass for a label, whichever characters it has.
 
 use crate::strip;
 
-/// What every line of a quote begins with.
+/// The beginning of every quoted line.
 const MARK: &str = "| ";
 
-/// Text of any number of lines, each marked. A newline at the end begins no further line, and no text is no line.
+/// Quotes text of several lines, each marked. A final newline begins no further line, and empty text has no line.
 pub(super) fn block(text: &str) -> Option<String> {
     let clean = clean(text);
     (!clean.is_empty()).then(|| format!("{MARK}{}", marked(clean.strip_suffix('\n').unwrap_or(&clean))))
 }
 
-/// Text on one line of ours.
+/// Quotes text on one line.
 pub(super) fn line(text: &str) -> String {
     clean(text).replace(['\n', '\t'], " ")
 }
 
-/// Text after a label of ours: its first line beside the label, further ones marked.
+/// Quotes text after a label: its first line beside the label, further lines marked.
 pub(super) fn label(name: &str, text: &str) -> String {
     format!("{name} {}", marked(&clean(text)))
 }
@@ -29,7 +29,8 @@ fn marked(clean: &str) -> String {
     clean.replace('\n', &format!("\n{MARK}"))
 }
 
-/// Without escape sequences and control characters, and with `\n` as the only sign that ends a line.
+/// Removes escape sequences and control characters, and makes `
+/// ` the only line end.
 fn clean(text: &str) -> String {
     let plain = |c: char| match c {
         '\u{2028}' | '\u{2029}' => Some('\n'),

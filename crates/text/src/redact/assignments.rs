@@ -5,7 +5,8 @@ use super::mask::{Edits, is_masked};
 use super::names::secret_name;
 use std::ops::Range;
 
-/// Masks the values that a command line gives to variables and options with a secret's name. Values that are filled in later, such as `$TOKEN`, are none.
+/// Masks the values that a command line assigns to variables and options with a secret's name. References such as `$TOKEN` are not values
+/// and stay.
 pub(crate) fn mask_assignments(line: &str, edits: &mut Edits) {
     let bytes = line.as_bytes();
     let (mut quote, mut word, mut at) = (None::<u8>, 0, 0);
@@ -28,7 +29,7 @@ pub(crate) fn mask_assignments(line: &str, edits: &mut Edits) {
                 at = value.end.max(at + 1);
                 continue;
             }
-            // A single `&` is more often part of an address than the end of a command.
+            // A single `&` is more often part of a URL than the end of a command.
             (_, b'&') if bytes.get(at.wrapping_sub(1)) != Some(&b'&') => {}
             (_, b' ' | b'\t' | b'\n' | b'\r' | b';' | b'&' | b'|' | b'(' | b'{' | b'`' | b'\'' | b'"') => word = at + 1,
             _ => {}
@@ -45,7 +46,7 @@ fn is_secret(name: &str) -> bool {
     name.len() <= 128 && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(plain) && secret_name(name)
 }
 
-/// The rest of the word that begins at `from`, inside of `outer` quotes or of none.
+/// The rest of the word that begins at `from`, inside of `outer` quotes if there are any.
 fn value(line: &str, from: usize, outer: Option<u8>) -> Range<usize> {
     let bytes = line.as_bytes();
     let (mut inner, mut at) = (None::<u8>, from);
@@ -71,7 +72,7 @@ fn value(line: &str, from: usize, outer: Option<u8>) -> Range<usize> {
         }
         at += 1;
     }
-    // An escape may lie at the very end, before a character of several bytes.
+    // An escape at the very end may be followed by a character of several bytes.
     let mut end = at.min(bytes.len());
     while !line.is_char_boundary(end) {
         end += 1;

@@ -40,7 +40,7 @@ pub struct Redactor {
 enum Mode {
     /// Source code, or anything: only what has a form of its own is masked.
     Source,
-    /// A command line: what it assigns to a secret's name is masked too.
+    /// A command line: values that it assigns to a secret's name are masked too.
     CommandLine,
     /// Configuration: what has a secret's name is masked too.
     Full,
@@ -73,12 +73,12 @@ impl Redactor {
         }
     }
 
-    /// Masks a command line: as [`Redactor::command`] does, and what it assigns to variables and options with a [`secret_name`].
+    /// Masks a command line: as [`Redactor::command`] does, and also what it assigns to variables and options with a [`secret_name`].
     pub fn command_line<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.redact(text, Mode::CommandLine)
     }
 
-    /// Masks source code, and leaves it readable as such.
+    /// Masks source code, and keeps it readable as code.
     pub fn command<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.redact(text, Mode::Source)
     }

@@ -124,13 +124,13 @@ fn notices(host: &Host) -> Schema {
     let most = host.wait_limit.as_secs();
     Schema {
         name: "notices",
-        description: "What there is to tell this conversation: processes that ended, lines that were watched for. Each is told once; told=true shows those of the last day again."
+        description: "Notices for this session: processes that ended, watched lines that were printed. Each is delivered once; told=true shows those of the last day again."
             .into(),
         parameters: json!({
             "type": "object",
             "properties": {
-                "wait_seconds": {"type": "number", "minimum": 0, "description": format!("Wait for one at most so long (default 0, at most {most}).")},
-                "told": {"type": "boolean", "default": false, "description": "Also show what was told in the last day, marked as told."},
+                "wait_seconds": {"type": "number", "minimum": 0, "description": format!("Wait at most this many seconds for a notice (default 0, at most {most}).")},
+                "told": {"type": "boolean", "default": false, "description": "Also show notices that were delivered in the last day, each with told_at."},
             },
         }),
         hints: Hints { read_only: false, destructive: false, idempotent: false, open_world: false },

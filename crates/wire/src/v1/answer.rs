@@ -174,7 +174,7 @@ pub struct Killed {
     /// How many processes of its tree were seen to die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_dead: Option<u32>,
-    /// What is not as it should be, though it was stopped: the disk refused the record of the stop.
+    /// A warning although it was stopped: the disk refused the record of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }

@@ -1,19 +1,19 @@
-//! Where a process runs: the namespaces that decide which pids and files it sees.
+//! The namespaces of a process, which decide the pids and files it sees.
 
 use serde::{Deserialize, Serialize};
 
-/// The namespaces of a process, as the links in `/proc/self/ns` name them, and the boot of its machine. What could not be found out is absent.
+/// The namespaces of a process, as the links in `/proc/self/ns` name them, and the boot id of its machine. Unknown ones are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Namespaces {
-    /// Of process ids.
+    /// The PID namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<String>,
-    /// Of mounts.
+    /// The mount namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mnt: Option<String>,
-    /// Of users.
+    /// The user namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The boot id of the machine.
@@ -22,7 +22,8 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Made of what `find` finds at each path: the target of a link below `/proc/self/ns`, or the text of the file with the boot id.
+    /// Makes it from what `find` returns for each path: the target of a link below `/proc/self/ns`, or the text of the file with the boot
+    /// id.
     pub fn read(mut find: impl FnMut(&str) -> Option<String>) -> Self {
         Self {
             pid: find("/proc/self/ns/pid"),
@@ -32,21 +33,22 @@ impl Namespaces {
         }
     }
 
-    /// Which of them differ from those of `other`, by name. What is not known of either differs in nothing.
+    /// The names of those that differ from `other`. An unknown one does not count as different.
     pub fn differing(&self, other: &Self) -> Vec<&'static str> {
         let differs = |a: &Option<String>, b: &Option<String>| matches!((a, b), (Some(a), Some(b)) if a != b);
         let all = [("pid", &self.pid, &other.pid), ("mount", &self.mnt, &other.mnt), ("user", &self.user, &other.user)];
         all.into_iter().filter(|(_, a, b)| differs(a, b)).map(|(name, ..)| name).collect()
     }
 
-    /// Whether a pid that is valid there is valid here: the same machine and namespace of pids, as far as is known.
+    /// Whether pids from there are valid here: the same machine and PID namespace, as far as is known.
     pub fn shares_pids(&self, other: &Self) -> bool {
         let same = |a: &Option<String>, b: &Option<String>| !matches!((a, b), (Some(a), Some(b)) if a != b);
         same(&self.pid, &other.pid) && same(&self.boot, &other.boot)
     }
 }
 
-/// Who holds a home: what the file `lock.ns` beside `lock` says. It counts only if its pid is the one in `lock`: an engine that writes none may have come since.
+/// The holder of a home: the contents of `lock.ns` beside `lock`. It counts only if its pid is the one in `lock`: an engine of an earlier
+/// version, which writes no such file, may hold the lock by now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LockHolder {
@@ -57,7 +59,7 @@ pub struct LockHolder {
 }
 
 impl LockHolder {
-    /// An engine with this pid, there.
+    /// An engine with this pid in these namespaces.
     pub fn new(pid: u32, namespaces: Namespaces) -> Self {
         Self { pid, namespaces }
     }

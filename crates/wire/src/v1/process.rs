@@ -26,7 +26,7 @@ pub struct Fate {
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Whether the kernel killed it because memory ran out; absent where it did not, or where that cannot be told.
+    /// Whether the kernel killed it because memory ran out; absent if it did not, or if that is not known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom: bool,
     /// Why it is over.

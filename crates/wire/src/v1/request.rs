@@ -63,7 +63,7 @@ pub enum Request {
         version: u32,
         /// The client's name, for the engine's log.
         client: String,
-        /// Where the client runs, if it says so.
+        /// The namespaces of the client, if it sends them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         namespaces: Option<Box<Namespaces>>,
     },
@@ -127,7 +127,7 @@ pub enum Request {
         /// Somebody looks on, and leaves with [`super::Event::ViewClosed`] if the view is closed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         view: bool,
-        /// Each byte of a value that was given to a secret variable is a `*`.
+        /// Mask each byte of a secret variable's value with a `*`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         masked: bool,
     },
@@ -352,13 +352,13 @@ pub struct Caller {
     /// Its mask for files it makes; absent means the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// What it may use; absent means what the engine was started with. No part of what makes two requests the same.
+    /// Its limits; absent means those that the engine was started with. They are not part of the request's hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<ProcessLimits>>,
 }
 
 impl Caller {
-    /// Somebody there, with this environment, the usual mask and the limits that the engine was started with.
+    /// A caller in this directory with this environment, the usual umask, and the limits that the engine was started with.
     pub fn new(env: Vec<EnvVar>, cwd: impl Into<OsText>) -> Self {
         Self { env, cwd: cwd.into(), umask: None, limits: None }
     }

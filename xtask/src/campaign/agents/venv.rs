@@ -7,8 +7,8 @@ use std::process::Command;
 /// Programs that may be a Python 3, in the order in which they are tried.
 const PYTHONS: [&str; 5] = ["python3", "python3.14", "python3.13", "python3.12", "python3.11"];
 
-/// Installs packages into `venv` below a directory unless they are there. Why it cannot, where there is no Python 3 of at least this minor version that makes such
-/// environments.
+/// Installs packages into `venv` below a directory, unless they are there. Returns why it cannot, if there is no Python 3 of at least this
+/// minor version that can make environments.
 pub(super) fn get(root: &Path, least: u32, packages: &[&str]) -> Result<Option<String>> {
     let venv = root.join("venv");
     if packages.iter().all(|package| has(&venv, package)) {

@@ -1,4 +1,4 @@
-//! What all places share: a directory with the programs, the one call that is under way, and everything that has to be undone.
+//! What all places share: a directory with the programs, the running call, and everything that has to be undone.
 
 use anyhow::{Context, Result, bail, ensure};
 use outlast_testkit::leftovers;
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use super::containers::Daemon;
 
-/// Ctrl-C, or a request to end: places are left as soon as their call has ended, and everything is undone.
+/// Set by Ctrl-C or TERM: the campaign ends when the running call has ended, and everything is undone.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-/// The group of the call that is under way.
+/// The process group of the running call.
 static RUNNING: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Bench {
-    /// Below this is everything that is made.
+    /// Everything that is created is below this directory.
     root: tempfile::TempDir,
-    /// Dockerd, from the first place on that needs it; or why there is none.
+    /// Dockerd, started by the first place that needs it; or why there is none.
     daemon: OnceCell<Result<Daemon, String>>,
 }
 
@@ -43,19 +43,19 @@ impl Bench {
         Ok(bench)
     }
 
-    /// Where the programs lie: `outlast`, its keeper and this one.
+    /// The directory of the programs: `outlast`, its keeper and this one.
     pub(crate) fn bin(&self) -> PathBuf {
         self.root.path().join("bin")
     }
 
-    /// A directory of a place's own.
+    /// A directory for one place.
     pub(crate) fn dir(&self, name: &str) -> Result<PathBuf> {
         let dir = self.root.path().join(name);
         std::fs::create_dir_all(&dir)?;
         Ok(dir)
     }
 
-    /// The same, which any user may write.
+    /// The same, writable for any user.
     pub(crate) fn home(&self, name: &str) -> Result<PathBuf> {
         let dir = self.dir(name)?;
         std::fs::set_permissions(&dir, PermissionsExt::from_mode(0o1777))?;
@@ -67,16 +67,16 @@ impl Bench {
         daemon.as_ref().map_err(|why| anyhow::anyhow!("{why}"))
     }
 
-    /// The smoke set as it is called on this machine.
+    /// The call of the smoke set on this machine.
     pub(crate) fn smoke(&self, dir: &Path, flags: &[&str]) -> Command {
         let mut command = Command::new(self.bin().join("xtask"));
         command.args(smoke_args(&self.bin(), dir, flags)).current_dir("/");
         command
     }
 
-    /// Makes the call and takes what its checks said.
+    /// Makes the call and collects the results of its checks.
     pub(crate) fn run(&self, mut command: Command) -> Result<Ran> {
-        // In a group of its own, so that Ctrl-C at a terminal ends it through us, and in order.
+        // The call has a process group of its own, so that Ctrl-C at a terminal reaches only us, and everything ends in order.
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("run {}", command.get_program().display()))?;
         RUNNING.store(child.id(), SeqCst);
@@ -84,7 +84,7 @@ impl Bench {
         let err = std::thread::spawn(move || BufReader::new(err).lines().map_while(Result::ok).collect::<Vec<_>>());
         let (mut ran, mut last) = (Ran::default(), Vec::new());
         for line in BufReader::new(child.stdout.take().context("a pipe")?).split(b'\n') {
-            // A console may send anything.
+            // A console may print anything.
             let line = String::from_utf8_lossy(&line?).into_owned();
             ran.take(&line);
             last.push(line.trim_end().to_owned());
@@ -103,7 +103,7 @@ impl Bench {
         Ok(ran)
     }
 
-    /// Makes a call and shows the lines of its output that have one of these words. Whether it succeeded.
+    /// Makes a call and shows the lines of its output that contain one of these words. Returns whether it succeeded.
     pub(crate) fn shown(&self, mut command: Command, words: &[&str]) -> Result<bool> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("run {}", command.get_program().display()))?;
@@ -126,7 +126,7 @@ impl Bench {
     }
 }
 
-/// The arguments of the smoke set, with programs in `bin` and a home below `dir`, as they are called where it runs.
+/// The arguments of the smoke set, with programs in `bin` and a home below `dir`, as seen from where it runs.
 pub(crate) fn smoke_args(bin: &Path, dir: &Path, flags: &[&str]) -> Vec<String> {
     let mut args = vec!["__smoke".to_owned(), "--program".into(), bin.join("outlast").display().to_string()];
     args.extend(["--dir".into(), dir.display().to_string()]);
@@ -137,20 +137,21 @@ pub(crate) fn smoke_args(bin: &Path, dir: &Path, flags: &[&str]) -> Vec<String> 
 impl Drop for Bench {
     fn drop(&mut self) {
         drop(self.daemon.take());
-        // What an interrupted place left on this machine has its home below the root on its command line or in its environment.
+        // Processes that an interrupted place left on this machine have a home below the root on their command line or in their
+        // environment.
         for (pid, _) in leftovers::processes(self.root.path()) {
             let _gone = kill_and_wait(pid);
         }
     }
 }
 
-/// What the checks of one place said.
+/// The results of the checks in one place.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) good: Vec<String>,
-    /// The name of each, and why.
+    /// The name of each failed check, and why.
     pub(crate) failed: Vec<(String, String)>,
-    /// What `doctor` finds weaker there.
+    /// What `doctor` reports as weaker there.
     pub(crate) weaker: Vec<String>,
     /// Why it was not tried.
     pub(crate) skipped: Option<String>,
@@ -172,7 +173,7 @@ impl Ran {
         }
     }
 
-    /// Takes what another call in the same place said.
+    /// Adds the results of another call in the same place.
     pub(crate) fn add(&mut self, other: Self) {
         self.good.extend(other.good);
         self.failed.extend(other.failed);
@@ -195,7 +196,7 @@ impl Ran {
     }
 }
 
-/// Ends the call that is under way when we are to end, so that everything is undone on the ordinary way out.
+/// On a signal, ends the running call, so that everything is undone in the ordinary way.
 fn watch_for_interrupts() -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
@@ -209,7 +210,7 @@ fn watch_for_interrupts() -> Result<()> {
                 tokio::select! { _ = int.recv() => {}, _ = term.recv() => {}, _ = hup.recv() => {} }
                 INTERRUPTED.store(true, SeqCst);
                 if let Some(group) = rustix::process::Pid::from_raw(RUNNING.load(SeqCst) as i32) {
-                    // Already over: then nothing has to be ended.
+                    // If it has ended already, there is nothing to signal.
                     let _gone = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
             }

@@ -1,4 +1,4 @@
-//! Each system call that a profile or an old kernel may refuse, refused.
+//! Refuses each system call that a profile or an old kernel may refuse, one at a time.
 
 use super::bench::{Bench, Ran};
 use anyhow::Result;
@@ -14,7 +14,7 @@ pub(crate) fn enter(bench: &Bench, name: &str, errno: i32) -> Result<Ran> {
     let home = bench.home(name)?;
     let mut ran = Ran::default();
     for call in CALLS {
-        // The C library makes threads with clone3, and knows another way on ENOSYS only.
+        // The C library creates threads with clone3, and falls back only on ENOSYS.
         if call.name == "clone3" && errno != libc::ENOSYS {
             continue;
         }

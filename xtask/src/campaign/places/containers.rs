@@ -16,7 +16,7 @@ pub(crate) struct Container {
     flags: &'static [&'static str],
     /// The directory of the homes.
     dir: &'static str,
-    /// Whether a shell is PID 1, which reaps; otherwise it is the smoke set itself, which does not.
+    /// Whether PID 1 is a shell, which reaps; otherwise it is the smoke set itself, which does not.
     has_reaper: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) const DOCKER: &[Container] = &[
 pub(crate) const PODMAN: &[Container] =
     &[Container { name: "podman", about: "default profile, as root", flags: &[], dir: "/root", has_reaper: true }];
 
-/// What is run inside, after the name of the image.
+/// The command inside, after the name of the image.
 fn inside(kind: &Container) -> Vec<String> {
     let bin = Path::new("/outlast");
     let mut args = Vec::new();
@@ -69,7 +69,7 @@ fn inside(kind: &Container) -> Vec<String> {
     args
 }
 
-/// The mounts that make the empty image a machine.
+/// The mounts that give the empty image a user land.
 fn mounts(bench: &Bench) -> Vec<String> {
     // Some programs of Debian are links to links there.
     let alternatives = Path::new("/etc/alternatives").exists().then(|| "/etc/alternatives:/etc/alternatives:ro".to_owned());
@@ -83,7 +83,7 @@ pub(crate) fn docker(bench: &Bench, kind: &Container) -> Result<Ran> {
     bench.run(command)
 }
 
-/// `docker run` with what every container here has, up to the name of the image.
+/// `docker run` with the flags of every container here, up to the name of the image.
 pub(crate) fn docker_run(bench: &Bench, flags: &[&str]) -> Result<Command> {
     let mut command = bench.daemon()?.docker();
     command.args(["run", "--rm", "--network", "none"]).args(mounts(bench)).args(flags);
@@ -92,12 +92,12 @@ pub(crate) fn docker_run(bench: &Bench, flags: &[&str]) -> Result<Command> {
 
 pub(crate) const IMAGE: &str = "skeleton";
 
-/// Makes the empty root of a container below `dir`.
+/// Creates the empty root of a container below `dir`.
 fn skeleton(dir: &Path) -> Result<()> {
     for name in ["etc", "tmp", "root", "home/agent", "homes", "proc", "sys", "dev", "run", "var/tmp", "outlast", "usr", "sbin"] {
         std::fs::create_dir_all(dir.join(name))?;
     }
-    // Docker puts its init into /sbin, so that is no link into what is read-only.
+    // Docker puts its init into /sbin, so that must not be a link into a read-only directory.
     for name in ["bin", "lib", "lib64"] {
         symlink(format!("usr/{name}"), dir.join(name))?;
     }
@@ -146,6 +146,7 @@ impl Daemon {
                 let log = std::fs::read_to_string(daemon.dir.join("log")).unwrap_or_default();
                 bail!("dockerd does not start: {}", log.lines().last().unwrap_or("it says nothing"));
             }
+            // Only an answer shows that dockerd is ready; 30 s is the bound.
             std::thread::sleep(Duration::from_millis(50));
         }
         let root = dir.join("root");
@@ -172,7 +173,7 @@ impl Drop for Daemon {
             let _gone = self.docker().args(["rm", "-f", id]).output();
         }
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id() as i32) {
-            // Asked, it ends its containerd and takes its mounts away.
+            // On TERM, dockerd ends its containerd and unmounts its mounts.
             let _gone = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let _reaped = self.child.wait();
@@ -180,7 +181,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Takes away what is still mounted below a directory, the innermost first.
+/// Unmounts everything below a directory, the innermost first.
 pub(crate) fn unmount_below(dir: &Path) {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let below = mounts.lines().filter_map(|l| l.split(' ').nth(1)).filter(|at| Path::new(at).starts_with(dir));
@@ -195,7 +196,7 @@ pub(crate) fn call(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Podman needs no daemon; its images, containers and settings are below a directory of ours.
+/// Podman needs no daemon. Its images, containers and settings are below a directory of ours.
 pub(crate) fn podman(bench: &Bench, kind: &Container) -> Result<Ran> {
     ensure!(outlast_testkit::machine::is_root(), "root is needed");
     let dir = bench.dir("podman")?;
@@ -204,7 +205,7 @@ pub(crate) fn podman(bench: &Bench, kind: &Container) -> Result<Ran> {
         skeleton(&root)?;
     }
     let settings = dir.join("containers.conf");
-    // A machine that lacks CAP_SYS_RESOURCE cannot raise limits, and crun refuses hybrid cgroups.
+    // A machine without CAP_SYS_RESOURCE cannot raise limits, and crun refuses hybrid cgroups.
     std::fs::write(
         &settings,
         "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n",

@@ -1,4 +1,4 @@
-//! Homes on file systems of their own, on loop devices in mounts and pids of their own: whatever happens, all of it ends with the last process.
+//! Homes on file systems of their own: loop devices in a mount and PID namespace, which end with the last process in every case.
 
 use super::bench::{Bench, Ran};
 use super::sandboxes::has;
@@ -15,13 +15,13 @@ pub(crate) enum Disk {
     Tmpfs,
 }
 
-/// What happens to it.
+/// What happens to the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     Good,
     Full,
     ReadOnly,
-    /// The kernel finds an error and makes it read-only, for good.
+    /// The kernel finds an error and makes it read-only permanently.
     Failed,
 }
 
@@ -75,7 +75,7 @@ pub(crate) fn enter(bench: &Bench, name: &str, disk: Disk, state: State) -> Resu
     bench.run(mounted(&line, &bench.smoke(&mount, &flags)))
 }
 
-/// The line for a shell that makes the file system and mounts it.
+/// The shell command that creates the file system and mounts it.
 fn made(disk: Disk, state: State, dir: &Path, mount: &Path) -> String {
     let image = dir.join("image");
     let (image, dir, mount) = (image.display(), dir.display(), mount.display());
@@ -86,7 +86,7 @@ fn made(disk: Disk, state: State, dir: &Path, mount: &Path) -> String {
         Disk::Xfs => format!("truncate -s {size} {image} && mkfs.xfs -q -f {image} && mount -o loop {image} {mount}"),
         Disk::Btrfs => format!("truncate -s {size} {image} && mkfs.btrfs -q -f {image} && mount -o loop {image} {mount}"),
         Disk::Tmpfs => format!("mount -t tmpfs -o size={} tmpfs {mount}", if state == State::Full { "64M" } else { "2G" }),
-        // The homes of the full set are made below and then covered by a layer.
+        // The homes of the full set are created below and then covered by a layer.
         Disk::Overlay if state == State::Good => "true".to_owned(),
         Disk::Overlay => {
             let size = if state == State::Full { "64M" } else { "2G" };
@@ -98,13 +98,13 @@ fn made(disk: Disk, state: State, dir: &Path, mount: &Path) -> String {
     }
 }
 
-/// The line that covers a home with a layer, so that everything in it comes from the lower one. `$1` is its directory.
+/// The shell command that covers a home with a layer, so that all its contents come from the lower one. `$1` is its directory.
 fn layer(dir: &Path) -> String {
     let dir = dir.display();
     format!("mkdir -p {dir}/upper {dir}/work && mount -t overlay -o lowerdir=\"$1\",upperdir={dir}/upper,workdir={dir}/work overlay \"$1\"")
 }
 
-/// The call, with the mounts of `line` around it. The shell is the reaper of these pids.
+/// The call, with the mounts of `line` around it. The shell reaps in this PID namespace.
 fn mounted(line: &str, smoke: &Command) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "--pid", "--fork", "--mount-proc", "--kill-child", "/bin/sh", "-c", line, "sh"]);
@@ -112,7 +112,7 @@ fn mounted(line: &str, smoke: &Command) -> Command {
     command
 }
 
-/// There is no way back from an error, so each check has a disk of its own.
+/// A file system error is permanent, so each check has a disk of its own.
 fn failed(bench: &Bench, line: &str, mount: &Path) -> Result<Ran> {
     let trigger = format!("d=$(basename \"$(findmnt -no SOURCE {})\") && echo places > /sys/fs/ext4/$d/trigger_fs_error", mount.display());
     let mut ran = Ran::default();

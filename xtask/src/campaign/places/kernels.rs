@@ -9,10 +9,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A kernel, and as whom the smoke set runs on it.
+/// A kernel, and the user that runs the smoke set on it.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel {
-    /// Debian's name of the package begins with this.
+    /// The beginning of the name of Debian's package.
     package: &'static str,
     /// The suite that has it.
     suite: &'static str,
@@ -32,10 +32,10 @@ pub(crate) const ALL: &[(&str, &str, Kernel)] = &[
     ("kernel-6.12-user", "the same, as an ordinary user", kernel("linux-image-6.12.", "trixie", true)),
 ];
 
-/// What smoke checks and shells call.
+/// The programs that smoke checks and shells call.
 const PROGRAMS: &[&str] =
     &["bash", "cat", "chmod", "env", "head", "mkdir", "mount", "pwd", "rm", "setpriv", "setsid", "sh", "sleep", "touch", "tr", "true"];
-/// What the disk needs, in this order; some kernels have some of them built in.
+/// The modules that the disk needs, in this order. Some kernels have some of them built in.
 const MODULES: &str = "virtio_pci virtio_blk crc32c_generic crc32c crc16 mbcache jbd2 ext4";
 
 pub(crate) fn enter(bench: &Bench, name: &str, kernel: Kernel) -> Result<Ran> {
@@ -67,12 +67,12 @@ pub(crate) fn enter(bench: &Bench, name: &str, kernel: Kernel) -> Result<Ran> {
         .arg(initrd)
         .args(["-drive", &format!("file={},format=raw,if=virtio", disk.display())]);
     let ran = bench.run(command);
-    // Large, and of no use to the next place.
+    // The files are large, and the next place does not need them.
     std::fs::remove_dir_all(&dir)?;
     ran
 }
 
-/// The kernel's package, unpacked below the bench. Its own lists of packages leave those of this machine alone.
+/// Unpacks the kernel's package below the bench. Package lists of its own leave those of this machine alone.
 fn unpacked(bench: &Bench, kernel: Kernel) -> Result<PathBuf> {
     let dir = bench.dir(&format!("apt-{}", kernel.suite))?;
     let to = dir.join("unpacked");
@@ -107,14 +107,14 @@ fn version(name: &str) -> Vec<u32> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }
 
-/// Where this machine has its packages from.
+/// The mirror from which this machine installs packages.
 fn mirror() -> Result<String> {
     let told = Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
     let told = String::from_utf8_lossy(&told.stdout).into_owned();
     Ok(told.lines().find(|l| l.trim_end_matches('/').ends_with("debian")).context("apt has no source of Debian")?.to_owned())
 }
 
-/// The one file in `dir` whose name begins so.
+/// The one file in `dir` whose name begins with `begins`.
 fn only(dir: &Path, begins: &str) -> Result<PathBuf> {
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
@@ -164,7 +164,7 @@ fn initrd(bench: &Bench, dir: &Path, unpacked: &Path, user: bool) -> Result<Path
     Ok(packed)
 }
 
-/// What the programs are linked with, the loader among them.
+/// The libraries that the programs are linked with, and the loader.
 fn libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut all = BTreeSet::new();
     for program in programs {
@@ -175,7 +175,7 @@ fn libraries(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     Ok(all)
 }
 
-/// The modules that a disk may need, unpacked, with a list of what needs what.
+/// Unpacks the modules that a disk may need, with the list of their dependencies.
 fn modules(unpacked: &Path, root: &Path) -> Result<()> {
     let from = [unpacked.join("lib/modules"), unpacked.join("usr/lib/modules")].into_iter().find(|d| d.exists()).context("no modules")?;
     let to = root.join("lib/modules");
@@ -192,7 +192,7 @@ fn modules(unpacked: &Path, root: &Path) -> Result<()> {
 
 fn init_script(user: bool) -> String {
     let who = if user { "/usr/bin/setpriv --reuid=1000 --regid=1000 --clear-groups " } else { "" };
-    // Emulated, everything takes ten to fifty times as long.
+    // Under emulation, everything takes ten to fifty times as long.
     let smoke = smoke_args(Path::new("/outlast"), Path::new("/homes"), &["--bound", "600"]).join(" ");
     format!(
         "#!/bin/busybox sh

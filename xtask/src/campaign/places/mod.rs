@@ -13,10 +13,10 @@ use self::bench::{Bench, Ran};
 use crate::Flags;
 use anyhow::{Result, bail, ensure};
 
-/// One place: how it is entered is a value, what is done there is always the smoke set.
+/// One place: the value says how it is entered; inside, the smoke set always runs.
 pub(crate) struct Place {
     pub(crate) name: &'static str,
-    /// What a reader should know of it.
+    /// A description for readers.
     pub(crate) about: &'static str,
     enter: Enter,
 }
@@ -27,7 +27,7 @@ enum Enter {
     Podman(&'static containers::Container),
     Sandbox(sandboxes::Sandbox),
     Disk(disks::Disk, disks::State),
-    /// The errno that refused calls answer.
+    /// The errno of refused calls.
     Calls(i32),
     Kernel(kernels::Kernel),
 }
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         bench.checked()?;
         println!("{}", ran.line(place.name));
         rows.push((place, ran));
-        // After each, so that an interrupted campaign keeps what it saw.
+        // Written after each place, so that an interrupted campaign keeps its results.
         if flags.has("--record") {
             record::write(&rows)?;
         }
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let skipped: Vec<&str> = rows.iter().filter(|(_, ran)| ran.skipped.is_some()).map(|(p, _)| p.name).collect();
     let checks: usize = rows.iter().map(|(_, ran)| ran.good.len()).sum();
     println!("{} places, {checks} checks passed, {failed} places with failures, {} skipped", rows.len() - skipped.len(), skipped.len());
-    // CI is a machine that has what these need.
+    // CI has everything that these places need.
     ensure!(skipped.is_empty() || std::env::var_os("CI").is_none(), "skipped: {}", skipped.join(", "));
     ensure!(failed == 0, "something promised does not hold in {failed} places");
     Ok(())
@@ -96,12 +96,12 @@ fn enter(bench: &Bench, place: &Place) -> Result<Ran> {
     }
 }
 
-/// The places that were asked for: a whole name, or its first words (`docker` is all of Docker's).
+/// The places that were asked for: by whole names, or by the first words (`docker` means all of Docker's).
 fn matches(name: &str, word: &str) -> bool {
     name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('-'))
 }
 
-/// The words that are no flags and no values of flags.
+/// The arguments that are neither flags nor values of flags.
 fn named(args: &[String]) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut args = args.iter();

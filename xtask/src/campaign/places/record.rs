@@ -1,4 +1,4 @@
-//! `docs/places.md`: what was seen in which place.
+//! `docs/places.md`: the results of each place.
 
 use super::Place;
 use super::bench::Ran;
@@ -15,7 +15,7 @@ trees, notices told once, and each process of Outlast killed with SIGKILL. `outl
 |---|---|---|---|---|
 ";
 
-/// Writes the rows of the places that were tried; those of the others stay as they were.
+/// Writes the rows of the places that were tried; the other rows stay.
 pub(crate) fn write(rows: &[(Place, Ran)]) -> Result<()> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("docs/places.md");
     let before = std::fs::read_to_string(&path).unwrap_or_default();

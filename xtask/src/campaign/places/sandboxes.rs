@@ -1,4 +1,4 @@
-//! Sandboxes without a daemon: namespaces of an ordinary user's own, and what agents put their commands into.
+//! Sandboxes without a daemon: namespaces of an ordinary user, and the sandboxes in which agents run commands.
 
 use super::bench::{Bench, Ran};
 use crate::campaign::agents::npm::Npm;
@@ -35,7 +35,7 @@ pub(crate) fn enter(bench: &Bench, name: &str, sandbox: Sandbox) -> Result<Ran> 
     })
 }
 
-/// As an ordinary user, who may do nothing in particular.
+/// A call as an ordinary user without privileges.
 fn as_user(program: &str) -> Result<Command> {
     ensure!(has(program), "{program} is not installed");
     if !outlast_testkit::machine::is_root() {
@@ -60,7 +60,7 @@ fn unshare(smoke: &Command) -> Result<Command> {
     Ok(command)
 }
 
-/// Codex from npm, with a profile of ours: a workspace that may be written, with or without a network.
+/// Codex from npm, with a profile of ours: a writable workspace, with or without a network.
 fn codex(bench: &Bench, home: &Path, smoke: &Command, network: bool) -> Result<Command> {
     let program = installed(bench, "@openai/codex@0.169", "codex")?;
     let settings = bench.dir("codex-home")?;
@@ -69,7 +69,7 @@ fn codex(bench: &Bench, home: &Path, smoke: &Command, network: bool) -> Result<C
         format!("[permissions.places]\nextends = \":workspace\"\n[permissions.places.network]\nenabled = {network}\n"),
     )?;
     let mut command = Command::new(program);
-    // It refuses to have its helpers in what it takes for the directory of temporary files.
+    // It refuses to have its helpers in what it takes for the temporary directory.
     command.env("CODEX_HOME", &settings).env("TMPDIR", "/dev/shm").args(["sandbox", "-P", "places", "-C"]).arg(home).arg("--");
     command.args(["/bin/sh", "-c", "\"$@\"; exit $?", "sh"]).arg(smoke.get_program()).args(smoke.get_args());
     Ok(command)

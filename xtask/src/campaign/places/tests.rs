@@ -1,4 +1,4 @@
-//! `--tests`: the whole of the product's own tests, and the campaigns, inside Docker.
+//! `--tests`: all tests of the product, and the campaigns, inside Docker.
 
 use super::bench::Bench;
 use super::containers;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// As whom, with which flags of `docker run`.
+/// The user, and the flags of `docker run`.
 const USERS: [(&str, &[&str]); 2] = [("root", &[]), ("user", &["--user", "1000:1000", "-e", "HOME=/home/agent"])];
 
-/// What is called in the container beside the tests.
+/// What runs in the container besides the tests.
 const CAMPAIGNS: [&[&str]; 2] = [&["core", "--rounds", "300"], &["stop", "--rounds", "20"]];
 
 pub(crate) fn run(bench: &Bench) -> Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
             bench.shown(command, &["skipped:", "FAILED", "failed", "panicked", "campaign", "test result", "BAD", "0 lost"])
         };
         println!("== tests in Docker as {name}");
-        // What a test that passes has to say is otherwise kept back: that it was skipped.
+        // Without this, the output of passing tests is hidden, and with it which tests were skipped.
         if !inside(&[&tests.display().to_string(), "--show-output"])? {
             bad.push(format!("tests as {name}"));
         }
@@ -45,7 +45,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests and says where they are.
+/// Builds the tests and returns their paths.
 fn built() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

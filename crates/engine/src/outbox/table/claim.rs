@@ -167,8 +167,8 @@ pub(super) enum One {
     Over,
 }
 
-/// Gives out one notice, by the rules of [`claim`]. A taker that asks again under the same lease is answered as the first time: it may not have
-/// got that answer.
+/// Gives out one notice, by the rules of [`claim`]. If a taker asks again with the same lease, it gets the same answer: the first one may
+/// not have arrived.
 pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::Result<One> {
     let open = db
         .prepare_cached(&format!("SELECT {OPEN} FROM notice WHERE seq = ?1 AND state IN ('pending', 'leased')"))?

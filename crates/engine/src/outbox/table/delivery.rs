@@ -52,7 +52,8 @@ pub(super) fn take_those(
             Ok(Some((owed, lapsed)))
         })
     });
-    // A notice that is gone is owed no more; its rows are swept up. One that cannot be read is a dead letter, and keeps no other from being taken.
+    // Deliveries of a removed notice are dropped; their rows are cleaned up later. An unreadable notice becomes a dead letter, and does not
+    // hold up others.
     let mut unreadable = Vec::new();
     let readable = due.filter_map(Result::transpose).filter(|one| match one {
         Ok((Owed { entry: Entry { unreadable: Some(why), notice, .. }, .. }, _)) => {
@@ -71,7 +72,7 @@ pub(super) fn take_those(
         .execute(params![sink, *seq as i64, now.utc.micros(), why])?;
     }
     if taken.is_empty() && !unreadable.is_empty() {
-        // There may be more than the limit let us see.
+        // There may be more due deliveries than the limit returned.
         return take_those(db, sink, limit, lease, lease_for, now, so);
     }
     for (owed, lapsed) in &taken {

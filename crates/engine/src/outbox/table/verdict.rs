@@ -65,7 +65,7 @@ pub(super) fn judge_one(db: &Connection, found: &Entry, lease: Option<&str>, ver
     };
     match found.state.as_str() {
         state if state == wanted => return Ok(Settled::Already),
-        // What is held for an answer is no taker's: its token is a fixed word that every client can name.
+        // A notice that is held for an answer belongs to no taker: its token is a fixed string that every client can name.
         "leased" if lease.is_some_and(|l| l != found.lease || l == FOR_ANSWER) => return Ok(Settled::Lost),
         "leased" | "pending" => {}
         // It was settled in another way; what was told was told, and nothing is to be done.

@@ -237,7 +237,7 @@ fn a_notice_that_cannot_be_read_keeps_no_other_from_its_sink() {
     let (bad, also_bad, good) = (put(1), put(2), put(3));
     damage(&desk, bad, "{");
     damage(&desk, also_bad, r#"{"type": "completion", "event_id": 7}"#);
-    // One at a time: what cannot be read does not count.
+    // One at a time: the unreadable notice does not count.
     let taken = take(&desk.db, "hook", 1, "word", SECOND, desk.now).unwrap();
     assert_eq!(taken.iter().map(|owed| owed.entry.notice.seq).collect::<Vec<_>>(), [good]);
     let dead = dead(&desk.db, None, 10).unwrap();

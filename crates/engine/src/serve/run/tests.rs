@@ -79,7 +79,7 @@ fn ids_are_drawn_at_random() {
 
 #[test]
 fn the_hash_of_a_request_is_the_same_in_every_release() {
-    // A retry across an upgrade compares the hash of one release with that of another: a change here refuses it as another request.
+    // A retry after an upgrade compares the hashes of two releases. If this changes, the retry is refused as a different request.
     let id = ProcessId::from_bytes([1, 2, 3, 4, 5, 6]);
     assert_eq!(hash(id, &Spec::shell("make"), &caller()), "68c2cf89142cf44d550efe7cf942d27ec7c18623c87d1a34d1dd09e566b98de5");
     assert_eq!(hash(id, &Spec::with_everything(), &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");

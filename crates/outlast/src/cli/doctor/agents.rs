@@ -1,4 +1,4 @@
-//! The clients that agents use: whether the command in their configuration works, found out by a call.
+//! The clients of agents: calls the command in their configuration to see whether it works.
 
 use super::super::install::{Call, Configured, Scope, configured};
 use super::super::out::tame;
@@ -13,11 +13,11 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 const NAME: &str = "agents";
-/// How long a client's command may take to list its tools. It starts in a fraction of that; clients themselves wait for 5 s and more.
+/// How long a client's command may take to list its tools. It usually takes a fraction of that; clients themselves wait for 5 s and more.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long it may take to exit once its input is closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much it may print. A list of tools is a few KiB.
+/// How much it may print. A list of tools has a few KiB.
 const MAX_OUTPUT: u64 = 4 << 20;
 /// How much of its standard error is read.
 const MAX_ERRORS: u64 = 4 << 10;
@@ -66,7 +66,7 @@ async fn check(one: &Configured, program: &Path) -> Check {
                 .hint("correct the file");
         }
     };
-    // A project directory may come from another person: what it names is not run, unless it is this program.
+    // A project directory may come from another person. What it names is not run, unless it is this program.
     let us = Path::new(&call.argv[0]).canonicalize().is_ok_and(|path| program.canonicalize().is_ok_and(|us| us == path));
     if one.scope == Scope::Project && !us {
         return Check::degraded(NAME, &[], format!("{named} names another program, {}, which is not run here", tame(&call.argv[0])))
@@ -172,7 +172,7 @@ async fn say(input: &mut tokio::process::ChildStdin, message: &Value) -> std::io
     input.flush().await
 }
 
-/// The result of a request, after any notifications; the text itself if it is no result.
+/// The result of a request, after any notifications; the text itself if it is not a result.
 async fn answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin), id: u64) -> std::io::Result<Result<Value, String>> {
     loop {
         let mut line = String::new();
@@ -189,7 +189,7 @@ async fn answer(output: &mut (impl tokio::io::AsyncBufRead + Unpin), id: u64) ->
     }
 }
 
-/// Closes its input, on which it exits; otherwise kills it with its process group.
+/// Closes its input, so that it exits. If it does not, kills its process group.
 async fn leave(mut child: Child) {
     drop(child.stdin.take());
     if timeout(EXIT_TIMEOUT, child.wait()).await.is_err() {

@@ -35,10 +35,10 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
     all
 }
 
-/// What is known about cgroups beside what the engine says.
+/// What is known about cgroups besides the engine's answer.
 struct Group<'a> {
     place: &'a Place,
-    /// Whether the trial saw its commands in cgroups of their own.
+    /// Whether the trial's commands had cgroups of their own.
     has_leaf: Option<bool>,
     /// How many processes of a tree the trial saw a stop end.
     stopped: Option<usize>,
@@ -64,7 +64,7 @@ fn promises(degraded: &[String], group: &Group<'_>) -> Vec<Check> {
     all
 }
 
-/// The engine's place in the cgroup hierarchy and that of commands. `why`: the engine's own sentence on why it has none.
+/// The cgroups of the engine and of commands. `why`: the engine's sentence on why it has none.
 fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
     const NAME: &str = "cgroup";
     let stopped = group.stopped.map(|n| format!(" (the trial saw that end all {n})")).unwrap_or_default();
@@ -80,7 +80,7 @@ fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
             ),
         };
     };
-    // The engine's sentence says after the last colon what it means.
+    // In the engine's sentence, the consequence follows the last colon.
     let (what, means) = why.rsplit_once(": ").unwrap_or((why, "what stops the starter's control group may stop commands too"));
     if what.contains("switched off") {
         return Check::degraded(NAME, &["P5", "P6"], what)
@@ -93,7 +93,7 @@ fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
             .hint("`loginctl enable-linger`, then `outlast engine stop`: the next engine survives logouts with cgroups");
     }
     if group.place.container.is_some() {
-        // The end of a container ends all its processes, in whichever cgroup: only the stop is weaker.
+        // The end of a container ends all its processes, in whichever cgroup. So only the stop is weaker.
         return Check::degraded(NAME, &["P6"], format!("commands have none of their own in this container: {what}"))
             .means(tree)
             .hint("nothing has to be done; in a container that may write its cgroup file system, each command gets one");

@@ -1,4 +1,4 @@
-//! The home: its owner, its file system, its room, its sockets.
+//! The home: its owner, file system, free space and sockets.
 
 use super::super::times;
 use super::Check;
@@ -16,7 +16,7 @@ pub(super) fn checks(home: &Path, container: Option<Container>) -> Vec<Check> {
     let mut all = vec![owned(home)];
     if home.is_dir() {
         let device = |path: &Path| std::fs::metadata(path).map(|m| m.dev()).ok();
-        // Whatever lies on the root file system of a container is removed with it, by whichever driver it is stored.
+        // Everything on a container's root file system is removed with the container, with every storage driver.
         let goes_with = container.filter(|_| device(home) == device(Path::new("/")));
         all.push(lasting(os::file_system(home), container, goes_with));
         all.push(room(home));
@@ -55,7 +55,7 @@ fn owned(home: &Path) -> Check {
     Check::ok(NAME, format!("{shown}, only yours"))
 }
 
-/// How long the file system of the home keeps it. `goes_with`: the container whose own file system that is.
+/// How long the home's file system keeps it. `goes_with`: the container, if it is the container's own file system.
 fn lasting(found: Option<(&str, Lasting)>, container: Option<Container>, goes_with: Option<Container>) -> Check {
     const NAME: &str = "file system";
     let restart = if container.is_some() { "a restart of the container" } else { "a restart of the machine" };

@@ -9,7 +9,8 @@ use outlast_client::Time;
 /// The beginning of 2025. A clock that shows an earlier time was never set.
 const EARLIEST: Time = Time::from_micros(1_735_689_600_000_000);
 
-/// How an engine's sentence begins that stays in its starter's session on purpose, and one about what a logout ends: that is checked here.
+/// How the engine's sentences begin: that it stays in its starter's session on purpose, and what a logout ends. Both are checked here
+/// instead.
 pub(super) const STAYS_IN_SESSION: &str = "the engine stays in the login session";
 pub(super) const ENDS_AT_LOGOUT: &str = "logout systemd ends this engine";
 
@@ -28,7 +29,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
             let what = format!("{} starts an engine, which reports what a restart of the machine ended", unit.display());
             all.push(Check::ok("reboot", what));
         }
-        // A container is not started with the machine, or by means of its own.
+        // A container is not started with the machine, or its runtime starts it.
         None if facts.place.container.is_some() => {}
         None => all.push(Check::ok(
             "reboot",
@@ -38,7 +39,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
     all
 }
 
-/// `seen`: whether the trial found full protection after it killed a keeper. Otherwise the version has to tell.
+/// `seen`: whether the trial found full protection after it killed a keeper. Without a trial the kernel's version decides.
 fn kernel(release: &str, seen: Option<bool>) -> Check {
     match seen {
         Some(true) => Check::ok("kernel", format!("{release}: after a keeper was killed, the trial found full protection")),
@@ -78,7 +79,7 @@ struct Login<'a> {
     user: &'a str,
     /// Whether the user manager stays after the last logout.
     lingers: bool,
-    /// Whether the engine stays in the session because it found that a logout leaves that alone.
+    /// Whether the engine stays in the session because a logout leaves that alone.
     is_safe_in_session: bool,
 }
 

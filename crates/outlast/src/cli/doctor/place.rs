@@ -1,4 +1,4 @@
-//! Where the program runs: a container, a sandbox, a laptop. Each has its own words.
+//! Where the program runs: a container, a sandbox, a laptop. The texts differ for each.
 
 use super::{Check, Facts};
 use crate::os::{self, Container, Place};
@@ -15,10 +15,11 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 
 /// How many of our processes have ended and stay in the process table, because the container's process 1 does not reap.
 pub(super) async fn unreaped(place: &Place) -> usize {
-    // On a machine process 1 reaps, if some only now and then: nothing to wait for.
+    // On a machine, process 1 reaps, sometimes with a delay: nothing to wait for.
     let mut left = if place.container.is_some() { os::unreaped_by_init() } else { Vec::new() };
     let until = tokio::time::Instant::now() + REAP_TIMEOUT;
     while !left.is_empty() && tokio::time::Instant::now() < until {
+        // Only the parent of a process learns that it was reaped, and we are not its parent.
         tokio::time::sleep(LOOK_INTERVAL).await;
         let now = os::unreaped_by_init();
         left.retain(|pid| now.contains(pid));
@@ -40,7 +41,7 @@ fn place(place: &Place) -> Option<Check> {
     }
 }
 
-/// A process 1 that does not reap. Nothing is lost by it, and the table of processes fills up slowly.
+/// Reports a process 1 that does not reap. Nothing is lost by it, but the process table fills up slowly.
 fn reaping(place: &Place, unreaped: usize) -> Option<Check> {
     let entries = match unreaped {
         0 => return None,
@@ -62,7 +63,7 @@ fn reaping(place: &Place, unreaped: usize) -> Option<Check> {
 }
 
 impl Container {
-    /// What it is, for people.
+    /// A description for users.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Docker => "a Docker container",

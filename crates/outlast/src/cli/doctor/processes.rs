@@ -41,7 +41,7 @@ pub(super) fn checks(all: &[ProcessInfo], now: Time) -> Vec<Check> {
             .hint("nothing has to be done if the clock is right now")
     });
     let mut warnings: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    // What the machine refuses to every command is reported once, with the engine.
+    // A warning that applies to every command is reported once, with the engine.
     for p in all.iter().filter(|p| p.fate.completion_reason.is_none()) {
         for warning in p.warnings.iter().filter(|w| !w.contains("cgroup") && !w.contains(machine::ENDS_AT_LOGOUT)) {
             warnings.entry(warning).or_default().push(p.session_id.to_string());

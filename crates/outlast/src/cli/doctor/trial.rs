@@ -1,6 +1,6 @@
-//! Tries the promises: real commands in a scratch home, with real kills of our own processes.
+//! Tries the promises: runs real commands in a scratch home, and kills our own processes there.
 //!
-//! The home that is asked about is not touched. What was seen becomes checks in a function of its own.
+//! The user's home is not touched. A function of its own turns the observations into checks.
 
 mod parts;
 mod scratch;
@@ -16,7 +16,7 @@ const NAME: &str = "trial";
 /// How long the engine of the scratch home may take to start.
 const ENGINE_START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What a trial saw; a part that was not tried is absent.
+/// What a trial observed; a part that was not tried is absent.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     not_made: Option<NotMade>,
@@ -36,22 +36,22 @@ type Part<T> = Option<(Result<T, Trouble>, Duration)>;
 #[derive(Debug)]
 pub(super) struct Talked {
     bytes: usize,
-    /// How many processes a stop was seen to end.
+    /// How many processes the stop ended.
     stopped: usize,
     /// Whether it was in a cgroup of its own.
     has_leaf: bool,
-    /// What it could not have, as `poll` says it.
+    /// The command's warnings, as `poll` shows them.
     warnings: Vec<String>,
 }
 
 /// A command that kept running when a process of ours was killed.
 #[derive(Debug)]
 pub(super) struct Killed {
-    /// `full` or `output-only`, as `poll` says it.
+    /// `full` or `output-only`, as `poll` shows it.
     protection: String,
 }
 
-/// What did not happen as promised.
+/// An observation that breaks or weakens a promise.
 #[derive(Debug)]
 pub(super) struct Trouble {
     state: State,
@@ -59,7 +59,7 @@ pub(super) struct Trouble {
     what: String,
     means: &'static str,
     hint: String,
-    /// Nothing can be started, so that trying the rest would only repeat it.
+    /// Nothing can be started, so the other parts would only repeat this.
     is_fatal: bool,
 }
 
@@ -77,14 +77,14 @@ impl Trouble {
     fn refused(what: &str, error: &ClientError) -> Self {
         let trouble = Self::broken(&[], format!("{error} (while waiting for {what})"));
         let hint = match error {
-            // The log that the error names goes with the scratch home.
+            // The log that the error names is removed with the scratch home.
             ClientError::Start { .. } => "`outlast engine start` tries the same in your home, and engine.log there says more",
             other => other.hint(),
         };
         if hint.is_empty() { trouble } else { Self { hint: hint.to_owned(), ..trouble } }
     }
 
-    /// It works without this.
+    /// Everything else works without a terminal.
     fn no_terminal(why: &str) -> Self {
         let means = "commands that need a terminal do not work here; all others do";
         let hint = "allow the container or sandbox to open terminals (/dev/ptmx and devpts)".into();
@@ -97,17 +97,17 @@ impl Trouble {
 }
 
 impl Seen {
-    /// Whether the commands of the trial were in cgroups of their own, if that was seen.
+    /// Whether the trial's commands had cgroups of their own, if that was observed.
     pub(super) fn has_leaf(&self) -> Option<bool> {
         talked(&self.pipe).map(|t| t.has_leaf)
     }
 
-    /// How many processes a stop was seen to end.
+    /// How many processes a stop ended.
     pub(super) fn stopped(&self) -> Option<usize> {
         talked(&self.pipe).map(|t| t.stopped)
     }
 
-    /// Whether the exit code stays protected after a keeper was lost, if that was seen.
+    /// Whether the exit code stays protected after a keeper was lost, if that was observed.
     pub(super) fn has_full_protection(&self) -> Option<bool> {
         self.keepers.as_ref().and_then(|(seen, _)| seen.as_ref().ok()).map(|k| k.protection == "full")
     }
@@ -117,7 +117,7 @@ fn talked(part: &Part<Talked>) -> Option<&Talked> {
     part.as_ref().and_then(|(seen, _)| seen.as_ref().ok())
 }
 
-/// Tries everything in a scratch home beside that of `ctx`, and removes it. Nothing if it was interrupted.
+/// Tries everything in a scratch home beside the home of `ctx`, and removes it. None if it was interrupted.
 pub(super) async fn perform(ctx: &Context, interrupted: impl Future<Output = ()>) -> Option<Seen> {
     let program = &ctx.world.program;
     scratch::remove_abandoned(&ctx.settings.home, program).await;
@@ -153,7 +153,7 @@ async fn try_all(ctx: &Context, scratch: &Scratch, seen: &mut Seen) {
     }
     seen.terminal = timed(trial.talk(true)).await;
     let keepers = async {
-        // Each has a command of its own: the promise is about the loss of one.
+        // Each kill has a command of its own: the promise covers the loss of one process.
         trial.kill(Victim::Pump).await?;
         trial.kill(Victim::Holder).await
     };
@@ -167,7 +167,7 @@ async fn timed<T>(part: impl Future<Output = Result<T, Trouble>>) -> Part<T> {
     Some((done, began.elapsed()))
 }
 
-/// What was seen, one line for each part.
+/// The checks, one line for each part.
 pub(super) fn checks(seen: &Seen) -> Vec<Check> {
     let mut all = Vec::new();
     if let Some(NotMade { dir, error }) = &seen.not_made {

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-/// Class and level of this process's I/O.
+/// I/O class and level of this process.
 #[allow(unsafe_code)]
 pub(crate) fn io_priority() -> Option<i32> {
     const WHO_PROCESS: libc::c_int = 1;
@@ -47,7 +47,7 @@ const KINDS: [(i64, &str, Lasting); 18] = [
     (0x4750_4653, "GPFS", Lasting::Network),
 ];
 
-/// The file system of a directory (an empty name if it is not listed), and how long that keeps what is written to it.
+/// The file system of a directory (an empty name if it is not listed), and how long it keeps what is written to it.
 pub(crate) fn file_system(dir: &Path) -> Option<(&'static str, Lasting)> {
     let found = rustix::fs::statfs(dir).ok()?;
     // The type's width and sign differ between machines; every number fits into 32 bits.
@@ -62,7 +62,7 @@ pub(crate) fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The directory this process is in. A removed one keeps its path, so that a start in it is refused instead of made elsewhere.
+/// The current directory of this process. A removed one keeps its path, so that a start in it is refused and does not happen elsewhere.
 pub(crate) fn working_dir() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_| {
         let linked = std::fs::read_link("/proc/self/cwd").unwrap_or_else(|_| "/(unknown)".into());

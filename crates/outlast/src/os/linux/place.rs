@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// The inode of the first PID namespace of a kernel. Every other namespace has another number.
+/// The inode number of a kernel's initial PID namespace. All other namespaces have other numbers.
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// A container, by the program that runs it.
@@ -12,7 +12,7 @@ pub(crate) enum Container {
     Docker,
     Podman,
     Kubernetes,
-    /// Processes of their own without the mark of any of them: another container program, or a sandbox.
+    /// A PID namespace without the marks of a known runtime: another container program, or a sandbox.
     Unnamed,
 }
 
@@ -22,12 +22,12 @@ pub(crate) struct Place {
     pub(crate) container: Option<Container>,
     /// The name of process 1.
     pub(crate) init: String,
-    /// A laptop, as far as one can tell: it has a battery.
+    /// Whether this seems to be a laptop: it has a battery.
     pub(crate) has_battery: bool,
     pub(crate) has_systemd: bool,
 }
 
-/// What tells a container from a machine.
+/// The facts that tell a container from a machine.
 #[derive(Debug, Default)]
 struct Marks {
     has_docker_file: bool,
@@ -35,12 +35,12 @@ struct Marks {
     has_kubernetes_secrets: bool,
     has_own_pids: bool,
     has_overlay_root: bool,
-    /// Process 1 is a service manager, which machines and whole-system containers have.
+    /// Process 1 is a service manager, as on machines and in whole-system containers.
     has_service_manager: bool,
 }
 
 impl Place {
-    /// As it is found here.
+    /// Reads the facts.
     pub(crate) fn here() -> Self {
         let init = std::fs::read_to_string("/proc/1/comm").unwrap_or_default().trim().to_owned();
         let marks = Marks {
@@ -58,7 +58,7 @@ impl Place {
 }
 
 impl Marks {
-    /// A file alone proves nothing: a virtual machine may have been made from an image of a container.
+    /// A file alone proves nothing: a virtual machine may have been made from a container image.
     fn container(&self) -> Option<Container> {
         let is_apart = self.has_own_pids || self.has_overlay_root;
         match () {

@@ -1,4 +1,4 @@
-//! Linux: the processes of a home, by what `/proc` says of them, and how one of them is killed.
+//! Linux: the processes of a home, found in `/proc`, and how to kill one of them.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd as _;
@@ -8,22 +8,22 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often a process is looked at that cannot be waited for.
+/// How often a process is checked that has no handle to wait on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How `/proc/PID/stat` describes a process.
+/// The fields of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) parent: u32,
-    /// In clock ticks since the machine started: tells a process from a later one of the same number.
+    /// In clock ticks since boot. Together with the pid it identifies a process.
     pub(crate) started: u64,
     pub(crate) is_zombie: bool,
 }
 
-/// How a process is, if there is one of this number.
+/// Reads `/proc/PID/stat`. None if there is no such process.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name may contain blanks and parentheses; what follows the last one is numbers.
+    // The name may contain spaces and parentheses. Only numbers follow the last parenthesis.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat { is_zombie: fields.first() == Some(&"Z"), parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
 }
@@ -60,16 +60,16 @@ pub(crate) fn processes_of(home: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Processes of ours that have ended and that process 1, their parent, has not reaped.
+/// Ended processes of Outlast that process 1, their parent, has not reaped.
 pub(crate) fn unreaped_by_init() -> Vec<u32> {
     let is_ours = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with("outlast"));
     pids().filter(|pid| stat(*pid).is_some_and(|s| s.is_zombie && s.parent == 1) && is_ours(*pid)).collect()
 }
 
-/// Kills a process with SIGKILL if it still is the one that `is_it` knows, and waits for its end. Whether it has ended.
+/// Kills a process with SIGKILL if `is_it` still identifies it, and waits for its end. Returns whether it has ended.
 pub(crate) fn kill_now(pid: u32, is_it: impl FnOnce() -> bool, at_most: Duration) -> io::Result<bool> {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return Ok(true) };
-    // Opened first and looked at second: the handle is then of the process that was looked at.
+    // The handle is opened before the check, so that it belongs to the checked process.
     let handle = match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => handle,
         Err(rustix::io::Errno::SRCH) => return Ok(true),
@@ -84,13 +84,14 @@ pub(crate) fn kill_now(pid: u32, is_it: impl FnOnce() -> bool, at_most: Duration
     }
 }
 
-/// Waits for the end of a process, or a moment where the kernel gives no handle to wait on. Whether it has ended.
+/// Waits for the end of a process. Without a handle, waits one interval. Returns whether the process has ended.
 pub(crate) fn wait_for_end(pid: u32, at_most: Duration) -> bool {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
     match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => readable(&handle, at_most),
         Err(rustix::io::Errno::SRCH) => true,
         Err(_) => {
+            // Without a pidfd no descriptor reports the end. The caller repeats this until its own time limit.
             std::thread::sleep(at_most.min(LOOK_INTERVAL));
             stat(pid).is_none_or(|now| now.is_zombie)
         }
@@ -106,7 +107,7 @@ fn pids() -> impl Iterator<Item = u32> {
     std::fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|e| e.file_name().to_str()?.parse().ok())
 }
 
-/// The words of its command line; none of a zombie.
+/// The arguments of its command line; none for a zombie.
 fn arguments(pid: u32) -> Option<Vec<Vec<u8>>> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let line = line.strip_suffix(b"\0").unwrap_or(&line);

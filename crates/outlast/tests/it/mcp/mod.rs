@@ -168,7 +168,7 @@ pub(crate) fn texts(result: &Value) -> Vec<String> {
     result["content"].as_array().unwrap().iter().filter_map(|c| c["text"].as_str().map(str::to_owned)).collect()
 }
 
-/// A result as an object: its structured content, or its text where there is none.
+/// A result as an object: its structured content, or its text if there is none.
 pub(crate) fn object(result: &Value) -> Value {
     match &result["structuredContent"] {
         Value::Null => serde_json::from_str(&texts(result)[0]).unwrap_or_default(),
@@ -176,7 +176,7 @@ pub(crate) fn object(result: &Value) -> Value {
     }
 }
 
-/// The notices that came with a result. They are in its first text as well, which is the structured content as JSON then, and nowhere else.
+/// The notices of a result. They are also in its first text, which then is the structured content as JSON, and nowhere else.
 pub(crate) fn notices(result: &Value) -> Vec<Value> {
     let (all, texts) = (object(result), texts(result));
     let told = all["notices"].as_array().cloned().unwrap_or_default();

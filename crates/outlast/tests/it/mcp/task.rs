@@ -59,7 +59,7 @@ fn the_result_of_a_task_carries_what_is_due() {
     let mut agent = Agent::new(&p, "a", &[], with_tasks());
     let id = task_of(&mut agent, json!({"command": format!("{}; exit 4", gate.wait()), "wait_seconds": 0}));
     let other = crate::told::ended(&p, &format!("mcp:a:{}", p.work().display()), "exit 5");
-    // What runs has no result that could carry it.
+    // A running task has no result that could carry it.
     assert_eq!(agent.ask("tasks/get", json!({"taskId": id}))["status"], "working");
     gate.open();
     let mut result = || {

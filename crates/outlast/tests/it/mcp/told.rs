@@ -26,7 +26,7 @@ fn has_end(result: &Value, id: &str, code: i32) -> bool {
     notices(result).iter().any(|one| one["text"].as_str().unwrap().contains(&end))
 }
 
-/// A process that has ended, whose end the client's session is to be told.
+/// An ended process whose notice is due for the client's session.
 fn ended(p: &Product, client: &str, code: i32) -> String {
     crate::told::ended(p, &format!("mcp:{client}:{}", p.work().display()), &format!("exit {code}"))
 }
@@ -104,11 +104,11 @@ fn what_was_told_can_be_seen_again_and_is_marked() {
     assert_eq!(again.len(), 2, "{said}");
     assert!(again[0]["event"]["session_id"] == json!(id) && again[0]["told_at"].is_string(), "{said}");
     assert!(again[1]["event"]["session_id"] == json!(newer) && again[1].get("told_at").is_none(), "{said}");
-    // Looking again tells nothing anew.
+    // Showing it again does not deliver it again.
     assert_eq!(agent.tool("notices", json!({}))["notices"], json!([]));
     assert!(notices(&agent.call("list", json!({}))).is_empty());
     agent.leave();
-    // Another session is shown nothing of it.
+    // Another session does not see it.
     let mut other = Agent::old(&p, "b", &[]);
     assert_eq!(other.tool("notices", json!({"told": true}))["notices"], json!([]));
     other.leave();

@@ -83,7 +83,7 @@ fn the_pair_of_exec_command_and_write_stdin() {
 #[test]
 fn every_answer_about_an_ended_process_has_its_exit_code() {
     let p = product();
-    // Each verb looks at a process of its own: some of them forget what they have answered.
+    // Each verb gets a process of its own: some verbs remove the process that they have answered about.
     let ended = |session: &str| {
         let id = p.run_with(&["--session", &format!("mcp:{session}:{}", p.work().display())], "echo said; exit 7");
         p.wait(&id);

@@ -1,4 +1,4 @@
-//! What a trial does: one function for each part. Each says what it saw, or what did not happen as promised.
+//! The parts of a trial, one function each. Each returns what it observed, or what did not happen as promised.
 
 use super::super::machine::ENDS_AT_LOGOUT;
 use super::{Killed, Talked, Trouble};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 /// How long one fact may take. Each takes a fraction of a second; a longer wait is reported as a hang.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
-/// The commands of a trial end by themselves after this long, should the doctor be killed.
+/// If the doctor is killed, the commands of its trial end after this long.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long a stopped tree has for its own end before it is killed.
+/// How long a stopped tree may take to end before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often a fact is looked for that nothing announces.
+/// How often a fact is checked that no event announces.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Says where it runs, reads a word, and writes it often.
+/// Prints where it runs, reads a word, and prints it many times.
 const TALK: &str = "if [ -t 0 ] && [ -t 1 ]; then printf 'terminal ready\\n'; else printf 'pipe ready\\n'; fi
 read -r word; i=0
 while [ $i -lt 1500 ]; do printf 'line %s of the trial: %s\\n' $i \"$word\"; i=$((i + 1)); done
@@ -25,7 +25,8 @@ exit 7";
 const TALK_LINES: usize = 1_500;
 const TALK_CODE: i32 = 7;
 
-/// A tree of four: a child, a grandchild whose parent has ended, one in a session of its own where `setsid` is installed, and the shell itself.
+/// A tree of four processes: a child, a grandchild whose parent has ended, a child in a session of its own if `setsid` is installed, and
+/// the shell itself.
 const TREE: &str = "s=$(command -v setsid)
 sleep 60 & echo child $!
 (sleep 60 & echo child $!)
@@ -38,7 +39,7 @@ const TREE_MEMBERS: usize = 4;
 const ECHO: &str = "while read -r line; do printf 'got %s\\n' \"$line\"; done; exit 9";
 const ECHO_CODE: i32 = 9;
 
-/// Which process of ours is killed.
+/// Which process of Outlast is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     Holder,
@@ -46,12 +47,12 @@ pub(super) enum Victim {
     Engine,
 }
 
-/// An engine in the scratch home, and what commands inherit.
+/// An engine in the scratch home, and what commands inherit there.
 pub(super) struct Trial {
     pub(super) client: Client,
     pub(super) home: PathBuf,
     pub(super) caller: Caller,
-    /// How long login files may take, which are read before the first command.
+    /// The time limit for login files, which are read before the first command.
     pub(super) login_limit: Duration,
 }
 
@@ -70,19 +71,19 @@ impl Trial {
         within("a command to take input", self.client.submit(&id, b"word", At::Byte(0))).await?;
         output.read_to_end().await?;
         let (seen, wanted) = (plain(&output.text()), talk_output(ready));
-        // A terminal shows what is typed.
+        // A terminal echoes its input.
         let seen = if on_terminal { seen.replacen("word\n", "", 1) } else { seen };
         if seen != wanted {
             return Err(Trouble::broken(&["P2"], format!("the output is not what was written: {}", difference(&seen, &wanted))));
         }
         let mut warnings = self.has_code(&id, TALK_CODE).await?.warnings;
-        // These are not about the trial alone, and have checks of their own.
+        // These are not about the trial alone, and have their own checks.
         warnings.retain(|warning| !warning.contains("cgroup") && !warning.contains(ENDS_AT_LOGOUT));
         let stopped = self.stop(on(sh(TREE))).await?;
         Ok(Talked { bytes: output.bytes.len(), stopped, has_leaf, warnings })
     }
 
-    /// Stops a tree. How many processes it had; all of them are gone.
+    /// Stops a tree, checks that all its processes are gone, and returns how many there were.
     async fn stop(&self, spec: Spec) -> Result<usize, Trouble> {
         let (info, mut output) = self.start(spec).await?;
         let id = info.session_id.to_string();
@@ -100,7 +101,7 @@ impl Trial {
         }
     }
 
-    /// Kills one process of ours with SIGKILL while a command runs, which must not notice.
+    /// Kills one process of Outlast with SIGKILL while a command runs. The command must not be affected.
     pub(super) async fn kill(&self, victim: Victim) -> Result<Killed, Trouble> {
         let (info, mut output) = self.start(sh(ECHO).with_input().telling(Tell::end())).await?;
         let id = info.session_id.to_string();
@@ -126,7 +127,7 @@ impl Trial {
         Ok(Killed { protection: now.protection.unwrap_or_default() })
     }
 
-    /// Kills a keeper of a process, and waits until the other has replaced it.
+    /// Kills one keeper of a process, and waits until the other has replaced it.
     async fn kill_keeper(&self, info: &ProcessInfo, victim: Victim) -> Result<(), Trouble> {
         let folder = self.home.join("proc").join(info.session_id.to_string());
         let not_found = || Trouble::broken(&["P5"], format!("{} of a command was not found below /proc", victim.name()));
@@ -177,7 +178,7 @@ impl Trial {
         }
     }
 
-    /// Takes the notice of an end as an agent does: it comes once.
+    /// Takes the notice of an end as an agent does. It must come once.
     async fn is_told_once(&self, id: &str) -> Result<(), Trouble> {
         let mut times = 0;
         for wait in [STEP_TIMEOUT, Duration::ZERO] {
@@ -208,7 +209,7 @@ impl Victim {
     }
 }
 
-/// Kills a process that `is_it` knows, and waits for its end.
+/// Kills a process if `is_it` still identifies it, and waits for its end.
 fn end(pid: u32, victim: Victim, is_it: impl FnOnce() -> bool) -> Result<(), Trouble> {
     match os::kill_now(pid, is_it, STEP_TIMEOUT) {
         Ok(true) => Ok(()),
@@ -232,7 +233,7 @@ fn tree(text: &str) -> Vec<u32> {
     complete.lines().filter_map(|line| line.trim_end().strip_prefix("child ")?.parse().ok()).collect()
 }
 
-/// What a terminal makes of ends of lines, undone.
+/// Undoes the line ends that a terminal makes.
 fn plain(text: &str) -> String {
     text.replace("\r\n", "\n")
 }
@@ -242,11 +243,11 @@ fn difference(seen: &str, wanted: &str) -> String {
     format!("{} of {} bytes arrived, and they differ from byte {at} on", seen.len(), wanted.len())
 }
 
-/// The output of one command, as it comes.
+/// The output of one command, as it arrives.
 struct Output {
     chunks: Chunks,
     bytes: Vec<u8>,
-    /// The first gap, in words.
+    /// A description of the first gap.
     missing: Option<String>,
 }
 
@@ -255,7 +256,7 @@ impl Output {
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
-    /// Reads until the text is as wanted.
+    /// Reads until the text meets a condition.
     async fn until(&mut self, what: &str, is_there: impl Fn(&str) -> bool) -> Result<(), Trouble> {
         let read = async {
             while !is_there(&plain(&self.text())) {
@@ -281,7 +282,7 @@ impl Output {
         }
     }
 
-    /// Whether there was more.
+    /// Reads the next part of the output. Returns whether there was one.
     async fn more(&mut self) -> Result<bool, ClientError> {
         match self.chunks.next().await? {
             Some(Chunk::Bytes { bytes, .. }) => self.bytes.extend(bytes),
@@ -294,7 +295,7 @@ impl Output {
     }
 }
 
-/// Waits for an answer, for a bounded time.
+/// Waits for an answer, up to the time limit.
 pub(super) async fn within<T>(what: &str, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, Trouble> {
     within_limit(STEP_TIMEOUT, what, work).await
 }
@@ -306,7 +307,7 @@ pub(super) async fn within_limit<T>(limit: Duration, what: &str, work: impl Futu
     }
 }
 
-/// Waits for a fact that nothing announces.
+/// Polls for a fact that no event announces, up to the time limit.
 async fn eventually(what: &str, look: impl Fn() -> Option<()>) -> Result<(), Trouble> {
     let until = Instant::now() + STEP_TIMEOUT;
     while look().is_none() {

@@ -1,4 +1,4 @@
-//! The scratch home of a trial: made beside the home that is asked about, and removed with everything that runs in it.
+//! The scratch home of a trial: created beside the user's home, and removed with everything that runs in it.
 
 use crate::config::TRIAL_LOCK;
 use crate::os;
@@ -10,16 +10,16 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How the directory is called, up to a number.
+/// The prefix of the directory's name; a number follows.
 const PREFIX: &str = ".outlast-doctor-";
 /// How long the engine of a scratch home may take to stop what runs there and to exit.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long processes that were killed may take to be gone.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Give up after this many names were taken by other doctors.
+/// Give up after other doctors had taken this many names.
 const MAX_NAMES: u32 = 100;
 
-/// A scratch home. Its lock says that the doctor which made it is alive.
+/// A scratch home. While its lock is held, the doctor that made it is alive.
 #[derive(Debug)]
 pub(super) struct Scratch {
     pub(super) home: PathBuf,
@@ -34,8 +34,8 @@ pub(in super::super) struct NotMade {
 }
 
 impl Scratch {
-    /// Makes one in the directory of `home`, or in `home` itself if that is a mount of its own or its directory cannot be written: the trial is to be on the
-    /// same file system.
+    /// Creates one in the parent directory of `home`, so that the trial is on the same file system. If `home` is a mount of its own, or its
+    /// parent cannot be written, the scratch home is in `home` itself.
     pub(super) fn make(home: &Path) -> Result<Self, NotMade> {
         let mut dirs = places(home).into_iter();
         let (mut refused, mut next) = (None, dirs.next());
@@ -59,7 +59,7 @@ impl Scratch {
             }
             match lock(&home) {
                 Ok(Some(lock)) => return Ok(Self { home, _lock: lock }),
-                // Another doctor took it for an abandoned one in the moment before it was locked, and removes it.
+                // In the moment before it was locked, another doctor took it for abandoned, and removes it.
                 Ok(None) => {}
                 Err(e) => {
                     let _removed = std::fs::remove_dir_all(&home);
@@ -92,7 +92,7 @@ pub(super) async fn remove_abandoned(home: &Path, program: &Path) {
     }
 }
 
-/// Whether it is a directory of this user with the name of a scratch home. Its lock decides the rest.
+/// Whether it is a directory of this user with the name of a scratch home. Whether it is in use, its lock decides.
 fn is_abandoned(entry: &std::fs::DirEntry) -> bool {
     let is_ours = |meta: &std::fs::Metadata| meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw();
     entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)) && entry.metadata().is_ok_and(|meta| is_ours(&meta))
@@ -105,7 +105,7 @@ fn places(home: &Path) -> Vec<PathBuf> {
     beside.map(Path::to_owned).into_iter().chain(home.is_dir().then(|| home.to_owned())).collect()
 }
 
-/// Takes the lock of a scratch home. Nothing if another doctor holds it, or has removed the directory meanwhile.
+/// Takes the lock of a scratch home. None if another doctor holds it, or has removed the directory.
 fn lock(home: &Path) -> io::Result<Option<File>> {
     let file = match OpenOptions::new().create(true).append(true).mode(0o600).open(home.join(TRIAL_LOCK)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -118,7 +118,7 @@ fn lock(home: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Stops the processes and the engine of a scratch home: by its engine, and if that fails by killing what is left.
+/// Stops the processes and the engine of a scratch home. Asks its engine first; if that fails, kills what is left.
 async fn stop_all(home: &Path, program: &Path) {
     // Without this link no engine ever ran there.
     if home.join("run").symlink_metadata().is_err() && os::processes_of(home).is_empty() {
@@ -128,11 +128,11 @@ async fn stop_all(home: &Path, program: &Path) {
     let is_stopped = matches!(asked, Ok(Ok(()))) && gone(home, STOP_TIMEOUT);
     if !is_stopped {
         for pid in os::processes_of(home) {
-            // One that cannot be killed is waited for below.
+            // A process that cannot be killed is waited for below.
             let _killed = os::kill_now(pid, || os::processes_of(home).contains(&pid), KILL_TIMEOUT);
         }
         gone(home, KILL_TIMEOUT);
-        // An engine takes away what is left outside of the home, such as sockets and cgroups.
+        // A new engine removes what is left outside of the home, such as sockets and cgroups.
         let _stopped = tokio::time::timeout(STOP_TIMEOUT, ask_to_stop(home, program)).await;
         gone(home, KILL_TIMEOUT);
     }
@@ -146,7 +146,7 @@ async fn ask_to_stop(home: &Path, program: &Path) -> Result<(), outlast_client::
     client.engine_stop().await.map(|_| ())
 }
 
-/// Waits until nothing runs in a home. Whether that is so.
+/// Waits until nothing runs in a home, up to the time limit. Returns whether that is so.
 fn gone(home: &Path, at_most: Duration) -> bool {
     let until = Instant::now() + at_most;
     loop {
