@@ -6,7 +6,10 @@
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,6 +87,33 @@ impl Link {
         }
     }
 
+    /// Asks for a descriptor of the live copy of `meta`. An error if the keeper cannot pass it, or is of an earlier version and does not
+    /// know the request.
+    pub(crate) async fn share_meta(&mut self) -> io::Result<OwnedFd> {
+        let id = self.send(Ask::ShareMeta).await?;
+        let Self { from, frames, .. } = self;
+        let mut passed = None;
+        let share = async {
+            loop {
+                match frames.next_frame().map_err(io::Error::other)? {
+                    Some(Frame::Json(text)) => match serde_json::from_slice(&text).map_err(io::Error::other)? {
+                        FromKeeper { of, say: Say::Meta } if of == Some(id) => {
+                            return passed.ok_or_else(|| io::ErrorKind::InvalidData.into());
+                        }
+                        FromKeeper { of, say } if of == Some(id) => return Err(io::Error::other(format!("the keeper said {say:?}"))),
+                        FromKeeper { .. } => {}
+                    },
+                    Some(Frame::Raw { .. }) => {}
+                    None if from.read_with(|stream| receive(stream, frames, &mut passed)).await? == 0 => {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    None => {}
+                }
+            }
+        };
+        tokio::time::timeout(HELLO_LIMIT, share).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
     /// Returns once there is news.
     pub(crate) async fn news(&mut self) -> io::Result<()> {
         loop {
@@ -107,6 +137,21 @@ impl Link {
     async fn answer(&mut self, id: u64) -> io::Result<Say> {
         answer(&mut self.from, &mut self.frames, id).await
     }
+}
+
+/// Takes what has come, with the descriptor that came with it. How many bytes that was.
+fn receive(stream: &std::os::unix::net::UnixStream, frames: &mut Splitter, passed: &mut Option<OwnedFd>) -> io::Result<usize> {
+    let mut piece = [0; 512];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let read = recvmsg(stream, &mut [io::IoSliceMut::new(&mut piece)], &mut control, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(fds) = message {
+            *passed = fds.last().or(passed.take());
+        }
+    }
+    frames.push(&piece[..read]);
+    Ok(read)
 }
 
 async fn answer(from: &mut (impl AsyncReadExt + Unpin), frames: &mut Splitter, id: u64) -> io::Result<Say> {
@@ -163,6 +208,21 @@ mod tests {
         assert_eq!(link.ask(Ask::CloseInput).await.unwrap(), Say::Ok);
         link.news().await.unwrap();
         assert_eq!(link.news().await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[tokio::test]
+    async fn a_keeper_of_an_earlier_version_that_does_not_know_the_request_for_meta_refuses_it() {
+        let not_known = Say::Refused { code: "bad_request".into(), error: "not understood: unknown variant `share_meta`".into() };
+        let (_tmp, path) = stand_in(vec![hello(), FromKeeper { of: Some(2), say: not_known }]);
+        let error = Link::connect(&path, false).await.unwrap().share_meta().await.unwrap_err();
+        assert!(error.to_string().contains("share_meta"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_a_descriptor_is_no_meta() {
+        let (_tmp, path) = stand_in(vec![hello(), FromKeeper { of: Some(2), say: Say::Meta }]);
+        let error = Link::connect(&path, false).await.unwrap().share_meta().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 
     #[tokio::test]

@@ -10,7 +10,7 @@ use crate::settle::{self, Settled};
 use crate::{keepers, launch, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
-use outlast_store::meta::Image;
+use outlast_store::meta::{Found, Image};
 use outlast_store::spec::SpecFile;
 use std::io;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ pub(crate) enum Look {
 pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let dir = engine.shared().home.process(id);
     if !matches!(look, Look::Told(_)) {
-        hold_image(&dir).await;
+        // Without it the file says nearly the same, and it is tried again with the keepers.
+        let _found = hold_image(&dir).await;
     }
     let (do_look, recovered) = (matches!(look, Look::Do), matches!(look, Look::Done));
     let link = if let Look::Told(link) = look { Some(link) } else { None };
@@ -68,11 +69,10 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     }
 }
 
-/// Holds the live copy of `meta` of a process that an earlier engine started, so that it outlives the keepers.
-async fn hold_image(dir: &ProcessDir) {
+/// Holds the live copy of `meta` of a process that an earlier engine started, so that what it says outlives its keepers.
+async fn hold_image(dir: &ProcessDir) -> io::Result<Found> {
     let dir = dir.clone();
-    // If it cannot be held, the file has nearly the same.
-    let _held = blocking(move || Image::find_and_hold(&dir)).await;
+    blocking(move || Image::find_and_hold(&dir)).await
 }
 
 struct Minder {
@@ -240,7 +240,31 @@ impl Minder {
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
         }
+        if let Some(warning) = ended.unexamined.warning() {
+            tracing::warn!(id = %self.id, "{warning}");
+        }
         Ok(())
+    }
+
+    /// Asks the pump for the live copy of `meta`, which this engine may not open through `/proc`: the keepers may do more than it may.
+    /// It asks on a connection of its own, so that no news is lost behind the answer. Without the live copy the file says the same, up to a
+    /// second later.
+    async fn ask_for_image(&self) {
+        let shared = self.engine.shared();
+        let passed = async {
+            // Nobody closes the semaphore, so there is always a turn.
+            let _turn = shared.connects.acquire().await;
+            Link::connect(&shared.socket(self.id), false).await?.share_meta().await
+        };
+        let (id, dir) = (self.id, self.dir.clone());
+        match passed.await {
+            Ok(fd) => {
+                if !blocking(move || Image::hold_passed(&dir, fd)).await.unwrap_or(false) {
+                    tracing::warn!(%id, "the keeper passed something else than the live copy of meta");
+                }
+            }
+            Err(error) => tracing::warn!(%id, %error, "the live copy of meta cannot be had: output is shown up to a second late"),
+        }
     }
 
     async fn connect(&mut self) -> io::Result<()> {
@@ -254,7 +278,9 @@ impl Minder {
             Ok(link) => {
                 self.link = Some(link);
                 self.tries = 0;
-                hold_image(&self.dir).await;
+                if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
+                    self.ask_for_image().await;
+                }
                 self.engine.reachable(self.id, true).await;
             }
             Err(error) => {

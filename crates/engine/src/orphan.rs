@@ -1,6 +1,8 @@
 //! Stops what no keeper looks after: by identity, through pidfds, until nothing is left.
 
-use crate::os::{Lives, pid_of_environment};
+mod unexamined;
+
+use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, marks};
 use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
 use outlast_store::os::{children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
@@ -11,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
+use unexamined::{Place, Unexamined};
 
 /// How long killed processes may take to go.
 const DYING: Duration = Duration::from_secs(5);
@@ -26,6 +29,9 @@ pub(crate) struct Tree {
     leaf: Option<PathBuf>,
     /// Where our own programs lie: nothing that runs from there is touched.
     bin: PathBuf,
+    /// The process to which the root passed when its keepers died, and to which all pass whose parents are dead. Set only if members may be
+    /// processes of other users whose environment we may not read.
+    heir: Option<u32>,
 }
 
 /// What came of a stop.
@@ -33,16 +39,20 @@ pub(crate) struct Tree {
 pub(crate) struct Ended {
     pub(crate) seen_dead: u32,
     pub(crate) survivors: Vec<u32>,
+    /// What may be part of it and could not be examined. It was not signalled.
+    pub(crate) unexamined: Unexamined,
 }
 
 impl Tree {
     pub(crate) fn new(shared: &Shared, id: ProcessId, root: Incarnation, detached: bool) -> Self {
-        Self { id, root, marked: !detached, leaf: leaf_of(root.pid, id), bin: shared.home.bin() }
+        let is_blind = has_capability(CAP_SETUID) && !has_capability(CAP_SYS_PTRACE);
+        let heir = is_blind.then(|| parent_of(root.pid)).flatten();
+        Self { id, root, marked: !detached, leaf: leaf_of(root.pid, id), bin: shared.home.bin(), heir }
     }
 
     /// Everything that belongs to it and lives. Each life is taken first and its evidence second, so that a number that passed on is not one of them.
     fn members(&self) -> Vec<Incarnation> {
-        let mut lives = self.descendants();
+        let mut lives = self.descendants(vec![self.root]);
         if let Some(leaf) = &self.leaf {
             let inside: Vec<Incarnation> = procs(leaf).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
             let still = procs(leaf);
@@ -50,25 +60,60 @@ impl Tree {
             lives.extend(inside.into_iter().filter(|l| still.contains(&l.pid) && !theirs.contains(&l.pid)));
         }
         if self.marked {
-            let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-            let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-            let taken = numbers.filter_map(|pid| incarnation_of(pid).ok());
-            lives.extend(taken.filter(|l| self.is_marked(l.pid) && !is_ours(l.pid, &self.bin)));
+            let (marked, unreadable) = self.by_environment();
+            // A descendant of another user has an environment that we may not read; its living parents and its session are proof as well.
+            lives.extend(self.descendants(marked));
+            let known: HashMap<u32, Incarnation> = lives.iter().map(|life| (life.pid, *life)).collect();
+            let proven = unreadable.into_iter().filter(|life| self.is_in_session_of(life.pid, &known)).collect();
+            lives.extend(self.descendants(proven));
         }
         lives.into_iter().filter(is_alive).collect()
     }
 
-    /// Whether a process was started as part of this one, which its environment shows. If the environment may not be read (root without
-    /// CAP_SYS_PTRACE, and a process of another user), its session shows it, unless the session's pid was reused.
-    fn is_marked(&self, pid: u32) -> bool {
-        let environment = std::fs::read(format!("/proc/{pid}/environ"));
-        match environment {
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                let has_passed_on = start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks);
-                session_of(pid) == Some(self.root.pid) && !has_passed_on
+    /// Processes whose environment says that they are part of this one, and processes whose environment we may not read: those of other
+    /// users, for root without CAP_SYS_PTRACE.
+    fn by_environment(&self) -> (Vec<Incarnation>, Vec<Incarnation>) {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+        let (mut marked, mut unreadable) = (Vec::new(), Vec::new());
+        for life in numbers.filter_map(|pid| incarnation_of(pid).ok()) {
+            match std::fs::read(format!("/proc/{}/environ", life.pid)) {
+                Ok(environment) if marks(&environment, self.id) => marked.push(life),
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => unreadable.push(life),
+                Ok(_) | Err(_) => {}
             }
-            _ => pid_of_environment(pid, self.id),
         }
+        (marked, unreadable)
+    }
+
+    /// Whether a process is in a session that the root or another member made. Only descendants of its maker are in a session, and its
+    /// number is not given to another while they are.
+    fn is_in_session_of(&self, pid: u32, members: &HashMap<u32, Incarnation>) -> bool {
+        let Some(session) = session_of(pid) else { return false };
+        if session == self.root.pid {
+            let has_passed_on = start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks);
+            return !has_passed_on;
+        }
+        members.get(&session).is_some_and(is_alive)
+    }
+
+    /// Those that may be part of it, live, and cannot be examined. `tree` has everyone who was ever seen in it.
+    fn unexamined(&self, tree: &HashSet<u32>) -> Unexamined {
+        if !self.marked {
+            return Unexamined::default();
+        }
+        let (_, unreadable) = self.by_environment();
+        let began_after = unreadable.into_iter().filter(|life| life.start_ticks >= self.root.start_ticks && !tree.contains(&life.pid));
+        let may_be = began_after.filter(|life| is_alive(life) && !self.is_of_other_keepers(life.pid));
+        let places: Vec<Place> = may_be.filter_map(|life| Place::of(life.pid)).collect();
+        Unexamined::sorted(&places, tree, self.heir)
+    }
+
+    /// Whether a process is one of ours or descends from one, below the heir of this tree: then it belongs to another process.
+    fn is_of_other_keepers(&self, pid: u32) -> bool {
+        let above = std::iter::successors(Some(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1 && Some(*pid) != self.heir);
+        // A chain of parents longer than this is a loop made by numbers passing on while we read.
+        above.take(10_000).any(|pid| is_ours(pid, &self.bin))
     }
 
     /// Engines and keepers among these, with all their descendants: they could not leave the cgroup leaf.
@@ -81,9 +126,9 @@ impl Tree {
         theirs
     }
 
-    /// The root and those below it, for as long as it lives: its number may pass to a stranger, whose children are strangers too.
-    fn descendants(&self) -> Vec<Incarnation> {
-        let (mut found, mut open) = (HashSet::new(), vec![self.root]);
+    /// These and those below them, for as long as they live: a number may pass to a stranger, whose children are strangers too.
+    fn descendants(&self, mut open: Vec<Incarnation>) -> Vec<Incarnation> {
+        let mut found = HashSet::new();
         while let Some(life) = open.pop() {
             if !is_alive(&life) || is_ours(life.pid, &self.bin) || !found.insert(life) {
                 continue;
@@ -136,7 +181,7 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
     let grace = match way {
         StopWay::TermOnly => {
             ask(&tree.root)?;
-            return Ok(Ended { seen_dead: 0, survivors: Vec::new() });
+            return Ok(Ended { seen_dead: 0, survivors: Vec::new(), unexamined: Unexamined::default() });
         }
         StopWay::Escalate { grace } => grace,
     };
@@ -172,7 +217,10 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         }
     }
     let survivors: Vec<u32> = targets.alive().iter().map(|l| l.pid).collect();
-    Ok(Ended { seen_dead: (targets.all.len() - survivors.len()) as u32, survivors })
+    let mut tree_pids: HashSet<u32> = targets.all.keys().map(|(pid, _)| *pid).collect();
+    tree_pids.insert(tree.root.pid);
+    let unexamined = tree.unexamined(&tree_pids);
+    Ok(Ended { seen_dead: (targets.all.len() - survivors.len()) as u32, survivors, unexamined })
 }
 
 /// Every life that was ever seen to belong.

@@ -4,9 +4,11 @@ use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
 use outlast_wire::{OLDEST, VERSION, code};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::SocketFlags;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, sendmsg};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::time::Duration;
 
 /// How many may be connected at once. An engine has one connection for all who follow the output, and one for each request that is under way.
@@ -132,6 +134,13 @@ impl Control {
         }
     }
 
+    /// Passes a descriptor of the live copy of `meta` to one connection.
+    pub(crate) fn pass_meta(&mut self, conn: u64, of: u64, meta: BorrowedFd<'_>) {
+        if let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) {
+            c.pass_meta(of, meta);
+        }
+    }
+
     /// Tells every engine to look.
     pub(crate) fn news(&mut self) {
         for c in self.conns.iter_mut().filter(|c| c.listener) {
@@ -189,10 +198,21 @@ impl Conn {
         }
     }
 
+    fn pass_meta(&mut self, of: u64, meta: BorrowedFd<'_>) {
+        self.send();
+        let message = frame::json(&FromKeeper { of: Some(of), say: Say::Meta });
+        // A descriptor goes with the first byte of its message, so nothing may wait before it.
+        let passed = if self.is_behind() { Err(Errno::AGAIN) } else { send_with(&self.fd, &message, meta) };
+        match passed {
+            Ok(sent) => self.unsent.extend(&message[sent..]),
+            Err(e) => self.refuse(of, code::FAULT, &format!("the live copy of meta cannot be passed: {e}")),
+        }
+    }
+
     fn send(&mut self) {
         let mut sent = 0;
         while sent < self.unsent.len() {
-            match rustix::net::send(&self.fd, &self.unsent[sent..], rustix::net::SendFlags::NOSIGNAL) {
+            match rustix::net::send(&self.fd, &self.unsent[sent..], SendFlags::NOSIGNAL) {
                 Ok(n) => sent += n,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
@@ -204,4 +224,14 @@ impl Conn {
         }
         self.unsent.drain(..sent);
     }
+}
+
+/// Sends bytes and a descriptor. How many bytes were taken: the descriptor goes with the first.
+fn send_with(to: &OwnedFd, bytes: &[u8], fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut room);
+    let fds = [fd];
+    // Made for just this one.
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }

@@ -17,7 +17,7 @@ fn main() {
         Asked::Answered(code) => code,
         Asked::Keeper(AsKeeper { args }) => outlast_keeper::main(args),
         Asked::Engine(engine) => serve(engine),
-        Asked::Verb(cli) => told(ask(*cli)),
+        Asked::Verb(cli) => ask(*cli),
     };
     std::process::exit(code);
 }
@@ -29,23 +29,23 @@ fn told(done: anyhow::Result<i32>) -> i32 {
     })
 }
 
-fn ask(cli: cli::Cli) -> anyhow::Result<i32> {
+fn ask(cli: cli::Cli) -> i32 {
     let world = World::here();
     let settings = match world.settings() {
         Ok(settings) => settings,
-        Err(e) => return Ok(cli.fail(&e)),
+        Err(e) => return cli.fail(&e),
     };
     if !cli.explains_settings() {
         warn(&settings);
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot wait for an engine: epoll_create1 or eventfd2 is refused here, or too many files are open")?;
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return cli.fail_without_runtime(&e),
+    };
     let code = runtime.block_on(cli::run(cli, world, settings));
     // Nobody waits for a thread that still writes to a reader who has stopped reading.
     runtime.shutdown_background();
-    Ok(code)
+    code
 }
 
 fn warn(settings: &Settings) {

@@ -18,7 +18,7 @@ mod stamp;
 mod v1;
 mod write;
 
-pub use image::Image;
+pub use image::{Found, Image};
 pub use live::{Commit, Live, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
 pub use stamp::{Stamp, Stamped};

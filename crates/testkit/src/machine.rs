@@ -26,9 +26,19 @@ pub fn lets_others_in(dir: &Path) -> bool {
 /// Whether we may raise a lowered priority again (CAP_SYS_NICE). Root in a container often may not.
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u32 = 23;
+    has_capability(CAP_SYS_NICE)
+}
+
+/// Whether we may examine processes of other users (CAP_SYS_PTRACE). Root in a container often may not.
+pub fn may_examine_others() -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    has_capability(CAP_SYS_PTRACE)
+}
+
+fn has_capability(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & (1 << CAP_SYS_NICE) != 0)
+    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & (1 << number) != 0)
 }
 
 /// Runs `what` on a thread that has its mounts to itself; whoever it starts has them too, and they end with the last of them. An error if the machine does

@@ -336,9 +336,10 @@ pub(crate) fn text(all: &Answer) -> Option<String> {
         "exited" | "killed" | "already_exited" => said.push(ending(all)),
         other => said.push(other.to_owned()),
     }
-    for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note"] {
+    for name in ["process", "name", "completion_reason", "termination_source", "showing", "total_lines", "error", "hint", "note", "warning"]
+    {
         if let Some(word) = word(name).filter(|word| !(word.is_empty() || name == "completion_reason" && word == "exited")) {
-            said.push(if name == "note" || name == "error" { word } else { format!("{name}: {word}") });
+            said.push(if ["note", "error", "warning"].contains(&name) { word } else { format!("{name}: {word}") });
         }
     }
     if let Some(Value::Array(warnings)) = known("warnings") {
@@ -416,6 +417,8 @@ mod tests {
             text(&all(json!({"status": "exited", "exit_code": null, "start_error": "no such file", "output": ""}))),
             "[failed to start: no such file]"
         );
+        let warned = json!({"status": "killed", "exit_code": null, "output": "", "warning": "descendants may remain"});
+        assert!(text(&all(warned)).ends_with("; descendants may remain]"));
         assert_eq!(text(&all(json!({"notices": []}))), "[no notices]");
         assert_eq!(super::text(&all(json!({"error": "no"}))), None, "JSON");
     }

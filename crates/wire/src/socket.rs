@@ -29,6 +29,18 @@ pub struct Sender {
     full: Option<AsyncFd<UnixStream>>,
 }
 
+impl Receiver {
+    /// Reads by another call than `read`, such as one that takes descriptors. Waits while it would block.
+    pub async fn read_with<T>(&mut self, mut read: impl FnMut(&UnixStream) -> io::Result<T>) -> io::Result<T> {
+        loop {
+            let mut ready = self.stream.readable().await?;
+            if let Ok(done) = ready.try_io(|stream| read(stream.get_ref())) {
+                return done;
+            }
+        }
+    }
+}
+
 /// How much is taken at once.
 const PIECE: usize = 8 << 10;
 

@@ -3,7 +3,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 fn tree(child: &Child, id: ProcessId, marked: bool) -> Tree {
-    Tree { id, root: incarnation_of(child.id()).unwrap(), marked, leaf: None, bin: "/nowhere".into() }
+    Tree { id, root: incarnation_of(child.id()).unwrap(), marked, leaf: None, bin: "/nowhere".into(), heir: None }
 }
 
 /// A shell that says a line once everything is set up, then waits.
@@ -31,7 +31,7 @@ async fn case_155_a_tree_that_ignores_term_is_gone_after_the_grace() {
     let (mut child, pids) = shell("trap '' TERM; sleep 1000 & a=$!; sleep 1000 & echo $a $!; wait; wait", id(1));
     let grace = Duration::from_millis(100);
     let ended = stop(tree(&child, id(1), false), StopWay::Escalate { grace }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 3, survivors: vec![] });
+    assert_eq!(ended, Ended { seen_dead: 3, survivors: vec![], unexamined: Unexamined::default() });
     assert!(pids.iter().all(|p| is_gone(*p)));
     child.wait().unwrap();
 }
@@ -55,7 +55,7 @@ async fn case_159_a_stranger_with_the_same_number_is_not_touched() {
     let mut stranger = tree(&child, id(3), false);
     stranger.root.start_ticks += 1;
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![] });
+    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     let ended = stop(tree(&child, id(3), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
     assert_eq!(ended.seen_dead, 2);
@@ -70,7 +70,7 @@ async fn the_children_of_a_stranger_with_the_roots_number_are_not_touched() {
     stranger.root.start_ticks += 1;
     assert_eq!(stranger.members(), []);
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![] });
+    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     stop(tree(&child, id(5), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
     child.wait().unwrap();

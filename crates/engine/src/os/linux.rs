@@ -33,7 +33,11 @@ pub(crate) fn private_umask() {
 
 /// The capability to raise any resource limit.
 pub(crate) const CAP_SYS_RESOURCE: u32 = 24;
-/// The capability to set any priority.
+/// To read about processes of other users, and of those who may do more.
+pub(crate) const CAP_SYS_PTRACE: u32 = 19;
+/// To start processes of other users.
+pub(crate) const CAP_SETUID: u32 = 7;
+/// To have any priority.
 pub(crate) const CAP_SYS_NICE: u32 = 23;
 
 /// Whether this process has a capability.
@@ -183,7 +187,11 @@ pub(crate) fn pids_of_environment(id: ProcessId) -> impl Iterator<Item = u32> {
 
 /// Whether the process with this pid was started as, or descends from, this process of ours: its environment says so.
 pub(crate) fn pid_of_environment(pid: u32, id: ProcessId) -> bool {
-    let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else { return false };
+    std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| marks(&environ, id))
+}
+
+/// Whether an environment is that of a process that was started as, or descends from, this process of ours.
+pub(crate) fn marks(environ: &[u8], id: ProcessId) -> bool {
     let wanted = format!("OUTLAST_PROCESS_ID={id}");
     environ.split(|&b| b == 0).any(|entry| entry == wanted.as_bytes())
 }

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::render::{self, Log};
 use crate::state::{View, Which};
 use crate::{orphan, refuse, settle};
-use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, Refusal, Scope, Stop, StopWay, decide, limits};
+use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Scope, Stop, StopWay, decide, limits};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Kill, KillAll, Killed};
@@ -41,15 +41,20 @@ pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result
     let mut views = asked.engine.all(&asked.owner, Which::Live).await?;
     views.retain(|v| !v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
-    let (mut killed, mut failed) = (0, Vec::new());
+    let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
     for result in stop_all(&asked.engine, views, &stop).await {
         match result {
-            Ok(_) => killed += 1,
+            Ok((id, done)) => {
+                killed += 1;
+                warnings.extend(done.warning().map(|warning| format!("{id}: {warning}")));
+            }
             Err(error) if error.code == code::ALREADY_EXITED => killed += 1,
             Err(error) => failed.push(error),
         }
     }
-    Ok(KillAll::new(killed, failed))
+    let mut answer = KillAll::new(killed, failed);
+    answer.warnings = warnings;
+    Ok(answer)
 }
 
 /// Stops those that are to end with the engine.
@@ -61,7 +66,7 @@ pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<View>) {
     }
 }
 
-async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<Stopped, Error>> {
+async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<(ProcessId, Stopped), Error>> {
     let mut waiting = views.into_iter();
     let mut under_way = JoinSet::new();
     let mut results = Vec::new();
@@ -70,7 +75,7 @@ async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<
             && let Some(mut view) = waiting.next()
         {
             let (engine, stop) = (engine.clone(), stop.clone());
-            under_way.spawn(async move { stop_one(&engine, &mut view, &stop).await });
+            under_way.spawn(async move { Ok((view.id(), stop_one(&engine, &mut view, &stop).await?)) });
         }
         match under_way.join_next().await {
             Some(Ok(result)) => results.push(result),
@@ -98,6 +103,17 @@ struct Stopped {
     seen_dead: u32,
     /// Why the disk refused the record of the stop, if it did.
     unrecorded: Option<String>,
+    /// What may be left of it, if that could not be found out.
+    unexamined: Option<String>,
+}
+
+impl Stopped {
+    /// What is not as it should be, though it was stopped.
+    fn warning(self) -> Option<String> {
+        let unrecorded = self.unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
+        let all: Vec<String> = unrecorded.into_iter().chain(self.unexamined).collect();
+        (!all.is_empty()).then(|| all.join("; "))
+    }
 }
 
 /// Stops one, through its keeper or, if that is dead, without.
@@ -117,7 +133,7 @@ async fn stop_one(engine: &Engine, view: &mut View, stop: &Stop) -> Result<Stopp
         };
         match said {
             Ok(Some(Say::Stopped { seen_dead, survivors, unrecorded })) => {
-                return stopped(view, stop, Stopped { seen_dead, unrecorded }, &survivors).await;
+                return stopped(view, stop, Stopped { seen_dead, unrecorded, unexamined: None }, &survivors).await;
             }
             // It ended by itself before the stop reached it, or its keeper is another now: look again.
             Ok(Some(Say::AlreadyEnded)) => {
@@ -180,7 +196,8 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
         Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
     let (ended, unrecorded) = under_way.await.map_err(refuse::fault)??;
-    stopped(view, stop, Stopped { seen_dead: ended.seen_dead, unrecorded }, &ended.survivors).await
+    let done = Stopped { seen_dead: ended.seen_dead, unrecorded, unexamined: ended.unexamined.warning() };
+    stopped(view, stop, done, &ended.survivors).await
 }
 
 async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
@@ -194,6 +211,6 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));
     answer.output = Some(shown.text);
     answer.seen_dead = Some(done.seen_dead);
-    answer.warning = done.unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
+    answer.warning = done.warning();
     Ok(Ended { answer, of, awaiting: None })
 }

@@ -60,10 +60,13 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
     let mut at = None;
     let mut told = None;
     let mut waited = false;
+    let mut pace = Pace::default();
     loop {
+        pace.wait().await;
         let Fresh { facts, seen } = asked.fresh(&view).await?;
         view.facts = facts.clone();
         let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
+        pace.looked(end);
         let begin = *at.get_or_insert(match from {
             From::Byte(byte) => byte,
             From::Last(bytes) => end.saturating_sub(bytes),
@@ -108,7 +111,10 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
             });
             if is_held {
                 match tokio::time::timeout(UNFINISHED, more(asked, &mut view, end)).await {
-                    Ok(more) => more?,
+                    Ok(more) => {
+                        more?;
+                        pace.told();
+                    }
                     Err(_) => waited = true,
                 }
             }
@@ -125,6 +131,42 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
             Until::Closed | Until::Exit => {}
         }
         more(asked, &mut view, begin).await?;
+        pace.told();
+    }
+}
+
+/// Keeps a follower from looking without a pause. A keeper tells of output by the live copy of `meta`. An engine that has only the file
+/// sees that output up to a second later, and no descriptor tells when.
+#[derive(Debug, Default)]
+struct Pace {
+    /// How far the output went by the last look.
+    end: Option<u64>,
+    /// Whether more was told since.
+    is_told: bool,
+    /// How many looks in a row have not shown what was told.
+    in_vain: u32,
+}
+
+/// How long a follower waits where the folder does not show yet what its keeper has told.
+const FILE_PACE: Duration = Duration::from_millis(100);
+/// So many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
+const LOOKS_IN_VAIN: u32 = 2;
+
+impl Pace {
+    async fn wait(&self) {
+        if self.in_vain >= LOOKS_IN_VAIN {
+            tokio::time::sleep(FILE_PACE).await;
+        }
+    }
+
+    fn told(&mut self) {
+        self.is_told = true;
+    }
+
+    fn looked(&mut self, end: u64) {
+        let is_in_vain = std::mem::take(&mut self.is_told) && self.end == Some(end);
+        self.in_vain = if is_in_vain { self.in_vain + 1 } else { 0 };
+        self.end = Some(end);
     }
 }
 

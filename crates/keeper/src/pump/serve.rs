@@ -102,6 +102,10 @@ impl Pump<'_> {
                 }
                 Say::Ok
             }
+            Ask::ShareMeta => {
+                self.control.pass_meta(conn, id, self.pair.meta.live_copy());
+                return;
+            }
         };
         self.control.say(conn, Some(id), reply);
     }

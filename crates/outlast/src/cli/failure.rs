@@ -42,6 +42,18 @@ impl Failure {
         Self::new(code::FAULT, error, hint)
     }
 
+    /// The runtime that waits for answers could not be made.
+    pub(crate) fn without_runtime(why: &std::io::Error) -> Self {
+        if matches!(why.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) {
+            return Self::fault(format!("cannot wait for an engine: {why}"), "close files, or raise the limit of open files (`ulimit -n`)");
+        }
+        Self::new(
+            code::REFUSED_CALL,
+            format!("cannot wait for an engine: epoll_create1 or eventfd2 is refused here: {why}"),
+            "allow them in the container's seccomp profile (Docker: --security-opt seccomp=FILE), or in the settings of the sandbox",
+        )
+    }
+
     /// Something of this code.
     pub(crate) fn new(code: &str, error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {

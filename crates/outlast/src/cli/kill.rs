@@ -107,6 +107,9 @@ async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill, named: Opt
     {
         ctx.out.remark(&meant);
     }
+    for warning in &killed.warnings {
+        ctx.out.remark(warning);
+    }
     for failed in &killed.failed {
         ctx.out.remark(&format!("outlast: {failed}"));
     }

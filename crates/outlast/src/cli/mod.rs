@@ -72,6 +72,11 @@ impl Cli {
         Failure::refused(format!("{why:#}"), "").exit(OURS).tell(self.json)
     }
 
+    /// Tells that this program cannot wait for an engine, and returns the exit code.
+    pub(crate) fn fail_without_runtime(&self, why: &std::io::Error) -> i32 {
+        Failure::without_runtime(why).exit(OURS).tell(self.json)
+    }
+
     /// Whether what is wrong with the settings is part of the answer, and need not be said beside it.
     pub(crate) fn explains_settings(&self) -> bool {
         matches!(self.verb, Verb::Doctor(_))

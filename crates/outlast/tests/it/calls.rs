@@ -63,11 +63,27 @@ fn starts_nothing(p: &Product, call: &Call) {
     let answer = p.call(["run", "--json", "--", "echo never"]);
     let took = began.elapsed();
     assert_ne!(answer.code, Some(0), "{answer:?}");
-    let said = answer.text() + &answer.err;
-    // Without eventfd not even the client can wait for an answer.
+    // Without eventfd not even a caller can wait for an answer, and its error has the same form.
+    let said = answer.json();
     let names = call.name.trim_end_matches(|c: char| c.is_ascii_digit());
-    assert!(said.contains(call.name) || said.contains(names), "{said}");
+    assert!(said["error"].as_str().is_some_and(|error| error.contains(names)), "{said}");
+    assert_eq!(said["code"], "refused_call", "{said}");
+    assert!(said["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{said}");
     assert!(took < AT_ONCE, "it took {took:?}");
+}
+
+#[test]
+fn a_caller_that_may_open_no_more_files_answers_with_an_error_object() {
+    let p = product();
+    let call = p.command(["list", "--json"]);
+    let mut limited = std::process::Command::new("sh");
+    // Beside the standard streams one descriptor is left: too few for epoll and the event counter.
+    limited.args(["-c", "ulimit -n 4; exec \"$0\" \"$@\""]).arg(call.get_program()).args(call.get_args());
+    limited.env_clear().envs(call.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let answer = Answer::from(limited.output().unwrap());
+    let said = answer.json();
+    assert_eq!((answer.code, &said["code"]), (Some(125), &json!("fault")), "{said}");
+    assert!(said["hint"].as_str().is_some_and(|hint| hint.contains("ulimit -n")), "{said}");
 }
 
 /// Start, exit code, output, input, terminal, stop of a tree, and a kill of each keeper.

@@ -646,3 +646,63 @@ fn those_who_may_not_be_signalled_are_named() {
     eventually("its end", || p.meta(&id).ended);
     call(&["engine", "stop"]);
 }
+
+/// Root who may not look into processes of other users, as in Docker's default profile. Newer kernels let CAP_PERFMON and CAP_SYS_ADMIN
+/// read an environment as well.
+const WITHOUT_PTRACE: [&str; 3] =
+    ["setpriv", "--bounding-set=-sys_ptrace,-perfmon,-sys_admin", "--inh-caps=-sys_ptrace,-perfmon,-sys_admin"];
+const AS_NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+
+#[test]
+fn descendants_of_other_users_that_cannot_be_examined_are_named_and_not_signalled() {
+    const NAME: &str = "kill::descendants_of_other_users_that_cannot_be_examined_are_named_and_not_signalled";
+    if !machine::is_root() {
+        return machine::skipped(NAME, "root, to give up a capability and become another user");
+    }
+    let p = product();
+    // A cgroup of its own would prove what belongs to it.
+    p.configure("engine.cgroup = false");
+    let call = |args: &[&str]| Answer::from(crate::places::by_way_of(&p, &WITHOUT_PTRACE, args).output().unwrap());
+    if call(&["engine", "status"]).code != Some(0) {
+        return machine::skipped(NAME, "setpriv, to give up a capability");
+    }
+    // One of another user in a session of its own, whose parents are dead: nothing proves what it belongs to. And one whose session was
+    // made by a process that carries the mark.
+    let line = format!(
+        "({AS_NOBODY} setsid sleep 1000 & echo $! > alone); \
+         (setsid sh -c '({AS_NOBODY} sleep 1000 & echo $! > in_session); touch ready; exec sleep 1000' &); exec sleep 1000"
+    );
+    let id = call(&["run", "--json", "--", &line]).json()["session_id"].as_str().unwrap().to_owned();
+    ready(&p);
+    let [alone, in_session] = ["alone", "in_session"].map(|file| line_of(&p, file).parse::<u32>().unwrap());
+    for pid in [alone, in_session] {
+        eventually("a process of another user", || outlast_store::os::command_name(pid).filter(|name| name == "sleep"));
+    }
+    eventually("a session of its own", || outlast_store::os::session_of(alone).filter(|session| *session == alone));
+    kill_both_keepers(&p, &id);
+    let killed = call(&["kill", "--json", "--grace", "0", &id]).json();
+    assert_eq!(killed["status"], "killed", "{killed}");
+    let warning = killed["warning"].as_str().unwrap_or_else(|| panic!("no warning: {killed}"));
+    assert!(warning.contains("CAP_SYS_PTRACE") && warning.contains("other users may remain"), "{warning}");
+    assert!(warning.split([' ', ',']).any(|word| word == alone.to_string()), "{alone} is not named: {warning}");
+    assert!(!warning.split([' ', ',']).any(|word| word == in_session.to_string()), "{in_session} is gone: {warning}");
+    assert!(outlast_store::os::lives(alone), "it was not proven to belong, and was signalled");
+    assert!(!outlast_store::os::lives(in_session), "its session proves it");
+    kill_and_wait(alone).unwrap();
+}
+
+#[test]
+fn an_engine_that_can_examine_everything_warns_of_nothing() {
+    if machine::is_root() && !machine::may_examine_others() {
+        return machine::skipped("kill::an_engine_that_can_examine_everything_warns_of_nothing", "CAP_SYS_PTRACE");
+    }
+    let p = product();
+    p.configure("engine.cgroup = false");
+    let id = p.run("(setsid sleep 1000 & echo $! > detached); touch ready; exec sleep 1000");
+    ready(&p);
+    let detached: u32 = line_of(&p, "detached").parse().unwrap();
+    kill_both_keepers(&p, &id);
+    let killed = p.json(["kill", "--grace", "0", &id]);
+    assert_eq!((&killed["status"], &killed["warning"]), (&json!("killed"), &Value::Null), "{killed}");
+    assert!(!outlast_store::os::lives(detached));
+}

@@ -34,6 +34,7 @@ mod keeper;
 mod kill;
 mod limits;
 mod list;
+mod live_copy;
 mod load;
 mod log;
 mod matched;

@@ -1,7 +1,8 @@
 //! The live copy of a `meta`, in memory, where no disk can refuse it.
 //!
 //! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number there,
-//! so any other reader opens it through `/proc`. When all of them have exited it is gone, and the file counts, as after a reboot.
+//! so any other reader opens it through `/proc`. A keeper passes it to an engine that may not. It is gone when all of them are; then the
+//! file counts, as after a reboot.
 
 use super::read::{boot_of, pid_at};
 use super::{LEN, LIVE_AT, Live, NAMED_FD, NAMED_PID};
@@ -29,6 +30,17 @@ static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
 /// The live copy of a `meta`.
 #[derive(Debug)]
 pub struct Image(File);
+
+/// What came of a search for the image of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It is held.
+    Held,
+    /// There is none: the file is all there is.
+    None,
+    /// The file names one, and it cannot be opened through `/proc`. Its keepers may pass it.
+    Unreadable,
+}
 
 impl Image {
     /// Creates one, filled with zeros. Its length is sealed, so that a mapping of it never faults.
@@ -61,17 +73,27 @@ impl Image {
         held().insert(dir.path.clone(), Arc::clone(self));
     }
 
-    /// Finds the image of a running process, and holds it. An image that is held already stays, unless it belongs to a failed attempt to
-    /// start.
-    pub fn find_and_hold(dir: &ProcessDir) {
-        if let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file))
-            && let Some(image) = Self::of(dir, &bytes)
-        {
-            image.hold(dir);
+    /// Finds the image of a process that runs, and holds it. One that is held already stays, unless it belongs to an attempt to start that failed.
+    pub fn find_and_hold(dir: &ProcessDir) -> Found {
+        let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file)) else { return Found::None };
+        match Self::of(dir, &bytes) {
+            Some(image) => {
+                image.hold(dir);
+                Found::Held
+            }
+            None if super::read::u32_at(&bytes, NAMED_FD) == 0 || !is_of_this_boot(&bytes) => Found::None,
+            None => Found::Unreadable,
         }
     }
 
-    /// Drops the image of a process.
+    /// Holds what a keeper of this process has passed, if that is its image. Whether it is.
+    pub fn hold_passed(dir: &ProcessDir, fd: OwnedFd) -> bool {
+        let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file)) else { return false };
+        let image = Self::from_fd(fd).filter(|image| is_of_this_boot(&bytes) && image.has_identity(&bytes));
+        image.map(|image| Arc::new(image).hold(dir)).is_some()
+    }
+
+    /// Lets go of the image of a process.
     pub fn forget(dir: &ProcessDir) {
         held().remove(&dir.path);
     }
@@ -79,7 +101,7 @@ impl Image {
     /// The image of the process whose file has these bytes: the held one, or one that its keepers have open.
     pub(super) fn of(dir: &ProcessDir, bytes: &[u8; LEN]) -> Option<Arc<Self>> {
         let fd = super::read::u32_at(bytes, NAMED_FD).checked_sub(1)?;
-        if crate::os::boot_id().ok() != Some(boot_of(bytes)) {
+        if !is_of_this_boot(bytes) {
             return None;
         }
         if let Some(image) = held().get(&dir.path).filter(|image| image.has_identity(bytes)) {
@@ -88,8 +110,13 @@ impl Image {
         let open = |pid: u32| Self::open(pid, fd).filter(|image| keeps(pid, dir) && image.has_identity(bytes)).map(Arc::new);
         let live = |field| pid_at(bytes, LIVE_AT + field);
         let named = [pid_at(bytes, NAMED_PID), live(offset_of!(Live, pump)), live(offset_of!(Live, holder))];
-        named.into_iter().flatten().find_map(open).or_else(|| {
-            // If keepers were replaced and the disk refused their pids, their command lines still name the folder.
+        let named = || named.into_iter().flatten();
+        named().find_map(open).or_else(|| {
+            // A keeper that does not let us in: neither does the other, and a search of all processes would find no more.
+            if named().any(|pid| is_closed_to_us(pid, fd) && names(pid, &dir.path)) {
+                return None;
+            }
+            // If keepers were replaced and the disk refused their numbers, the command line of each still names the folder.
             let is_kept = crate::lock::is_held(&dir.meta()).is_ok_and(|held| held);
             is_kept.then(|| keepers_of(&dir.path).into_iter().find_map(open)).flatten()
         })
@@ -145,6 +172,15 @@ impl AsFd for Image {
 fn held() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Arc<Image>>> {
     // Each change is a single call, so the map is intact even after a panic in another thread.
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_of_this_boot(bytes: &[u8; LEN]) -> bool {
+    crate::os::boot_id().ok() == Some(boot_of(bytes))
+}
+
+/// Whether the kernel refuses the descriptors of a process to us: it may do more than we may.
+fn is_closed_to_us(pid: u32, fd: u32) -> bool {
+    std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn read_whole(file: &File) -> io::Result<[u8; LEN]> {

@@ -48,6 +48,19 @@ fn what_is_written_is_read() {
 }
 
 #[test]
+fn what_a_keeper_passes_is_held_only_if_it_is_the_live_copy_of_the_process() {
+    let (_tmp, dir, meta) = held();
+    let (_other_tmp, _other_dir, other) = held();
+    let passed = |meta: &Meta| meta.live_copy().try_clone_to_owned().unwrap();
+    assert!(!Image::hold_passed(&dir, passed(&other)), "the live copy of another process");
+    assert!(!Image::hold_passed(&dir, std::fs::File::open("/dev/null").unwrap().into()));
+    assert!(Image::hold_passed(&dir, passed(&meta)));
+    meta.live().cmd.store(42, SeqCst);
+    assert_eq!(Snapshot::read(&dir).unwrap().cmd, 42);
+    Image::forget(&dir);
+}
+
+#[test]
 fn the_lock_is_free_only_when_every_copy_is_closed() {
     let (_tmp, dir, meta) = held();
     assert!(Meta::hold(&dir, ID, NOW).unwrap().is_none());

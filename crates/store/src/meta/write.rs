@@ -10,7 +10,7 @@ use crate::dir::ProcessDir;
 use crate::lock;
 use crate::os::Mapping;
 use outlast_core::{Cause, Ending, Outcome, Owner, ProcessId, Stop, Time};
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -86,7 +86,12 @@ impl Meta {
         self.map.live()
     }
 
-    /// The current contents.
+    /// The live copy, to be passed to another program.
+    pub fn live_copy(&self) -> BorrowedFd<'_> {
+        self.image.as_fd()
+    }
+
+    /// What it says now.
     pub fn snapshot(&self) -> Option<Snapshot> {
         Snapshot::parse(&self.image.read().ok()?).ok()
     }

@@ -153,7 +153,12 @@ pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
-/// The session of a process: the pid of its leader.
+/// The process group that a process is in: the pid that made it.
+pub fn group_of(pid: u32) -> Option<u32> {
+    stat_fields(pid).ok()?.get(2)?.parse().ok()
+}
+
+/// The session that a process is in: the pid that made it.
 pub fn session_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(3)?.parse().ok()
 }

@@ -174,7 +174,8 @@ pub struct Killed {
     /// How many processes of its tree were seen to die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_dead: Option<u32>,
-    /// A warning although it was stopped: the disk refused the record of the stop.
+    /// What is not as it should be, though it was stopped: the disk refused the record of the stop, or descendants of other users may
+    /// remain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
@@ -195,12 +196,15 @@ pub struct KillAll {
     /// Those that are not, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Error>,
+    /// What is not as it should be with those that were stopped: what [`Killed::warning`] says, each with its process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 impl KillAll {
     /// So many are over, and these are not.
     pub fn new(killed: u32, failed: Vec<Error>) -> Self {
-        Self { killed, failed }
+        Self { killed, failed, warnings: Vec::new() }
     }
 }
 

@@ -62,6 +62,9 @@ pub enum Ask {
         /// Whether.
         on: bool,
     },
+    /// Pass a descriptor of the live copy of `meta`, for an engine that may not open it through `/proc`. Keepers of earlier versions do not
+    /// know it.
+    ShareMeta,
 }
 
 /// One message from a keeper.
@@ -114,6 +117,8 @@ pub enum Say {
         /// Whether it is closed.
         closed: bool,
     },
+    /// The live copy of `meta`: its descriptor comes with this message.
+    Meta,
     /// Not done.
     Refused {
         /// A stable name, from [`crate::code`].
