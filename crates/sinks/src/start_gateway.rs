@@ -19,10 +19,9 @@ const FIRST_START_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_START_PAUSE: Duration = Duration::from_secs(300);
 /// A gateway that served for this long was a good one: the next start is made at once.
 const GOOD_SERVICE: Duration = Duration::from_secs(30);
-/// How long a gateway that was started may take to serve before it is looked at again.
-const SERVE_LIMIT: Duration = Duration::from_secs(30);
-/// How often the lock of a gateway that was started is looked at until it serves. No descriptor tells of a lock.
-const LOCK_CHECK_PERIOD: Duration = Duration::from_millis(250);
+/// A lock that is held although no gateway serves is looked at again after this long, and then less and less often.
+const FIRST_LOCK_LOOK: Duration = Duration::from_millis(5);
+const LONGEST_LOCK_LOOK: Duration = Duration::from_secs(2);
 /// A log longer than this is set aside.
 const MAX_GATEWAY_LOG_BYTES: u64 = 8 << 20;
 
@@ -58,71 +57,106 @@ enum LockState {
     Stopped,
 }
 
+/// What the starter does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StartRule {
+    /// A gateway serves, or none is due: look again after the next change.
+    Nothing,
+    /// A gateway holds the lock and does not serve: it starts or ends, and no descriptor tells when it has.
+    LookSoon,
+    /// Start one.
+    Start,
+}
+
 /// Starts gateways until the engine ends.
 pub async fn start_gateways(of: GatewayProgram, mut facts: impl GatewayFacts) {
-    let mut pause = FIRST_START_PAUSE;
-    let mut served_since: Option<Instant> = None;
-    let mut start_again_at: Option<Instant> = None;
+    let mut pauses = StartPauses::default();
+    let mut look_after = FIRST_LOCK_LOOK;
     loop {
-        if facts.is_serving() {
-            served_since.get_or_insert_with(Instant::now);
-            start_again_at = None;
-        } else if let Some(since) = served_since.take()
-            && since.elapsed() >= GOOD_SERVICE
-        {
-            pause = FIRST_START_PAUSE;
-        }
-        let is_due = !facts.is_serving() && is_due(&of.home, &facts).await;
-        facts.keep_awake(is_due);
-        if !is_due {
-            if !facts.changed().await {
-                return;
+        pauses.note(facts.is_serving(), Instant::now());
+        let rule = rule(&of.home, &facts).await;
+        facts.keep_awake(rule != StartRule::Nothing);
+        let look_at = match rule {
+            StartRule::Nothing => None,
+            StartRule::LookSoon => {
+                look_after = (look_after * 2).min(LONGEST_LOCK_LOOK);
+                Some(Instant::now() + look_after)
             }
-            continue;
+            StartRule::Start => match pauses.until.filter(|until| *until > Instant::now()) {
+                Some(until) => Some(until),
+                None => {
+                    start(&of);
+                    pauses.started(Instant::now());
+                    // Until it holds the lock, it is given time by the pause.
+                    pauses.until
+                }
+            },
+        };
+        if rule != StartRule::LookSoon {
+            look_after = FIRST_LOCK_LOOK;
         }
-        if let Some(at) = start_again_at.filter(|at| *at > Instant::now()) {
-            tokio::select! {
-                () = tokio::time::sleep_until(at) => {}
-                is_open = facts.changed() => if !is_open { return },
-            }
-            continue;
-        }
-        start(&of);
-        start_again_at = Some(Instant::now() + pause);
-        pause = (pause * 2).min(LONGEST_START_PAUSE);
-        if !wait_for_service(&of.home, &mut facts).await {
+        let is_open = match look_at {
+            None => facts.changed().await,
+            Some(at) => tokio::select! {
+                is_open = facts.changed() => is_open,
+                () = tokio::time::sleep_until(at) => true,
+            },
+        };
+        if !is_open {
             return;
         }
     }
 }
 
-/// Waits until a gateway that was started serves, or has let go of its lock. False: the engine ends.
-async fn wait_for_service(home: &Path, facts: &mut impl GatewayFacts) -> bool {
-    let until = Instant::now() + SERVE_LIMIT;
-    let mut was_held = false;
-    while !facts.is_serving() && Instant::now() < until {
-        let is_held = lock_state(home) == LockState::Held;
-        if was_held && !is_held {
-            return true;
-        }
-        was_held |= is_held;
-        tokio::select! {
-            is_open = facts.changed() => if !is_open { return false },
-            () = tokio::time::sleep(LOCK_CHECK_PERIOD) => {}
-        }
-    }
-    true
+/// How long is waited between starts.
+#[derive(Debug)]
+struct StartPauses {
+    pause: Duration,
+    /// No start is made before.
+    until: Option<Instant>,
+    serving_since: Option<Instant>,
 }
 
-async fn is_due(home: &Path, facts: &impl GatewayFacts) -> bool {
-    if !home.join("gateway.db").exists() {
-        return false;
+impl Default for StartPauses {
+    fn default() -> Self {
+        Self { pause: FIRST_START_PAUSE, until: None, serving_since: None }
+    }
+}
+
+impl StartPauses {
+    fn started(&mut self, now: Instant) {
+        self.until = Some(now + self.pause);
+        self.pause = (self.pause * 2).min(LONGEST_START_PAUSE);
+    }
+
+    /// A gateway that served well is no reason to wait; one that did not stay is.
+    fn note(&mut self, is_serving: bool, now: Instant) {
+        match (is_serving, self.serving_since) {
+            (true, None) => self.serving_since = Some(now),
+            (false, Some(since)) => {
+                self.serving_since = None;
+                if now.duration_since(since) >= GOOD_SERVICE {
+                    *self = Self::default();
+                }
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+}
+
+async fn rule(home: &Path, facts: &impl GatewayFacts) -> StartRule {
+    if facts.is_serving() || !home.join("gateway.db").exists() {
+        return StartRule::Nothing;
     }
     match lock_state(home) {
-        LockState::Held | LockState::Stopped => false,
-        LockState::AtWork => true,
+        LockState::Held => StartRule::LookSoon,
+        LockState::Stopped => StartRule::Nothing,
+        LockState::AtWork => StartRule::Start,
         // An index that cannot be read is asked again with the next change.
-        LockState::Empty => facts.has_notices().await.unwrap_or(false),
+        LockState::Empty => match facts.has_notices().await.unwrap_or(false) {
+            true => StartRule::Start,
+            false => StartRule::Nothing,
+        },
     }
 }
 
@@ -202,14 +236,42 @@ mod tests {
     #[tokio::test]
     async fn a_gateway_is_started_where_one_was_and_no_person_stopped_it() {
         let home = tempfile::tempdir().unwrap();
-        let due = async |word: &str, has_notices| {
+        let ruled = async |word: &str, has_notices| {
             std::fs::write(home.path().join("gateway.lock"), word).unwrap();
-            is_due(home.path(), &Facts { has_notices }).await
+            rule(home.path(), &Facts { has_notices }).await
         };
-        assert!(!due("at work", true).await, "there is no gateway.db");
+        assert_eq!(ruled("at work", true).await, StartRule::Nothing, "there is no gateway.db");
         std::fs::write(home.path().join("gateway.db"), "").unwrap();
-        assert!(due("at work", false).await && due("at work", true).await);
-        assert!(!due("", false).await && due("", true).await);
-        assert!(!due("stopped", false).await && !due("stopped", true).await);
+        for (word, has_notices, wanted) in [
+            ("at work", false, StartRule::Start),
+            ("at work", true, StartRule::Start),
+            ("", false, StartRule::Nothing),
+            ("", true, StartRule::Start),
+            ("stopped", false, StartRule::Nothing),
+            ("stopped", true, StartRule::Nothing),
+        ] {
+            assert_eq!(ruled(word, has_notices).await, wanted, "{word:?} {has_notices}");
+        }
+        let held = File::open(home.path().join("gateway.lock")).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        assert_eq!(ruled("at work", true).await, StartRule::LookSoon, "it ends or starts");
+    }
+
+    #[test]
+    fn pauses_grow_until_a_gateway_served_well() {
+        let mut pauses = StartPauses::default();
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..11 {
+            pauses.started(now);
+            waits.push(pauses.until.unwrap().duration_since(now).as_secs());
+            pauses.note(true, now);
+            now += Duration::from_secs(1);
+            pauses.note(false, now);
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        pauses.note(true, now);
+        pauses.note(false, now + GOOD_SERVICE);
+        assert_eq!((pauses.until, pauses.pause), (None, FIRST_START_PAUSE));
     }
 }

@@ -2,7 +2,10 @@
 
 use outlast_client::{Accepted, AgentChoice, Chat, ChatEvent, Connect, Content, Heard, Setup, Shown, TurnInfo, message_id};
 use outlast_testkit::product::{PATIENCE, Product, eventually, kill_and_wait, wait_for_end};
-use std::io::Read;
+use outlast_wire::frame;
+use outlast_wire::v1::chat::{ChatMessage, ChatReply, ChatRequest};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -55,7 +58,7 @@ impl Bench {
         self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("it does not hang") })
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let like = self.product().command::<&str>([]);
         let mut command = Command::new(env!("CARGO_BIN_EXE_outlast-gateway"));
         command.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).arg("--home").arg(self.home());
@@ -96,7 +99,7 @@ impl Bench {
         pid
     }
 
-    fn reap(&self) {
+    pub(crate) fn reap(&self) {
         if let Some(mut child) = self.gateway.lock().unwrap().take() {
             let _ended = child.wait();
         }
@@ -209,6 +212,67 @@ impl Bench {
     /// Lets one agent at the gate go on.
     pub(crate) fn open_gate(&self) {
         open_fifo(&self.work().join("gate"));
+    }
+
+    pub(crate) fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+        self.runtime.spawn(future)
+    }
+
+    /// Waits until a line that the person reads contains this.
+    pub(crate) fn until_line(&self, part: &str) {
+        eventually(part, || self.lines().iter().any(|line| line.contains(part)).then_some(()));
+    }
+
+    /// The name of the current generation.
+    pub(crate) fn generation(&self) -> String {
+        let name = self.query("SELECT name FROM conversation WHERE ended_at IS NULL AND key LIKE '%:main'");
+        name.rsplit(' ').next().unwrap().to_owned()
+    }
+
+    /// Changes the database of a gateway that does not run.
+    pub(crate) fn sql(&self, sql: &str) {
+        rusqlite::Connection::open(self.home().join("gateway.db")).unwrap().execute_batch(sql).unwrap();
+    }
+
+    /// Reads from a copy of the database, as the gateway keeps its own to itself.
+    fn query(&self, sql: &str) -> String {
+        let copy = self.work().join("copy.db");
+        for end in ["", "-wal"] {
+            let (from, to) = (format!("{}/gateway.db{end}", self.home().display()), format!("{}{end}", copy.display()));
+            std::fs::copy(from, to).unwrap();
+        }
+        rusqlite::Connection::open(&copy).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
+    }
+
+    pub(crate) fn socket(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.home().join(std::fs::read_link(self.home().join("run")).unwrap()).join("gateway")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// Sends one request over a connection of its own, as it is on the wire.
+    pub(crate) fn ask_raw<T: serde::de::DeserializeOwned>(&self, request: &ChatRequest) -> ChatReply<T> {
+        let message = ChatMessage { id: 7, request: request.clone() };
+        self.ask_raw_value(&serde_json::to_value(&message).unwrap())
+    }
+
+    pub(crate) fn ask_raw_value<T: serde::de::DeserializeOwned>(&self, message: &serde_json::Value) -> ChatReply<T> {
+        let mut stream = self.socket();
+        let hello = ChatMessage { id: 1, request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None } };
+        stream.write_all(&frame::json(&hello)).unwrap();
+        stream.write_all(&frame::json(message)).unwrap();
+        let (mut frames, mut buffer) = (frame::Splitter::default(), [0; 4096]);
+        loop {
+            while let Some(frame) = frames.next_frame().unwrap() {
+                let frame::Frame::Json(text) = frame else { panic!("bytes") };
+                if serde_json::from_slice::<ChatReply<serde_json::Value>>(&text).unwrap().of == 7 {
+                    return serde_json::from_slice(&text).unwrap();
+                }
+            }
+            let count = stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "closed");
+            frames.push(&buffer[..count]);
+        }
     }
 
     /// The word in the lock.
