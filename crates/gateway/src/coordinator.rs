@@ -139,6 +139,8 @@ pub(crate) struct Coordinator {
     /// Nothing is taken in before.
     pause_until: Option<Instant>,
     notes: Vec<String>,
+    /// Conversations whose row cannot be read.
+    unreadable: BTreeSet<String>,
     /// Sessions with open notices that have no conversation here.
     pub(crate) not_ours: BTreeSet<String>,
     /// The words that settle notices, until they are acknowledged.
@@ -176,6 +178,7 @@ impl Coordinator {
             idle_since: None,
             pause_until: None,
             notes: loaded.skipped,
+            unreadable: loaded.unreadable,
             not_ours: BTreeSet::new(),
             leases: BTreeMap::new(),
         };

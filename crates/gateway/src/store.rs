@@ -15,6 +15,7 @@ use crate::rules::turn::{Mark, Turn};
 use outlast_core::Time;
 use outlast_wire::v1::chat::{AgentChoice, Changed, Part};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,6 +68,8 @@ pub(crate) struct Loaded {
     pub(crate) last_turn: i64,
     pub(crate) last_part: u64,
     pub(crate) last_run: i64,
+    /// The conversations whose row could not be read. No other is made in their place.
+    pub(crate) unreadable: BTreeSet<String>,
     /// What could not be read, each in a sentence.
     pub(crate) skipped: Vec<String>,
 }
@@ -75,7 +78,7 @@ pub(crate) struct Loaded {
 #[derive(Debug, Clone)]
 pub(crate) enum StoreChange {
     /// A generation, new or changed.
-    Conversation(ConversationRecord),
+    Conversation(Box<ConversationRecord>),
     /// A generation ended.
     GenerationEnded { key: String, generation: u32, at: Time },
     /// A turn, new or changed.

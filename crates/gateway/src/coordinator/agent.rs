@@ -35,6 +35,7 @@ impl Coordinator {
             driver,
             blocks,
             prompt: PromptState::Waiting,
+            has_moved: false,
             draft: String::new(),
             texts: Vec::new(),
             permissions: BTreeMap::new(),
@@ -70,7 +71,7 @@ impl Coordinator {
     pub(super) fn prompt_again(&mut self, key: &str) {
         let open = self.chats.get_mut(key).and_then(|live| live.actor.take()).and_then(|actor| actor.open);
         if let Some(open) = open {
-            self.give(key, OpenAttempt { prompt: PromptState::Waiting, ..open });
+            self.give(key, OpenAttempt { prompt: PromptState::Waiting, has_moved: true, ..open });
         }
     }
 
@@ -389,14 +390,17 @@ impl Coordinator {
         let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) else { return };
         let open = actor.open.clone();
         let can_try_another = !actor.is_leaving
-            && open.as_ref().is_some_and(|open| match open.prompt {
-                PromptState::Refused => true,
-                // It had worked before, and ended before it looked at this prompt.
-                PromptState::Waiting => actor.was_ready && !had_prompt,
-                PromptState::Given | PromptState::Withdrawn => false,
+            && open.as_ref().is_some_and(|open| {
+                !open.has_moved
+                    && match open.prompt {
+                        PromptState::Refused => true,
+                        // It had worked before, and ended before it looked at this prompt.
+                        PromptState::Waiting => actor.was_ready && !had_prompt,
+                        PromptState::Given | PromptState::Withdrawn => false,
+                    }
             });
         let is_wanted = open.as_ref().is_some_and(|open| is_running(self.chats.get(key), open));
-        if can_try_another && is_wanted && !matches!(actor.choice, AgentChoice::Command(_)) {
+        if can_try_another && is_wanted {
             return batch.deed(Deed::PromptAgain { key: key.to_owned() });
         }
         if is_open {
@@ -406,7 +410,6 @@ impl Coordinator {
             live.actor = None;
         }
         if let Some(open) = open {
-            let had_prompt = had_prompt || open.prompt == PromptState::Given && is_open && had_prompt;
             self.report(key, open.head, open.attempt, AgentReport::Gone { had_prompt }, Some(why), batch);
         }
     }

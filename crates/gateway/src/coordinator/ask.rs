@@ -160,6 +160,14 @@ impl Coordinator {
     /// Makes the conversation if there is none, and notes who answers in it.
     fn make(&mut self, key: &str, agent: Option<AgentChoice>, cwd: Option<OsText>, batch: &mut Batch) -> Result<(), Error> {
         checked_key(key)?;
+        if self.unreadable.contains(key) {
+            let what = format!("the row of the conversation {} cannot be read", shown_name(key));
+            return Err(refusal(
+                code::FAULT,
+                what,
+                "`outlast gateway status` names it; use another name, or restore gateway.db from a copy",
+            ));
+        }
         if let Some(choice) = &agent {
             self.check_agent(choice)?;
         }

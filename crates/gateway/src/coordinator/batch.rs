@@ -245,7 +245,7 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
             let generation = old.generation.number;
             changes.push(StoreChange::GenerationEnded { key: key.to_owned(), generation, at: now });
         }
-        changes.push(StoreChange::Conversation(record));
+        changes.push(StoreChange::Conversation(Box::new(record)));
     }
     let mut turns = Vec::new();
     for row in &after.conversation.rows {

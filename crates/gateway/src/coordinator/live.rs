@@ -82,6 +82,8 @@ pub(crate) struct OpenAttempt {
     pub(crate) driver: Attempt,
     pub(crate) blocks: Arc<Vec<Block>>,
     pub(crate) prompt: PromptState,
+    /// It was given to a second agent already, because the first had ended.
+    pub(crate) has_moved: bool,
     /// The text that is being written.
     pub(crate) draft: String,
     /// Texts that are committed with the end of the attempt: the next gateway would read them again.

@@ -10,6 +10,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,7 +123,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load(&mut self) -> Result<Loaded, StoreError> {
         let mut skipped = Vec::new();
-        let (conversations, mut turns, last) = self.ask(|db| {
+        let (conversations, mut turns, last, mut unreadable) = self.ask(|db| {
             let conversations = self.readable(
                 "SELECT key, generation, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, agent_session, cwd, \
                  seen, last_order FROM conversation WHERE ended_at IS NULL ORDER BY key",
@@ -133,17 +134,20 @@ impl Store for SqliteStore {
             let open = format!("SELECT {TURN} WHERE t.state <> 'finished' ORDER BY t.id");
             let turns = self.readable(&open, "turns", &mut skipped, turn_of)?;
             let max = |table: &str| db.query_row(&format!("SELECT COALESCE(MAX(id), 0) FROM {table}"), [], |r| r.get::<_, i64>(0));
-            Ok((conversations, turns, (max("turn")?, max("part")?, max("run")?)))
+            let mut keys = db.prepare("SELECT key FROM conversation WHERE ended_at IS NULL")?;
+            let keys: BTreeSet<String> = keys.query_map([], |row| row.get(0))?.filter_map(Result::ok).collect();
+            Ok((conversations, turns, (max("turn")?, max("part")?, max("run")?), keys))
         })?;
         let mut loaded = Loaded { last_turn: last.0, last_part: last.1.unsigned_abs(), last_run: last.2, ..Loaded::default() };
         for conversation in conversations {
+            unreadable.remove(&conversation.key);
             let (own, others) = turns.into_iter().partition(|turn| turn.key == conversation.key);
             turns = others;
             loaded.conversations.push((conversation, own));
         }
         skipped
             .extend(turns.iter().map(|turn| format!("turn {} belongs to the conversation {}, which cannot be read", turn.id.0, turn.key)));
-        loaded.skipped = skipped;
+        (loaded.skipped, loaded.unreadable) = (skipped, unreadable);
         Ok(loaded)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{Setup, code};
-use outlast_wire::v1::chat::{ChatReply, ChatRequest};
+use outlast_wire::v1::chat::ChatReply;
 use serde_json::Value;
 use std::io::{Read, Write};
 
@@ -48,7 +48,6 @@ fn keys_ids_and_words_from_outside_are_checked() {
     let unknown = bench.block(async { bench.chat_now().await.show(KEY, None).await }).unwrap_err();
     assert_eq!(unknown.code(), code::NOT_FOUND);
     assert!(bench.block(bench.chat().list()).unwrap().is_empty(), "nothing was made by what was refused");
-    let _ = ChatRequest::List;
 }
 
 #[test]
@@ -62,5 +61,8 @@ fn a_row_that_cannot_be_read_is_skipped_and_named() {
     bench.start();
     let status = bench.block(bench.chat().status()).unwrap();
     assert!(status.notes.iter().any(|note| note.contains("agent:main:local:dm:other")), "{:?}", status.notes);
+    let setup = Setup::default().answered_by(cat());
+    let refused = bench.block(async { bench.chat_now().await.send("agent:main:local:dm:other", "msg:2", "x", &setup).await }).unwrap_err();
+    assert!(refused.to_string().contains("cannot be read"), "{refused}");
     assert_eq!(bench.wait(bench.send("still mine", &cat()).turn).reply.as_deref(), Some("still mine"));
 }
