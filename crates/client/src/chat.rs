@@ -76,8 +76,16 @@ impl Setup {
 
 /// A new id for a message. A message that is sent again under its id is recognised.
 pub fn message_id() -> Result<String, ClientError> {
-    let digits: String = random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("msg:{digits}"))
+    Ok(format!("msg:{}", digits()?))
+}
+
+/// A new id for an order about a conversation.
+fn request_id() -> Result<String, ClientError> {
+    Ok(format!("req:{}", digits()?))
+}
+
+fn digits() -> Result<String, ClientError> {
+    Ok(random::<16>()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 impl Chat {
@@ -145,18 +153,21 @@ impl Chat {
 
     /// Cancels the turn that runs in a conversation, or that waits to be resumed.
     pub async fn stop(&self, key: &str) -> Result<Changed, ClientError> {
-        // Sent twice, the second could cancel the turn behind the one that was meant.
-        self.ask("stop the turn", ChatRequest::Stop { key: key.into() }, Repeat::Never).await
+        // Sent again under its id, it does not cancel the turn behind the one that was meant.
+        let request_id = Some(request_id()?);
+        self.ask("stop the turn", ChatRequest::Stop { key: key.into(), request_id }, Repeat::Safe).await
     }
 
     /// Starts a new generation of a conversation.
     pub async fn start_anew(&self, key: &str) -> Result<Changed, ClientError> {
-        self.ask("start anew", ChatRequest::New { key: key.into() }, Repeat::Never).await
+        let request_id = Some(request_id()?);
+        self.ask("start anew", ChatRequest::New { key: key.into(), request_id }, Repeat::Safe).await
     }
 
     /// Continues a suspended conversation, or an interrupted turn that is held back.
     pub async fn resume(&self, key: &str) -> Result<Changed, ClientError> {
-        self.ask("resume the conversation", ChatRequest::Resume { key: key.into() }, Repeat::Safe).await
+        let request_id = Some(request_id()?);
+        self.ask("resume the conversation", ChatRequest::Resume { key: key.into(), request_id }, Repeat::Safe).await
     }
 
     /// Answers a question about a permission.

@@ -214,7 +214,7 @@ pub use client::{At, Client, Run, caller};
 pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
-pub use notices::{Followed, Owed, Take, Unread};
+pub use notices::{Followed, Owed, SessionFeed, Take, Unread};
 pub use peer::Peer;
 pub use process::Process;
 pub use relay::Receipt;

@@ -114,6 +114,16 @@ impl Client {
         Followed { client: self.clone(), after, link: None, stream: None, tries: Tries::default() }
     }
 
+    /// Says that a gateway serves this home, for as long as the feed is kept, and brings the sessions of gateways that have notices.
+    pub fn serve(&self) -> SessionFeed {
+        SessionFeed { client: self.clone(), stream: None }
+    }
+
+    /// Says that the gateway has no conversation for these sessions.
+    pub async fn disown(&self, sessions: &[String]) -> Result<Done, ClientError> {
+        self.ask("say which sessions are not ours", Request::Disown { sessions: sessions.to_vec() }, Repeat::Safe).await
+    }
+
     /// Tells the owner's conversation something. With an `id`, the same again is the same notice. Secrets in it are masked as they are in output.
     pub async fn post(&self, id: Option<&str>, event: Map<String, Value>, route: Route) -> Result<Posted, ClientError> {
         let repeat = if id.is_some() { Repeat::Safe } else { Repeat::Never };
@@ -304,6 +314,34 @@ impl Unread {
 
 fn barrier_id() -> Result<String, ClientError> {
     Ok(draw()?.to_string().replace("proc_", "bar_"))
+}
+
+/// The sessions of gateways that have notices. It ends with its connection: a caller that goes on makes another.
+pub struct SessionFeed {
+    client: Client,
+    stream: Option<Stream>,
+}
+
+impl SessionFeed {
+    /// The next ones: all at first, then those that have new notices. May be dropped while it waits, and called again.
+    pub async fn next(&mut self) -> Result<Vec<String>, ClientError> {
+        loop {
+            let stream = match &mut self.stream {
+                Some(stream) => stream,
+                none => {
+                    let link = self.client.own_link().await?;
+                    let stream = link.stream(self.client.owner(), Request::Serve).await;
+                    none.insert(stream.map_err(|e| to_error::<EngineTalk>(e, "serve the home"))?)
+                }
+            };
+            match stream.next().await {
+                Item::Event(Event::Sessions { sessions }) => return Ok(sessions),
+                Item::Event(_) | Item::Raw(_) => {}
+                Item::End(_) => return Err(ClientError::protocol("sessions ended")),
+                Item::Failed(e) => return Err(to_error::<EngineTalk>(e, "serve the home")),
+            }
+        }
+    }
 }
 
 /// Notices as they are made.

@@ -146,6 +146,7 @@ impl Engine {
             index: opened.index,
             barriers: Barriers::default(),
             views: crate::serve::Views::default(),
+            gateways: crate::serve::Gateways::default(),
             feeds: crate::feed::Feeds::default(),
             barrier_gone: Notify::new(),
             boot,

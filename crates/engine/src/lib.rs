@@ -96,3 +96,4 @@ pub use listen::serve;
 pub use log_file::LogFile;
 pub use outbox::Push;
 pub use run_dir::NoRunDir;
+pub use serve::GatewayWatch;

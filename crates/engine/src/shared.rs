@@ -43,6 +43,8 @@ pub(crate) struct Shared {
     /// Told when a barrier is taken away.
     pub(crate) barrier_gone: Notify,
     pub(crate) views: Views,
+    /// The gateways that serve this home: one at most, and another while the first is noticed to be gone.
+    pub(crate) gateways: crate::serve::Gateways,
     /// Reports new output of processes to their followers.
     pub(crate) feeds: crate::feed::Feeds,
     pub(crate) place: Option<cgroup::Place>,

@@ -2,10 +2,16 @@
 //!
 //! A value comes from the environment, else from `config.toml`, else from the contract. One that cannot be read is warned about and defaulted.
 
+#[path = "config/detach.rs"]
 mod detach;
+#[path = "config/gateway.rs"]
+mod gateway;
+#[path = "config/sinks.rs"]
 mod sinks;
 
 pub(crate) use detach::DetachKey;
+#[allow(unused_imports)] // Only the gateway's own program makes something of them.
+pub(crate) use gateway::{AgentTable, GatewayTable, Permission};
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
@@ -67,6 +73,9 @@ pub(crate) struct Settings {
     pub(crate) detach_key: DetachKey,
     /// The sinks that push.
     pub(crate) sinks: Sinks,
+    /// How the gateway runs.
+    #[allow(dead_code)] // Only the gateway's own program makes something of it.
+    pub(crate) gateway: GatewayTable,
     /// The file as it was read.
     pub(crate) tables: toml::Table,
     /// Each value as it counts, and where it came from.
@@ -296,6 +305,12 @@ const KEYS: &[&str] = &[
     "watch.rest_seconds",
     "retention.notice_days",
     "attach.detach_key",
+    "gateway.drain_timeout_seconds",
+    "gateway.idle_exit_seconds",
+    "gateway.mode",
+    "gateway.resume_window_seconds",
+    "gateway.notices",
+    "gateway.agent",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
@@ -322,6 +337,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     let watch = rules(&mut r);
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
+    let gateway = gateway::read(&mut r, &file);
     let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
     Settings {
         home,
@@ -342,6 +358,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         keep_notices: seconds(keep_notices * 86_400.0),
         detach_key,
         sinks: Sinks::default(),
+        gateway,
         tables: r.table,
         shown: r.shown,
         warnings: r.warnings,
@@ -381,7 +398,7 @@ fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
         _ => vec![section.clone()],
     });
     // Those that say more than one thing each are looked at where they are read.
-    keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook"].contains(&k.as_str()))
+    keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook", "gateway.agents"].contains(&k.as_str()))
         .map(|k| format!("{} has the unknown key {k}, which does nothing{}", file.display(), meant(&k, KEYS.iter().copied())))
         .collect()
 }
@@ -460,6 +477,13 @@ impl Reader<'_> {
         self.value(key, env, DetachKey::default(), parse, |key| toml::Value::String(key.to_string()))
     }
 
+    /// One of these words, of which the first is the default; any text if there are none, and then the default is nothing.
+    fn word(&mut self, key: &'static str, words: &[&str]) -> String {
+        let parse = |v: &toml::Value| v.as_str().filter(|text| words.is_empty() || words.contains(text)).map(str::to_owned);
+        let default = words.first().copied().unwrap_or_default().to_owned();
+        self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()))
+    }
+
     fn bytes(&mut self, key: &'static str, default: u64) -> u64 {
         let parse = |v: &toml::Value| match v {
             toml::Value::Integer(i) => u64::try_from(*i).ok(),
@@ -526,4 +550,5 @@ fn size(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[path = "config/tests.rs"]
 mod tests;

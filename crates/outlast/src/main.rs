@@ -91,7 +91,11 @@ fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
         }
     };
     let sinks = settings.sinks.calls.clone();
+    let gateway = gateway_program(&world, &settings);
     let beside = |engine: &outlast_engine::Engine| {
+        if let Some(gateway) = gateway {
+            tokio::spawn(outlast_sinks::start_gateways(gateway, Facts::of(engine)));
+        }
         if !sinks.is_empty() {
             let (to, of) = (engine.clone(), engine.clone());
             let desk = outlast_sinks::Within::new(move || to.connect_within(), move || of.has_stopped());
@@ -107,6 +111,49 @@ fn serve_for(home: PathBuf, starter: &mut Starter) -> anyhow::Result<i32> {
         // It says itself what the system said, which would be said again as its source.
         Err(e @ outlast_engine::ServeError::Io { .. }) => Err(anyhow::anyhow!(e.to_string())),
         Err(e) => Err(e.into()),
+    }
+}
+
+/// The gateway that lies beside this program, if it does. A scratch home has none.
+fn gateway_program(world: &World, settings: &Settings) -> Option<outlast_sinks::GatewayProgram> {
+    let program = world.gateway().filter(|_| !settings.home.join(config::TRIAL_LOCK).exists())?;
+    let mut env = world.settings_env(&settings.sinks);
+    env.extend(world.var("OUTLAST_TEST_POINTS").map(|dir| ("OUTLAST_TEST_POINTS".into(), dir.to_owned())));
+    Some(outlast_sinks::GatewayProgram { home: settings.home.clone(), program, env })
+}
+
+/// What the starter of gateways asks the engine.
+struct Facts {
+    engine: outlast_engine::Engine,
+    watch: outlast_engine::GatewayWatch,
+    /// A connection keeps the engine from ending.
+    awake: Option<tokio::io::DuplexStream>,
+}
+
+impl Facts {
+    fn of(engine: &outlast_engine::Engine) -> Self {
+        Self { engine: engine.clone(), watch: engine.gateway_watch(), awake: None }
+    }
+}
+
+impl outlast_sinks::GatewayFacts for Facts {
+    async fn changed(&mut self) -> bool {
+        self.watch.changed().await
+    }
+
+    fn is_serving(&self) -> bool {
+        self.engine.is_gateway_serving()
+    }
+
+    async fn has_notices(&self) -> std::io::Result<bool> {
+        self.engine.has_notices_for_gateway().await
+    }
+
+    fn keep_awake(&mut self, is_awake: bool) {
+        match is_awake {
+            true => _ = self.awake.get_or_insert_with(|| self.engine.connect()),
+            false => self.awake = None,
+        }
     }
 }
 

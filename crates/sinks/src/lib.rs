@@ -17,6 +17,7 @@ mod reason;
 mod request;
 mod run;
 mod server;
+mod start_gateway;
 mod webhook;
 
 pub use backoff::{Growth, Policy, backoff};
@@ -25,4 +26,5 @@ pub use config::{BadName, Hook, HookCommand, SinkConfig, Way};
 pub use desk::{Desk, DeskError, Settle, Within};
 pub use run::run;
 pub use server::{Said, Server};
+pub use start_gateway::{GatewayFacts, GatewayProgram, start_gateways};
 pub use webhook::{BadSecret, BadUrl, Secret, Target, Webhook};

@@ -469,7 +469,7 @@ impl Connection {
                 }
                 book.followers.push(Follower { key, of: id, to: self.to.clone(), is_attended });
             }
-            ChatRequest::Stop { key } => {
+            ChatRequest::Stop { key, .. } => {
                 let running = book.conversation(&key).turns.iter().find(|t| !t.is_finished()).map(|t| t.id);
                 let said = match running {
                     Some(turn) => {
@@ -484,7 +484,7 @@ impl Connection {
                 let info = &book.conversation(&key).info;
                 self.done(id, Changed::new(info.standing.clone(), info.generation, said));
             }
-            ChatRequest::New { key } => {
+            ChatRequest::New { key, .. } => {
                 let conversation = book.conversation(&key);
                 conversation.info.generation += 1;
                 conversation.turns.clear();
@@ -492,7 +492,7 @@ impl Connection {
                 book.part(&key, None, &Content::Line(LineBody::new("a new conversation begins", "new")));
                 self.done(id, Changed::new(Standing::Active, generation, "a new conversation begins"));
             }
-            ChatRequest::Resume { key } | ChatRequest::Allow { key, .. } => {
+            ChatRequest::Resume { key, .. } | ChatRequest::Allow { key, .. } => {
                 let info = &book.conversation(&key).info;
                 self.done(id, Changed::new(Standing::Active, info.generation, "done"));
             }

@@ -306,6 +306,14 @@ pub fn kill_and_wait(pid: u32) -> Result<()> {
     Ok(())
 }
 
+/// Sends SIGTERM to a process.
+pub fn terminate(pid: u32) {
+    if let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
+        // One that is gone needs none.
+        let _gone = rustix::process::kill_process(raw, rustix::process::Signal::TERM);
+    }
+}
+
 /// Waits until a process is over, at most this long. Whether it is.
 pub fn wait_for_end(pid: u32, at_most: Duration) -> bool {
     let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return true };

@@ -32,9 +32,9 @@ fn requests() -> Vec<ChatMessage> {
         },
         ChatRequest::Follow { key: key(), after: Some(7), context: 20, is_attended: true },
         ChatRequest::Follow { key: key(), after: None, context: 0, is_attended: false },
-        ChatRequest::Stop { key: key() },
-        ChatRequest::New { key: key() },
-        ChatRequest::Resume { key: key() },
+        ChatRequest::Stop { key: key(), request_id: None },
+        ChatRequest::New { key: key(), request_id: Some("req:0123456789abcdef".into()) },
+        ChatRequest::Resume { key: key(), request_id: None },
         ChatRequest::Allow { key: key(), permission: "perm_1".into(), option: "allow".into() },
         ChatRequest::Seen { key: key(), part: 9 },
         ChatRequest::List,
@@ -182,7 +182,7 @@ fn what_a_newer_peer_adds_breaks_nothing() {
     let opened: Opened = serde_json::from_value(opened).expect("a conversation");
     assert_eq!((opened.conversation.standing.as_str(), opened.last_part), ("asleep", None));
     let message: ChatMessage = serde_json::from_value(json!({"id": 1, "op": "stop", "key": KEY, "gently": true})).expect("a message");
-    assert_eq!(message.request, ChatRequest::Stop { key: KEY.into() });
+    assert_eq!(message.request, ChatRequest::Stop { key: KEY.into(), request_id: None });
 }
 
 /// A script reads these fields also where they have no value.

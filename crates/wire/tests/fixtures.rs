@@ -90,6 +90,8 @@ fn requests() -> Vec<Message> {
         Request::Wake { sink: "ops".into(), lent: vec![Lent::new(1, "l")] },
         Request::Relayed { of: vec![3, 5] },
         Request::Read { process: process(), from: From::Byte(0), follow: false, to_exit: false, view: false, masked: true },
+        Request::Serve,
+        Request::Disown { sessions: vec!["agent:main:telegram:dm:7".into()] },
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
@@ -148,6 +150,7 @@ fn replies() -> Vec<Value> {
         value(serde_json::to_value(Reply::<Value>::error(5, error))),
         value(serde_json::to_value(Reply::<Value>::event(7, Event::At { byte: 7 }))),
         value(serde_json::to_value(Reply::answer(0, Hello { version: 1, program: "0.1.0".into(), pid: 7, home: Some("/home".into()) }))),
+        value(serde_json::to_value(Reply::<Value>::event(47, Event::Sessions { sessions: vec!["agent:main:local:dm:main".into()] }))),
     ]
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask campaign histories`: which matches are told, and to whom and how often notices are given, in histories of any kind, against a second reading of
-//! the rules. Notices also in as many orders of those who ask at the same time.
+//! `cargo xtask campaign histories`: which matches are told, to whom and how often notices are given, and which turns of a conversation start, in histories of any
+//! kind, against a second reading of the rules. Notices also in as many orders of those who ask at the same time.
 
 use crate::Flags;
 use anyhow::{Result, ensure};
@@ -7,10 +7,11 @@ use std::process::Command;
 use std::time::Instant;
 
 /// What is played: the package, the tests, and in a sentence.
-const ALL: [(&str, &str, &str); 3] = [
+const ALL: [(&str, &str, &str); 4] = [
     ("outlast-core", "watch::histories", "histories of matches of each kind"),
     ("outlast-engine", "outbox::tests::histories", "histories of notices"),
     ("outlast-engine", "outbox::tests::takers", "orders of takers"),
+    ("outlast-gateway", "rules::histories", "histories of conversations"),
 ];
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -23,7 +24,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
         command.args(["test", "--quiet", "--release", "--package", package, "--lib"]);
         command
     };
-    for package in ["outlast-core", "outlast-engine"] {
+    for package in ["outlast-core", "outlast-engine", "outlast-gateway"] {
         ensure!(test(package).arg("--no-run").status()?.success(), "the tests do not build");
     }
     for (package, name, what) in ALL {

@@ -11,7 +11,7 @@ pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
 pub(crate) use table::column;
 pub(crate) use table::{
-    CREATE, Claim, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, Owed, Pushed, Settled, Taker, Verdict, end_key,
+    CREATE, Claim, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict, end_key,
 };
 
 #[cfg(test)]
@@ -134,6 +134,11 @@ impl Outbox {
     /// The place of the newest notice.
     pub(crate) async fn last_seq(&self) -> Result<u64, IndexError> {
         self.index.work(table::last_seq).await
+    }
+
+    /// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+    pub(crate) async fn open_sessions(&self, now: Moment) -> Result<(Vec<OpenSession>, Option<Duration>), IndexError> {
+        self.index.work(move |db| table::open_sessions(db, now)).await
     }
 
     /// Settles notices by name, all in one transaction.

@@ -4,8 +4,8 @@ use super::awaiting::Awaiting;
 use super::out::Out;
 use super::relay::{self, Relay, Relays};
 use super::{
-    Input, active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, kill, list, log, notice, poll, read, remove, rerun,
-    resize, run, signal, until, view, wait, write,
+    Input, active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read,
+    remove, rerun, resize, run, signal, until, view, wait, write,
 };
 use crate::disk::blocking;
 use crate::engine::Engine;
@@ -111,6 +111,8 @@ impl Asked {
             Request::Pushed { sink, seq, lease, how } => out.result(deliveries::pushed(self, sink, seq, lease, how).await).await,
             Request::Until { until, barrier, no_wait } => until::until(self, until, barrier, no_wait).await,
             Request::Barriers { clear } => out.result(until::barriers(self, clear).await).await,
+            Request::Serve => out.result(gateway::serve(self).await).await,
+            Request::Disown { sessions } => out.answer(gateway::disown(self, sessions)).await,
             Request::EngineStatus => out.result(engine_status::engine_status(self).await).await,
             Request::EngineStop => match engine_stop::may_stop(self).await {
                 Ok(()) => {

@@ -10,6 +10,7 @@ mod close;
 mod deliveries;
 mod engine_status;
 mod engine_stop;
+mod gateway;
 mod keeper;
 mod kill;
 mod list;
@@ -29,6 +30,8 @@ mod view;
 mod wait;
 mod write;
 
+pub use gateway::GatewayWatch;
+pub(crate) use gateway::Gateways;
 pub(crate) use keeper::{Away, reach};
 pub(crate) use kill::stop_with_the_engine;
 pub(crate) use list::Listed;

@@ -210,4 +210,5 @@ fn reason(error: toml::de::Error) -> String {
 }
 
 #[cfg(test)]
+#[path = "sinks/tests.rs"]
 mod tests;

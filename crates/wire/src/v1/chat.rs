@@ -103,16 +103,25 @@ pub enum ChatRequest {
     Stop {
         /// In which conversation.
         key: String,
+        /// A name that the client makes, so that an order that is sent again changes nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
     },
     /// Start a new generation of a conversation.
     New {
         /// Of which.
         key: String,
+        /// A name that the client makes, so that an order that is sent again changes nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
     },
     /// Continue a suspended conversation, or an interrupted turn that is held back.
     Resume {
         /// Which conversation.
         key: String,
+        /// A name that the client makes, so that an order that is sent again changes nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
     },
     /// Answer a question about a permission.
     Allow {

@@ -134,6 +134,11 @@ pub enum Event {
     },
     /// Whoever looks on is to leave; the process goes on.
     ViewClosed,
+    /// These sessions have notices that can be taken.
+    Sessions {
+        /// Which.
+        sessions: Vec<String>,
+    },
     /// A notice was made.
     Notice {
         /// Which.

@@ -52,6 +52,8 @@ pub struct Message {
 /// | deliveries, wake | [`super::notice::Deliveries`] |
 /// | until | [`super::notice::Barrier`] |
 /// | barriers | [`super::notice::Barriers`] |
+/// | serve | none, behind its events |
+/// | disown | [`super::Done`] |
 /// | engine_status | [`super::EngineStatus`] |
 /// | cancel | none |
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -329,6 +331,14 @@ pub enum Request {
         /// Take them away.
         #[serde(default)]
         clear: bool,
+    },
+    /// A gateway serves this home for as long as this request is open. Which sessions of gateways have notices that can be taken is told in
+    /// [`super::Event::Sessions`]: all of them at first, then those that have new ones.
+    Serve,
+    /// The gateway has no conversation for these sessions: no gateway is started for their notices, which are left to other takers.
+    Disown {
+        /// Which.
+        sessions: Vec<String>,
     },
     /// How is the engine?
     EngineStatus,

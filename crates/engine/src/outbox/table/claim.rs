@@ -207,6 +207,27 @@ pub(crate) fn next_lapse(db: &Connection, session: &str, now: Moment) -> rusqlit
     Ok(at.map(|at| until(at, now)))
 }
 
+/// A session of gateways with notices that can be taken now. If it has newer ones, or some that were given out in between, it is another value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSession {
+    pub(crate) session: String,
+    newest: i64,
+    attempts: i64,
+}
+
+/// The sessions of gateways that have notices that can be taken, and how long until a lease among them ends.
+pub(crate) fn open_sessions(db: &Connection, now: Moment) -> rusqlite::Result<(Vec<OpenSession>, Option<Duration>)> {
+    const OF_GATEWAYS: &str = "state IN ('pending', 'leased') AND (session GLOB 'agent:main:*' OR session = 'outlast:gateway')";
+    let sql = format!(
+        "SELECT session, MAX(seq), SUM(attempts) FROM notice INDEXED BY notice_open WHERE {OF_GATEWAYS} AND (state = 'pending' OR lease_up <= ?1) GROUP BY session"
+    );
+    let read = |row: &rusqlite::Row<'_>| Ok(OpenSession { session: row.get(0)?, newest: row.get(1)?, attempts: row.get(2)? });
+    let open = db.prepare_cached(&sql)?.query_map(params![now.up], read)?.collect::<rusqlite::Result<Vec<_>>>()?;
+    let sql = format!("SELECT MIN(lease_up) FROM notice INDEXED BY notice_open WHERE {OF_GATEWAYS} AND state = 'leased' AND lease_up > ?1");
+    let lapse: Option<i64> = db.prepare_cached(&sql)?.query_row(params![now.up], |row| row.get(0))?;
+    Ok((open, lapse.map(|at| until(at, now))))
+}
+
 /// Remembers that this life of a conversation was seen.
 pub(crate) fn lives(db: &Connection, session: &str, generation: &str) -> rusqlite::Result<()> {
     if generation.is_empty() {

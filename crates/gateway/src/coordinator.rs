@@ -1,0 +1,371 @@
+//! The one task that owns all conversations. It decides with the rules, commits, and only then acts.
+//!
+//! Inputs that wait are taken in together and share one commit. If the commit fails, the conversations are put back as they were, requests are refused, and
+//! what agents and the engine reported is taken in again a second later.
+
+mod agent;
+mod ask;
+mod batch;
+mod follow;
+mod live;
+mod start;
+
+pub(crate) use agent::driver_attempt;
+pub(crate) use batch::Batch;
+pub(crate) use follow::{FollowAsked, Followed};
+pub(crate) use live::Live;
+
+use crate::rules::breaker::Breaker;
+use crate::rules::conversation::{Effect, TurnId};
+use crate::settings::GatewaySettings;
+use crate::shutdown::{Drain, Exit};
+use crate::store::{Loaded, Store, StoreError};
+use batch::Deed;
+use follow::{Follower, TurnWaiter};
+use outlast_agents::{AgentEvent, AgentNews, AgentPlace};
+use outlast_client::{Client, Told};
+use outlast_core::Time;
+use outlast_wire::code;
+use outlast_wire::v1::chat::{Accepted, Changed, ChatRequest, Conversations, GatewayStatus, Opened, Part, Shown, TurnInfo};
+use outlast_wire::v1::{Done, Error, ErrorKind};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// How many inputs may wait for the coordinator. Those who have more wait.
+const MAX_WAITING_INPUTS: usize = 1024;
+/// How many inputs share one commit.
+const MAX_INPUTS_PER_COMMIT: usize = 64;
+/// How long after a failed commit what agents and the engine reported is taken in again: a full disk is not freed sooner.
+const COMMIT_RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The longest sleep of the coordinator. Times on the wall clock may be stepped meanwhile, and no descriptor tells.
+const MAX_SLEEP: Duration = Duration::from_secs(30);
+
+/// What the coordinator is told.
+pub(crate) enum Input {
+    /// A client asks something.
+    Ask { request: ChatRequest, to: AnswerTo },
+    /// A client wants to follow a conversation.
+    Follow { asked: FollowAsked, to: oneshot::Sender<Result<Followed, Error>> },
+    /// A client has left.
+    Left { follower: u64 },
+    /// A follower wants the next page of parts.
+    Parts { key: String, after: u64, upto: u64, to: oneshot::Sender<Result<Vec<Part>, Error>> },
+    /// An agent reports.
+    Agent { key: String, actor: u64, event: Box<AgentEvent> },
+    /// The driver of an agent ended without a word.
+    ActorOver { key: String, actor: u64 },
+    /// An agent could not be started at all.
+    CannotStart { key: String, head: TurnId, attempt: u32, why: String },
+    /// These sessions have notices that can be taken.
+    NoticesOpen { sessions: Vec<String>, connection: u64 },
+    /// The connection to the engine broke.
+    EngineLost,
+    /// Notices were leased, or could not be.
+    Taken { key: String, generation: String, connection: u64, taken: Result<Vec<Told>, String> },
+    /// The engine answered an acknowledgement with `ok`.
+    Acknowledged { key: String, event_ids: Vec<String> },
+    /// SIGTERM or SIGINT.
+    Signal(crate::shutdown::StopSignal),
+    /// Look again at what may start.
+    Look,
+}
+
+/// Where the answer to a request goes.
+pub(crate) type AnswerTo = oneshot::Sender<Result<ChatAnswer, Error>>;
+
+/// What a request is answered with.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ChatAnswer {
+    Opened(Box<Opened>),
+    Accepted(Accepted),
+    Changed(Changed),
+    Done(Done),
+    Conversations(Conversations),
+    Shown(Box<Shown>),
+    Turn(Box<TurnInfo>),
+    Status(Box<GatewayStatus>),
+}
+
+/// A way to the coordinator.
+#[derive(Clone)]
+pub(crate) struct Gateway {
+    pub(crate) inputs: mpsc::Sender<Input>,
+}
+
+/// What the coordinator is made of.
+pub(crate) struct Parts {
+    pub(crate) settings: Arc<GatewaySettings>,
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) loaded: Loaded,
+    pub(crate) engine: Client,
+    pub(crate) place: AgentPlace,
+    pub(crate) breaker: Breaker,
+    pub(crate) run: i64,
+    pub(crate) started_at: Time,
+}
+
+pub(crate) struct Coordinator {
+    pub(crate) settings: Arc<GatewaySettings>,
+    pub(crate) store: Box<dyn Store>,
+    pub(crate) engine: Client,
+    place: AgentPlace,
+    inputs: mpsc::Receiver<Input>,
+    pub(crate) to_self: mpsc::Sender<Input>,
+    /// What is taken in before what waits in the channel.
+    pending: VecDeque<Input>,
+    pub(crate) chats: BTreeMap<String, Live>,
+    /// Conversations in which something may start.
+    pub(crate) due: BTreeSet<String>,
+    followers: Vec<Follower>,
+    waiters: Vec<TurnWaiter>,
+    pub(crate) next_turn: i64,
+    next_part: u64,
+    next_actor: u64,
+    next_follower: u64,
+    breaker: Breaker,
+    pub(crate) run: i64,
+    pub(crate) started_at: Time,
+    /// Counts connections to the engine.
+    pub(crate) connection: u64,
+    pub(crate) drain: Option<Drain>,
+    /// Until when a person holds new turns back.
+    pub(crate) hold_until: Option<Instant>,
+    pub(crate) idle_since: Option<Instant>,
+    /// Nothing is taken in before.
+    pause_until: Option<Instant>,
+    notes: Vec<String>,
+    /// Conversations whose row cannot be read.
+    unreadable: BTreeSet<String>,
+    /// Sessions with open notices that have no conversation here.
+    pub(crate) not_ours: BTreeSet<String>,
+    /// The words that settle notices, until they are acknowledged.
+    pub(crate) leases: BTreeMap<String, Option<String>>,
+}
+
+impl Coordinator {
+    pub(crate) fn new(parts: Parts) -> (Self, Gateway) {
+        let (to_self, inputs) = mpsc::channel(MAX_WAITING_INPUTS);
+        let gateway = Gateway { inputs: to_self.clone() };
+        let Parts { settings, store, loaded, engine, place, breaker, run, started_at } = parts;
+        let chats = loaded.conversations.into_iter().map(|(row, turns)| (row.key.clone(), Live::of_rows(row, turns))).collect();
+        let coordinator = Self {
+            settings,
+            store,
+            engine,
+            place,
+            inputs,
+            to_self,
+            pending: VecDeque::new(),
+            chats,
+            due: BTreeSet::new(),
+            followers: Vec::new(),
+            waiters: Vec::new(),
+            next_turn: loaded.last_turn + 1,
+            next_part: loaded.last_part + 1,
+            next_actor: 1,
+            next_follower: 1,
+            breaker,
+            run,
+            started_at,
+            connection: 0,
+            drain: None,
+            hold_until: None,
+            idle_since: None,
+            pause_until: None,
+            notes: loaded.skipped,
+            unreadable: loaded.unreadable,
+            not_ours: BTreeSet::new(),
+            leases: BTreeMap::new(),
+        };
+        (coordinator, gateway)
+    }
+
+    /// Serves until it is told to end, or has had nothing to do for long enough.
+    pub(crate) async fn serve(&mut self) -> Exit {
+        self.due.extend(self.chats.keys().cloned());
+        self.pending.push_back(Input::Look);
+        loop {
+            if let Some(exit) = self.exit_due() {
+                return exit;
+            }
+            if let Some(until) = self.pause_until.take() {
+                tokio::time::sleep_until(until).await;
+            }
+            let first = match self.pending.pop_front() {
+                Some(input) => Some(input),
+                None => {
+                    let wake = self.next_wake();
+                    tokio::select! {
+                        input = self.inputs.recv() => input,
+                        () = tokio::time::sleep_until(wake) => None,
+                    }
+                }
+            };
+            tokio::task::block_in_place(|| self.step(first));
+        }
+    }
+
+    /// Takes in what there is, commits it, and acts.
+    fn step(&mut self, first: Option<Input>) {
+        let mut batch = Batch::new(now());
+        let mut next = first;
+        for _ in 0..MAX_INPUTS_PER_COMMIT {
+            match next.take().or_else(|| self.pending.pop_front()).or_else(|| self.inputs.try_recv().ok()) {
+                Some(input) => self.take_in(input, &mut batch),
+                None => break,
+            }
+        }
+        self.answer_late_waiters(&mut batch);
+        self.drain_on(&mut batch);
+        self.wake_chats(batch.now);
+        let due: BTreeSet<String> = std::mem::take(&mut self.due).into_iter().chain(batch.touched().cloned()).collect();
+        for key in due {
+            self.advance(&key, &mut batch);
+        }
+        self.finish(batch);
+        self.note_idleness();
+    }
+
+    pub(crate) fn has_followers(&self) -> bool {
+        self.followers() > 0
+    }
+
+    /// The next input, for the end of the gateway.
+    pub(crate) async fn next_input(&mut self) -> Option<Input> {
+        match self.pending.pop_front() {
+            Some(input) => Some(input),
+            None => self.inputs.recv().await,
+        }
+    }
+
+    /// Takes note of agents that are gone, at the end of the gateway. Whoever asks is told to ask the next one.
+    pub(crate) fn note_gone(&mut self, input: Input) {
+        let (key, actor) = match input {
+            Input::Agent { key, actor, event } if matches!(event.what, AgentNews::Gone { .. }) => (key, actor),
+            Input::ActorOver { key, actor } => (key, actor),
+            Input::Ask { to, .. } => {
+                let _left = to.send(Err(ending()));
+                return;
+            }
+            Input::Follow { to, .. } => {
+                let _left = to.send(Err(ending()));
+                return;
+            }
+            _ => return,
+        };
+        if let Some(live) = self.chats.get_mut(&key)
+            && live.actor.as_ref().is_some_and(|own| own.number == actor)
+        {
+            live.actor = None;
+        }
+    }
+
+    fn take_in(&mut self, input: Input, batch: &mut Batch) {
+        match input {
+            Input::Ask { request, to } => self.ask(request, to, batch),
+            Input::Follow { asked, to } => self.follow(asked, to),
+            Input::Left { follower } => self.unfollow(follower),
+            Input::Parts { key, after, upto, to } => {
+                // A follower that has left needs no answer.
+                let _left = to.send(self.page(&key, after, upto));
+            }
+            Input::Agent { key, actor, event } => self.agent_event(key, actor, *event, batch),
+            Input::ActorOver { key, actor } => self.actor_over(&key, actor, batch),
+            Input::CannotStart { key, head, attempt, why } => self.cannot_start(&key, head, attempt, why, batch),
+            Input::NoticesOpen { sessions, connection } => self.notices_open(sessions, connection),
+            Input::EngineLost => self.engine_lost(),
+            Input::Taken { key, generation, connection, taken } => self.taken(key, &generation, connection, taken, batch),
+            Input::Acknowledged { key, event_ids } => self.acknowledged(&key, &event_ids),
+            Input::Signal(signal) => self.on_signal(signal, batch),
+            Input::Look => {}
+        }
+    }
+
+    /// When something is due that no input tells of.
+    fn next_wake(&self) -> Instant {
+        let longest = Instant::now() + MAX_SLEEP;
+        let now = now();
+        let chats = self.chats.values().filter_map(|live| live.wake_at).map(|at| Instant::now() + until(at, now));
+        let waiters = self.waiters.iter().filter_map(|waiter| waiter.deadline);
+        let own = [self.drain.as_ref().map(Drain::deadline), self.hold_until, self.idle_deadline()].into_iter().flatten();
+        chats.chain(waiters).chain(own).fold(longest, Instant::min)
+    }
+
+    /// Conversations whose time has come may start something.
+    fn wake_chats(&mut self, now: Time) {
+        if self.hold_until.is_some_and(|until| until <= Instant::now()) {
+            self.hold_until = None;
+            self.due.extend(self.chats.keys().cloned());
+        }
+        for (key, live) in &mut self.chats {
+            if live.wake_at.is_some_and(|at| at <= now) {
+                live.wake_at = None;
+                self.due.insert(key.clone());
+            }
+        }
+    }
+
+    /// Carries out what was committed.
+    fn act(&mut self, deed: Deed) {
+        match deed {
+            Deed::Answer { to, answer } => {
+                // A client that has left asks again.
+                let _left = to.send(*answer);
+            }
+            Deed::Accepted { key, turn, note, to } => {
+                crate::points::reach("gateway.message.accepted");
+                let _left = to.send(self.accepted(&key, turn, note));
+            }
+            Deed::Effect { key, effect } => self.carry_out(&key, effect),
+            Deed::TakeNotices { key } => self.take_notices(&key),
+            Deed::StopActor { key } => self.stop_actor(&key),
+            Deed::PromptAgain { key } => self.prompt_again(&key),
+            Deed::Allow { key, permission, decision } => self.decide(&key, &permission, decision),
+        }
+    }
+
+    fn carry_out(&mut self, key: &str, effect: Effect) {
+        match effect {
+            Effect::Acknowledge { event_id } => self.acknowledge(key, event_id),
+            Effect::Prompt(prompt) => self.prompt(key, &prompt),
+            Effect::Cancel { head, attempt } => self.cancel(key, head, attempt),
+            // Answers are given by those who asked, and lines were written in the same commit.
+            Effect::Answer { .. } | Effect::Refuse { .. } | Effect::Tell(_) => {}
+        }
+    }
+}
+
+/// The time by the wall clock.
+pub(crate) fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+/// A time after another.
+pub(crate) fn later(at: Time, by: Duration) -> Time {
+    Time::from_micros(at.micros().saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+}
+
+/// How long until then. A time that has passed is now.
+fn until(at: Time, now: Time) -> Duration {
+    Duration::from_micros(u64::try_from(at.micros().saturating_sub(now.micros())).unwrap_or(0))
+}
+
+/// Told to whoever asks a gateway that is ending.
+pub(crate) fn ending() -> Error {
+    Error::new(ErrorKind::Unavailable, code::STOPPING, "the gateway is ending", "ask again: the next gateway answers")
+}
+
+pub(crate) fn refusal(code: &str, what: impl Into<String>, hint: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Refusal, code, what, hint)
+}
+
+fn store_failed(error: &StoreError) -> Error {
+    tracing::error!(%error, "the memory of the gateway cannot be used");
+    Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, error.to_string(), "is the disk full? `outlast doctor` looks at it")
+}

@@ -1,0 +1,469 @@
+//! Agents: prompts and cancels in one direction, reports in the other.
+
+use super::batch::{Batch, Deed};
+use super::live::{Actor, Live, OpenAttempt, PromptState};
+use super::{Coordinator, Input};
+use crate::rules::conversation::{AgentReport, Event, Prompt, TurnId};
+use crate::rules::turn::{FailureReason, Turn};
+use crate::settings::AgentPermission;
+use outlast_agents::{
+    AcpDriver, AcpSettings, AgentEvent, AgentName, AgentNews, Attempt, CommandDriver, CommandSettings, Conversation, Decision, Driver,
+    McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason, ToolLine, ToolStatus, find_agent,
+};
+use outlast_wire::v1::chat::{AgentChoice, ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// How much of a reply that is being written is kept for terminals that come later.
+const MAX_DRAFT_BYTES: usize = 8 << 20;
+/// The summary for an agent that has forgotten the conversation has at most this many turns, and so many characters of each text.
+const MAX_SUMMARY_TURNS: usize = 20;
+const MAX_SUMMARY_CHARS: usize = 2000;
+
+impl Coordinator {
+    /// Gives a prompt to the agent of a conversation, which is started if need be. What starts is committed by now.
+    pub(super) fn prompt(&mut self, key: &str, prompt: &Prompt) {
+        crate::points::reach("gateway.turn.started");
+        let blocks = Arc::new(self.blocks(key, prompt));
+        let Some(live) = self.chats.get_mut(key) else { return };
+        let starts = live.details.get(&prompt.head).map_or(0, |detail| detail.starts);
+        let driver = driver_attempt(live, prompt.head, starts);
+        let open = OpenAttempt {
+            head: prompt.head,
+            attempt: prompt.attempt,
+            driver,
+            blocks,
+            prompt: PromptState::Waiting,
+            has_moved: false,
+            draft: String::new(),
+            texts: Vec::new(),
+            permissions: BTreeMap::new(),
+        };
+        self.give(key, open);
+    }
+
+    /// Follows an attempt that an earlier gateway started, and that its process still works on.
+    pub(crate) fn follow_held(&mut self, key: &str) {
+        let Some(row) = self.chats.get(key).and_then(|live| live.conversation.running()) else { return };
+        let Turn::Running { attempt, .. } = row.turn else { return };
+        let head = row.id;
+        let rows = self.chats.get(key).map(|live| live.conversation.group(head).map(|row| row.id).collect()).unwrap_or_default();
+        self.prompt(key, &Prompt { head, attempt, rows, note: None });
+    }
+
+    fn give(&mut self, key: &str, mut open: OpenAttempt) {
+        if self.chats.get(key).is_some_and(|live| live.actor.is_none())
+            && let Err(why) = self.start_actor(key)
+        {
+            let (head, attempt) = (open.head, open.attempt);
+            return self.pending.push_back(Input::CannotStart { key: key.to_owned(), head, attempt, why });
+        }
+        let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()) else { return };
+        if actor.handle.prompt(open.driver.clone(), open.blocks.to_vec()).is_err() {
+            // It has ended meanwhile, and its last event is on its way.
+            open.prompt = PromptState::Refused;
+        }
+        actor.open = Some(open);
+    }
+
+    /// Another agent gets the prompt that the last one did not take.
+    pub(super) fn prompt_again(&mut self, key: &str) {
+        let open = self.chats.get_mut(key).and_then(|live| live.actor.take()).and_then(|actor| actor.open);
+        if let Some(open) = open {
+            self.give(key, OpenAttempt { prompt: PromptState::Waiting, has_moved: true, ..open });
+        }
+    }
+
+    /// After a failed commit: a prompt that was taken back for it is given again.
+    pub(super) fn give_back_prompt(&mut self, key: &str, changed: Option<Actor>) {
+        let was_taken_back = changed.and_then(|actor| actor.open).is_some_and(|open| open.prompt == PromptState::Withdrawn);
+        let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()).filter(|_| was_taken_back) else { return };
+        if let Some(open) = &mut actor.open
+            && actor.handle.prompt(open.driver.clone(), open.blocks.to_vec()).is_err()
+        {
+            open.prompt = PromptState::Refused;
+        }
+    }
+
+    fn start_actor(&mut self, key: &str) -> Result<(), String> {
+        let summary = self.summary(key);
+        let live = self.chats.get(key).ok_or("the conversation is gone")?;
+        let choice = live.chat.agent.clone().ok_or("no agent was chosen")?;
+        let generation = live.conversation.generation.name();
+        let driver = self.driver(key, &generation, &choice)?;
+        let cwd = live.chat.cwd.clone().filter(|dir| dir.is_dir()).unwrap_or_else(|| self.settings.user_home.clone());
+        let mut conversation = Conversation::new(key, &generation, cwd, self.files_of(key));
+        if let Some(session) = &live.chat.agent_session {
+            conversation = conversation.with_session(session);
+        }
+        if let Some(summary) = summary {
+            conversation = conversation.with_summary(summary);
+        }
+        if live.attendants > 0 {
+            conversation = conversation.attended();
+        }
+        let mut started = driver.start(conversation);
+        let number = self.next_actor;
+        self.next_actor += 1;
+        let (to, of) = (self.to_self.clone(), key.to_owned());
+        tokio::spawn(async move {
+            while let Some(event) = started.events.recv().await {
+                let input = Input::Agent { key: of.clone(), actor: number, event: Box::new(event) };
+                if to.send(input).await.is_err() {
+                    return;
+                }
+            }
+            // The gateway that is not there any more needs not be told.
+            let _ended = to.send(Input::ActorOver { key: of, actor: number }).await;
+        });
+        let actor = Actor { number, handle: started.handle, generation, choice, open: None, is_leaving: false, was_ready: false };
+        if let Some(live) = self.chats.get_mut(key) {
+            live.actor = Some(actor);
+        }
+        Ok(())
+    }
+
+    /// The driver for a choice of agent.
+    pub(crate) fn driver(&self, key: &str, generation: &str, choice: &AgentChoice) -> Result<Box<dyn Driver>, String> {
+        match choice {
+            AgentChoice::Command(line) => Ok(Box::new(CommandDriver::new(self.place.clone(), CommandSettings::shell(line)))),
+            AgentChoice::Agent(name) => {
+                let argv = self.argv_of(name).map_err(|(what, hint)| format!("{what}; {hint}"))?;
+                let configured = self.settings.agents.get(name);
+                let env_file = configured.and_then(|agent| agent.env_file.clone());
+                if configured.is_some_and(|agent| agent.is_command) {
+                    let mut settings = CommandSettings::new(argv);
+                    settings.env_file = env_file;
+                    return Ok(Box::new(CommandDriver::new(self.place.clone(), settings)));
+                }
+                let mut settings = AcpSettings::new(argv);
+                settings.env_file = env_file;
+                settings.permission = PermissionPolicy::new(match configured.map(|agent| &agent.permission) {
+                    None | Some(AgentPermission::Ask) => PermissionMode::Ask,
+                    Some(AgentPermission::AllowList(entries)) => PermissionMode::AllowList(entries.clone()),
+                    Some(AgentPermission::Always) => PermissionMode::Always,
+                });
+                let (outlast, home) = (self.settings.outlast.to_string_lossy(), self.settings.home.to_string_lossy());
+                settings.mcp = vec![McpServer::outlast(outlast, home, key, generation)];
+                Ok(Box::new(AcpDriver::new(self.place.clone(), settings)))
+            }
+            _ => Err("this gateway does not know such a kind of agent".into()),
+        }
+    }
+
+    /// Program and arguments of an agent; or what is wrong, and what to do.
+    pub(super) fn argv_of(&self, name: &str) -> Result<Vec<String>, (String, String)> {
+        if let Some(agent) = self.settings.agents.get(name).filter(|agent| !agent.argv.is_empty()) {
+            return Ok(agent.argv.clone());
+        }
+        let known: Result<AgentName, _> = name.parse();
+        known.and_then(|agent| find_agent(agent, &self.settings.path)).map_err(|e| (e.to_string(), e.hint.clone()))
+    }
+
+    /// The directory for the files of a conversation. Its name can hold nothing that leads out of the home.
+    pub(crate) fn files_of(&self, key: &str) -> PathBuf {
+        let mut name = String::new();
+        for byte in key.bytes() {
+            match byte {
+                b':' => name.push('+'),
+                b if b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-') => name.push(char::from(b)),
+                b => name.push_str(&format!("%{b:02x}")),
+            }
+        }
+        self.settings.home.join("conversations").join(name)
+    }
+
+    /// What was said so far, for an agent that cannot continue its session.
+    fn summary(&self, key: &str) -> Option<String> {
+        let live = self.chats.get(key)?;
+        let turns = self.store.turns(key, live.conversation.generation.number, MAX_SUMMARY_TURNS).ok()?;
+        let cut = |text: &str| text.chars().take(MAX_SUMMARY_CHARS).collect::<String>();
+        let mut lines = Vec::new();
+        for turn in turns.iter().filter(|turn| !turn.turn.is_open()) {
+            let Some(reply) = self.turn_info(turn).ok().and_then(|info| info.reply) else { continue };
+            lines.push(format!("User: {}\nYou: {}", cut(turn.body.words()), cut(&reply)));
+        }
+        (!lines.is_empty()).then(|| format!("What was said in this conversation so far:\n\n{}", lines.join("\n\n")))
+    }
+
+    pub(super) fn cancel(&mut self, key: &str, head: TurnId, attempt: u32) {
+        let open = self
+            .chats
+            .get_mut(key)
+            .and_then(|live| live.actor.as_mut())
+            .filter(|actor| actor.open.as_ref().is_some_and(|open| open.head == head && open.attempt == attempt));
+        let Some(actor) = open else {
+            // It was started by an earlier gateway. The next start of an agent in this conversation waits for the same.
+            let (engine, of) = (self.engine.clone(), key.to_owned());
+            tokio::spawn(async move {
+                if let Err(error) = outlast_agents::stop_agents_of(&engine, &of).await {
+                    tracing::warn!(%error, key = of, "an agent could not be stopped");
+                }
+            });
+            return;
+        };
+        let handle = actor.handle.clone();
+        let Some(open) = &mut actor.open else { return };
+        let is_back = match open.prompt {
+            PromptState::Withdrawn | PromptState::Refused => true,
+            PromptState::Waiting => handle.withdraw(&open.driver),
+            PromptState::Given => false,
+        };
+        if is_back {
+            actor.open = None;
+            self.due.insert(key.to_owned());
+            return self.pending.push_back(Input::Look);
+        }
+        // One that has ended says so itself.
+        let _ended = handle.cancel(&open.driver);
+    }
+
+    pub(super) fn stop_actor(&mut self, key: &str) {
+        if let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) {
+            // One that has ended says so itself.
+            let _ended = actor.handle.stop();
+        }
+    }
+
+    pub(super) fn decide(&mut self, key: &str, permission: &str, decision: Decision) {
+        if let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()) {
+            if let (Some(open), Decision::Choose(option)) = (&mut actor.open, &decision)
+                && let Some(body) = open.permissions.get_mut(permission)
+            {
+                body.answer = Some(option.clone());
+            }
+            let _ended = actor.handle.allow(permission, decision);
+        }
+    }
+
+    pub(super) fn agent_event(&mut self, key: String, actor: u64, event: AgentEvent, batch: &mut Batch) {
+        let Some(own) = self.chats.get(&key).and_then(|live| live.actor.as_ref()).filter(|own| own.number == actor) else { return };
+        let is_open = own.open.as_ref().is_some_and(|open| Some(&open.driver) == event.attempt.as_ref());
+        if let (AgentNews::Draft(text), true) = (&event.what, is_open) {
+            return self.draft(&key, text);
+        }
+        batch.again(Input::Agent { key: key.clone(), actor, event: Box::new(event.clone()) });
+        if let AgentNews::Gone { had_prompt, why } = event.what {
+            return self.gone(&key, is_open, had_prompt, why, batch);
+        }
+        if let AgentNews::Ready { session, .. } = event.what {
+            let Some(live) = self.touch(&key, batch) else { return };
+            if let Some(own) = &mut live.actor {
+                own.was_ready = true;
+            }
+            live.chat.agent_session = session;
+            return;
+        }
+        if !is_open {
+            return;
+        }
+        match event.what {
+            AgentNews::Prompted => {
+                if let Some(open) = self.open_of(&key) {
+                    open.prompt = PromptState::Given;
+                }
+                crate::points::reach("gateway.turn.prompted");
+            }
+            AgentNews::Text(text) => self.text(&key, text, batch),
+            AgentNews::Tool(tool) => {
+                crate::points::reach("gateway.turn.tool");
+                self.own_part(&key, &Content::Tool(tool_body(&tool)), batch);
+            }
+            AgentNews::Permission(ask) => self.permission_asked(&key, &ask, batch),
+            AgentNews::PermissionSettled { id, title, is_allowed, by } => self.permission_settled(&key, &id, title, is_allowed, by, batch),
+            AgentNews::Completed { stop_reason } => {
+                crate::points::reach("gateway.turn.reply");
+                let report = match stop_reason {
+                    StopReason::Cancelled => AgentReport::Failed { why: FailureReason::CancelledItself },
+                    _ => AgentReport::Completed,
+                };
+                self.attempt_over(&key, report, None, batch);
+            }
+            AgentNews::Failed { why } => self.attempt_over(&key, AgentReport::Failed { why: FailureReason::Reported }, Some(why), batch),
+            _ => {}
+        }
+    }
+
+    fn open_of(&mut self, key: &str) -> Option<&mut OpenAttempt> {
+        self.chats.get_mut(key)?.actor.as_mut()?.open.as_mut()
+    }
+
+    fn draft(&mut self, key: &str, text: &str) {
+        let Some(open) = self.open_of(key) else { return };
+        if open.draft.len() + text.len() > MAX_DRAFT_BYTES {
+            return;
+        }
+        let from = open.draft.len() as u64;
+        open.draft.push_str(text);
+        let (turn, attempt) = (open.head.0.unsigned_abs(), open.attempt);
+        self.show(key, &ChatEvent::Draft { turn, attempt, from, text: text.to_owned() });
+    }
+
+    fn text(&mut self, key: &str, text: String, batch: &mut Batch) {
+        let Some(live) = self.touch(key, batch) else { return };
+        let is_per_turn = live.actor.as_ref().is_some_and(|actor| matches!(actor.choice, AgentChoice::Command(_)));
+        let Some(open) = live.actor.as_mut().and_then(|actor| actor.open.as_mut()) else { return };
+        open.draft.clear();
+        match is_per_turn {
+            true => open.texts.push(text.trim_end_matches('\n').to_owned()),
+            false => self.own_part(key, &Content::Text(TextBody::new(text)), batch),
+        }
+    }
+
+    /// Writes a part of the attempt that the agent works on, unless that is over for the rules.
+    fn own_part(&mut self, key: &str, content: &Content, batch: &mut Batch) {
+        let Some(live) = self.chats.get(key) else { return };
+        let Some(open) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return };
+        let (head, attempt) = (open.head, open.attempt);
+        let is_current = live.conversation.row(head).is_some_and(|row| match row.turn {
+            Turn::Running { attempt: of, .. } | Turn::Interrupted { attempt: of, .. } => of == attempt,
+            Turn::Queued | Turn::Finished(_) => false,
+        });
+        if is_current {
+            self.part(key, Some(head), attempt, content, batch);
+        }
+    }
+
+    fn permission_asked(&mut self, key: &str, ask: &PermissionAsk, batch: &mut Batch) {
+        let run = self.run;
+        let Some(live) = self.touch(key, batch) else { return };
+        let Some(actor) = &mut live.actor else { return };
+        let options = ask.options.iter().map(|option| PermissionOption::new(&option.id, &option.name, option_word(option.kind))).collect();
+        let body = PermissionBody::new(format!("{run}.{}.{}", actor.number, ask.id), &ask.title, options);
+        if let Some(open) = &mut actor.open {
+            open.permissions.insert(ask.id.clone(), body.clone());
+        }
+        self.own_part(key, &Content::Permission(body), batch);
+    }
+
+    fn permission_settled(&mut self, key: &str, id: &str, title: String, is_allowed: bool, by: SettledBy, batch: &mut Batch) {
+        let run = self.run;
+        let Some(live) = self.touch(key, batch) else { return };
+        let Some(actor) = &mut live.actor else { return };
+        let asked = actor.open.as_mut().and_then(|open| open.permissions.remove(id));
+        let mut body = asked.unwrap_or_else(|| PermissionBody::new(format!("{run}.{}.{id}", actor.number), title, Vec::new()));
+        let kinds: &[&str] = if is_allowed { &["allow_once", "allow_always"] } else { &["reject_once", "reject_always"] };
+        let fitting = body.options.iter().find(|option| kinds.contains(&option.kind.as_str())).map(|option| option.option.clone());
+        body.answer = body.answer.or(fitting).or_else(|| Some(if is_allowed { "allowed" } else { "denied" }.to_owned()));
+        body.by = Some(settled_word(by).to_owned());
+        self.own_part(key, &Content::Permission(body), batch);
+    }
+
+    /// The agent has answered, or failed: the texts that waited are written, and the rules say what comes of it.
+    fn attempt_over(&mut self, key: &str, report: AgentReport, why: Option<String>, batch: &mut Batch) {
+        self.write_texts(key, batch);
+        let Some(live) = self.touch(key, batch) else { return };
+        let Some(open) = live.actor.as_mut().and_then(|actor| actor.open.take()) else { return };
+        self.report(key, open.head, open.attempt, report, why, batch);
+    }
+
+    fn write_texts(&mut self, key: &str, batch: &mut Batch) {
+        let Some(open) = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut()) else { return };
+        for text in std::mem::take(&mut open.texts) {
+            self.own_part(key, &Content::Text(TextBody::new(text)), batch);
+        }
+    }
+
+    fn report(&mut self, key: &str, head: TurnId, attempt: u32, report: AgentReport, why: Option<String>, batch: &mut Batch) {
+        let before = batch.now;
+        let Some(live) = self.touch(key, batch) else { return };
+        let was_running =
+            live.conversation.row(head).is_some_and(|row| matches!(row.turn, Turn::Running { attempt: of, .. } if of == attempt));
+        if let (true, Some(why)) = (was_running, &why) {
+            for row in live.conversation.rows.iter().filter(|row| row.head == head) {
+                if let Some(detail) = live.details.get_mut(&row.id) {
+                    detail.why = Some(why.clone());
+                }
+            }
+        }
+        // A sentence of the driver's says more than the line of the rules.
+        let lines = self.apply(key, Event::Agent { head, attempt, report }, batch);
+        if let (true, Some(why), false) = (was_running, why, lines.is_empty()) {
+            self.part(key, Some(head), attempt, &Content::Line(LineBody::new(why, "failed")), batch);
+        }
+        debug_assert_eq!(before, batch.now);
+    }
+
+    /// An agent is gone, with its whole tree.
+    fn gone(&mut self, key: &str, is_open: bool, had_prompt: bool, why: String, batch: &mut Batch) {
+        let Some(actor) = self.chats.get(key).and_then(|live| live.actor.as_ref()) else { return };
+        let open = actor.open.clone();
+        let can_try_another = !actor.is_leaving
+            && open.as_ref().is_some_and(|open| {
+                !open.has_moved
+                    && match open.prompt {
+                        PromptState::Refused => true,
+                        // It had worked before, and ended before it looked at this prompt.
+                        PromptState::Waiting => actor.was_ready && !had_prompt,
+                        PromptState::Given | PromptState::Withdrawn => false,
+                    }
+            });
+        let is_wanted = open.as_ref().is_some_and(|open| is_running(self.chats.get(key), open));
+        if can_try_another && is_wanted {
+            return batch.deed(Deed::PromptAgain { key: key.to_owned() });
+        }
+        if is_open {
+            self.write_texts(key, batch);
+        }
+        if let Some(live) = self.touch(key, batch) {
+            live.actor = None;
+        }
+        if let Some(open) = open {
+            self.report(key, open.head, open.attempt, AgentReport::Gone { had_prompt }, Some(why), batch);
+        }
+    }
+
+    /// A driver that ended without a last word broke down.
+    pub(super) fn actor_over(&mut self, key: &str, actor: u64, batch: &mut Batch) {
+        let Some(own) = self.chats.get(key).and_then(|live| live.actor.as_ref()).filter(|own| own.number == actor) else { return };
+        let had_prompt = own.open.as_ref().is_some_and(|open| open.prompt == PromptState::Given);
+        self.gone(key, true, had_prompt, "the driver of the agent broke down".into(), batch);
+    }
+
+    pub(super) fn cannot_start(&mut self, key: &str, head: TurnId, attempt: u32, why: String, batch: &mut Batch) {
+        self.report(key, head, attempt, AgentReport::Gone { had_prompt: false }, Some(why), batch);
+    }
+}
+
+/// The name of a start for its driver. The generation's name is part of it, so a deleted database never leads to a process that was used before.
+pub(crate) fn driver_attempt(live: &Live, head: TurnId, starts: u32) -> Attempt {
+    Attempt::new(format!("{}/{}", live.conversation.generation.name(), head.0), starts)
+}
+
+fn is_running(live: Option<&Live>, open: &OpenAttempt) -> bool {
+    live.and_then(|live| live.conversation.row(open.head))
+        .is_some_and(|row| matches!(row.turn, Turn::Running { attempt, .. } if attempt == open.attempt))
+}
+
+fn tool_body(tool: &ToolLine) -> ToolBody {
+    let state = match tool.status {
+        ToolStatus::Pending => ToolState::Pending,
+        ToolStatus::InProgress => ToolState::Running,
+        ToolStatus::Completed => ToolState::Completed,
+        ToolStatus::Failed => ToolState::Failed,
+        _ => ToolState::Other("unknown".into()),
+    };
+    ToolBody::new(&tool.id, &tool.title, state)
+}
+
+fn option_word(kind: OptionKind) -> &'static str {
+    match kind {
+        OptionKind::AllowOnce => "allow_once",
+        OptionKind::AllowAlways => "allow_always",
+        OptionKind::RejectOnce => "reject_once",
+        OptionKind::RejectAlways => "reject_always",
+        _ => "",
+    }
+}
+
+fn settled_word(by: SettledBy) -> &'static str {
+    match by {
+        SettledBy::Person => "a person",
+        SettledBy::AllowList => "the allow-list",
+        SettledBy::Always => "the setting that allows everything",
+        SettledBy::Limit => "the end of the time to answer",
+        SettledBy::Cancel => "the end of the turn",
+        _ => "a rule",
+    }
+}

@@ -1,0 +1,334 @@
+//! What clients ask.
+
+use super::batch::{Batch, Deed};
+use super::live::Live;
+use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
+use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
+use crate::rules::key::{ChatType, LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
+use crate::rules::reset::ResetFacts;
+use crate::rules::text::Line;
+use crate::rules::turn::Turn;
+use crate::shutdown::Drain;
+use crate::store::{ChatState, LastOrder, TurnBody};
+use outlast_agents::Decision;
+use outlast_core::OsText;
+use outlast_wire::code;
+use outlast_wire::v1::chat::{
+    AgentChoice, Changed, ChatRequest, Content, ConversationInfo, Conversations, GatewayStatus, MAX_WORDS_BYTES, Opened, Shown, WordsBody,
+};
+use outlast_wire::v1::{Done, Error};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How many turns of a generation are shown, the last ones.
+const MAX_SHOWN_TURNS: usize = 1000;
+/// The longest that a person may hold new turns back: a drain that is forgotten must not silence a home for ever.
+const MAX_HOLD: Duration = Duration::from_secs(3600);
+/// The longest name of a message or of an order.
+const MAX_ID_LEN: usize = 128;
+/// The longest shell line or name of an agent.
+const MAX_AGENT_LEN: usize = 64 << 10;
+
+/// What a person orders about a conversation as a whole.
+#[derive(Clone, Copy)]
+enum ChatOrder {
+    Stop,
+    New,
+    Resume,
+}
+
+impl Coordinator {
+    pub(super) fn ask(&mut self, request: ChatRequest, to: AnswerTo, batch: &mut Batch) {
+        let answer = match request {
+            ChatRequest::Send { key, message_id, words, agent, cwd } => {
+                return match self.send(&key, &message_id, words, agent, cwd, batch) {
+                    Ok((turn, note)) => batch.deed(Deed::Accepted { key, turn, note, to }),
+                    Err(error) => batch.answer(to, Err(error)),
+                };
+            }
+            ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to, batch),
+            ChatRequest::Open { key, agent, cwd } => self.open(&key, agent, cwd, batch),
+            ChatRequest::Stop { key, request_id } => self.order(&key, request_id, ChatOrder::Stop, batch),
+            ChatRequest::New { key, request_id } => self.order(&key, request_id, ChatOrder::New, batch),
+            ChatRequest::Resume { key, request_id } => self.order(&key, request_id, ChatOrder::Resume, batch),
+            ChatRequest::Allow { key, permission, option } => self.allow(&key, &permission, &option, batch),
+            ChatRequest::Seen { key, part } => self.seen(&key, part, batch),
+            ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
+            ChatRequest::Show { key, generation } => self.shown(&key, generation),
+            ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
+            ChatRequest::Drain { hold_seconds } => {
+                let hold = hold_seconds.map_or(MAX_HOLD, Duration::from_secs).min(MAX_HOLD);
+                self.hold_until = Some(Instant::now() + hold);
+                Ok(ChatAnswer::Done(Done::ok()))
+            }
+            ChatRequest::Undrain => {
+                self.hold_until = None;
+                self.due.extend(self.chats.keys().cloned());
+                Ok(ChatAnswer::Done(Done::ok()))
+            }
+            ChatRequest::Restart { from } => {
+                tracing::info!(from, "asked to restart");
+                self.begin_drain(Drain::restart(self.settings.drain_timeout), batch);
+                Ok(ChatAnswer::Done(Done::ok()))
+            }
+            ChatRequest::Shutdown { timeout_ms } => {
+                let limit = timeout_ms.map_or(self.settings.drain_timeout, Duration::from_millis);
+                self.begin_drain(Drain::stop(limit), batch);
+                Ok(ChatAnswer::Done(Done::ok()))
+            }
+            ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => {
+                Err(refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", ""))
+            }
+        };
+        batch.answer(to, answer);
+    }
+
+    /// The turn of a message, and what the person should know about it.
+    fn send(
+        &mut self,
+        key: &str,
+        message_id: &str,
+        words: String,
+        agent: Option<AgentChoice>,
+        cwd: Option<OsText>,
+        batch: &mut Batch,
+    ) -> Result<(TurnId, Option<String>), Error> {
+        let id = checked_message_id(message_id)?;
+        if words.len() > MAX_WORDS_BYTES {
+            let what = format!("{} bytes are more than the {MAX_WORDS_BYTES} that one message may have", words.len());
+            return Err(refusal(code::BAD_REQUEST, what, "put the text into a file, and name the file"));
+        }
+        if words.trim().is_empty() {
+            return Err(refusal(code::BAD_REQUEST, "the message is empty", "write something"));
+        }
+        let known = self.store.turn_of_cause(&Cause::Message(id.to_owned())).map_err(|e| store_failed(&e))?;
+        if let Some(known) = known {
+            return match known.key == key {
+                true => Ok((known.id, None)),
+                false => Err(refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")),
+            };
+        }
+        self.make(key, agent, cwd, batch)?;
+        let has_history = |this: &Self, generation| this.store.has_history(key, generation).map_err(|e| store_failed(&e));
+        let Some(live) = self.chats.get(key) else { return Err(not_found(key)) };
+        let generation = live.conversation.generation.number;
+        let reset = ResetFacts {
+            policy: self.settings.resets.of(LOCAL_PLATFORM, ChatType::Dm),
+            utc_offset_seconds: 0,
+            youngest_process: None,
+            has_history: has_history(self, generation)?,
+        };
+        let turn = TurnId(self.next_turn);
+        let draining = self.drain.as_ref().map(|drain| drain.kind);
+        let mark_window = self.settings.mark_window;
+        let now = batch.now;
+        let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
+        if let Some(row) = live.conversation.rows.iter().find(|row| row.cause == Cause::Message(id.to_owned())) {
+            return Ok((row.id, None));
+        }
+        let is_interrupting = live.conversation.mode == crate::rules::conversation::BusyMode::Interrupt && draining.is_none();
+        let has_prompt = !is_interrupting || live.conversation.running().is_none() || live.has_prompt();
+        let body = Arc::new(TurnBody::Message { words: words.clone() });
+        live.add_detail(turn, body, now);
+        let message = Message { turn, message_id: id.to_owned(), known_as: None, has_prompt, draining, reset, mark_window };
+        let at = self.next_part;
+        self.next_part += 1;
+        let lines = self.apply(key, Event::Message(message), batch);
+        if self.chats.get(key).is_some_and(|live| live.conversation.row(turn).is_none()) {
+            let what = "too many messages wait in this conversation";
+            return Err(refusal(code::TOO_MANY, what, "wait until some of them are answered, or use /stop and /new"));
+        }
+        self.next_turn += 1;
+        // The words come before what was told about them.
+        let content = Content::Words(WordsBody::new(words, message_id));
+        self.part_at(at, key, Some(turn), 0, &content, batch);
+        let note = lines.iter().find(|line| matches!(line, Line::KeptWhileDraining(_))).map(Line::to_string);
+        Ok((turn, note))
+    }
+
+    fn open(&mut self, key: &str, agent: Option<AgentChoice>, cwd: Option<OsText>, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+        let is_new = !self.chats.contains_key(key);
+        self.make(key, agent, cwd, batch)?;
+        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
+        let mut opened = Opened::new(live.info(key));
+        (opened.is_new, opened.seen_part) = (is_new, live.chat.seen);
+        opened.last_part = self.store.last_part(key).map_err(|e| store_failed(&e))?;
+        Ok(ChatAnswer::Opened(Box::new(opened)))
+    }
+
+    /// Makes the conversation if there is none, and notes who answers in it.
+    fn make(&mut self, key: &str, agent: Option<AgentChoice>, cwd: Option<OsText>, batch: &mut Batch) -> Result<(), Error> {
+        checked_key(key)?;
+        if self.unreadable.contains(key) {
+            let what = format!("the row of the conversation {} cannot be read", shown_name(key));
+            return Err(refusal(
+                code::FAULT,
+                what,
+                "`outlast gateway status` names it; use another name, or restore gateway.db from a copy",
+            ));
+        }
+        if let Some(choice) = &agent {
+            self.check_agent(choice)?;
+        }
+        if let Some(live) = self.chats.get(key) {
+            let changes = agent.as_ref().is_some_and(|agent| live.chat.agent.as_ref() != Some(agent));
+            if let (true, Some(live)) = (changes, self.touch(key, batch)) {
+                live.chat.agent = agent;
+                live.chat.agent_session = None;
+            }
+            return Ok(());
+        }
+        let agent = agent.or_else(|| self.settings.agent.clone().map(AgentChoice::Agent)).ok_or_else(|| {
+            let what = format!("the conversation {} is new, and no agent was chosen for it", shown_name(key));
+            refusal(code::BAD_REQUEST, what, "give --agent NAME or --command CMD, or set `agent` in the section [gateway] of config.toml")
+        })?;
+        self.check_agent(&agent)?;
+        let cwd = cwd.map(|dir| dir.as_path().to_owned()).filter(|dir| dir.is_absolute());
+        let chat = ChatState { agent: Some(agent), cwd, ..ChatState::default() };
+        let live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
+        self.insert(key, live, batch);
+        Ok(())
+    }
+
+    fn check_agent(&self, choice: &AgentChoice) -> Result<(), Error> {
+        match choice {
+            AgentChoice::Command(line) if line.trim().is_empty() || line.len() > MAX_AGENT_LEN || line.contains('\0') => {
+                Err(refusal(code::BAD_REQUEST, "the command is empty, too long, or has a NUL in it", ""))
+            }
+            AgentChoice::Command(_) => Ok(()),
+            AgentChoice::Agent(name) => self.argv_of(name).map(|_| ()).map_err(|e| refusal(code::BAD_REQUEST, e.0, e.1)),
+            _ => Err(refusal(code::BAD_REQUEST, "this gateway does not know such a kind of agent", "client and gateway may differ in age")),
+        }
+    }
+
+    fn order(&mut self, key: &str, request_id: Option<String>, order: ChatOrder, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
+        if let Some(id) = &request_id {
+            checked_id(id)?;
+            if let Some(last) = live.chat.last_order.as_ref().filter(|last| last.request_id == *id) {
+                return Ok(ChatAnswer::Changed(last.answer.clone()));
+            }
+        }
+        let event = match order {
+            ChatOrder::Stop => Event::Stop,
+            ChatOrder::New => Event::New,
+            ChatOrder::Resume => Event::Resume,
+        };
+        let lines = self.apply(key, event, batch);
+        let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
+        let said = lines.last().map(Line::to_string).unwrap_or_default();
+        let answer = Changed::new(live.standing(), u64::from(live.conversation.generation.number), said);
+        if let Some(request_id) = request_id {
+            live.chat.last_order = Some(LastOrder { request_id, answer: answer.clone() });
+        }
+        Ok(ChatAnswer::Changed(answer))
+    }
+
+    fn allow(&mut self, key: &str, permission: &str, option: &str, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
+        let asked = live.actor.as_ref().and_then(|actor| actor.open.as_ref()).and_then(|open| {
+            open.permissions.iter().find(|(_, body)| body.permission == permission).map(|(id, body)| (id.clone(), body.clone()))
+        });
+        let changed = |said: &str| Changed::new(live.standing(), u64::from(live.conversation.generation.number), said);
+        let Some((id, body)) = asked else {
+            return Ok(ChatAnswer::Changed(changed("This question was answered already.")));
+        };
+        if !body.options.iter().any(|offered| offered.option == option) {
+            let hint = body.options.iter().map(|offered| offered.option.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(refusal(code::BAD_REQUEST, "this is none of the answers that were offered", format!("one of {hint}")));
+        }
+        let answer = changed("Answered.");
+        batch.deed(Deed::Allow { key: key.to_owned(), permission: id, decision: Decision::Choose(option.to_owned()) });
+        Ok(ChatAnswer::Changed(answer))
+    }
+
+    fn seen(&mut self, key: &str, part: u64, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+        let last = self.store.last_part(key).map_err(|e| store_failed(&e))?;
+        let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
+        // A number that no part has yet would hide what is to come.
+        live.chat.seen = live.chat.seen.max(Some(part).min(last));
+        Ok(ChatAnswer::Done(Done::ok()))
+    }
+
+    fn list(&self) -> Conversations {
+        let mut all: Vec<ConversationInfo> = self.chats.iter().map(|(key, live)| live.info(key)).collect();
+        all.sort_by_key(|info| std::cmp::Reverse(info.last_message_at));
+        Conversations::new(all)
+    }
+
+    fn shown(&self, key: &str, generation: Option<u64>) -> Result<ChatAnswer, Error> {
+        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
+        let generation = match generation {
+            Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
+            None => live.conversation.generation.number,
+        };
+        let turns = self.store.turns(key, generation, MAX_SHOWN_TURNS);
+        let turns = turns.and_then(|turns| turns.iter().map(|turn| self.turn_info(turn)).collect());
+        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns.map_err(|e| store_failed(&e))?))))
+    }
+
+    fn status(&self) -> GatewayStatus {
+        let home = self.settings.home.to_string_lossy();
+        let mut status = GatewayStatus::new(std::process::id(), env!("CARGO_PKG_VERSION"), home, self.started_at);
+        let rows = || self.chats.values().flat_map(|live| &live.conversation.rows);
+        status.running = rows().filter(|row| row.head == row.id && matches!(row.turn, Turn::Running { .. })).count() as u64;
+        status.queued = rows().filter(|row| row.turn == Turn::Queued).count() as u64;
+        status.idle = !self.has_work();
+        status.draining = self.drain.is_some() || self.hold_until.is_some();
+        status.terminals = self.followers() as u64;
+        status.notes.clone_from(&self.notes);
+        status
+    }
+
+    /// Whether a turn runs or may start, or an agent is being stopped.
+    pub(crate) fn has_work(&self) -> bool {
+        self.drain.is_some()
+            || self.hold_until.is_some()
+            || !self.waiters.is_empty()
+            || self
+                .chats
+                .values()
+                .any(|live| live.conversation.running().is_some() || live.is_agent_working() || live.is_taking || live.has_notices_due)
+    }
+
+    /// When the next turn may start that waits for a time.
+    pub(crate) fn next_waiting(&self) -> Option<outlast_core::Time> {
+        self.chats.values().filter_map(|live| live.wake_at).min()
+    }
+}
+
+pub(super) fn not_found(key: &str) -> Error {
+    refusal(code::NOT_FOUND, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
+}
+
+/// A name from outside, cut and without control characters.
+fn shown_name(key: &str) -> String {
+    key.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// Only local chats can be reached over the socket, so no client can make or enter the conversation of another channel.
+fn checked_key(key: &str) -> Result<(), Error> {
+    let name =
+        parse(key).filter(|parsed| parsed.platform == LOCAL_PLATFORM && parsed.namespace == MAIN_NAMESPACE).map(|parsed| parsed.chat_id);
+    let is_local = name.and_then(|name| SessionKey::local(&name).ok()).is_some_and(|local| local.as_str() == key);
+    if is_local {
+        return Ok(());
+    }
+    let hint = "a local chat has the key agent:main:local:dm:NAME, and NAME has up to 64 letters, digits, `.`, `_` or `-`";
+    Err(refusal(code::BAD_REQUEST, format!("{:?} is not the key of a local chat", shown_name(key)), hint))
+}
+
+fn checked_message_id(id: &str) -> Result<&str, Error> {
+    let rest = id.strip_prefix("msg:").filter(|rest| !rest.is_empty());
+    let rest = rest.ok_or_else(|| refusal(code::BAD_ID, "the id of a message starts with `msg:`", "make one with random digits"))?;
+    checked_id(rest)?;
+    Ok(rest)
+}
+
+fn checked_id(id: &str) -> Result<(), Error> {
+    if id.is_empty() || id.len() > MAX_ID_LEN || !id.chars().all(|c| c.is_ascii_graphic()) {
+        return Err(refusal(code::BAD_ID, "an id has 1 to 128 printable ASCII characters", "make one with random digits"));
+    }
+    Ok(())
+}

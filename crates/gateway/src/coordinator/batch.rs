@@ -1,0 +1,278 @@
+//! Several inputs that share one commit.
+
+use super::live::Live;
+use super::{AnswerTo, COMMIT_RETRY_PAUSE, ChatAnswer, Coordinator, Input, store_failed};
+use crate::rules::conversation::{self, Conversation, Effect, Event, TurnId};
+use crate::rules::text::Line;
+use crate::store::{StoreChange, StoreError, TurnRecord};
+use outlast_agents::Decision;
+use outlast_core::Time;
+use outlast_wire::v1::Error;
+use outlast_wire::v1::chat::{ChatEvent, Content, LineBody, Part};
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::time::Instant;
+
+/// What was taken in and is not committed yet.
+pub(crate) struct Batch {
+    pub(crate) now: Time,
+    /// The conversations that changed, as they were. Nothing: it is new.
+    before: BTreeMap<String, Option<Live>>,
+    parts: Vec<(String, Part)>,
+    changes: Vec<StoreChange>,
+    deeds: Vec<Deed>,
+    /// What is taken in again if the commit fails.
+    again: Vec<Input>,
+}
+
+/// What is done after the commit.
+pub(super) enum Deed {
+    Answer {
+        to: AnswerTo,
+        answer: Box<Result<ChatAnswer, Error>>,
+    },
+    /// A message is answered with its turn, as that is after the commit.
+    Accepted {
+        key: String,
+        turn: TurnId,
+        note: Option<String>,
+        to: AnswerTo,
+    },
+    Effect {
+        key: String,
+        effect: Effect,
+    },
+    TakeNotices {
+        key: String,
+    },
+    StopActor {
+        key: String,
+    },
+    /// The agent that had ended is gone; another one gets the prompt.
+    PromptAgain {
+        key: String,
+    },
+    Allow {
+        key: String,
+        permission: String,
+        decision: Decision,
+    },
+}
+
+impl Batch {
+    pub(super) fn new(now: Time) -> Self {
+        Self { now, before: BTreeMap::new(), parts: Vec::new(), changes: Vec::new(), deeds: Vec::new(), again: Vec::new() }
+    }
+
+    pub(crate) fn touched(&self) -> impl Iterator<Item = &String> {
+        self.before.keys()
+    }
+
+    pub(super) fn deed(&mut self, deed: Deed) {
+        self.deeds.push(deed);
+    }
+
+    pub(super) fn answer(&mut self, to: AnswerTo, answer: Result<ChatAnswer, Error>) {
+        self.deeds.push(Deed::Answer { to, answer: Box::new(answer) });
+    }
+
+    pub(crate) fn change(&mut self, change: StoreChange) {
+        self.changes.push(change);
+    }
+
+    pub(crate) fn again(&mut self, input: Input) {
+        self.again.push(input);
+    }
+}
+
+impl Coordinator {
+    /// A conversation that is about to change. A copy is kept.
+    pub(crate) fn touch<'a>(&'a mut self, key: &str, batch: &mut Batch) -> Option<&'a mut Live> {
+        let live = self.chats.get_mut(key)?;
+        if !batch.before.contains_key(key) {
+            batch.before.insert(key.to_owned(), Some(live.clone()));
+        }
+        Some(live)
+    }
+
+    /// A new conversation.
+    pub(crate) fn insert(&mut self, key: &str, live: Live, batch: &mut Batch) {
+        batch.before.entry(key.to_owned()).or_insert(None);
+        self.chats.insert(key.to_owned(), live);
+    }
+
+    /// Applies one event by the rules. Lines for the person are written with it; everything else is done after the commit. Returns the lines.
+    pub(crate) fn apply(&mut self, key: &str, event: Event, batch: &mut Batch) -> Vec<Line> {
+        let now = batch.now;
+        let Some(live) = self.touch(key, batch) else { return Vec::new() };
+        let before: Conversation = live.conversation.clone();
+        let (after, effects) = conversation::apply(before.clone(), event, now);
+        let is_new_generation = after.generation != before.generation;
+        live.conversation = after;
+        live.follow_rules(&before, now);
+        if is_new_generation {
+            live.chat.agent_session = None;
+        }
+        let mut lines = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Tell(line) => lines.push(line),
+                effect => batch.deeds.push(Deed::Effect { key: key.to_owned(), effect }),
+            }
+        }
+        for line in &lines {
+            self.tell(key, *line, batch);
+        }
+        lines
+    }
+
+    /// Writes a line for the person.
+    pub(crate) fn tell(&mut self, key: &str, line: Line, batch: &mut Batch) {
+        let body = LineBody::new(line.to_string(), about(&line));
+        self.part(key, None, 0, &Content::Line(body), batch);
+    }
+
+    /// Writes a part.
+    pub(crate) fn part(&mut self, key: &str, turn: Option<TurnId>, attempt: u32, content: &Content, batch: &mut Batch) {
+        let id = self.next_part;
+        self.next_part += 1;
+        self.part_at(id, key, turn, attempt, content, batch);
+    }
+
+    /// Writes a part under a number that was set aside for it.
+    pub(super) fn part_at(&mut self, id: u64, key: &str, turn: Option<TurnId>, attempt: u32, content: &Content, batch: &mut Batch) {
+        let part = Part::new(id, turn.map(|turn| turn.0.unsigned_abs()), attempt, content, batch.now);
+        batch.changes.push(StoreChange::Part { key: key.to_owned(), part: Box::new(part.clone()) });
+        batch.parts.push((key.to_owned(), part));
+    }
+
+    /// Commits a batch, and does what follows from it.
+    pub(super) fn finish(&mut self, mut batch: Batch) {
+        let mut changed = Vec::new();
+        let mut changes = Vec::new();
+        for (key, before) in &batch.before {
+            let Some(live) = self.chats.get(key) else { continue };
+            let (own, turns) = differences(key, before.as_ref(), live, batch.now);
+            changes.extend(own);
+            changed.extend(turns);
+        }
+        changes.append(&mut batch.changes);
+        if !changes.is_empty() {
+            crate::points::reach("gateway.before_commit");
+            if let Err(error) = self.store.commit(&changes) {
+                return self.roll_back(batch, &store_failed(&error));
+            }
+        }
+        for key in batch.before.keys() {
+            let Some(live) = self.chats.get_mut(key) else { continue };
+            live.forget_finished();
+        }
+        if changed.iter().any(|turn: &TurnRecord| !turn.turn.is_open()) {
+            crate::points::reach("gateway.turn.recorded");
+        }
+        batch.parts.sort_by_key(|(_, part)| part.id);
+        for (key, part) in batch.parts {
+            self.show(&key, &ChatEvent::Part { part: Box::new(part) });
+        }
+        for turn in changed {
+            self.turn_changed(&turn);
+        }
+        for (key, before) in &batch.before {
+            self.show_standing(key, before.as_ref());
+        }
+        for deed in batch.deeds {
+            self.act(deed);
+        }
+    }
+
+    /// The one commit of a start: every turn that was running, as the rules say, and the row of this run. Then agents that still work are followed.
+    pub(crate) fn mark_interrupted(&mut self, held: &BTreeSet<String>, has_found_interrupted: bool) -> Result<(), StoreError> {
+        let mut batch = Batch::new(self.started_at);
+        let running: Vec<String> =
+            self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect();
+        for key in &running {
+            self.apply(key, Event::GatewayStarted { is_held: held.contains(key) }, &mut batch);
+        }
+        batch.change(StoreChange::RunStarted { id: self.run, at: self.started_at, has_found_interrupted });
+        let mut changes = Vec::new();
+        for (key, before) in &batch.before {
+            let Some(live) = self.chats.get(key) else { continue };
+            changes.extend(differences(key, before.as_ref(), live, batch.now).0);
+        }
+        changes.append(&mut batch.changes);
+        self.store.commit(&changes)?;
+        for live in self.chats.values_mut() {
+            live.forget_finished();
+        }
+        for deed in batch.deeds {
+            self.act(deed);
+        }
+        for key in running {
+            self.follow_held(&key);
+        }
+        Ok(())
+    }
+
+    fn roll_back(&mut self, batch: Batch, error: &Error) {
+        for (key, before) in batch.before {
+            match before {
+                Some(before) => {
+                    let taken_back = self.chats.insert(key.clone(), before).and_then(|live| live.actor);
+                    self.give_back_prompt(&key, taken_back);
+                }
+                None => _ = self.chats.remove(&key),
+            }
+        }
+        for deed in batch.deeds {
+            if let Deed::Answer { to, .. } | Deed::Accepted { to, .. } = deed {
+                let _left = to.send(Err(error.clone()));
+            }
+        }
+        for input in batch.again.into_iter().rev() {
+            self.pending.push_front(input);
+        }
+        self.pause_until = Some(Instant::now() + COMMIT_RETRY_PAUSE);
+    }
+}
+
+/// What has to be written about a conversation, and which turns changed.
+fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Vec<StoreChange>, Vec<TurnRecord>) {
+    let mut changes = Vec::new();
+    let record = after.record(key);
+    let old = before.map(|live| live.record(key));
+    if old.as_ref() != Some(&record) {
+        if let Some(old) = old.filter(|old| old.generation != record.generation) {
+            // The old row keeps what it had, so that it is found as it ended.
+            let generation = old.generation.number;
+            changes.push(StoreChange::GenerationEnded { key: key.to_owned(), generation, at: now });
+        }
+        changes.push(StoreChange::Conversation(Box::new(record)));
+    }
+    let mut turns = Vec::new();
+    for row in &after.conversation.rows {
+        let Some(turn) = after.turn_record(key, row) else { continue };
+        let old = before.and_then(|live| live.turn_record(key, live.conversation.row(row.id)?));
+        if old.as_ref() != Some(&turn) {
+            changes.push(StoreChange::Turn(Box::new(turn.clone())));
+            turns.push(turn);
+        }
+    }
+    (changes, turns)
+}
+
+/// What a line is about, in a word for front ends.
+fn about(line: &Line) -> &'static str {
+    match line {
+        Line::Banner(_) => "banner",
+        Line::KeptWhileDraining(_) => "kept",
+        Line::ResumedAfterRestart | Line::ResumedAfterInterruption => "resumed",
+        Line::AgentEndedRetrying => "interrupted",
+        Line::Failed(_) | Line::GaveUp => "failed",
+        Line::Suspended => "suspended",
+        Line::StartedAnew | Line::Reset(_) | Line::ResumeExpired | Line::NewConversation => "new",
+        Line::TooOldToQuote => "obsolete",
+        Line::Stopped | Line::NothingToStop => "stopped",
+        Line::Continued | Line::NothingToResume => "resumed",
+        Line::NoticesObsolete(..) => "notice",
+        Line::Waiting(_) => "waiting",
+    }
+}

@@ -1,0 +1,259 @@
+//! Those who look on: followers of a conversation, and clients that wait for a turn.
+
+use super::batch::{Batch, Deed};
+use super::live::Live;
+use super::{AnswerTo, ChatAnswer, Coordinator, store_failed};
+use crate::rules::conversation::TurnId;
+use crate::rules::turn::{Outcome, Turn};
+use crate::store::{StoreError, TurnRecord};
+use outlast_wire::v1::Error;
+use outlast_wire::v1::chat::{Accepted, ChatEvent, Part, TurnInfo, TurnKind, TurnOutcome, TurnState};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// How many events may wait for a follower. One that is slower is cut off, and asks again behind the last part that it has.
+const MAX_WAITING_EVENTS: usize = 256;
+/// How many parts are read for a follower at once.
+const PARTS_PER_PAGE: usize = 64;
+
+/// What a follower wants.
+pub(crate) struct FollowAsked {
+    pub(crate) key: String,
+    pub(crate) after: Option<u64>,
+    pub(crate) context: u32,
+    pub(crate) is_attended: bool,
+}
+
+/// What a follower is given: where to begin, how far there is something, and what happens from now on.
+pub(crate) struct Followed {
+    pub(crate) follower: u64,
+    pub(crate) after: u64,
+    pub(crate) last_part: Option<u64>,
+    /// The turns that are open.
+    pub(crate) open: Vec<TurnInfo>,
+    pub(crate) events: mpsc::Receiver<ChatEvent>,
+}
+
+pub(super) struct Follower {
+    id: u64,
+    key: String,
+    is_attended: bool,
+    to: mpsc::Sender<ChatEvent>,
+}
+
+pub(super) struct TurnWaiter {
+    turn: TurnId,
+    pub(super) deadline: Option<Instant>,
+    to: AnswerTo,
+}
+
+impl Coordinator {
+    pub(super) fn follow(&mut self, asked: FollowAsked, to: oneshot::Sender<Result<Followed, Error>>) {
+        let followed = self.begin_follow(asked);
+        if let Err(Ok(followed)) = to.send(followed) {
+            self.unfollow(followed.follower);
+        }
+    }
+
+    fn begin_follow(&mut self, asked: FollowAsked) -> Result<Followed, Error> {
+        let FollowAsked { key, after, context, is_attended } = asked;
+        let live = self.chats.get(&key).ok_or_else(|| super::ask::not_found(&key))?;
+        let last_part = self.store.last_part(&key).map_err(|e| store_failed(&e))?;
+        let from = match context {
+            0 => after.unwrap_or(0),
+            count => self.store.part_before(&key, after.unwrap_or(0), count).map_err(|e| store_failed(&e))?,
+        };
+        let open = live.conversation.rows.iter().filter_map(|row| live.turn_record(&key, row));
+        let open = open.map(|turn| self.turn_info(&turn)).collect::<Result<_, _>>().map_err(|e| store_failed(&e))?;
+        let (to, events) = mpsc::channel(MAX_WAITING_EVENTS);
+        if let Some((head, draft)) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()).map(|open| (open, &open.draft))
+            && !draft.is_empty()
+        {
+            let text = draft.clone();
+            // The channel is new and empty.
+            let _sent = to.try_send(ChatEvent::Draft { turn: head.head.0.unsigned_abs(), attempt: head.attempt, from: 0, text });
+        }
+        let id = self.next_follower;
+        self.next_follower += 1;
+        self.followers.push(Follower { id, key: key.clone(), is_attended, to });
+        self.attend(&key);
+        self.idle_since = None;
+        Ok(Followed { follower: id, after: from, last_part, open, events })
+    }
+
+    pub(super) fn unfollow(&mut self, follower: u64) {
+        let Some(at) = self.followers.iter().position(|f| f.id == follower) else { return };
+        let key = self.followers.swap_remove(at).key;
+        self.attend(&key);
+    }
+
+    /// Tells the agent whether a person is present.
+    fn attend(&mut self, key: &str) {
+        let attendants = self.followers.iter().filter(|f| f.key == key && f.is_attended).count();
+        let Some(live) = self.chats.get_mut(key) else { return };
+        let (was, is) = (live.attendants > 0, attendants > 0);
+        live.attendants = attendants;
+        if let (true, Some(actor)) = (was != is, &live.actor) {
+            // One that has ended asks nothing any more.
+            let _ended = actor.handle.attend(is);
+        }
+    }
+
+    pub(super) fn followers(&self) -> usize {
+        self.followers.len()
+    }
+
+    /// Shows an event to those who follow a conversation. One that is too slow is cut off.
+    pub(super) fn show(&mut self, key: &str, event: &ChatEvent) {
+        let slow: Vec<u64> =
+            self.followers.iter().filter(|f| f.key == key && f.to.try_send(event.clone()).is_err()).map(|f| f.id).collect();
+        for follower in slow {
+            self.unfollow(follower);
+        }
+    }
+
+    pub(super) fn show_standing(&mut self, key: &str, before: Option<&Live>) {
+        let Some(live) = self.chats.get(key) else { return };
+        let state = |live: &Live| (live.standing(), live.conversation.strikes, live.conversation.generation.number);
+        if before.map(state).as_ref() == Some(&state(live)) {
+            return;
+        }
+        let (standing, strikes, generation) = state(live);
+        self.show(key, &ChatEvent::Standing { standing, strikes, generation: u64::from(generation) });
+    }
+
+    /// Shows a turn that changed, and answers those who wait for it.
+    pub(super) fn turn_changed(&mut self, turn: &TurnRecord) {
+        let info = match self.turn_info(turn) {
+            Ok(info) => info,
+            Err(error) => {
+                tracing::error!(%error, turn = turn.id.0, "cannot show a turn");
+                return;
+            }
+        };
+        self.show(&turn.key, &ChatEvent::Turn { turn: Box::new(info.clone()) });
+        if !info.is_finished() {
+            return;
+        }
+        crate::points::reach("gateway.turn.shown");
+        let (done, rest) = std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.turn == turn.id);
+        self.waiters = rest;
+        for TurnWaiter { to, .. } in done {
+            let _left = to.send(Ok(ChatAnswer::Turn(Box::new(info.clone()))));
+        }
+    }
+
+    /// Has a client wait for a turn.
+    pub(super) fn wait_for(&mut self, key: &str, turn: u64, timeout_ms: Option<u64>, to: AnswerTo, batch: &mut Batch) {
+        let id = TurnId(i64::try_from(turn).unwrap_or(i64::MAX));
+        let is_open = self.chats.get(key).is_some_and(|live| live.conversation.row(id).is_some_and(|row| row.turn.is_open()));
+        if is_open {
+            let deadline = timeout_ms.and_then(|ms| Instant::now().checked_add(std::time::Duration::from_millis(ms)));
+            return self.waiters.push(TurnWaiter { turn: id, deadline, to });
+        }
+        let found = match self.stored_turn(id) {
+            Ok(Some((of, info))) if of == key => Ok(ChatAnswer::Turn(Box::new(info))),
+            Ok(_) => {
+                let what = format!("there is no turn {turn} in {key}");
+                Err(super::refusal(outlast_wire::code::NOT_FOUND, what, "`outlast chat show` lists the turns"))
+            }
+            Err(error) => Err(store_failed(&error)),
+        };
+        batch.answer(to, found);
+    }
+
+    /// Those whose time is over are answered with the turn as it is.
+    pub(super) fn answer_late_waiters(&mut self, batch: &mut Batch) {
+        let now = Instant::now();
+        self.waiters.retain(|waiter| !waiter.to.is_closed());
+        let (late, rest) = std::mem::take(&mut self.waiters).into_iter().partition(|w| w.deadline.is_some_and(|at| at <= now));
+        self.waiters = rest;
+        for TurnWaiter { turn, to, .. } in late {
+            let answer = match self.stored_turn(turn) {
+                Ok(Some((_, info))) => Ok(ChatAnswer::Turn(Box::new(info))),
+                Ok(None) => Err(super::refusal(outlast_wire::code::NOT_FOUND, "the turn is gone", "")),
+                Err(error) => Err(store_failed(&error)),
+            };
+            batch.deed(Deed::Answer { to, answer: Box::new(answer) });
+        }
+    }
+
+    fn stored_turn(&self, id: TurnId) -> Result<Option<(String, TurnInfo)>, StoreError> {
+        let Some(turn) = self.store.turn(id)? else { return Ok(None) };
+        let info = self.turn_info(&turn)?;
+        Ok(Some((turn.key, info)))
+    }
+
+    /// How a message was accepted, as its turn is now.
+    pub(super) fn accepted(&self, key: &str, id: TurnId, note: Option<String>) -> Result<ChatAnswer, Error> {
+        let found = self.store.turn(id).map_err(|e| store_failed(&e))?;
+        let Some(turn) = found else { return Err(super::refusal(outlast_wire::code::NOT_FOUND, "the turn is gone", "")) };
+        let mut accepted = Accepted::new(id.0.unsigned_abs(), state_of(&turn.turn));
+        let rows = self.chats.get(key).map(|live| live.conversation.rows.as_slice()).unwrap_or_default();
+        if turn.turn == Turn::Queued {
+            let ahead = rows.iter().filter(|row| row.turn.is_open() && row.head == row.id && row.id < id).count();
+            accepted.ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
+        }
+        accepted.note = note;
+        Ok(ChatAnswer::Accepted(accepted))
+    }
+
+    /// The parts of a page.
+    pub(super) fn page(&self, key: &str, after: u64, upto: u64) -> Result<Vec<Part>, Error> {
+        self.store.parts(key, after, upto, PARTS_PER_PAGE).map_err(|e| store_failed(&e))
+    }
+
+    /// A turn as clients see it.
+    pub(super) fn turn_info(&self, turn: &TurnRecord) -> Result<TurnInfo, StoreError> {
+        let kind = match turn.cause.kind() {
+            crate::rules::turn::TurnKind::Message => TurnKind::Message,
+            crate::rules::turn::TurnKind::Notice => TurnKind::Notice,
+        };
+        let mut info = TurnInfo::queued(turn.id.0.unsigned_abs(), kind, turn.cause.to_string());
+        info.state = state_of(&turn.turn);
+        info.attempt = turn.attempt;
+        info.interrupt_reason = turn.mark.map(|mark| word(&mark.reason));
+        info.interrupted_at = turn.mark.map(|mark| mark.at);
+        if let Turn::Finished(outcome) = turn.turn {
+            info.outcome = Some(outcome_of(&outcome));
+            info.why = turn.why.clone().or_else(|| reason_of(&outcome));
+        }
+        info.words = Some(turn.body.words().to_owned());
+        let texts = if turn.attempt > 0 { self.store.texts(turn.head, turn.attempt)? } else { Vec::new() };
+        info.reply = (!texts.is_empty()).then(|| texts.join("\n\n"));
+        (info.accepted_at, info.started_at, info.finished_at) = (Some(turn.accepted_at), turn.started_at, turn.finished_at);
+        Ok(info)
+    }
+}
+
+fn state_of(turn: &Turn) -> TurnState {
+    match turn {
+        Turn::Queued => TurnState::Queued,
+        Turn::Running { .. } => TurnState::Running,
+        Turn::Interrupted { .. } => TurnState::Interrupted,
+        Turn::Finished(_) => TurnState::Finished,
+    }
+}
+
+fn outcome_of(outcome: &Outcome) -> TurnOutcome {
+    match outcome {
+        Outcome::Completed => TurnOutcome::Completed,
+        Outcome::Failed { .. } => TurnOutcome::Failed,
+        Outcome::Cancelled { .. } => TurnOutcome::Cancelled,
+        Outcome::GaveUp => TurnOutcome::GaveUp,
+        Outcome::Obsolete { .. } => TurnOutcome::Obsolete,
+    }
+}
+
+fn reason_of(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Completed | Outcome::GaveUp => None,
+        Outcome::Failed { why } => Some(word(why)),
+        Outcome::Cancelled { why } => Some(word(why)),
+        Outcome::Obsolete { why } => Some(word(why)),
+    }
+}
+
+fn word<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}

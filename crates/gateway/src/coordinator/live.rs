@@ -1,0 +1,299 @@
+//! One conversation in memory: its row, its open turns, and the agent that works in it.
+
+use crate::rules::conversation::{Cause, Conversation, LastStart, Quote, TurnId, TurnRow};
+use crate::rules::queue::WaitReason;
+use crate::rules::text::Line;
+use crate::rules::turn::{Mark, Turn};
+use crate::store::{ChatState, ConversationRecord, TurnBody, TurnRecord};
+use outlast_agents::{AgentHandle, Attempt, Block};
+use outlast_core::Time;
+use outlast_wire::v1::chat::{AgentChoice, ConversationInfo, PermissionBody, Standing};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A conversation with everything that the gateway knows of it. A copy is kept while a batch is in progress, and put back if the commit fails.
+#[derive(Clone)]
+pub(crate) struct Live {
+    pub(crate) conversation: Conversation,
+    pub(crate) details: BTreeMap<TurnId, Detail>,
+    pub(crate) chat: ChatState,
+    pub(crate) actor: Option<Actor>,
+    /// The engine has notices for it, as far as is known.
+    pub(crate) has_notices_due: bool,
+    /// They are being taken.
+    pub(crate) is_taking: bool,
+    /// What it waits for, if it does; the person was told.
+    pub(crate) waits_for: Option<WaitReason>,
+    /// When to ask again what starts next.
+    pub(crate) wake_at: Option<Time>,
+    /// What is known about notices that this run wrote down, until their first prompt.
+    pub(crate) certain: BTreeMap<TurnId, Certainty>,
+    /// How many terminals with a person follow it.
+    pub(crate) attendants: usize,
+}
+
+/// What a turn's row has beside what the rules need.
+#[derive(Clone)]
+pub(crate) struct Detail {
+    pub(crate) body: Arc<TurnBody>,
+    pub(crate) attempt: u32,
+    pub(crate) starts: u32,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) why: Option<String>,
+    pub(crate) accepted_at: Time,
+    pub(crate) finished_at: Option<Time>,
+}
+
+/// Whether a notice was certainly not told by another path. See gateway notices, 4.
+#[derive(Clone, Copy)]
+pub(crate) struct Certainty {
+    /// The engine gives it to no other taker until then.
+    pub(crate) lease_until: Option<Time>,
+    /// The acknowledgement was answered `ok`.
+    pub(crate) is_acknowledged: bool,
+    /// Which connection to the engine it came over.
+    pub(crate) connection: u64,
+}
+
+/// The agent of a conversation.
+#[derive(Clone)]
+pub(crate) struct Actor {
+    /// Its number in this run of the gateway. What an earlier one reports late is not taken for its own.
+    pub(crate) number: u64,
+    pub(crate) handle: AgentHandle,
+    /// The name of the generation it works in.
+    pub(crate) generation: String,
+    pub(crate) choice: AgentChoice,
+    /// The attempt that it works on, until it has answered or is gone.
+    pub(crate) open: Option<OpenAttempt>,
+    /// It was told to stop.
+    pub(crate) is_leaving: bool,
+    /// It was ready once, so a prompt that it did not take can be given to another one.
+    pub(crate) was_ready: bool,
+}
+
+/// An attempt that an agent works on.
+#[derive(Clone)]
+pub(crate) struct OpenAttempt {
+    pub(crate) head: TurnId,
+    /// The attempt's number in the rules.
+    pub(crate) attempt: u32,
+    /// Its name for the driver, which is never used twice.
+    pub(crate) driver: Attempt,
+    pub(crate) blocks: Arc<Vec<Block>>,
+    pub(crate) prompt: PromptState,
+    /// It was given to a second agent already, because the first had ended.
+    pub(crate) has_moved: bool,
+    /// The text that is being written.
+    pub(crate) draft: String,
+    /// Texts that are committed with the end of the attempt: the next gateway would read them again.
+    pub(crate) texts: Vec<String>,
+    /// Questions without an answer, by the driver's id.
+    pub(crate) permissions: BTreeMap<String, PermissionBody>,
+}
+
+/// How far the prompt of an attempt has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PromptState {
+    /// It waits for the agent.
+    Waiting,
+    /// The actor had ended. Another one gets the prompt when this one is gone.
+    Refused,
+    /// The agent may have it.
+    Given,
+    /// It was taken back in time.
+    Withdrawn,
+}
+
+impl Live {
+    pub(crate) fn new(conversation: Conversation, chat: ChatState) -> Self {
+        Self {
+            conversation,
+            details: BTreeMap::new(),
+            chat,
+            actor: None,
+            has_notices_due: false,
+            is_taking: false,
+            waits_for: None,
+            wake_at: None,
+            certain: BTreeMap::new(),
+            attendants: 0,
+        }
+    }
+
+    /// As it was stored.
+    pub(crate) fn of_rows(row: ConversationRecord, turns: Vec<TurnRecord>) -> Self {
+        let conversation = Conversation {
+            generation: row.generation,
+            started_why: row.started_why,
+            mode: row.mode,
+            strikes: row.strikes,
+            suspended_at: row.suspended_at,
+            last_message_at: row.last_message_at,
+            has_person_written: false,
+            rows: Vec::new(),
+        };
+        let mut live = Self::new(conversation, row.chat);
+        for turn in turns {
+            let last_start = turn.started_at.map(|at| LastStart { at, is_unattended: turn.is_unattended });
+            let quotes = turn.quotes.zip(turn.quoted_mark).map(|(turn, mark)| Quote { turn, mark });
+            live.details.insert(
+                turn.id,
+                Detail {
+                    body: turn.body,
+                    attempt: turn.attempt,
+                    starts: turn.starts,
+                    mark: turn.mark,
+                    why: turn.why,
+                    accepted_at: turn.accepted_at,
+                    finished_at: turn.finished_at,
+                },
+            );
+            let TurnRecord { id, generation, cause, turn, head, .. } = turn;
+            live.conversation.rows.push(TurnRow { id, generation, cause, turn, head, quotes, last_start });
+        }
+        live
+    }
+
+    /// Its row.
+    pub(crate) fn record(&self, key: &str) -> ConversationRecord {
+        let Conversation { generation, started_why, mode, strikes, suspended_at, last_message_at, .. } = self.conversation;
+        let chat = self.chat.clone();
+        ConversationRecord { key: key.to_owned(), generation, started_why, mode, strikes, suspended_at, last_message_at, chat }
+    }
+
+    /// The row of a turn. Nothing if there is no such open turn.
+    pub(crate) fn turn_record(&self, key: &str, row: &TurnRow) -> Option<TurnRecord> {
+        let detail = self.details.get(&row.id)?;
+        Some(TurnRecord {
+            id: row.id,
+            key: key.to_owned(),
+            generation: row.generation,
+            cause: row.cause.clone(),
+            body: detail.body.clone(),
+            turn: row.turn,
+            attempt: detail.attempt,
+            starts: detail.starts,
+            head: row.head,
+            quotes: row.quotes.map(|quote| quote.turn),
+            mark: detail.mark,
+            why: detail.why.clone(),
+            is_unattended: row.last_start.is_some_and(|start| start.is_unattended),
+            accepted_at: detail.accepted_at,
+            started_at: row.last_start.map(|start| start.at),
+            finished_at: detail.finished_at,
+            quoted_mark: row.quotes.map(|quote| quote.mark),
+        })
+    }
+
+    /// Brings the columns that only the store has up to date with what the rules made of the rows.
+    pub(crate) fn follow_rules(&mut self, before: &Conversation, now: Time) {
+        for row in &self.conversation.rows {
+            let Some(detail) = self.details.get_mut(&row.id) else { continue };
+            match row.turn {
+                Turn::Queued => detail.attempt = 0,
+                Turn::Running { attempt, mark } => {
+                    let was_running = before.row(row.id).is_some_and(|old| matches!(old.turn, Turn::Running { .. }));
+                    if !was_running {
+                        detail.starts = detail.starts.saturating_add(1);
+                    }
+                    detail.attempt = attempt;
+                    detail.mark = mark.or(detail.mark);
+                }
+                Turn::Interrupted { attempt, mark } => {
+                    detail.attempt = attempt;
+                    detail.mark = Some(mark);
+                }
+                Turn::Finished(_) => detail.finished_at = detail.finished_at.or(Some(now)),
+            }
+        }
+    }
+
+    /// Drops what is known of finished turns. To be called once they are committed.
+    pub(crate) fn forget_finished(&mut self) {
+        self.conversation.forget_finished();
+        let rows = &self.conversation.rows;
+        self.details.retain(|id, _| rows.iter().any(|row| row.id == *id));
+        self.certain.retain(|id, _| rows.iter().any(|row| row.id == *id));
+    }
+
+    /// Columns for a new turn, which the rules may or may not make.
+    pub(crate) fn add_detail(&mut self, turn: TurnId, body: Arc<TurnBody>, now: Time) {
+        self.details.insert(turn, Detail { body, attempt: 0, starts: 0, mark: None, why: None, accepted_at: now, finished_at: None });
+    }
+
+    /// Notes how a notice was leased.
+    pub(crate) fn set_certain(&mut self, turn: TurnId, lease_until: Option<Time>, connection: u64) {
+        self.certain.insert(turn, Certainty { lease_until, is_acknowledged: false, connection });
+    }
+
+    /// Notes which notices the engine knows to be delivered.
+    pub(crate) fn acknowledged(&mut self, event_ids: &[String]) {
+        for row in &self.conversation.rows {
+            let is_one = matches!(&row.cause, Cause::Notice(id) if event_ids.contains(id));
+            if let (true, Some(certainty)) = (is_one, self.certain.get_mut(&row.id)) {
+                certainty.is_acknowledged = true;
+            }
+        }
+    }
+
+    /// Whether the agent can take a prompt.
+    pub(crate) fn is_agent_free(&self) -> bool {
+        self.actor.as_ref().is_none_or(|actor| actor.open.is_none() && !actor.is_leaving && self.fits(actor))
+    }
+
+    /// Whether an agent is the one that the current generation wants.
+    pub(crate) fn fits(&self, actor: &Actor) -> bool {
+        actor.generation == self.conversation.generation.name() && Some(&actor.choice) == self.chat.agent.as_ref()
+    }
+
+    /// Whether the agent of the running turn may have the prompt. A prompt that still waits is taken back.
+    pub(crate) fn has_prompt(&mut self) -> bool {
+        let Some(actor) = &mut self.actor else { return false };
+        let handle = actor.handle.clone();
+        let Some(open) = &mut actor.open else { return false };
+        if open.prompt == PromptState::Waiting && handle.withdraw(&open.driver) {
+            open.prompt = PromptState::Withdrawn;
+        }
+        !matches!(open.prompt, PromptState::Withdrawn | PromptState::Refused)
+    }
+
+    /// Whether an agent works on something that it may have seen.
+    pub(crate) fn is_agent_working(&self) -> bool {
+        self.actor.as_ref().is_some_and(|actor| actor.open.is_some())
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        wire_standing(self.conversation.standing().word())
+    }
+
+    pub(crate) fn info(&self, key: &str) -> ConversationInfo {
+        let name = key.rsplit(':').next().unwrap_or(key);
+        let mut info = ConversationInfo::new(key, name, u64::from(self.conversation.generation.number));
+        info.standing = self.standing();
+        info.strikes = self.conversation.strikes;
+        info.agent = self.chat.agent.as_ref().map(agent_words);
+        info.open_turns = self.conversation.rows.iter().filter(|row| row.turn.is_open()).count() as u64;
+        info.last_message_at = self.conversation.last_message_at;
+        info.waits_for = self.waits_for.map(|reason| Line::Waiting(reason).to_string());
+        info
+    }
+}
+
+/// Who answers, in words.
+pub(crate) fn agent_words(choice: &AgentChoice) -> String {
+    match choice {
+        AgentChoice::Agent(name) => name.clone(),
+        AgentChoice::Command(line) => format!("command `{line}`"),
+        other => format!("{other:?}"),
+    }
+}
+
+fn wire_standing(word: &str) -> Standing {
+    match word {
+        "active" => Standing::Active,
+        "resume_pending" => Standing::ResumePending,
+        "suspended" => Standing::Suspended,
+        other => Standing::Other(other.to_owned()),
+    }
+}

@@ -1,0 +1,144 @@
+//! What starts next in a conversation, and the prompt that its agent is given.
+
+use super::batch::{Batch, Deed};
+use super::live::{Certainty, Live};
+use super::{Coordinator, now};
+use crate::rules::conversation::{Event, Prompt, TurnId};
+use crate::rules::note::ToolTail;
+use crate::rules::queue::{self, BUDGET_LONG_WINDOW, Gates, Next, OwnerCheck, WaitReason};
+use crate::rules::text::Line;
+use crate::store::TurnBody;
+use outlast_agents::Block;
+use outlast_core::Time;
+use outlast_wire::v1::chat::{Content, ToolState};
+use std::collections::BTreeMap;
+
+/// What the agent reads before a notice that may have been told by another path.
+const MAYBE_A_REPEAT: &str = "(this may be a repeat)";
+
+impl Coordinator {
+    /// Starts what may start in a conversation, as part of the batch.
+    pub(super) fn advance(&mut self, key: &str, batch: &mut Batch) {
+        if self
+            .chats
+            .get(key)
+            .and_then(|live| live.actor.as_ref().map(|actor| (live, actor)))
+            .is_some_and(|(live, actor)| actor.open.is_none() && !actor.is_leaving && !live.fits(actor))
+        {
+            if let Some(actor) = self.touch(key, batch).and_then(|live| live.actor.as_mut()) {
+                actor.is_leaving = true;
+            }
+            batch.deed(Deed::StopActor { key: key.to_owned() });
+        }
+        let Some(live) = self.chats.get(key) else { return };
+        let gates = match self.gates(key, live, batch.now) {
+            Ok(gates) => gates,
+            Err(error) => {
+                tracing::error!(%error, key, "cannot look at what may start");
+                return;
+            }
+        };
+        let next = queue::next(&live.conversation, &gates, batch.now);
+        let (mut waits_for, mut wake_at) = (None, None);
+        match next {
+            Next::Start(start) => _ = self.apply(key, Event::Start(start), batch),
+            Next::TakeNotices => {
+                if let Some(live) = self.chats.get_mut(key) {
+                    live.is_taking = true;
+                }
+                batch.deed(Deed::TakeNotices { key: key.to_owned() });
+            }
+            Next::WaitUntil(at) => wake_at = Some(at),
+            Next::WaitForPerson(reason) => waits_for = Some(reason),
+            Next::Nothing => {}
+        }
+        let Some(live) = self.chats.get_mut(key) else { return };
+        live.wake_at = wake_at;
+        let was = std::mem::replace(&mut live.waits_for, waits_for);
+        // That it is suspended was told when it was.
+        if let Some(reason) = waits_for.filter(|reason| was != Some(*reason) && *reason != WaitReason::Suspended) {
+            self.tell_once(key, Line::Waiting(reason), batch);
+        }
+    }
+
+    fn gates(&self, key: &str, live: &Live, now: Time) -> Result<Gates, crate::store::StoreError> {
+        let mut gates = Gates {
+            is_draining: self.drain.is_some() || self.hold_until.is_some(),
+            is_agent_free: live.is_agent_free(),
+            has_notices_due: live.has_notices_due && !live.is_taking,
+            breaker: self.breaker,
+            // A local chat belongs to the user of the home, who alone can reach the socket.
+            owner: OwnerCheck::MaySpeak,
+            is_channel_connected: true,
+            mark_window: self.settings.mark_window,
+            unattended_starts: Vec::new(),
+            tool_tail: None,
+        };
+        if gates.is_draining || !gates.is_agent_free || live.conversation.rows.iter().all(|row| !row.turn.is_open()) {
+            return Ok(gates);
+        }
+        let window = i64::try_from(BUDGET_LONG_WINDOW.as_micros()).unwrap_or(i64::MAX);
+        gates.unattended_starts = self.store.unattended_starts(key, Time::from_micros(now.micros().saturating_sub(window)))?;
+        gates.tool_tail = self.tool_tail(key, live)?;
+        Ok(gates)
+    }
+
+    /// The tool call that the previous turn left open.
+    fn tool_tail(&self, key: &str, live: &Live) -> Result<Option<ToolTail>, crate::store::StoreError> {
+        let mut open = BTreeMap::new();
+        for part in self.store.last_tools(key, live.conversation.generation.number)? {
+            let Content::Tool(tool) = part.content() else { continue };
+            match tool.state {
+                ToolState::Pending | ToolState::Running => _ = open.insert(tool.call, (tool.title, part.at)),
+                ToolState::Completed | ToolState::Failed | ToolState::Other(_) => _ = open.remove(&tool.call),
+                _ => {}
+            }
+        }
+        Ok(open.into_values().next_back().map(|(title, at)| ToolTail { tool: Some(title), at: Some(at) }))
+    }
+
+    /// Writes a line unless it was the last thing that the person was told: a gateway that starts again says nothing new.
+    fn tell_once(&mut self, key: &str, line: Line, batch: &mut Batch) {
+        let last = self.store.last_part(key).ok().flatten().unwrap_or(0);
+        let said = self.store.parts(key, last.saturating_sub(1), last, 1).unwrap_or_default();
+        let is_said = said.iter().any(|part| matches!(part.content(), Content::Line(body) if body.text == line.to_string()));
+        if !is_said {
+            self.tell(key, line, batch);
+        }
+    }
+
+    /// What an agent is given for a prompt: the note, then the words.
+    pub(super) fn blocks(&self, key: &str, prompt: &Prompt) -> Vec<Block> {
+        let Some(live) = self.chats.get(key) else { return Vec::new() };
+        let note = prompt.note.as_ref().map(|note| {
+            let quoted = note.quoted_turn().and_then(|id| self.words_of(live, id));
+            note.text(quoted.as_deref())
+        });
+        let is_first = prompt.attempt <= 1;
+        let words = prompt.rows.iter().filter_map(|id| {
+            let body = live.details.get(id)?.body.clone();
+            Some(match &*body {
+                TurnBody::Message { words } => words.clone(),
+                TurnBody::Notice { text, is_repeat } => {
+                    let is_certain = *is_repeat || !is_first || live.certain.get(id).is_some_and(|c| self.is_certain(c));
+                    // The text of a repeat says so itself, and the note of a restart says more.
+                    if is_certain { text.clone() } else { format!("{MAYBE_A_REPEAT}\n{text}") }
+                }
+            })
+        });
+        note.into_iter().chain(words).map(Block::Text).collect()
+    }
+
+    fn words_of(&self, live: &Live, id: TurnId) -> Option<String> {
+        match live.details.get(&id) {
+            Some(detail) => Some(detail.body.words().to_owned()),
+            None => self.store.turn(id).ok()?.map(|turn| turn.body.words().to_owned()),
+        }
+    }
+
+    /// Whether no other path can have told a notice: its acknowledgement was answered, or its lease still holds over the same connection.
+    fn is_certain(&self, certainty: &Certainty) -> bool {
+        let holds = certainty.lease_until.is_some_and(|until| until > now()) && certainty.connection == self.connection;
+        certainty.is_acknowledged || holds
+    }
+}

@@ -1,0 +1,173 @@
+//! Conversations that survive restarts: the program `outlast-gateway` without its command line.
+//!
+//! [`run`] takes the lock of a home, marks what an earlier gateway left interrupted, listens, and serves until it is told to end or has nothing to do. One task,
+//! the coordinator, owns all conversations; the socket server and the drivers of agents send it messages.
+//!
+//! A **conversation** has a key and generations. A **turn** answers one message or one notice. An **attempt** is one start of a turn. The
+//! functions in [`rules`] decide; a coordinator, one task that owns all conversations, commits what they return and then acts.
+//!
+//! # One event
+//!
+//! 1. Look up the event's cause in the table `turn`. If it is known, put its row into `known_as`: finished turns are not kept in memory.
+//! 2. Gather what the event carries: a new [`TurnId`](rules::conversation::TurnId), whether the agent has the prompt, the facts of a reset.
+//! 3. Call [`conversation::apply`](rules::conversation::apply) with a clone. It cannot fail; an event that does not fit changes nothing.
+//! 4. Commit the difference between the two conversations as one transaction: the row, and every turn that differs. A turn that is finished
+//!    keeps its columns `attempt`, `interrupt_reason` and `interrupted_at`. Parts of a reply belong to the same transaction.
+//! 5. Replace the conversation, and call [`forget_finished`](rules::conversation::Conversation::forget_finished). If the commit fails, keep
+//!    the old conversation and carry out nothing.
+//! 6. Carry out the effects, in their order. A crash may lose each of them; [`Effect`](rules::conversation::Effect) says what repairs it.
+//! 7. Ask [`next`](rules::queue::next).
+//!
+//! Several events may share a commit, if their effects are carried out after it: a notice and its start do, and the marks of all
+//! conversations when a drain times out. `Answer` and `Acknowledge` of an event that changed nothing need no commit.
+//!
+//! # What starts
+//!
+//! [`next`](rules::queue::next) is asked after each event, when an agent becomes free, when the engine reports notices, when a channel
+//! connects or the owner's rights change, and at the time that `WaitUntil` named. `Start` is applied as
+//! [`Event::Start`](rules::conversation::Event::Start) and committed before the prompt is sent. For `TakeNotices` each notice is applied,
+//! then `next` is asked again, and all of that is one commit. `WaitForPerson` is shown once as
+//! [`Line::Waiting`](rules::text::Line::Waiting); it does not keep the gateway alive, and neither does `Nothing`. `WaitUntil` becomes a
+//! barrier in the engine when the gateway exits.
+//!
+//! # What the coordinator keeps in memory
+//!
+//! - **Whether the agent has the prompt.** From the moment in which the first byte of a prompt may have been written, it has. If in doubt,
+//!   it has: a repeat with a note is better than one without.
+//! - **Whether the agent is free.** After `Cancel` it is not, until it has answered or was stopped (10 s). A turn that goes back to the
+//!   queue without a prompt uses the same attempt number again, so the coordinator drops what a driver reports about an attempt after
+//!   that.
+//! - **`has_person_written`**, in the conversation itself: false when it is loaded. A message that is sent again does not set it, because a
+//!   client repeats it without a person.
+//!
+//! # Start and stop
+//!
+//! A start applies `GatewayStarted` to every conversation with a running turn, in one commit with the row in `run`, and judges the
+//! [`breaker`](rules::breaker) from the last rows. A drain shows [`Line::Banner`](rules::text::Line::Banner) to chats with a running turn,
+//! sets `is_draining`, and at its limit applies `DrainTimedOut` to all conversations in one commit; a `Completed` that arrives afterwards
+//! for the same attempt still counts.
+
+#![forbid(unsafe_code)]
+
+mod coordinator;
+mod notices;
+mod points;
+pub mod rules;
+mod serve;
+mod settings;
+mod shutdown;
+mod startup;
+mod store;
+
+pub use settings::{AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings, NoticeMode};
+pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
+
+use coordinator::{Gateway, Input};
+use shutdown::{GatewayLock, LockWord, StopSignal};
+use startup::StartError;
+use std::sync::Arc;
+use std::time::Duration;
+use store::StoreError;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Threads that run tasks: the coordinator writes to the disk in one of them.
+const WORKERS: usize = 2;
+/// How long a write to a disk that hangs may keep the program at its end.
+const RUNTIME_END_LIMIT: Duration = Duration::from_secs(1);
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// With this exit code.
+    Ended(i32),
+    /// Another gateway serves the home: nothing is wrong, and there is nothing to do.
+    Taken,
+}
+
+/// Why a gateway could not run.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct RunError {
+    what: String,
+    /// The exit code for it.
+    pub code: i32,
+}
+
+/// Is the gateway of a home until it is told to end, or has nothing to do. `ready` is called once clients can connect.
+///
+/// # Errors
+///
+/// If the home, the database or the engine cannot be used.
+pub fn run(settings: GatewaySettings, ready: impl FnOnce()) -> Result<Ran, RunError> {
+    if let Some(dir) = &settings.test_points {
+        points::configure(dir.clone());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).thread_name("gateway").enable_all().build();
+    let runtime = runtime.map_err(|e| RunError { what: format!("cannot start threads: {e}"), code: EXIT_UNASKED })?;
+    let ran = runtime.block_on(serve_home(Arc::new(settings), ready));
+    runtime.shutdown_timeout(RUNTIME_END_LIMIT);
+    ran.map_err(|error| {
+        let code = match &error {
+            StartError::Store(StoreError::Newer { .. }) => EXIT_CONFIGURATION,
+            StartError::File { .. } | StartError::Store(_) | StartError::Engine(_) => EXIT_UNASKED,
+        };
+        RunError { what: error.to_string(), code }
+    })
+}
+
+async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Result<Ran, StartError> {
+    let home = settings.home.clone();
+    let signals = Signals::take().map_err(StartError::file("take signals for", &home))?;
+    let path = home.join("gateway.lock");
+    let taken = GatewayLock::take(&path).map_err(StartError::file("lock", &path))?;
+    let Some(mut lock) = taken else { return Ok(Ran::Taken) };
+    // Before it listens: whatever is accepted from here on, a free lock that says this has the engine start the next gateway.
+    lock.say(LockWord::AtWork).map_err(StartError::file("write", &path))?;
+    points::reach("gateway.at_work");
+    let (mut coordinator, gateway) = startup::start(settings).await?;
+    let listener = serve::Listener::open(&home).map_err(StartError::file("listen in", home.join("run")))?;
+    let (closing, is_closing) = tokio::sync::watch::channel(false);
+    let listening = tokio::spawn(serve::listen(listener, home, gateway.clone(), is_closing));
+    let watching = tokio::spawn(notices::watch(coordinator.engine.clone(), gateway.clone()));
+    let signalled = tokio::spawn(signals.pass_on(gateway));
+    ready();
+    let exit = coordinator.serve().await;
+    tracing::info!(?exit, "ending");
+    closing.send_replace(true);
+    watching.abort();
+    coordinator.leave(exit).await;
+    points::reach("gateway.before_word");
+    lock.say(exit.word).map_err(StartError::file("write", &path))?;
+    // Connections end last, so that whoever waits for the end finds the lock free.
+    drop(lock);
+    listening.abort();
+    signalled.abort();
+    Ok(Ran::Ended(exit.code))
+}
+
+/// The signals that end a gateway. SIGHUP is taken and does nothing: the terminal that started it may go.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn take() -> std::io::Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, hangup: signal(SignalKind::hangup())? })
+    }
+
+    async fn pass_on(mut self, gateway: Gateway) {
+        loop {
+            let asked = tokio::select! {
+                _ = self.terminate.recv() => StopSignal::Terminate,
+                _ = self.interrupt.recv() => StopSignal::Interrupt,
+                _ = self.hangup.recv() => continue,
+            };
+            if gateway.inputs.send(Input::Signal(asked)).await.is_err() {
+                return;
+            }
+        }
+    }
+}

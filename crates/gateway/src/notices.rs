@@ -1,0 +1,226 @@
+//! Notices: taken when no turn runs and none may start, written down, then acknowledged.
+//!
+//! The engine keeps the queue of notices. It tells over one connection which sessions have some; that connection is open while the gateway lives, and by its end
+//! the engine knows that a gateway may have to be started.
+
+use crate::coordinator::{Batch, Coordinator, Gateway, Input};
+use crate::rules::conversation::{Cause, Event, LeasedNotice, TurnId};
+use crate::rules::queue::MAX_NOTICES_PER_TURN;
+use crate::settings::NoticeMode;
+use crate::store::TurnBody;
+use outlast_client::{Body, Client, Owner, Take, Told, Verdict};
+use outlast_wire::v1::chat::{Content, LineBody};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The session of notices for the gateway itself: times that it waits for.
+pub(crate) const OWN_SESSION: &str = "outlast:gateway";
+/// How long the engine gives a notice to no other taker. A commit takes milliseconds; if the gateway is killed, the next one waits for this long.
+const NOTICE_LEASE: Duration = Duration::from_secs(10);
+/// How long is waited before an engine that cannot be reached is asked again.
+const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// How many notices for the gateway itself are taken at once.
+const MAX_OWN_NOTICES: u32 = 100;
+
+/// Tells the coordinator which sessions have notices, until the gateway ends.
+pub(crate) async fn watch(engine: Client, gateway: Gateway) {
+    let mut connection = 0;
+    loop {
+        let mut feed = engine.serve();
+        connection += 1;
+        while let Ok(sessions) = feed.next().await {
+            if gateway.inputs.send(Input::NoticesOpen { sessions, connection }).await.is_err() {
+                return;
+            }
+        }
+        if gateway.inputs.send(Input::EngineLost).await.is_err() {
+            return;
+        }
+        // No descriptor tells when there is an engine again; asking starts one.
+        tokio::time::sleep(ENGINE_RETRY_PAUSE).await;
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn notices_open(&mut self, sessions: Vec<String>, connection: u64) {
+        self.connection = connection;
+        let mut strange = Vec::new();
+        for session in sessions {
+            if session == OWN_SESSION {
+                self.take_own();
+            } else if let Some(live) = self.chats.get_mut(&session) {
+                live.has_notices_due = true;
+                self.due.insert(session);
+            } else if self.not_ours.insert(session.clone()) {
+                strange.push(session);
+            }
+        }
+        if !strange.is_empty() {
+            self.disown(strange);
+        }
+    }
+
+    /// Another program uses such a key in the same home. The engine starts no gateway for it again.
+    fn disown(&mut self, sessions: Vec<String>) {
+        tracing::info!(?sessions, "notices of sessions that have no conversation here are left to others");
+        let engine = self.engine.clone();
+        tokio::spawn(async move {
+            if let Err(error) = engine.disown(&sessions).await {
+                tracing::warn!(%error, "the engine was not told which sessions are not ours");
+            }
+        });
+    }
+
+    pub(crate) fn engine_lost(&mut self) {
+        // Until it is connected again, no lease counts as held.
+        self.connection = 0;
+    }
+
+    /// A notice for the gateway itself says only that a time has come. By now the gateway runs, which is all that it is for.
+    fn take_own(&mut self) {
+        let engine = self.engine.with_owner(Owner::session(OWN_SESSION));
+        let inputs = self.to_self.clone();
+        tokio::spawn(async move {
+            let taken = engine.take(&Take::default().limit(MAX_OWN_NOTICES).lease(NOTICE_LEASE)).await;
+            for told in taken.map(|taken| taken.notices).unwrap_or_default() {
+                // If that is lost, it is offered again.
+                let _lost = engine.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await;
+            }
+            // A gateway that has ended has nothing to look at.
+            let _ended = inputs.send(Input::Look).await;
+        });
+        self.due.extend(self.chats.keys().cloned().collect::<Vec<_>>());
+    }
+
+    /// Asks the engine for the notices of a conversation.
+    pub(crate) fn take_notices(&mut self, key: &str) {
+        let Some(live) = self.chats.get(key) else { return };
+        let generation = live.conversation.generation.name();
+        let owner = Owner { session: Some(key.to_owned()), task: None, generation: Some(generation.clone()) };
+        let (engine, inputs, connection, key) = (self.engine.with_owner(owner), self.to_self.clone(), self.connection, key.to_owned());
+        tokio::spawn(async move {
+            let limit = u32::try_from(MAX_NOTICES_PER_TURN).unwrap_or(u32::MAX);
+            let taken = engine.take(&Take::default().limit(limit).lease(NOTICE_LEASE)).await;
+            let taken = taken.map(|taken| taken.notices).map_err(|e| e.to_string());
+            let _ended = inputs.send(Input::Taken { key, generation, connection, taken }).await;
+        });
+    }
+
+    /// Writes leased notices down. What starts with them is part of the same commit.
+    pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Vec<Told>, String>, batch: &mut Batch) {
+        if let Some(live) = self.chats.get_mut(&key) {
+            live.is_taking = false;
+        }
+        let notices = match taken {
+            Ok(notices) => notices,
+            Err(error) => {
+                tracing::warn!(error, key, "notices could not be taken");
+                // Asked again with the next connection to the engine, or in a moment.
+                if let Some(live) = self.chats.get_mut(&key) {
+                    live.wake_at = Some(crate::coordinator::later(batch.now, Duration::from_secs(1)));
+                }
+                return;
+            }
+        };
+        if notices.is_empty() {
+            if let Some(live) = self.chats.get_mut(&key) {
+                live.has_notices_due = false;
+            }
+            self.due.insert(key);
+            return;
+        }
+        crate::points::reach("gateway.notice.leased");
+        batch.again(Input::Taken { key: key.clone(), generation: generation.to_owned(), connection, taken: Ok(notices.clone()) });
+        for told in &notices {
+            self.write_notice(&key, told, connection, batch);
+        }
+    }
+
+    fn write_notice(&mut self, key: &str, told: &Told, connection: u64, batch: &mut Batch) {
+        let event_id = told.event.event_id.clone();
+        let known_as = match self.store.turn_of_cause(&Cause::Notice(event_id.clone())) {
+            Ok(known) => known.map(|turn| turn.id),
+            Err(error) => {
+                // Its lease ends, and it is offered again.
+                tracing::error!(%error, event_id, "a notice cannot be looked up");
+                return;
+            }
+        };
+        let turn = TurnId(self.next_turn);
+        let (now, mode) = (batch.now, self.settings.notices);
+        self.leases.insert(event_id.clone(), told.lease.clone());
+        let Some(live) = self.touch(key, batch) else { return };
+        let body = Arc::new(TurnBody::Notice { text: told.text.clone(), is_repeat: told.event.repeat });
+        live.add_detail(turn, body, now);
+        let generation = Some(told.event.generation.clone()).filter(|name| !name.is_empty());
+        let leased = LeasedNotice { turn, event_id, known_as, generation, leases: told.attempts };
+        self.apply(key, Event::Notice(leased), batch);
+        let Some(live) = self.touch(key, batch) else { return };
+        let Some(row) = live.conversation.row(turn) else {
+            live.details.remove(&turn);
+            return;
+        };
+        let is_open = row.turn.is_open();
+        live.set_certain(turn, told.lease_until, connection);
+        self.next_turn += 1;
+        if let (true, Some(text)) = (is_open, shown(told, mode)) {
+            self.part(key, Some(turn), 0, &Content::Line(LineBody::new(text, "notice")), batch);
+        }
+    }
+
+    /// Tells the engine that a notice is written down.
+    pub(crate) fn acknowledge(&mut self, key: &str, event_id: String) {
+        crate::points::reach("gateway.notice.accepted");
+        let lease = self.leases.remove(&event_id).flatten();
+        let engine = self.engine.with_owner(Owner::session(key));
+        let (inputs, key) = (self.to_self.clone(), key.to_owned());
+        tokio::spawn(async move {
+            match engine.settle(&[&event_id], lease.as_deref(), Verdict::Delivered).await {
+                Ok(judged) => {
+                    let ok = judged.notices.into_iter().filter(|one| one.status == "ok").map(|one| one.event_id).collect();
+                    let _ended = inputs.send(Input::Acknowledged { key, event_ids: ok }).await;
+                }
+                // It is offered again, and recognised.
+                Err(error) => tracing::warn!(%error, event_id, "a notice was not acknowledged"),
+            }
+        });
+    }
+
+    pub(crate) fn acknowledged(&mut self, key: &str, event_ids: &[String]) {
+        crate::points::reach("gateway.notice.acknowledged");
+        let Some(live) = self.chats.get_mut(key) else { return };
+        live.acknowledged(event_ids);
+    }
+}
+
+/// What people are shown of a notice. No internal id is in it.
+fn shown(told: &Told, mode: NoticeMode) -> Option<String> {
+    let whole = || Some(told.text.clone());
+    let Body::Completion(end) = &told.event.body else {
+        return match mode {
+            NoticeMode::All => whole(),
+            NoticeMode::Concise => Some(match &told.event.body {
+                Body::WatchMatch(found) => format!("A process printed what it is watched for: {}", one_line(&found.command)),
+                _ => "A notice arrived.".to_owned(),
+            }),
+            NoticeMode::Result | NoticeMode::Error | NoticeMode::Off => None,
+        };
+    };
+    let is_error = end.exit_code.is_some_and(|code| code != 0);
+    match mode {
+        NoticeMode::All | NoticeMode::Result => whole(),
+        NoticeMode::Error if is_error => whole(),
+        NoticeMode::Error | NoticeMode::Off => None,
+        NoticeMode::Concise => {
+            let how = end.exit_code.map_or("its exit code is unknown".to_owned(), |code| format!("exit code {code}"));
+            Some(format!("A process ended ({how}): {}", one_line(&end.command)))
+        }
+    }
+}
+
+/// The longest command in a line for people.
+const MAX_COMMAND_CHARS: usize = 120;
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|c| !c.is_control()).take(MAX_COMMAND_CHARS).collect()
+}

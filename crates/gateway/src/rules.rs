@@ -1,0 +1,19 @@
+//! The rules of conversations and turns: pure functions that depend on their arguments only.
+//!
+//! Each event is applied with one call and committed as one transaction. The [crate] page says how the coordinator uses them.
+
+pub mod breaker;
+pub mod conversation;
+pub mod key;
+pub mod note;
+pub mod queue;
+pub mod reset;
+pub mod text;
+pub mod turn;
+
+#[cfg(test)]
+mod cases;
+#[cfg(test)]
+mod histories;
+#[cfg(test)]
+mod tables;

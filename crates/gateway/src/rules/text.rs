@@ -1,0 +1,125 @@
+//! What a person reads. Front ends print a line as it is; no line holds an id of ours.
+
+use std::fmt;
+
+use super::queue::WaitReason;
+use super::reset::ResetReason;
+use super::turn::{DrainKind, FailureReason, InterruptReason, ObsoleteReason};
+
+/// One line for the person of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// To each chat with a running turn, when a drain begins.
+    Banner(DrainKind),
+    /// The message is kept while the gateway drains.
+    KeptWhileDraining(DrainKind),
+    /// An interrupted turn is started again.
+    ResumedAfterRestart,
+    /// A turn that was cut by a crash is started again.
+    ResumedAfterInterruption,
+    /// The agent died in the turn, which is tried again.
+    AgentEndedRetrying,
+    /// The turn failed.
+    Failed(FailureReason),
+    /// The turn was given up after its last attempt.
+    GaveUp,
+    /// The conversation is suspended.
+    Suspended,
+    /// A message started a new conversation in place of a suspended one.
+    StartedAnew,
+    /// A message started a new conversation, because of the reset policy.
+    Reset(ResetReason),
+    /// A message started a new conversation, because an interrupted turn was too old to be continued.
+    ResumeExpired,
+    /// A newer message replaced an interrupted one that is too old to be quoted.
+    TooOldToQuote,
+    /// A person asked for a new conversation.
+    NewConversation,
+    /// `/stop` cancelled something.
+    Stopped,
+    /// `/stop` found nothing to cancel.
+    NothingToStop,
+    /// `/resume` of a conversation that was suspended or held back.
+    Continued,
+    /// `/resume` found nothing to continue.
+    NothingToResume,
+    /// This many notices are recorded and start no turn.
+    NoticesObsolete(ObsoleteReason, usize),
+    /// The turn that is first in the queue waits for a person.
+    Waiting(WaitReason),
+}
+
+impl Line {
+    /// What is told when a turn with this mark is started again. The death of an agent was told when it happened.
+    pub fn resumed(reason: InterruptReason) -> Option<Self> {
+        match reason {
+            InterruptReason::RestartTimeout | InterruptReason::ShutdownTimeout => Some(Self::ResumedAfterRestart),
+            InterruptReason::RestartInterrupted => Some(Self::ResumedAfterInterruption),
+            InterruptReason::AgentEnded => None,
+        }
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Banner(DrainKind::Restart) => {
+                "The gateway is restarting. If your task is not finished in time it is interrupted, and I'll try to resume it afterwards."
+            }
+            Self::Banner(DrainKind::Shutdown) => {
+                "The gateway is shutting down. If your task is not finished in time it is interrupted, and I'll try to resume it when the \
+                 gateway is started again."
+            }
+            Self::KeptWhileDraining(DrainKind::Restart) => {
+                "The gateway is restarting. Your message is kept and will be answered after the restart."
+            }
+            Self::KeptWhileDraining(DrainKind::Shutdown) => {
+                "The gateway is shutting down. Your message is kept and will be answered when the gateway is started again."
+            }
+            Self::ResumedAfterRestart => "Resumed after a restart of the gateway.",
+            Self::ResumedAfterInterruption => "Resumed after an interruption of the gateway.",
+            Self::AgentEndedRetrying => "The agent ended in the middle of its turn. Trying again.",
+            Self::Failed(FailureReason::Reported) => "Failed: the agent reported an error.",
+            Self::Failed(FailureReason::CancelledItself) => "Failed: the agent cancelled its turn.",
+            Self::Failed(FailureReason::TimedOut) => "Failed: the agent was silent for too long and was stopped.",
+            Self::Failed(FailureReason::Garbled) => "Failed: the agent violated its protocol and was stopped.",
+            Self::Failed(FailureReason::CannotStart) => "Failed: the agent cannot be started.",
+            Self::Failed(FailureReason::AgentEnded) => "Failed: the agent ended again in the middle of this turn.",
+            Self::GaveUp => "Given up: this turn was interrupted in each of its three attempts.",
+            Self::Suspended => {
+                "Suspended: three turns in a row were interrupted. Write to start a new conversation, or use /resume to continue this one."
+            }
+            Self::StartedAnew => "This conversation was suspended, so your message starts a new one.",
+            Self::Reset(ResetReason::Idle) => "This conversation was idle for too long, so your message starts a new one.",
+            Self::Reset(ResetReason::Daily) => "Conversations are reset daily, so your message starts a new one.",
+            Self::ResumeExpired => "An interrupted turn was too old to be continued, so your message starts a new conversation.",
+            Self::TooOldToQuote => {
+                "Your earlier message was interrupted too long ago and is not answered. Send it again if you still need it."
+            }
+            Self::NewConversation => "Started a new conversation.",
+            Self::Stopped => "Stopped.",
+            Self::NothingToStop => "Nothing is running.",
+            Self::Continued => "Continuing this conversation.",
+            Self::NothingToResume => "Nothing is interrupted or suspended.",
+            Self::NoticesObsolete(ObsoleteReason::EarlierGeneration | ObsoleteReason::GenerationEnded, count) => {
+                return write!(f, "{} from processes of an earlier conversation: recorded, starting no turn.", notices(*count));
+            }
+            Self::NoticesObsolete(ObsoleteReason::LeasedTooOften, count) => {
+                return write!(f, "{} could not be processed after several attempts: recorded, starting no turn.", notices(*count));
+            }
+            Self::Waiting(WaitReason::Suspended) => "Suspended. Write to start a new conversation, or use /resume to continue this one.",
+            Self::Waiting(WaitReason::Age) => "A turn was interrupted long ago. Write, or use /resume to continue it.",
+            Self::Waiting(WaitReason::Breaker) => {
+                "The gateway was interrupted several times in a row, so it does not resume by itself. Write, or use /resume to continue."
+            }
+            Self::Waiting(WaitReason::Owner) => {
+                "The owner of this conversation may no longer speak here, so nothing is started without a message."
+            }
+            Self::Waiting(WaitReason::Channel) => "The chat is disconnected. Work continues when it is connected again.",
+        })
+    }
+}
+
+fn notices(count: usize) -> String {
+    if count == 1 { "1 notice".to_owned() } else { format!("{count} notices") }
+}

@@ -1,0 +1,108 @@
+//! What the program that runs a gateway tells it.
+
+use crate::rules::conversation::BusyMode;
+use crate::rules::reset::ResetPolicies;
+use crate::rules::turn::MarkWindow;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long turns may take to finish when a gateway is stopped, unless configured otherwise.
+pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+/// After so long without work a gateway exits, unless configured otherwise.
+pub const DEFAULT_IDLE_EXIT: Duration = Duration::from_secs(600);
+
+/// How a gateway runs.
+#[derive(Debug, Clone)]
+pub struct GatewaySettings {
+    /// The home.
+    pub home: PathBuf,
+    /// The `outlast` program, which starts an engine where none runs.
+    pub outlast: PathBuf,
+    /// The user's name, for agents.
+    pub user: String,
+    /// The user's home directory.
+    pub user_home: PathBuf,
+    /// Where programs of agents are looked for.
+    pub path: OsString,
+    /// How long turns may take to finish when the gateway is stopped.
+    pub drain_timeout: Duration,
+    /// After so long without work it exits. Zero: never.
+    pub idle_exit: Duration,
+    /// What a message does to a running turn.
+    pub mode: BusyMode,
+    /// When conversations are reset.
+    pub resets: ResetPolicies,
+    /// How long a mark is fresh.
+    pub mark_window: MarkWindow,
+    /// What people are shown of notices.
+    pub notices: NoticeMode,
+    /// Who answers in a conversation for which no agent was chosen: the name of an agent.
+    pub agent: Option<String>,
+    /// The configured agents, by name.
+    pub agents: BTreeMap<String, AgentSettings>,
+    /// Where tests hold it.
+    pub test_points: Option<PathBuf>,
+}
+
+impl GatewaySettings {
+    /// The usual, for a home and the `outlast` program beside the gateway's.
+    pub fn new(home: impl Into<PathBuf>, outlast: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            outlast: outlast.into(),
+            user: String::new(),
+            user_home: "/".into(),
+            path: OsString::new(),
+            drain_timeout: DEFAULT_DRAIN_TIMEOUT,
+            idle_exit: DEFAULT_IDLE_EXIT,
+            mode: BusyMode::Queue,
+            resets: ResetPolicies::default(),
+            mark_window: MarkWindow::default(),
+            notices: NoticeMode::Concise,
+            agent: None,
+            agents: BTreeMap::new(),
+            test_points: None,
+        }
+    }
+}
+
+/// How an agent is run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// The program and its arguments. Empty: as for the known agent of that name.
+    pub argv: Vec<String>,
+    /// Whether it speaks ACP, or is a command that is run for each turn.
+    pub is_command: bool,
+    /// A file with variables for it.
+    pub env_file: Option<PathBuf>,
+    /// Who decides what it may do.
+    pub permission: AgentPermission,
+}
+
+/// Who decides what an agent may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentPermission {
+    /// A person.
+    Ask,
+    /// What is on the list is allowed; a person decides about the rest.
+    AllowList(Vec<String>),
+    /// Everything is allowed.
+    Always,
+}
+
+/// What people are shown of a notice. It does not change what the agent is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticeMode {
+    /// The whole text.
+    All,
+    /// The whole text of an end.
+    Result,
+    /// The whole text of an end with another exit code than 0.
+    Error,
+    /// One line.
+    Concise,
+    /// Nothing.
+    Off,
+}

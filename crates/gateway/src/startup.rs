@@ -1,0 +1,88 @@
+//! The start of a gateway: lock, agents of an earlier run, one commit for every turn that was running, the breaker.
+
+use crate::coordinator::{Coordinator, Gateway, Live, Parts, driver_attempt, now};
+use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
+use crate::rules::turn::Turn;
+use crate::settings::GatewaySettings;
+use crate::store::{SqliteStore, Store, StoreError};
+use outlast_agents::{AgentPlace, running_agents, stop_agents_of};
+use outlast_client::{Client, ClientError, Connect};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Why a gateway cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StartError {
+    #[error("cannot {doing} {}: {error}", path.display())]
+    File { doing: &'static str, path: PathBuf, error: std::io::Error },
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("the engine cannot be reached: {0}")]
+    Engine(#[from] ClientError),
+}
+
+impl StartError {
+    pub(crate) fn file(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { doing, path, error }
+    }
+}
+
+/// Reads what is remembered, stops agents of an earlier run, and marks what was interrupted. Nothing is guessed: killed in between, the next start does the
+/// same and counts nothing twice.
+pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator, Gateway), StartError> {
+    let mut store = SqliteStore::open(&settings.home.join("gateway.db"))?;
+    let loaded = store.load()?;
+    for skipped in &loaded.skipped {
+        tracing::error!(skipped, "skipped");
+    }
+    let engine = Client::connect(&Connect::to(&settings.home).starting(&settings.outlast)).await?;
+    let place = AgentPlace::of_login(&engine, &settings.user, &settings.user_home, &[("OUTLAST_HOME", settings.home.as_os_str())]);
+    let (run, started_at) = (loaded.last_run + 1, now());
+    let has_found_interrupted = loaded
+        .conversations
+        .iter()
+        .flat_map(|(_, turns)| turns)
+        .any(|turn| matches!(turn.turn, Turn::Running { .. } | Turn::Interrupted { .. }));
+    let mut starts = store.last_runs(BREAKER_STARTS - 1)?;
+    starts.push(RunStart { at: started_at, has_found_interrupted });
+    let breaker = judge(&starts);
+    let parts = Parts { settings, store: Box::new(store), loaded, engine, place, breaker, run, started_at };
+    let (mut coordinator, gateway) = Coordinator::new(parts);
+    let held = held_attempts(&coordinator).await?;
+    stop_others(&coordinator.engine, &held).await?;
+    crate::points::reach("gateway.before_marks");
+    tokio::task::block_in_place(|| coordinator.mark_interrupted(&held, has_found_interrupted))?;
+    Ok((coordinator, gateway))
+}
+
+/// The conversations whose running attempt still has its process.
+async fn held_attempts(coordinator: &Coordinator) -> Result<BTreeSet<String>, ClientError> {
+    let mut held = BTreeSet::new();
+    for (key, live) in &coordinator.chats {
+        let Some((attempt, choice)) = running_attempt(live).zip(live.chat.agent.as_ref()) else { continue };
+        // A driver that cannot be made holds nothing.
+        let Ok(driver) = coordinator.driver(key, &live.conversation.generation.name(), choice) else { continue };
+        if driver.holds(key, &attempt).await? {
+            held.insert(key.clone());
+        }
+    }
+    Ok(held)
+}
+
+fn running_attempt(live: &Live) -> Option<outlast_agents::Attempt> {
+    let head = live.conversation.running()?.id;
+    let starts = live.details.get(&head)?.starts;
+    Some(driver_attempt(live, head, starts))
+}
+
+/// Stops the agents of an earlier run, whole trees, but for those that still work on an attempt.
+async fn stop_others(engine: &Client, held: &BTreeSet<String>) -> Result<(), ClientError> {
+    let keys: BTreeSet<String> = running_agents(engine).await?.into_iter().map(|agent| agent.key).collect();
+    for key in keys.difference(held) {
+        let stopped = stop_agents_of(engine, key).await?;
+        tracing::info!(key, stopped, "stopped agents of an earlier run");
+    }
+    Ok(())
+}

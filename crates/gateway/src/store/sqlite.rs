@@ -1,0 +1,486 @@
+//! The memory of a gateway as an SQLite file.
+
+use super::{ChatState, ConversationRecord, Loaded, Store, StoreChange, StoreError, TurnRecord};
+use crate::rules::breaker::RunStart;
+use crate::rules::conversation::{Cause, Generation, TurnId};
+use crate::rules::turn::{Mark, Outcome, Turn};
+use outlast_core::{OsText, Time};
+use outlast_wire::v1::chat::{Content, Part, PartKind};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The layout this build writes. A newer one is refused.
+const LAYOUT: i64 = 1;
+
+/// Keeps the shared state of the log in memory, because only one gateway uses the file. By default SQLite maps a file for that, and on a full disk that copies
+/// on write, a store to this mapping kills the program.
+const VFS: &std::ffi::CStr = c"unix-excl";
+
+const SCHEMA: &str = "
+CREATE TABLE conversation (
+    key TEXT NOT NULL, generation INTEGER NOT NULL,
+    name TEXT NOT NULL UNIQUE,          -- the generation's name in the engine
+    started_at INTEGER NOT NULL, started_why TEXT NOT NULL, ended_at INTEGER,
+    agent TEXT, agent_session TEXT, cwd TEXT, origin TEXT, owner TEXT, mode TEXT NOT NULL,
+    strikes INTEGER NOT NULL, suspended_at INTEGER, last_message_at INTEGER,
+    seen INTEGER, last_order TEXT,
+    sent INTEGER, sending INTEGER, send_tries INTEGER,
+    PRIMARY KEY (key, generation)
+);
+CREATE UNIQUE INDEX conversation_current ON conversation (key) WHERE ended_at IS NULL;
+CREATE TABLE turn (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, generation INTEGER NOT NULL,
+    cause TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, body TEXT NOT NULL,
+    state TEXT NOT NULL, attempt INTEGER NOT NULL, starts INTEGER NOT NULL,
+    head INTEGER NOT NULL, quotes INTEGER,
+    interrupt_reason TEXT, interrupted_at INTEGER,
+    outcome TEXT, why TEXT, unattended INTEGER NOT NULL,
+    accepted_at INTEGER NOT NULL, started_at INTEGER, finished_at INTEGER
+);
+CREATE UNIQUE INDEX turn_running ON turn (key) WHERE state = 'running' AND head = id;
+CREATE INDEX turn_open ON turn (key) WHERE state <> 'finished';
+CREATE INDEX turn_generation ON turn (key, generation, id);
+CREATE INDEX turn_unattended ON turn (key, started_at) WHERE unattended = 1;
+CREATE TABLE part (
+    id INTEGER PRIMARY KEY, key TEXT NOT NULL, turn INTEGER, attempt INTEGER NOT NULL,
+    kind TEXT NOT NULL, body TEXT NOT NULL, at INTEGER NOT NULL
+);
+CREATE INDEX part_key ON part (key, id);
+CREATE INDEX part_turn ON part (turn, attempt, id);
+CREATE TABLE run (
+    id INTEGER PRIMARY KEY, started_at INTEGER NOT NULL, found_interrupted INTEGER NOT NULL, ended_at INTEGER, how TEXT
+);
+";
+
+const TURN: &str = "t.id, t.key, t.generation, t.cause, t.body, t.state, t.attempt, t.starts, t.head, t.quotes, t.interrupt_reason, \
+     t.interrupted_at, t.outcome, t.why, t.unattended, t.accepted_at, t.started_at, t.finished_at, q.interrupt_reason, q.interrupted_at \
+     FROM turn t LEFT JOIN turn q ON q.id = t.quotes";
+
+pub(crate) struct SqliteStore {
+    path: PathBuf,
+    connection: Connection,
+}
+
+impl SqliteStore {
+    /// Opens the file, or makes it. The caller holds the gateway's lock.
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed = |e: rusqlite::Error| failed(path, &e);
+        let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(failed)?;
+        connection.set_prepared_statement_cache_capacity(64);
+        connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+        connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+        let layout: i64 = connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(failed)?;
+        if layout > LAYOUT {
+            return Err(StoreError::Newer { path: path.to_owned(), layout, known: LAYOUT });
+        }
+        let mut store = Self { path: path.to_owned(), connection };
+        if layout < LAYOUT {
+            store.create().map_err(failed)?;
+        }
+        Ok(store)
+    }
+
+    fn create(&mut self) -> rusqlite::Result<()> {
+        let all = self.connection.transaction()?;
+        all.execute_batch(SCHEMA)?;
+        all.pragma_update(None, "user_version", LAYOUT)?;
+        all.commit()
+    }
+
+    fn ask<T>(&self, asked: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        asked(&self.connection).map_err(|e| failed(&self.path, &e))
+    }
+
+    /// The rows that can be read; of the others what is wrong with them.
+    fn readable<T>(
+        &self,
+        sql: &str,
+        what: &str,
+        skipped: &mut Vec<String>,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<Vec<T>> {
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut all = Vec::new();
+        while let Some(row) = rows.next()? {
+            match read(row) {
+                Ok(one) => all.push(one),
+                Err(error) => {
+                    let name: String = row.get::<_, rusqlite::types::Value>(0).map(|v| format!("{v:?}")).unwrap_or_default();
+                    skipped.push(format!("a row of {what} cannot be read ({name}): {error}"));
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Store for SqliteStore {
+    fn load(&mut self) -> Result<Loaded, StoreError> {
+        let mut skipped = Vec::new();
+        let (conversations, mut turns, last, mut unreadable) = self.ask(|db| {
+            let conversations = self.readable(
+                "SELECT key, generation, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, agent_session, cwd, \
+                 seen, last_order FROM conversation WHERE ended_at IS NULL ORDER BY key",
+                "conversations",
+                &mut skipped,
+                conversation_of,
+            )?;
+            let open = format!("SELECT {TURN} WHERE t.state <> 'finished' ORDER BY t.id");
+            let turns = self.readable(&open, "turns", &mut skipped, turn_of)?;
+            let max = |table: &str| db.query_row(&format!("SELECT COALESCE(MAX(id), 0) FROM {table}"), [], |r| r.get::<_, i64>(0));
+            let mut keys = db.prepare("SELECT key FROM conversation WHERE ended_at IS NULL")?;
+            let keys: BTreeSet<String> = keys.query_map([], |row| row.get(0))?.filter_map(Result::ok).collect();
+            Ok((conversations, turns, (max("turn")?, max("part")?, max("run")?), keys))
+        })?;
+        let mut loaded = Loaded { last_turn: last.0, last_part: last.1.unsigned_abs(), last_run: last.2, ..Loaded::default() };
+        for conversation in conversations {
+            unreadable.remove(&conversation.key);
+            let (own, others) = turns.into_iter().partition(|turn| turn.key == conversation.key);
+            turns = others;
+            loaded.conversations.push((conversation, own));
+        }
+        skipped
+            .extend(turns.iter().map(|turn| format!("turn {} belongs to the conversation {}, which cannot be read", turn.id.0, turn.key)));
+        (loaded.skipped, loaded.unreadable) = (skipped, unreadable);
+        Ok(loaded)
+    }
+
+    fn commit(&mut self, changes: &[StoreChange]) -> Result<(), StoreError> {
+        let path = &self.path;
+        let failed = |e: rusqlite::Error| failed(path, &e);
+        let all = self.connection.transaction().map_err(failed)?;
+        // Rows that stop running come first: one turn at a time, in between as well.
+        let is_last = |change: &&StoreChange| matches!(change, StoreChange::Turn(turn) if matches!(turn.turn, Turn::Running { .. }));
+        for change in changes.iter().filter(|c| !is_last(c)).chain(changes.iter().filter(is_last)) {
+            write(&all, change).map_err(failed)?;
+        }
+        all.commit().map_err(failed)
+    }
+
+    fn turn_of_cause(&self, cause: &Cause) -> Result<Option<TurnRecord>, StoreError> {
+        let sql = format!("SELECT {TURN} WHERE t.cause = ?1");
+        self.ask(|db| db.prepare_cached(&sql)?.query_row([cause.to_string()], turn_of).optional())
+    }
+
+    fn turn(&self, id: TurnId) -> Result<Option<TurnRecord>, StoreError> {
+        let sql = format!("SELECT {TURN} WHERE t.id = ?1");
+        self.ask(|db| db.prepare_cached(&sql)?.query_row([id.0], turn_of).optional())
+    }
+
+    fn turns(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnRecord>, StoreError> {
+        let sql = format!("SELECT {TURN} WHERE t.key = ?1 AND t.generation = ?2 ORDER BY t.id DESC LIMIT ?3");
+        self.ask(|db| {
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map(params![key, generation, i64::try_from(limit).unwrap_or(i64::MAX)], turn_of)?;
+            // One that cannot be read is named when the gateway starts.
+            let mut all: Vec<TurnRecord> = rows.filter_map(Result::ok).collect();
+            all.reverse();
+            Ok(all)
+        })
+    }
+
+    fn parts(&self, key: &str, after: u64, upto: u64, limit: usize) -> Result<Vec<Part>, StoreError> {
+        let bounds = params![key, signed(after), signed(upto), i64::try_from(limit).unwrap_or(i64::MAX)];
+        self.ask(|db| {
+            let mut statement = db.prepare_cached(
+                "SELECT id, turn, attempt, kind, body, at FROM part WHERE key = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
+            )?;
+            statement.query_map(bounds, part_of)?.collect()
+        })
+    }
+
+    fn part_before(&self, key: &str, after: u64, count: u32) -> Result<u64, StoreError> {
+        let sql = "SELECT id FROM part WHERE key = ?1 AND id <= ?2 ORDER BY id DESC LIMIT 1 OFFSET ?3";
+        let found: Option<i64> =
+            self.ask(|db| db.prepare_cached(sql)?.query_row(params![key, signed(after), count], |r| r.get(0)).optional())?;
+        Ok(found.map_or(0, i64::unsigned_abs))
+    }
+
+    fn last_part(&self, key: &str) -> Result<Option<u64>, StoreError> {
+        let sql = "SELECT MAX(id) FROM part WHERE key = ?1";
+        self.ask(|db| db.prepare_cached(sql)?.query_row([key], |r| r.get::<_, Option<i64>>(0))).map(|id| id.map(i64::unsigned_abs))
+    }
+
+    fn texts(&self, turn: TurnId, attempt: u32) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT id, turn, attempt, kind, body, at FROM part WHERE turn = ?1 AND attempt = ?2 AND kind = 'text' ORDER BY id";
+        let parts: Vec<Part> = self.ask(|db| db.prepare_cached(sql)?.query_map(params![turn.0, attempt], part_of)?.collect())?;
+        let text = |part: Part| match part.content() {
+            Content::Text(body) => Some(body.text),
+            _ => None,
+        };
+        Ok(parts.into_iter().filter_map(text).collect())
+    }
+
+    fn last_tools(&self, key: &str, generation: u32) -> Result<Vec<Part>, StoreError> {
+        let last = "SELECT id, attempt FROM turn WHERE key = ?1 AND generation = ?2 AND state = 'finished' AND attempt > 0 AND head = id \
+                    ORDER BY started_at DESC LIMIT 1";
+        let tools = "SELECT id, turn, attempt, kind, body, at FROM part WHERE turn = ?1 AND attempt = ?2 AND kind = 'tool' ORDER BY id";
+        self.ask(|db| {
+            let found: Option<(i64, u32)> =
+                db.prepare_cached(last)?.query_row(params![key, generation], |r| Ok((r.get(0)?, r.get(1)?))).optional()?;
+            let Some((turn, attempt)) = found else { return Ok(Vec::new()) };
+            db.prepare_cached(tools)?.query_map(params![turn, attempt], part_of)?.collect()
+        })
+    }
+
+    fn unattended_starts(&self, key: &str, since: Time) -> Result<Vec<Time>, StoreError> {
+        let sql = "SELECT started_at FROM turn WHERE key = ?1 AND unattended = 1 AND head = id AND started_at >= ?2";
+        self.ask(|db| {
+            let time = |r: &Row<'_>| r.get(0).map(Time::from_micros);
+            db.prepare_cached(sql)?.query_map(params![key, since.micros()], time)?.collect()
+        })
+    }
+
+    fn has_history(&self, key: &str, generation: u32) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM turn WHERE key = ?1 AND generation = ?2 AND state = 'finished' AND outcome = 'completed' LIMIT 1";
+        self.ask(|db| db.prepare_cached(sql)?.exists(params![key, generation]))
+    }
+
+    fn last_runs(&self, limit: usize) -> Result<Vec<RunStart>, StoreError> {
+        let sql = "SELECT started_at, found_interrupted FROM run ORDER BY id DESC LIMIT ?1";
+        let read = |r: &Row<'_>| Ok(RunStart { at: Time::from_micros(r.get(0)?), has_found_interrupted: r.get(1)? });
+        self.ask(|db| {
+            let rows =
+                db.prepare_cached(sql)?.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], read)?.collect::<rusqlite::Result<Vec<_>>>();
+            rows.map(|mut all| {
+                all.reverse();
+                all
+            })
+        })
+    }
+}
+
+fn write(db: &Transaction<'_>, change: &StoreChange) -> rusqlite::Result<()> {
+    match change {
+        StoreChange::Conversation(row) => write_conversation(db, row),
+        StoreChange::GenerationEnded { key, generation, at } => db
+            .prepare_cached("UPDATE conversation SET ended_at = ?3 WHERE key = ?1 AND generation = ?2")?
+            .execute(params![key, generation, at.micros()])
+            .map(|_| ()),
+        StoreChange::Turn(row) => write_turn(db, row),
+        StoreChange::Part { key, part } => db
+            .prepare_cached("INSERT INTO part (id, key, turn, attempt, kind, body, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
+            .execute(params![
+                signed(part.id),
+                key,
+                part.turn.map(signed),
+                part.attempt,
+                part.kind.as_str(),
+                part.body.to_string(),
+                part.at.micros()
+            ])
+            .map(|_| ()),
+        StoreChange::RunStarted { id, at, has_found_interrupted } => db
+            .prepare_cached("INSERT INTO run (id, started_at, found_interrupted) VALUES (?1, ?2, ?3)")?
+            .execute(params![id, at.micros(), has_found_interrupted])
+            .map(|_| ()),
+        StoreChange::RunEnded { id, at, how } => {
+            db.prepare_cached("UPDATE run SET ended_at = ?2, how = ?3 WHERE id = ?1")?.execute(params![id, at.micros(), how]).map(|_| ())
+        }
+    }
+}
+
+fn write_conversation(db: &Transaction<'_>, row: &ConversationRecord) -> rusqlite::Result<()> {
+    let ChatState { agent, agent_session, cwd, seen, last_order } = &row.chat;
+    let cwd = cwd.as_deref().map(OsText::from);
+    db.prepare_cached(
+        "INSERT INTO conversation (key, generation, name, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, \
+         agent_session, cwd, seen, last_order) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+         ON CONFLICT (key, generation) DO UPDATE SET mode = excluded.mode, strikes = excluded.strikes, suspended_at = excluded.suspended_at, \
+         last_message_at = excluded.last_message_at, agent = excluded.agent, agent_session = excluded.agent_session, cwd = excluded.cwd, \
+         seen = excluded.seen, last_order = excluded.last_order",
+    )?
+    .execute(params![
+        row.key,
+        row.generation.number,
+        // A name is unique in the home; within the engine the key comes with it.
+        format!("{} {}", row.key, row.generation.name()),
+        row.generation.started_at.micros(),
+        word(&row.started_why),
+        word(&row.mode),
+        row.strikes,
+        row.suspended_at.map(Time::micros),
+        row.last_message_at.map(Time::micros),
+        agent.as_ref().map(json),
+        agent_session,
+        cwd.as_ref().map(json),
+        seen.map(signed),
+        last_order.as_ref().map(json),
+    ])
+    .map(|_| ())
+}
+
+fn write_turn(db: &Transaction<'_>, row: &TurnRecord) -> rusqlite::Result<()> {
+    let outcome = match row.turn {
+        Turn::Finished(outcome) => Some(outcome),
+        Turn::Queued | Turn::Running { .. } | Turn::Interrupted { .. } => None,
+    };
+    // The word of the outcome, and beside it the word of its reason; a sentence of the agent's counts instead of that.
+    let (outcome, reason) = outcome.map_or((None, None), |o| {
+        let value = serde_json::to_value(o).unwrap_or_default();
+        let text = |name: &str| value.get(name).and_then(|v| v.as_str()).map(str::to_owned);
+        (text("outcome"), text("why"))
+    });
+    let why = match (&reason, &row.why) {
+        (Some(reason), Some(sentence)) => Some(format!("{reason}: {sentence}")),
+        (Some(reason), None) => Some(reason.clone()),
+        (None, sentence) => sentence.clone(),
+    };
+    db.prepare_cached(
+        "INSERT INTO turn (id, key, generation, cause, kind, body, state, attempt, starts, head, quotes, interrupt_reason, interrupted_at, \
+         outcome, why, unattended, accepted_at, started_at, finished_at) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19) \
+         ON CONFLICT (id) DO UPDATE SET generation = excluded.generation, state = excluded.state, attempt = excluded.attempt, \
+         starts = excluded.starts, head = excluded.head, quotes = excluded.quotes, interrupt_reason = excluded.interrupt_reason, \
+         interrupted_at = excluded.interrupted_at, outcome = excluded.outcome, why = excluded.why, unattended = excluded.unattended, \
+         started_at = excluded.started_at, finished_at = excluded.finished_at",
+    )?
+    .execute(params![
+        row.id.0,
+        row.key,
+        row.generation,
+        row.cause.to_string(),
+        word(&row.cause.kind()),
+        json(&*row.body),
+        row.turn.word(),
+        row.attempt,
+        row.starts,
+        row.head.0,
+        row.quotes.map(|turn| turn.0),
+        row.mark.map(|mark| word(&mark.reason)),
+        row.mark.map(|mark| mark.at.micros()),
+        outcome,
+        why,
+        row.is_unattended,
+        row.accepted_at.micros(),
+        row.started_at.map(Time::micros),
+        row.finished_at.map(Time::micros),
+    ])
+    .map(|_| ())
+}
+
+fn conversation_of(row: &Row<'_>) -> rusqlite::Result<ConversationRecord> {
+    let started_at = Time::from_micros(row.get(2)?);
+    Ok(ConversationRecord {
+        key: row.get(0)?,
+        generation: Generation { number: row.get(1)?, started_at },
+        started_why: of_word(row, 3)?,
+        mode: of_word(row, 4)?,
+        strikes: row.get(5)?,
+        suspended_at: time(row, 6)?,
+        last_message_at: time(row, 7)?,
+        chat: ChatState {
+            agent: of_json(row, 8)?,
+            agent_session: row.get(9)?,
+            cwd: of_json::<OsText>(row, 10)?.map(|text| text.as_path().to_owned()),
+            seen: row.get::<_, Option<i64>>(11)?.map(i64::unsigned_abs),
+            last_order: of_json(row, 12)?,
+        },
+    })
+}
+
+fn turn_of(row: &Row<'_>) -> rusqlite::Result<TurnRecord> {
+    let (state, attempt): (String, u32) = (row.get(5)?, row.get(6)?);
+    let (mark, quoted_mark) = (mark_of(row, 10)?, mark_of(row, 18)?);
+    let why: Option<String> = row.get(13)?;
+    let (reason, sentence) = match why.as_deref().map(|why| why.split_once(": ").map_or((why, None), |(word, rest)| (word, Some(rest)))) {
+        Some((reason, sentence)) => (Some(reason.to_owned()), sentence.map(str::to_owned)),
+        None => (None, None),
+    };
+    let turn = match (state.as_str(), mark) {
+        ("queued", _) => Turn::Queued,
+        ("running", mark) => Turn::Running { attempt, mark: mark.filter(|_| attempt > 1) },
+        ("interrupted", Some(mark)) => Turn::Interrupted { attempt, mark },
+        ("finished", _) => {
+            let outcome: String = row.get(12)?;
+            let value = serde_json::json!({ "outcome": outcome, "why": reason });
+            Turn::Finished(serde_json::from_value::<Outcome>(value).map_err(|e| bad(12, e))?)
+        }
+        _ => return Err(bad(5, BadState(state))),
+    };
+    Ok(TurnRecord {
+        id: TurnId(row.get(0)?),
+        key: row.get(1)?,
+        generation: row.get(2)?,
+        cause: row.get::<_, String>(3)?.parse().map_err(|e| bad(3, e))?,
+        body: Arc::new(of_json(row, 4)?.ok_or_else(|| bad(4, BadState("no body".into())))?),
+        turn,
+        attempt,
+        starts: row.get(7)?,
+        head: TurnId(row.get(8)?),
+        quotes: row.get::<_, Option<i64>>(9)?.map(TurnId),
+        mark,
+        why: sentence,
+        is_unattended: row.get(14)?,
+        accepted_at: Time::from_micros(row.get(15)?),
+        started_at: time(row, 16)?,
+        finished_at: time(row, 17)?,
+        quoted_mark,
+    })
+}
+
+fn part_of(row: &Row<'_>) -> rusqlite::Result<Part> {
+    let id = row.get::<_, i64>(0)?.unsigned_abs();
+    let turn = row.get::<_, Option<i64>>(1)?.map(i64::unsigned_abs);
+    let at = Time::from_micros(row.get(5)?);
+    let mut part = Part::new(id, turn, row.get(2)?, &Content::Unknown, at);
+    let (kind, body): (String, String) = (row.get(3)?, row.get(4)?);
+    // A part of which nothing can be read is shown as one of an unknown kind: its number is a cursor, so it must not be missing.
+    if let Ok(body) = serde_json::from_str(&body) {
+        part.kind = serde_json::from_value::<PartKind>(kind.into()).unwrap_or(part.kind);
+        part.body = body;
+    }
+    Ok(part)
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0:?} is none of the words that may be here")]
+struct BadState(String);
+
+fn bad(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
+}
+
+fn mark_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Mark>> {
+    let Some(reason) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    let reason = serde_json::from_value(reason.into()).map_err(|e| bad(column, e))?;
+    Ok(time(row, column + 1)?.map(|at| Mark { reason, at }))
+}
+
+fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Time>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(Time::from_micros))
+}
+
+fn json<T: Serialize>(value: &T) -> String {
+    // Texts, numbers and lists with string keys always serialise.
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+fn of_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<T>> {
+    let Some(text) = row.get::<_, Option<String>>(column)? else { return Ok(None) };
+    serde_json::from_str(&text).map(Some).map_err(|e| bad(column, e))
+}
+
+/// The word of an enum, as in JSON without its quotes.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn of_word<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_value(row.get::<_, String>(column)?.into()).map_err(|e| bad(column, e))
+}
+
+/// Ids of ours are far below the sign.
+fn signed(id: u64) -> i64 {
+    i64::try_from(id).unwrap_or(i64::MAX)
+}
+
+fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
+    StoreError::Failed { path: path.to_owned(), what: error.to_string() }
+}

@@ -1,0 +1,159 @@
+//! The gateway: conversations that survive restarts. Its work is in the crate `outlast-gateway`; here are its command line and its configuration.
+
+// The gateway uses a part of what the command line reads.
+#[allow(dead_code)]
+#[path = "../config.rs"]
+mod config;
+#[allow(dead_code, unused_imports)]
+#[path = "../os/mod.rs"]
+mod os;
+
+use anyhow::{Context as _, ensure};
+use clap::Parser;
+use config::{AgentTable, GatewayTable, Permission, World};
+use outlast_gateway::rules::conversation::BusyMode;
+use outlast_gateway::rules::turn::MarkWindow;
+use outlast_gateway::{AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran};
+use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Keep conversations with agents, and continue them after every restart
+///
+/// It is started by `outlast chat`, by `outlast gateway run` and by the engine.
+#[derive(Debug, Parser)]
+#[command(name = "outlast-gateway", version)]
+struct AsGateway {
+    /// The home
+    #[arg(long)]
+    home: PathBuf,
+    /// A descriptor to write `ready` and a newline to once it listens, or `failed`
+    #[arg(long)]
+    ready_fd: Option<i32>,
+    /// Be nobody's child, so that whoever ends the tree of a caller does not end this
+    #[arg(long)]
+    detach: bool,
+}
+
+fn main() {
+    let asked = AsGateway::parse();
+    // What the caller had open is not ours to hold: a lock there would be held for as long as we live.
+    outlast_keeper::close_inherited(asked.ready_fd);
+    let code = serve(asked).unwrap_or_else(|error| {
+        say(&format!("{error:#}"));
+        EXIT_UNASKED
+    });
+    std::process::exit(code);
+}
+
+/// Says something to whoever looks. The log may lie on a disk that is full, which is no reason to end.
+fn say(text: &str) {
+    use std::io::Write as _;
+    let _unheard = writeln!(std::io::stderr(), "outlast-gateway: {text}");
+}
+
+fn serve(asked: AsGateway) -> anyhow::Result<i32> {
+    if asked.detach {
+        os::leave_parent().context("cannot leave whoever started us")?;
+        // A terminal that closes must not end it. That it leads a session already is just as good.
+        let _leads = rustix::process::setsid();
+    }
+    let mut starter = Starter(asked.ready_fd.map(descriptor).transpose()?);
+    // Whatever it makes is the user's alone.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let home = std::path::absolute(&asked.home).context("the home has no absolute path")?;
+    let world = World::here();
+    let settings = world.settings_in(home);
+    settings.warnings.iter().for_each(|warning| say(warning));
+    if !settings.gateway.faults.is_empty() {
+        settings.gateway.faults.iter().for_each(|fault| say(fault));
+        return Ok(EXIT_CONFIGURATION);
+    }
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false).init();
+    let tell = || {
+        starter.tell(b"ready\n");
+        // Our input is the lock under which gateways are started: from here on the next caller finds us listening.
+        if let Ok(null) = std::fs::File::open("/dev/null") {
+            // Should that fail, the lock goes with us; until then callers find us listening.
+            let _kept = rustix::stdio::dup2_stdin(null);
+        }
+    };
+    match outlast_gateway::run(gateway_settings(&world, &settings.home, &settings.gateway), tell) {
+        Ok(Ran::Ended(code)) => Ok(code),
+        Ok(Ran::Taken) => {
+            say(&format!("another gateway serves {}", settings.home.display()));
+            Ok(0)
+        }
+        Err(error) => {
+            say(&error.to_string());
+            Ok(error.code)
+        }
+    }
+}
+
+fn gateway_settings(world: &World, home: &Path, table: &GatewayTable) -> GatewaySettings {
+    let mut settings = GatewaySettings::new(home, world.program.with_file_name("outlast"));
+    settings.user.clone_from(&world.user.name);
+    settings.user_home = world.user.home.clone().unwrap_or_else(|| "/".into());
+    settings.path = world.var("PATH").map(ToOwned::to_owned).unwrap_or_default();
+    settings.drain_timeout = table.drain_timeout;
+    settings.idle_exit = table.idle_exit;
+    settings.mode = if table.is_interrupting { BusyMode::Interrupt } else { BusyMode::Queue };
+    settings.mark_window = MarkWindow(table.resume_window);
+    settings.notices = match table.notices.as_str() {
+        "all" => NoticeMode::All,
+        "result" => NoticeMode::Result,
+        "error" => NoticeMode::Error,
+        "off" => NoticeMode::Off,
+        _ => NoticeMode::Concise,
+    };
+    settings.agent.clone_from(&table.agent);
+    settings.agents = table.agents.iter().map(|(name, agent)| (name.clone(), agent_settings(agent))).collect();
+    settings.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
+    settings
+}
+
+fn agent_settings(table: &AgentTable) -> AgentSettings {
+    let permission = match &table.permission {
+        Permission::Ask => AgentPermission::Ask,
+        Permission::AllowList(entries) => AgentPermission::AllowList(entries.clone()),
+        Permission::Always => AgentPermission::Always,
+    };
+    AgentSettings { argv: table.argv.clone(), is_command: table.is_command, env_file: table.env_file.clone(), permission }
+}
+
+/// Whoever started us, until it has heard how that went. From a gateway that was killed it hears nothing.
+struct Starter(Option<OwnedFd>);
+
+impl Starter {
+    fn tell(&mut self, word: &[u8]) {
+        if let Some(ready) = self.0.take() {
+            // It may be gone, and we serve the others.
+            let _gone = rustix::io::write(ready, word);
+        }
+    }
+}
+
+impl Drop for Starter {
+    fn drop(&mut self) {
+        self.tell(b"failed\n");
+    }
+}
+
+/// The descriptor that our starter passed by its number, for us alone and for nobody we start.
+fn descriptor(number: i32) -> anyhow::Result<OwnedFd> {
+    if number == 1 {
+        let ready = std::io::stdout().as_fd().try_clone_to_owned().context("cannot keep standard output")?;
+        // What is written there by mistake belongs into the log.
+        rustix::stdio::dup2_stdout(std::io::stderr()).context("cannot put standard output into the log")?;
+        return Ok(ready);
+    }
+    ensure!(
+        number > 2 && Path::new(&format!("/proc/self/fd/{number}")).exists(),
+        "--ready-fd {number} is no descriptor that was passed to us"
+    );
+    // SAFETY: it is open, as was just seen, and nothing else in this program knows the number: it was opened before us.
+    #[allow(unsafe_code)]
+    let ready = unsafe { OwnedFd::from_raw_fd(number) };
+    rustix::io::fcntl_setfd(&ready, rustix::io::FdFlags::CLOEXEC).context("cannot keep --ready-fd to ourselves")?;
+    Ok(ready)
+}

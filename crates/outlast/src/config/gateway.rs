@@ -1,0 +1,110 @@
+//! The section `[gateway]`.
+
+use super::{Reader, seconds};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How the gateway runs, as it is configured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct GatewayTable {
+    pub(crate) drain_timeout: Duration,
+    pub(crate) idle_exit: Duration,
+    pub(crate) is_interrupting: bool,
+    pub(crate) resume_window: Duration,
+    /// all, result, error, concise or off.
+    pub(crate) notices: String,
+    pub(crate) agent: Option<String>,
+    pub(crate) agents: BTreeMap<String, AgentTable>,
+    /// What makes the section unusable: an agent that cannot be what was meant.
+    pub(crate) faults: Vec<String>,
+}
+
+/// How one agent is run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct AgentTable {
+    pub(crate) argv: Vec<String>,
+    pub(crate) is_command: bool,
+    pub(crate) env_file: Option<PathBuf>,
+    pub(crate) permission: Permission,
+}
+
+/// Who decides what an agent may do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Permission {
+    Ask,
+    AllowList(Vec<String>),
+    Always,
+}
+
+/// How long turns may take to finish when a gateway is stopped.
+const DRAIN_TIMEOUT_SECONDS: f64 = 60.0;
+/// After so long without work a gateway exits.
+const IDLE_EXIT_SECONDS: f64 = 600.0;
+/// How long an interrupted turn is resumed without a person.
+const RESUME_WINDOW_SECONDS: f64 = 3600.0;
+
+pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
+    let drain = r.number("gateway.drain_timeout_seconds", &["OUTLAST_GATEWAY_DRAIN_TIMEOUT_SECONDS"], DRAIN_TIMEOUT_SECONDS);
+    let idle = r.number("gateway.idle_exit_seconds", &["OUTLAST_GATEWAY_IDLE_EXIT_SECONDS"], IDLE_EXIT_SECONDS);
+    let window = r.number("gateway.resume_window_seconds", &[], RESUME_WINDOW_SECONDS);
+    let mode = r.word("gateway.mode", &["queue", "interrupt"]);
+    let notices = r.word("gateway.notices", &["concise", "all", "result", "error", "off"]);
+    let agent = r.word("gateway.agent", &[]);
+    let (agents, faults) = agents(r, file);
+    GatewayTable {
+        drain_timeout: seconds(drain),
+        idle_exit: seconds(idle),
+        is_interrupting: mode == "interrupt",
+        resume_window: seconds(window),
+        notices,
+        agent: Some(agent).filter(|name| !name.is_empty()),
+        agents,
+        faults,
+    }
+}
+
+fn agents(r: &Reader<'_>, file: &Path) -> (BTreeMap<String, AgentTable>, Vec<String>) {
+    let (mut agents, mut faults) = (BTreeMap::new(), Vec::new());
+    let Some(tables) = r.table.get("gateway").and_then(|section| section.get("agents")) else { return (agents, faults) };
+    let Some(tables) = tables.as_table() else {
+        faults.push(format!("gateway.agents in {} is no table", file.display()));
+        return (agents, faults);
+    };
+    for (name, value) in tables {
+        match agent(value, file) {
+            Ok(agent) => _ = agents.insert(name.clone(), agent),
+            Err(what) => faults.push(format!("gateway.agents.{name} in {}: {what}", file.display())),
+        }
+    }
+    (agents, faults)
+}
+
+fn agent(value: &toml::Value, file: &Path) -> Result<AgentTable, String> {
+    const KNOWN: [&str; 5] = ["argv", "command", "env_file", "permission", "allow"];
+    let table = value.as_table().ok_or("it is no table")?;
+    if let Some(unknown) = table.keys().find(|key| !KNOWN.contains(&key.as_str())) {
+        return Err(format!("{unknown} is none of {}", KNOWN.join(", ")));
+    }
+    let texts = |name: &str| -> Result<Vec<String>, String> {
+        let Some(value) = table.get(name) else { return Ok(Vec::new()) };
+        let all = value.as_array().ok_or_else(|| format!("{name} is no list"))?;
+        all.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(|| format!("{name} has something that is no text"))).collect()
+    };
+    let text = |name: &str| table.get(name).map(|value| value.as_str().ok_or_else(|| format!("{name} is no text"))).transpose();
+    let (argv, command) = (texts("argv")?, text("command")?);
+    let (argv, is_command) = match (argv.is_empty(), command) {
+        (false, Some(_)) => return Err("it has both argv and command".into()),
+        (_, None) => (argv, false),
+        (true, Some(line)) => (vec!["/bin/sh".into(), "-c".into(), line.to_owned()], true),
+    };
+    let permission = match text("permission")? {
+        None | Some("ask") => Permission::Ask,
+        Some("allow-list") => Permission::AllowList(texts("allow")?),
+        Some("always") => Permission::Always,
+        Some(other) => return Err(format!("permission {other:?} is none of ask, allow-list, always")),
+    };
+    // A relative path is meant from the file that names it.
+    let env_file = text("env_file")?.map(|path| file.parent().unwrap_or(Path::new("/")).join(path));
+    Ok(AgentTable { argv, is_command, env_file, permission })
+}

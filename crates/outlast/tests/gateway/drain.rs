@@ -1,0 +1,128 @@
+//! The end of a gateway: drain, marks, exit codes, idleness.
+
+use crate::support::{Bench, KEY, cat};
+use outlast_client::{TurnOutcome, TurnState};
+use std::time::Duration;
+
+#[test]
+fn a_stop_waits_for_the_turn_and_stays_stopped() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turn = bench.send("work", &agent).turn;
+    bench.wait_for_prompts(1);
+    let stopping = bench.spawn({
+        let chat = bench.chat();
+        async move { chat.shutdown(None).await }
+    });
+    bench.until_line("shutting down");
+    let late = bench.send("kept", &agent);
+    assert!(late.note.unwrap().contains("will be answered when the gateway is started again"));
+    bench.open_gate();
+    bench.block(stopping).unwrap().unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    // The engine does not start it again; a person does, and the message is answered.
+    bench.start();
+    assert_eq!((bench.word().as_str(), bench.wait(turn).outcome), ("at work", Some(TurnOutcome::Completed)));
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(late.turn).reply.as_deref(), Some("did: kept"));
+}
+
+#[test]
+fn a_drain_that_times_out_marks_the_turn_and_the_next_gateway_resumes_it() {
+    let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.3\n");
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    bench.block(bench.chat().shutdown(Some(Duration::from_millis(300)))).unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    assert!(bench.product().json(["list"])["processes"].as_array().unwrap().is_empty(), "the agent was stopped");
+    bench.start();
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("interrupted by a gateway shutdown"), "{prompts:?}");
+    bench.open_gate();
+    let ended = bench.wait(turn);
+    assert_eq!(
+        (ended.outcome, ended.attempt, ended.interrupt_reason.as_deref()),
+        (Some(TurnOutcome::Completed), 2, Some("shutdown_timeout"))
+    );
+    let lines = bench.lines();
+    assert!(lines[0].contains("I'll try to resume") && lines[1] == "Resumed after a restart of the gateway.", "{lines:?}");
+}
+
+#[test]
+fn a_restart_comes_back_by_itself_with_exit_code_75() {
+    let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.2\n");
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    let pid = bench.pid();
+    bench.block(bench.chat().restart(Some(KEY))).unwrap();
+    assert_eq!(bench.ended().code(), Some(75));
+    bench.next_after(pid);
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(turn).interrupt_reason.as_deref(), Some("restart_timeout"));
+}
+
+#[test]
+fn an_unasked_sigterm_exits_with_1_and_an_idle_gateway_with_0() {
+    let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.5\n");
+    let turn = bench.send("x", &cat()).turn;
+    bench.wait(turn);
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), ""));
+    let pid = bench.start();
+    bench.send("y", &bench.gated());
+    bench.wait_for_prompts(1);
+    outlast_testkit::product::terminate(pid);
+    bench.until_line("shutting down");
+    bench.open_gate();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(1), ""));
+}
+
+#[test]
+fn a_gateway_with_a_terminal_or_a_turn_does_not_exit() {
+    let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.2\n");
+    let agent = bench.gated();
+    let turn = bench.send("x", &agent).turn;
+    bench.wait_for_prompts(1);
+    let (pid, chat) = (bench.pid(), bench.chat());
+    bench.block(async {
+        let mut feed = chat.follow(KEY).attended();
+        while !matches!(feed.next().await.unwrap(), outlast_client::Heard::Event(outlast_client::ChatEvent::CaughtUp { .. })) {}
+        bench.open_gate();
+        while !matches!(feed.next().await.unwrap(), outlast_client::Heard::Event(outlast_client::ChatEvent::Turn { turn }) if turn.is_finished()) {}
+        // Longer than the limit, as nothing tells that something does not happen.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert_eq!(chat.status().await.unwrap().pid, pid);
+    });
+    assert_eq!(bench.ended().code(), Some(0));
+    bench.start();
+    assert_eq!(bench.wait(turn).state, TurnState::Finished);
+}
+
+#[test]
+fn a_hold_keeps_new_turns_back_until_it_is_lifted() {
+    let bench = Bench::new();
+    bench.wait(bench.send("before", &cat()).turn);
+    bench.block(bench.chat().drain(None)).unwrap();
+    let held = bench.send("held", &cat()).turn;
+    let status = bench.block(bench.chat().status()).unwrap();
+    assert_eq!((status.draining, status.queued), (true, 1));
+    bench.block(bench.chat().undrain()).unwrap();
+    assert_eq!(bench.wait(held).reply.as_deref(), Some("held"));
+}
+
+#[test]
+fn a_second_gateway_leaves_the_first_alone() {
+    let bench = Bench::new();
+    let pid = bench.pid();
+    let second = bench.command().output().unwrap();
+    assert_eq!(second.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another gateway serves"), "{second:?}");
+    assert_eq!(bench.pid(), pid);
+    let wrong = Bench::stopped(outlast_testkit::product::Product::new(env!("CARGO_BIN_EXE_outlast")));
+    wrong.product().configure("[gateway.agents.x]\npermission = \"sometimes\"\n");
+    assert_eq!(wrong.command().output().unwrap().status.code(), Some(78));
+    assert_eq!(wrong.try_pid(), None);
+}

@@ -1,0 +1,9 @@
+//! The real gateway, engine and agents, through the client that `outlast chat` uses.
+
+mod crash;
+mod drain;
+mod notice;
+mod order;
+mod send;
+mod strange;
+mod support;

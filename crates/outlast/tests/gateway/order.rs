@@ -1,0 +1,76 @@
+//! What a person orders: /stop, /new, /resume.
+
+use crate::support::{Bench, KEY, cat};
+use outlast_client::{Standing, TurnOutcome, TurnState};
+
+#[test]
+fn stop_cancels_the_running_turn_and_the_queue_goes_on() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let (first, second) = (bench.send("one", &agent).turn, bench.send("two", &agent).turn);
+    bench.wait_for_prompts(1);
+    let changed = bench.block(bench.chat().stop(KEY)).unwrap();
+    assert_eq!(changed.said, "Stopped.");
+    let stopped = bench.wait(first);
+    assert_eq!((stopped.outcome, stopped.why.as_deref()), (Some(TurnOutcome::Cancelled), Some("stopped")));
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(second).reply.as_deref(), Some("did: two"));
+    assert_eq!(bench.block(bench.chat().stop(KEY)).unwrap().said, "Nothing is running.");
+}
+
+#[test]
+fn new_ends_the_running_turn_and_starts_a_generation_whose_agent_works_alone() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let (first, second) = (bench.send("one", &agent).turn, bench.send("two", &agent).turn);
+    bench.wait_for_prompts(1);
+    let changed = bench.block(bench.chat().start_anew(KEY)).unwrap();
+    assert_eq!((changed.generation, changed.said.as_str()), (2, "Started a new conversation."));
+    let shown = bench.block(bench.chat().show(KEY, Some(1))).unwrap();
+    let outcomes: Vec<_> = shown.turns.iter().map(|turn| (turn.id, turn.outcome.clone())).collect();
+    assert_eq!(outcomes, [(first, Some(TurnOutcome::Cancelled)), (second, Some(TurnOutcome::Cancelled))]);
+    let next = bench.send("three", &cat()).turn;
+    assert_eq!(bench.wait(next).reply.as_deref(), Some("three"));
+    assert_eq!(bench.prompts(), ["one"]);
+}
+
+#[test]
+fn an_order_that_is_sent_again_changes_nothing() {
+    use outlast_wire::v1::chat::{Changed, ChatReply, ChatRequest};
+    let bench = Bench::new();
+    bench.send("x", &cat());
+    let order = || {
+        let request = ChatRequest::New { key: KEY.into(), request_id: Some("req:1".into()) };
+        let reply: ChatReply<Changed> = bench.ask_raw(&request);
+        reply.answer.unwrap()
+    };
+    let first = order();
+    assert_eq!((order(), order().generation), (first, 2));
+    let pid = bench.kill();
+    bench.next_after(pid);
+    assert_eq!(order().generation, 2, "also over a restart");
+}
+
+#[test]
+fn a_suspended_conversation_goes_on_after_resume() {
+    let bench = Bench::new();
+    // Dies with each prompt while the file is there: three turns, a strike for each death.
+    let work = bench.work();
+    std::fs::write(work.join("deadly"), "").unwrap();
+    let line = format!("words=$(cat); if [ -e {0}/deadly ]; then kill -9 $$; fi; echo \"$words\"", work.display());
+    let agent = outlast_client::AgentChoice::Command(line);
+    let first = bench.send("one", &agent).turn;
+    bench.wait(first);
+    let second = bench.send("two", &agent).turn;
+    let third = bench.send("three", &agent).turn;
+    bench.until("suspended", |shown| shown.conversation.standing == Standing::Suspended);
+    assert_eq!(bench.wait(second).outcome, Some(TurnOutcome::GaveUp));
+    let waiting = bench.show().turns.into_iter().find(|turn| turn.id == third).unwrap();
+    assert_eq!(waiting.state, TurnState::Queued);
+    std::fs::remove_file(work.join("deadly")).unwrap();
+    let changed = bench.block(bench.chat().resume(KEY)).unwrap();
+    assert_eq!((changed.standing, changed.said.as_str()), (Standing::Active, "Continuing this conversation."));
+    assert_eq!(bench.wait(third).reply.as_deref(), Some("three"));
+    assert_eq!(bench.show().conversation.strikes, 0);
+}

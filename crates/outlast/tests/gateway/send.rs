@@ -1,0 +1,86 @@
+//! Messages: answered, in order, once.
+
+use crate::support::{Bench, KEY, cat};
+use outlast_client::{ChatEvent, Heard, Setup, TurnOutcome, TurnState, message_id};
+
+#[test]
+fn a_message_is_answered() {
+    let bench = Bench::new();
+    let accepted = bench.send("hello", &cat());
+    let turn = bench.wait(accepted.turn);
+    assert_eq!((turn.outcome, turn.reply.as_deref(), turn.attempt), (Some(TurnOutcome::Completed), Some("hello"), 1));
+    let parts = bench.parts();
+    assert_eq!(parts, [("words".to_owned(), "hello".to_owned()), ("text".to_owned(), "hello".to_owned())]);
+    let status = bench.block(bench.chat().status()).unwrap();
+    assert_eq!((status.running, status.idle), (0, true));
+}
+
+#[test]
+fn messages_are_answered_one_at_a_time_in_their_order() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turns: Vec<u64> = ["one", "two", "three"].iter().map(|words| bench.send(words, &agent).turn).collect();
+    bench.wait_for_prompts(1);
+    let states: Vec<TurnState> = bench.show().turns.into_iter().map(|turn| turn.state).collect();
+    assert_eq!(states, [TurnState::Running, TurnState::Queued, TurnState::Queued]);
+    for (at, turn) in turns.iter().enumerate() {
+        bench.wait_for_prompts(at + 1);
+        bench.open_gate();
+        bench.wait(*turn);
+    }
+    assert_eq!(bench.prompts(), ["one", "two", "three"]);
+    let replies: Vec<Option<String>> = bench.show().turns.into_iter().map(|turn| turn.reply).collect();
+    assert_eq!(replies, [Some("did: one".to_owned()), Some("did: two".to_owned()), Some("did: three".to_owned())]);
+}
+
+#[test]
+fn a_message_that_is_sent_again_has_one_turn_also_over_a_restart() {
+    let bench = Bench::new();
+    let (id, setup) = (message_id().unwrap(), Setup::default().answered_by(cat()));
+    let send = || bench.block(async { bench.chat_now().await.send(KEY, &id, "once", &setup).await }).unwrap();
+    let first = send();
+    assert_eq!(send().turn, first.turn);
+    bench.wait(first.turn);
+    assert_eq!((send().turn, send().state), (first.turn, TurnState::Finished));
+    let pid = bench.kill();
+    bench.next_after(pid);
+    assert_eq!(send().turn, first.turn);
+    assert_eq!(bench.show().turns.len(), 1);
+}
+
+#[test]
+fn a_terminal_sees_the_draft_the_part_and_the_end() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    bench.send("first", &agent);
+    bench.wait_for_prompts(1);
+    bench.block(async {
+        let mut feed = bench.chat_now().await.follow(KEY);
+        let mut seen = Vec::new();
+        loop {
+            let Heard::Event(event) = feed.next().await.unwrap() else { continue };
+            match event {
+                ChatEvent::CaughtUp { .. } => {
+                    seen.push("caught up".to_owned());
+                    bench.open_gate();
+                }
+                ChatEvent::Draft { from, text, .. } => seen.push(format!("draft {from} {}", text.trim_end())),
+                ChatEvent::Part { part } => seen.push(format!("part {}", part.kind)),
+                ChatEvent::Turn { turn } if turn.is_finished() => break,
+                _ => {}
+            }
+        }
+        assert_eq!(seen, ["part words", "caught up", "draft 0 did: first", "part text"]);
+    });
+}
+
+#[test]
+fn a_command_that_fails_or_is_missing_ends_its_turn_and_no_other() {
+    let bench = Bench::new();
+    let turn = bench.send("x", &outlast_client::AgentChoice::Command("echo no >&2; exit 3".into())).turn;
+    let failed = bench.wait(turn);
+    assert_eq!(failed.outcome, Some(TurnOutcome::Failed));
+    assert!(failed.why.unwrap().contains("no"), "{:?}", bench.lines());
+    let next = bench.send("y", &cat()).turn;
+    assert_eq!(bench.wait(next).reply.as_deref(), Some("y"));
+}
