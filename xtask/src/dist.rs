@@ -14,12 +14,14 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     build_into(&to)
 }
 
-/// Builds both programs and puts them into `to`.
+/// Builds the programs and puts them into `to`.
 pub(crate) fn build_into(to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| format!("make {}", to.display()))?;
     let target = target_directory(Path::new("."))?;
     build(&["--bin", "outlast"], None)?;
     put(&target.join("release/outlast"), to)?;
+    build(&["--bin", "outlast-gateway"], None)?;
+    put(&target.join("release/outlast-gateway"), to)?;
     let (triple, how) = static_target()?;
     match build(&["--bin", "outlast-keeper", "--target", &triple], Some("-C target-feature=+crt-static")) {
         Ok(()) => {

@@ -125,10 +125,11 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     lock.say(LockWord::AtWork).map_err(StartError::file("write", &path))?;
     points::reach("gateway.at_work");
     let (mut coordinator, gateway) = startup::start(settings).await?;
+    let serving = notices::Serving::begin(&coordinator.engine).await?;
     let listener = serve::Listener::open(&home).map_err(StartError::file("listen in", home.join("run")))?;
     let (closing, is_closing) = tokio::sync::watch::channel(false);
     let listening = tokio::spawn(serve::listen(listener, home, gateway.clone(), is_closing));
-    let watching = tokio::spawn(notices::watch(coordinator.engine.clone(), gateway.clone()));
+    let watching = tokio::spawn(serving.watch(coordinator.engine.clone(), gateway.clone()));
     let signalled = tokio::spawn(signals.pass_on(gateway));
     ready();
     let exit = coordinator.serve().await;

@@ -8,7 +8,7 @@ use crate::rules::conversation::{Cause, Event, LeasedNotice, TurnId};
 use crate::rules::queue::MAX_NOTICES_PER_TURN;
 use crate::settings::NoticeMode;
 use crate::store::TurnBody;
-use outlast_client::{Body, Client, Owner, Take, Told, Verdict};
+use outlast_client::{Body, Client, ClientError, Owner, SessionFeed, Take, Told, Verdict};
 use outlast_wire::v1::chat::{Content, LineBody};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,22 +22,41 @@ const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// How many notices for the gateway itself are taken at once.
 const MAX_OWN_NOTICES: u32 = 100;
 
-/// Tells the coordinator which sessions have notices, until the gateway ends.
-pub(crate) async fn watch(engine: Client, gateway: Gateway) {
-    let mut connection = 0;
-    loop {
+/// The connection over which the engine knows that a gateway serves, and what came over it first. It is made before the gateway listens: from then on the
+/// engine notices the gateway's end, whatever was accepted.
+pub(crate) struct Serving {
+    feed: SessionFeed,
+    first: Vec<String>,
+}
+
+impl Serving {
+    pub(crate) async fn begin(engine: &Client) -> Result<Self, ClientError> {
         let mut feed = engine.serve();
-        connection += 1;
-        while let Ok(sessions) = feed.next().await {
-            if gateway.inputs.send(Input::NoticesOpen { sessions, connection }).await.is_err() {
+        let first = feed.next().await?;
+        Ok(Self { feed, first })
+    }
+
+    /// Tells the coordinator which sessions have notices, until the gateway ends.
+    pub(crate) async fn watch(self, engine: Client, gateway: Gateway) {
+        let Self { mut feed, first } = self;
+        let mut connection = 1;
+        let mut next = Ok(first);
+        loop {
+            while let Ok(sessions) = next {
+                if gateway.inputs.send(Input::NoticesOpen { sessions, connection }).await.is_err() {
+                    return;
+                }
+                next = feed.next().await;
+            }
+            if gateway.inputs.send(Input::EngineLost).await.is_err() {
                 return;
             }
+            // No descriptor tells when there is an engine again; asking starts one.
+            tokio::time::sleep(ENGINE_RETRY_PAUSE).await;
+            feed = engine.serve();
+            connection += 1;
+            next = feed.next().await;
         }
-        if gateway.inputs.send(Input::EngineLost).await.is_err() {
-            return;
-        }
-        // No descriptor tells when there is an engine again; asking starts one.
-        tokio::time::sleep(ENGINE_RETRY_PAUSE).await;
     }
 }
 

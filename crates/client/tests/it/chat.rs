@@ -167,10 +167,34 @@ async fn a_gateway_that_is_killed_many_times_is_started_many_times() {
 async fn what_must_not_be_done_twice_is_not_repeated() {
     let place = Place::new();
     let chat = place.chat().await;
-    place.gateway.fail_next("stop", Fault::DieAfter);
-    let failed = chat.stop(KEY).await.unwrap_err();
+    place.gateway.fail_next("restart", Fault::DieAfter);
+    let failed = chat.restart(None).await.unwrap_err();
     assert!(matches!(failed, ClientError::Unavailable { .. }), "{failed:?}");
     assert!(failed.hint().contains("may have been done"));
+}
+
+/// A gateway knows an order again by its id.
+#[tokio::test]
+async fn an_order_is_repeated_under_the_same_id() {
+    let place = Arc::new(Place::new());
+    place.gateway.kill();
+    let home = place.dir.path().to_owned();
+    place.gateway.fail_next("stop", Fault::DieAfter);
+    let lives = place.clone();
+    let lives = std::thread::spawn(move || (1..=2).for_each(|life| lives.is_started(life, Duration::from_secs(30))));
+    let chat = Chat::connect(&Connect::to(&home).starting(program(&home))).await.unwrap();
+    chat.stop(KEY).await.unwrap();
+    lives.join().unwrap();
+    let ids: Vec<_> = place
+        .gateway
+        .asked()
+        .into_iter()
+        .filter_map(|asked| match asked {
+            ChatRequest::Stop { request_id, .. } => Some(request_id.expect("an id")),
+            _ => None,
+        })
+        .collect();
+    assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! What a person orders: /stop, /new, /resume.
 
-use crate::support::{Bench, KEY, cat};
-use outlast_client::{Standing, TurnOutcome, TurnState};
+use crate::support::{Bench, KEY, acp_config, cat, scripted};
+use outlast_client::{ChatEvent, Content, Heard, Standing, TurnOutcome, TurnState};
+use outlast_testkit::product::Product;
 
 #[test]
 fn stop_cancels_the_running_turn_and_the_queue_goes_on() {
@@ -73,4 +74,52 @@ fn a_suspended_conversation_goes_on_after_resume() {
     assert_eq!((changed.standing, changed.said.as_str()), (Standing::Active, "Continuing this conversation."));
     assert_eq!(bench.wait(third).reply.as_deref(), Some("three"));
     assert_eq!(bench.show().conversation.strikes, 0);
+}
+
+#[test]
+fn in_mode_interrupt_a_message_cancels_the_running_turn() {
+    let bench = Bench::configured("[gateway]\nmode = \"interrupt\"\n");
+    let agent = bench.gated();
+    let first = bench.send("one", &agent).turn;
+    bench.wait_for_prompts(1);
+    let second = bench.send("two", &agent).turn;
+    let cancelled = bench.wait(first);
+    assert_eq!((cancelled.outcome, cancelled.why.as_deref()), (Some(TurnOutcome::Cancelled), Some("newer_message")));
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(second).reply.as_deref(), Some("did: two"));
+}
+
+#[test]
+fn a_person_answers_what_an_agent_asks_for() {
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    product.configure(&acp_config(&product.work()));
+    let bench = Bench::stopped(product);
+    bench.start();
+    let turn = bench.send("may I", &scripted()).turn;
+    bench.block(async {
+        let chat = bench.chat_now().await;
+        let mut feed = chat.follow(KEY).attended();
+        let mut is_asked = false;
+        loop {
+            let Heard::Event(ChatEvent::Part { part }) = feed.next().await.unwrap() else { continue };
+            let Content::Permission(body) = part.content() else { continue };
+            match &body.answer {
+                None => {
+                    assert_eq!((body.question.as_str(), body.options.len()), ("rm -r target", 2));
+                    let wrong = chat.allow(KEY, &body.permission, "maybe").await.unwrap_err();
+                    assert!(wrong.hint().contains("yes, no"), "{wrong}");
+                    chat.allow(KEY, &body.permission, "no").await.unwrap();
+                    is_asked = true;
+                }
+                Some(answer) => {
+                    assert_eq!((answer.as_str(), body.by.as_deref(), is_asked), ("no", Some("a person"), true));
+                    break;
+                }
+            }
+        }
+    });
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+    let answers = std::fs::read_to_string(bench.work().join("answers")).unwrap();
+    assert!(answers.contains("\"optionId\":\"no\""), "{answers}");
 }
