@@ -171,6 +171,14 @@ impl Product {
         Snapshot::read(&self.folder(id)).expect("a meta file")
     }
 
+    /// What its `meta` says once both keepers have done everything about its start: each waits for something to happen.
+    pub fn meta_at_rest(&self, id: &str) -> Snapshot {
+        eventually("keepers at rest", || {
+            let meta = self.meta(id);
+            [meta.pump, meta.holder].into_iter().all(waits_in_poll).then_some(meta)
+        })
+    }
+
     /// The pid of the engine, started if there was none.
     pub fn engine(&self) -> u32 {
         let status = self.json(["engine", "status"]);
@@ -328,6 +336,17 @@ fn over(handle: &impl AsFd, at_most: Duration) -> bool {
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
     matches!(poll(&mut fds, Some(&at_most)), Ok(n) if n > 0)
+}
+
+/// Whether a process waits in `poll`. True if the kernel does not say where it is.
+fn waits_in_poll(pid: u32) -> bool {
+    let Ok(call) = std::fs::read_to_string(format!("/proc/{pid}/syscall")) else { return pid != 0 };
+    let number = call.split(' ').next().and_then(|number| number.parse().ok());
+    #[cfg(target_arch = "x86_64")]
+    let is_old_poll = number == Some(libc::SYS_poll);
+    #[cfg(not(target_arch = "x86_64"))]
+    let is_old_poll = false;
+    is_old_poll || number == Some(libc::SYS_ppoll)
 }
 
 /// Waits for a fact that no descriptor tells of, looking often, and fails loudly if it does not come.

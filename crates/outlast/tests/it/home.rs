@@ -11,6 +11,7 @@ const AT_ONCE: Duration = Duration::from_secs(10);
 fn running(p: &Product) -> (String, u32, u32) {
     let started = p.json(["run", "--", "while :; do sleep 0.05; done"]);
     let id = started["session_id"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
+    p.meta_at_rest(&id);
     (id, started["pid"].as_u64().unwrap() as u32, p.engine())
 }
 
@@ -111,11 +112,8 @@ fn output_printed_while_the_home_is_elsewhere_is_kept() {
     let p = product();
     let gate = p.work().join("gate");
     // It has printed nothing yet, so the log's first file is created while the home is away.
-    let wait = format!("read -r _; touch read; while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display());
-    let id = p.run_with(&["--stdin"], &wait);
-    // Input goes through the pump, which is therefore at work.
-    p.call(["submit", &id, "x"]).good();
-    eventually("its input", || p.work().join("read").exists().then_some(()));
+    let id = p.run(&format!("while [ ! -e {} ]; do sleep 0.01; done; echo during; exit 3", gate.display()));
+    p.meta_at_rest(&id);
     let (home, away) = (p.home().root, p.work().join("away"));
     let command = p.meta(&id).cmd;
     std::fs::rename(&home, &away).unwrap();
