@@ -32,6 +32,7 @@ usage: cargo xtask api [--record]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--home-on DIR [--fill]] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
        cargo xtask campaign fuzz [--seconds N] [--target NAME]
+       cargo xtask campaign gateway [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH] [--agent NAME [--prefix DIR]]
        cargo xtask campaign histories [--cases N] [--orders N]
        cargo xtask campaign mcp [--only conformance|inspector|python] [--program PATH]
        cargo xtask campaign nameserver [--seconds N] [--program PATH]
@@ -62,6 +63,7 @@ fn main() -> Result<()> {
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),
+        ["campaign", "gateway", ..] => campaign::gateway(&Flags(&args[2..])),
         ["campaign", "histories", ..] => campaign::histories(&Flags(&args[2..])),
         ["campaign", "mcp", ..] => campaign::mcp(&Flags(&args[2..])),
         ["campaign", "nameserver", ..] => campaign::nameserver(&Flags(&args[2..])),
