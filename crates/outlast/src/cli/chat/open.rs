@@ -1,6 +1,7 @@
 //! `outlast chat [NAME]`: a person at a terminal.
 
 use super::super::out::Out;
+use super::super::table::cut;
 use super::super::terminal::{self, Ends, Key, Keyboard, Keys, Leaving, Parser, REST_OF_KEY, Raw};
 use super::super::times;
 use super::commands::{self, Entered, SlashCommand};
@@ -30,6 +31,8 @@ const STOPPED_AFTER: Duration = Duration::from_secs(3);
 /// Draws before this time after the last one wait, so that a flood of text does not become a flood of drawing.
 const DRAW_PAUSE: Duration = Duration::from_millis(16);
 
+/// How wide the name of an agent may be in the greeting: a whole shell line would hide what follows it.
+const MAX_GREETED_AGENT_WIDTH: usize = 40;
 /// How many events may wait to be shown.
 const MAX_HEARD: usize = 64;
 
@@ -114,7 +117,8 @@ impl<'a> Person<'a> {
     }
 
     fn greet(&mut self, opened: &Opened) {
-        let agent = opened.conversation.agent.as_deref().map(|agent| format!(", answered by {agent}")).unwrap_or_default();
+        let agent = opened.conversation.agent.as_deref().map(|agent| format!(", answered by {}", cut(agent, MAX_GREETED_AGENT_WIDTH)));
+        let agent = agent.unwrap_or_default();
         let news = if opened.is_new { ", new" } else { "" };
         let text = format!("{}{news}{agent} · /help shows the commands, Ctrl-D leaves", opened.conversation.name);
         self.remark(Style::Quiet, &text);

@@ -178,6 +178,10 @@ fn a_draft_that_is_sent_again_is_not_shown_again() {
     let mut late = Screenplay::new(None);
     late.running().draft(1, 0, "one tw").tool("1", "ls", ToolState::Running, None).draft(1, 6, "o\nthree").text("one two\nthree");
     assert_eq!(late.shown.iter().filter(|line| !line.contains("(live)")).collect::<Vec<_>>(), ["one tw", "· ls", "o", "three"]);
+    // The end of the last line was shown, and is not kept.
+    let mut printed = Screenplay::new(None);
+    printed.running().draft(1, 0, "one\ntwo\n\n").text("one\ntwo");
+    assert_eq!(printed.shown, ["one", "two", ""]);
     let mut other = Screenplay::new(None);
     other.running().draft(1, 0, "one\n").text("something else");
     assert_eq!(other.shown, ["one", "", "[the reply as it was kept]", "something else"]);

@@ -256,11 +256,15 @@ impl ChatView {
         let draft = self.draft.take().filter(|d| Some(d.turn) == part.turn && d.attempt == part.attempt);
         let mut lines = Vec::new();
         let mut draft = draft.unwrap_or_else(|| DraftText::new(0, 0));
-        if !text.starts_with(&draft.text[..draft.shown]) {
+        let shown = &draft.text[..draft.shown];
+        if shown.trim_end() == text.trim_end() {
+            // All of it stands there. Empty lines at the end of a reply would only move the prompt down.
+            return lines;
+        }
+        if !text.starts_with(shown) {
             lines.extend(self.remark(Style::Quiet, "[the reply as it was kept]"));
             draft = DraftText::new(0, 0);
         }
-        // Empty lines at the end of a reply would only move the prompt down.
         draft.text = text[..text.trim_end().len().max(draft.shown)].to_owned();
         let rest = draft.rest();
         lines.extend(self.reply(rest));
