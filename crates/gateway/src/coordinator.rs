@@ -15,6 +15,7 @@ pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed};
 pub(crate) use live::Live;
 
+use crate::owner::UserId;
 use crate::rules::breaker::Breaker;
 use crate::rules::conversation::{Effect, TurnId};
 use crate::settings::GatewaySettings;
@@ -47,7 +48,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(30);
 /// What the coordinator is told.
 pub(crate) enum Input {
     /// A client asks something.
-    Ask { request: ChatRequest, to: AnswerTo },
+    Ask { request: ChatRequest, by: UserId, to: AnswerTo },
     /// A client wants to follow a conversation.
     Follow { asked: FollowAsked, to: oneshot::Sender<Result<Followed, Error>> },
     /// A client has left.
@@ -267,7 +268,7 @@ impl Coordinator {
 
     fn take_in(&mut self, input: Input, batch: &mut Batch) {
         match input {
-            Input::Ask { request, to } => self.ask(request, to, batch),
+            Input::Ask { request, by, to } => self.ask(request, by, to, batch),
             Input::Follow { asked, to } => self.follow(asked, to),
             Input::Left { follower } => self.unfollow(follower),
             Input::Parts { key, after, upto, to } => {

@@ -51,6 +51,7 @@
 
 mod coordinator;
 mod notices;
+mod owner;
 mod points;
 pub mod rules;
 mod serve;

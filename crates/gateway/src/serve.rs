@@ -1,6 +1,7 @@
 //! The socket: frames in, requests to the coordinator, answers and events out. What a client sends can end its own connection and nothing else.
 
 use crate::coordinator::{ChatAnswer, FollowAsked, Followed, Gateway, Input, ending, refusal};
+use crate::owner::UserId;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
 use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatReply, ChatRequest};
@@ -116,25 +117,24 @@ async fn closed(closing: &mut tokio::sync::watch::Receiver<bool>) {
 
 /// Serves a client of ours. Other users cannot reach the socket; this is the second check.
 fn greet(stream: UnixStream, home: &Arc<PathBuf>, gateway: &Gateway, connections: &mut JoinSet<()>) {
-    let us = rustix::process::geteuid().as_raw();
-    match stream.peer_cred() {
-        Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
+    match stream.peer_cred().map(|peer| UserId(peer.uid())) {
+        Ok(user) if user.may_speak(UserId::own()) => {
             let (home, gateway) = (home.clone(), gateway.clone());
             connections.spawn(async move {
-                if let Err(error) = connection(stream, &home, gateway).await {
+                if let Err(error) = connection(stream, user, &home, gateway).await {
                     tracing::debug!(%error, "a connection ended");
                 }
             });
         }
-        Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
+        Ok(stranger) => tracing::warn!(uid = stranger.0, "a stranger was turned away"),
         Err(error) => tracing::warn!(%error, "the peer of a connection is unknown"),
     }
 }
 
-async fn connection(stream: UnixStream, home: &Path, gateway: Gateway) -> io::Result<()> {
+async fn connection(stream: UnixStream, user: UserId, home: &Path, gateway: Gateway) -> io::Result<()> {
     let (mut from, mut to) = socket::halves(stream.into_std()?)?;
     let (out, mut outgoing) = mpsc::channel::<Vec<u8>>(MAX_OUTGOING);
-    let mut talk = Talk { home, gateway, out, tasks: JoinSet::new(), under_way: HashMap::new(), is_greeted: false };
+    let mut talk = Talk { user, home, gateway, out, tasks: JoinSet::new(), under_way: HashMap::new(), is_greeted: false };
     let reading = async {
         let mut frames = Splitter::default();
         loop {
@@ -164,6 +164,7 @@ async fn connection(stream: UnixStream, home: &Path, gateway: Gateway) -> io::Re
 }
 
 struct Talk<'a> {
+    user: UserId,
     home: &'a Path,
     gateway: Gateway,
     out: mpsc::Sender<Vec<u8>>,
@@ -250,7 +251,7 @@ impl Talk<'_> {
             }
             request => {
                 let (to, answered) = tokio::sync::oneshot::channel();
-                let is_sent = self.gateway.inputs.send(Input::Ask { request, to }).await.is_ok();
+                let is_sent = self.gateway.inputs.send(Input::Ask { request, by: self.user, to }).await.is_ok();
                 self.tasks.spawn(async move {
                     let answer: Result<ChatAnswer, Error> =
                         if is_sent { answered.await.unwrap_or_else(|_| Err(ending())) } else { Err(ending()) };

@@ -113,6 +113,8 @@ pub(crate) struct ChatState {
     pub(crate) agent_session: Option<String>,
     /// Where the agent works.
     pub(crate) cwd: Option<PathBuf>,
+    /// The user who wrote last, as it is stored.
+    pub(crate) owner: Option<String>,
     /// The last part that a person was shown.
     pub(crate) seen: Option<u64>,
     /// The last `/stop`, `/new` or `/resume`, so that one that is sent again changes nothing.

@@ -3,6 +3,7 @@
 use super::batch::{Batch, Deed};
 use super::live::Live;
 use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
+use crate::owner::UserId;
 use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
 use crate::rules::key::{ChatType, LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::ResetFacts;
@@ -38,20 +39,27 @@ enum ChatOrder {
     Resume,
 }
 
+/// Who writes or opens a conversation, and who is to answer in it, where.
+struct Wanted {
+    by: UserId,
+    agent: Option<AgentChoice>,
+    cwd: Option<OsText>,
+}
+
 impl Coordinator {
-    pub(super) fn ask(&mut self, request: ChatRequest, to: AnswerTo, batch: &mut Batch) {
+    pub(super) fn ask(&mut self, request: ChatRequest, by: UserId, to: AnswerTo, batch: &mut Batch) {
         let answer = match request {
             ChatRequest::Send { key, message_id, words, agent, cwd } => {
-                return match self.send(&key, &message_id, words, agent, cwd, batch) {
+                return match self.send(&key, &message_id, words, Wanted { by, agent, cwd }, batch) {
                     Ok((turn, note)) => batch.deed(Deed::Accepted { key, turn, note, to }),
                     Err(error) => batch.answer(to, Err(error)),
                 };
             }
             ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to, batch),
-            ChatRequest::Open { key, agent, cwd } => self.open(&key, agent, cwd, batch),
-            ChatRequest::Stop { key, request_id } => self.order(&key, request_id, ChatOrder::Stop, batch),
-            ChatRequest::New { key, request_id } => self.order(&key, request_id, ChatOrder::New, batch),
-            ChatRequest::Resume { key, request_id } => self.order(&key, request_id, ChatOrder::Resume, batch),
+            ChatRequest::Open { key, agent, cwd } => self.open(&key, Wanted { by, agent, cwd }, batch),
+            ChatRequest::Stop { key, request_id } => self.order(&key, by, request_id, ChatOrder::Stop, batch),
+            ChatRequest::New { key, request_id } => self.order(&key, by, request_id, ChatOrder::New, batch),
+            ChatRequest::Resume { key, request_id } => self.order(&key, by, request_id, ChatOrder::Resume, batch),
             ChatRequest::Allow { key, permission, option } => self.allow(&key, &permission, &option, batch),
             ChatRequest::Seen { key, part } => self.seen(&key, part, batch),
             ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
@@ -90,8 +98,7 @@ impl Coordinator {
         key: &str,
         message_id: &str,
         words: String,
-        agent: Option<AgentChoice>,
-        cwd: Option<OsText>,
+        wanted: Wanted,
         batch: &mut Batch,
     ) -> Result<(TurnId, Option<String>), Error> {
         let id = checked_message_id(message_id)?;
@@ -109,7 +116,8 @@ impl Coordinator {
                 false => Err(refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")),
             };
         }
-        self.make(key, agent, cwd, batch)?;
+        let by = wanted.by;
+        self.make(key, wanted, batch)?;
         let has_history = |this: &Self, generation| this.store.has_history(key, generation).map_err(|e| store_failed(&e));
         let Some(live) = self.chats.get(key) else { return Err(not_found(key)) };
         let generation = live.conversation.generation.number;
@@ -131,6 +139,7 @@ impl Coordinator {
         let has_prompt = !is_interrupting || live.conversation.running().is_none() || live.has_prompt();
         let body = Arc::new(TurnBody::Message { words: words.clone() });
         live.add_detail(turn, body, now);
+        live.chat.owner = Some(by.stored());
         let message = Message { turn, message_id: id.to_owned(), known_as: None, has_prompt, draining, reset, mark_window };
         let at = self.next_part;
         self.next_part += 1;
@@ -147,9 +156,9 @@ impl Coordinator {
         Ok((turn, note))
     }
 
-    fn open(&mut self, key: &str, agent: Option<AgentChoice>, cwd: Option<OsText>, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+    fn open(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<ChatAnswer, Error> {
         let is_new = !self.chats.contains_key(key);
-        self.make(key, agent, cwd, batch)?;
+        self.make(key, wanted, batch)?;
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         let mut opened = Opened::new(live.info(key));
         (opened.is_new, opened.seen_part) = (is_new, live.chat.seen);
@@ -158,7 +167,8 @@ impl Coordinator {
     }
 
     /// Makes the conversation if there is none, and notes who answers in it.
-    fn make(&mut self, key: &str, agent: Option<AgentChoice>, cwd: Option<OsText>, batch: &mut Batch) -> Result<(), Error> {
+    fn make(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<(), Error> {
+        let Wanted { by, agent, cwd } = wanted;
         checked_key(key)?;
         if self.unreadable.contains(key) {
             let what = format!("the row of the conversation {} cannot be read", shown_name(key));
@@ -185,7 +195,7 @@ impl Coordinator {
         })?;
         self.check_agent(&agent)?;
         let cwd = cwd.map(|dir| dir.as_path().to_owned()).filter(|dir| dir.is_absolute());
-        let chat = ChatState { agent: Some(agent), cwd, ..ChatState::default() };
+        let chat = ChatState { agent: Some(agent), cwd, owner: Some(by.stored()), ..ChatState::default() };
         let live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
         self.insert(key, live, batch);
         Ok(())
@@ -202,7 +212,14 @@ impl Coordinator {
         }
     }
 
-    fn order(&mut self, key: &str, request_id: Option<String>, order: ChatOrder, batch: &mut Batch) -> Result<ChatAnswer, Error> {
+    fn order(
+        &mut self,
+        key: &str,
+        by: UserId,
+        request_id: Option<String>,
+        order: ChatOrder,
+        batch: &mut Batch,
+    ) -> Result<ChatAnswer, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         if let Some(id) = &request_id {
             checked_id(id)?;
@@ -215,6 +232,10 @@ impl Coordinator {
             ChatOrder::New => Event::New,
             ChatOrder::Resume => Event::Resume,
         };
+        if let (ChatOrder::Resume, Some(live)) = (order, self.touch(key, batch)) {
+            // What goes on from here on is started for this user.
+            live.chat.owner = Some(by.stored());
+        }
         let lines = self.apply(key, event, batch);
         let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
         let said = lines.last().map(Line::to_string).unwrap_or_default();

@@ -3,9 +3,10 @@
 use super::batch::{Batch, Deed};
 use super::live::{Certainty, Live};
 use super::{Coordinator, now};
+use crate::owner::{self, UserId};
 use crate::rules::conversation::{Event, Prompt, TurnId};
 use crate::rules::note::ToolTail;
-use crate::rules::queue::{self, BUDGET_LONG_WINDOW, Gates, Next, OwnerCheck, WaitReason};
+use crate::rules::queue::{self, BUDGET_LONG_WINDOW, Gates, Next, WaitReason};
 use crate::rules::text::Line;
 use crate::store::TurnBody;
 use outlast_agents::Block;
@@ -67,8 +68,9 @@ impl Coordinator {
             is_agent_free: live.is_agent_free(),
             has_notices_due: live.has_notices_due && !live.is_taking,
             breaker: self.breaker,
-            // A local chat belongs to the user of the home, who alone can reach the socket.
-            owner: OwnerCheck::MaySpeak,
+            owner: owner::check(live.chat.owner.as_deref(), UserId::own()),
+            // A local chat has no channel that can be cut: its parts are in the database, and each terminal reads them when it comes. The rule is for
+            // channels that a reply is sent to.
             is_channel_connected: true,
             mark_window: self.settings.mark_window,
             unattended_starts: Vec::new(),

@@ -6,7 +6,7 @@ use crate::rules::conversation::{Cause, Generation, TurnId};
 use crate::rules::turn::{Mark, Outcome, Turn};
 use outlast_core::{OsText, Time};
 use outlast_wire::v1::chat::{Content, Part, PartKind};
-use rusqlite::types::Type;
+use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -126,7 +126,7 @@ impl Store for SqliteStore {
         let (conversations, mut turns, last, mut unreadable) = self.ask(|db| {
             let conversations = self.readable(
                 "SELECT key, generation, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, agent_session, cwd, \
-                 seen, last_order FROM conversation WHERE ended_at IS NULL ORDER BY key",
+                 seen, last_order, owner FROM conversation WHERE ended_at IS NULL ORDER BY key",
                 "conversations",
                 &mut skipped,
                 conversation_of,
@@ -287,14 +287,14 @@ fn write(db: &Transaction<'_>, change: &StoreChange) -> rusqlite::Result<()> {
 }
 
 fn write_conversation(db: &Transaction<'_>, row: &ConversationRecord) -> rusqlite::Result<()> {
-    let ChatState { agent, agent_session, cwd, seen, last_order } = &row.chat;
+    let ChatState { agent, agent_session, cwd, owner, seen, last_order } = &row.chat;
     let cwd = cwd.as_deref().map(OsText::from);
     db.prepare_cached(
         "INSERT INTO conversation (key, generation, name, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, \
-         agent_session, cwd, seen, last_order) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) \
+         agent_session, cwd, seen, last_order, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
          ON CONFLICT (key, generation) DO UPDATE SET mode = excluded.mode, strikes = excluded.strikes, suspended_at = excluded.suspended_at, \
          last_message_at = excluded.last_message_at, agent = excluded.agent, agent_session = excluded.agent_session, cwd = excluded.cwd, \
-         seen = excluded.seen, last_order = excluded.last_order",
+         seen = excluded.seen, last_order = excluded.last_order, owner = excluded.owner",
     )?
     .execute(params![
         row.key,
@@ -312,6 +312,7 @@ fn write_conversation(db: &Transaction<'_>, row: &ConversationRecord) -> rusqlit
         cwd.as_ref().map(json),
         seen.map(signed),
         last_order.as_ref().map(json),
+        owner,
     ])
     .map(|_| ())
 }
@@ -381,7 +382,18 @@ fn conversation_of(row: &Row<'_>) -> rusqlite::Result<ConversationRecord> {
             cwd: of_json::<OsText>(row, 10)?.map(|text| text.as_path().to_owned()),
             seen: row.get::<_, Option<i64>>(11)?.map(i64::unsigned_abs),
             last_order: of_json(row, 12)?,
+            owner: owner_of(row, 13)?,
         },
+    })
+}
+
+/// The owner as it is stored, whatever that is: one that makes no sense is judged where it is checked, and hides no conversation.
+fn owner_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        ValueRef::Integer(number) => Some(number.to_string()),
+        ValueRef::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Real(_) | ValueRef::Blob(_) => Some(String::new()),
     })
 }
 

@@ -23,6 +23,7 @@ fn conversation(key: &str, number: u32) -> ConversationRecord {
             agent: Some(AgentChoice::Command("cat".into())),
             agent_session: Some("s".into()),
             cwd: Some("/tmp".into()),
+            owner: Some("1000".into()),
             seen: Some(3),
             last_order: Some(LastOrder { request_id: "req:1".into(), answer: Changed::new(Standing::Active, 1, "done") }),
         },
@@ -175,4 +176,17 @@ fn a_newer_layout_is_refused() {
     let path = dir.path().join("gateway.db");
     rusqlite::Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     assert!(matches!(SqliteStore::open(&path), Err(StoreError::Newer { layout: 99, .. })));
+}
+
+#[test]
+fn an_owner_that_makes_no_sense_hides_no_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    open(&dir).commit(&[StoreChange::Conversation(Box::new(conversation(KEY, 1)))]).unwrap();
+    for (sql, owner) in [("NULL", None), ("'root'", Some("root")), ("0", Some("0")), ("x'ff00'", Some("")), ("1.5", Some("1.5"))] {
+        let db = rusqlite::Connection::open(dir.path().join("gateway.db")).unwrap();
+        db.execute_batch(&format!("UPDATE conversation SET owner = {sql}")).unwrap();
+        drop(db);
+        let loaded = open(&dir).load().unwrap();
+        assert_eq!(loaded.conversations[0].0.chat.owner.as_deref(), owner, "{sql}");
+    }
 }

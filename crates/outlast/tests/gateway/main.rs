@@ -4,6 +4,7 @@ mod crash;
 mod drain;
 mod notice;
 mod order;
+mod owner;
 mod send;
 mod strange;
 mod support;

@@ -235,7 +235,7 @@ impl Bench {
     }
 
     /// Reads from a copy of the database, as the gateway keeps its own to itself.
-    fn query(&self, sql: &str) -> String {
+    pub(crate) fn query(&self, sql: &str) -> String {
         let copy = self.work().join("copy.db");
         for end in ["", "-wal"] {
             let (from, to) = (format!("{}/gateway.db{end}", self.home().display()), format!("{}{end}", copy.display()));
