@@ -2,6 +2,8 @@
 
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{TurnKind, TurnOutcome, TurnState};
+use outlast_testkit::machine::{is_root, skipped};
+use outlast_testkit::product::{Product, eventually};
 
 const HELD: &str = "The owner of this conversation may no longer speak here";
 
@@ -76,4 +78,53 @@ fn a_conversation_of_a_version_that_knew_no_owners_is_the_home_users() {
     tell(&bench);
     bench.until("its turn", |shown| shown.turns.iter().any(|turn| turn.kind == TurnKind::Notice && turn.is_finished()));
     assert!(!bench.lines().iter().any(|line| line.contains(HELD)));
+}
+
+/// The user and group that own nothing.
+const NOBODY: u32 = 65534;
+
+fn chown_all(dir: &std::path::Path, user: u32) {
+    std::os::unix::fs::lchown(dir, Some(user), Some(user)).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => chown_all(&entry.path(), user),
+            false => std::os::unix::fs::lchown(entry.path(), Some(user), Some(user)).unwrap(),
+        }
+    }
+}
+
+/// The same with two real users: one speaks, a notice comes for them, and the home is given to another.
+#[test]
+fn a_home_that_is_given_to_another_user_starts_nothing_for_the_user_before() {
+    use std::os::unix::process::CommandExt as _;
+    const NAME: &str = "a_home_that_is_given_to_another_user_starts_nothing_for_the_user_before";
+    if !is_root() {
+        return skipped(NAME, "only root can become somebody else");
+    }
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    let root = product.work().parent().unwrap().to_owned();
+    chown_all(&root, NOBODY);
+    let as_nobody = |args: &[&str]| product.command(args).uid(NOBODY).gid(NOBODY).output();
+    match as_nobody(&["--version"]) {
+        Ok(said) if said.status.success() => {}
+        other => return skipped(NAME, format!("user {NOBODY} cannot run the program: {other:?}")),
+    }
+    let done = |args: &[&str]| {
+        let said = as_nobody(args).unwrap();
+        assert!(said.status.success(), "{args:?}: {said:?}");
+        String::from_utf8(said.stdout).unwrap()
+    };
+    done(&["chat", "send", "main", "--command", "cat", "--wait", "hello"]);
+    done(&["gateway", "stop"]);
+    done(&["run", "--notify", "--session", KEY, "--", "true"]);
+    eventually("a notice", || done(&["events", "history", "--json", "--state", "pending"]).contains("evt_").then_some(()));
+    done(&["engine", "stop"]);
+    eventually("nothing of nobody's", || product.processes().is_empty().then_some(()));
+    chown_all(&root, 0);
+    let bench = Bench::stopped(product);
+    bench.start();
+    bench.until_line(HELD);
+    assert!(bench.show().turns.iter().all(|turn| turn.kind == TurnKind::Message || turn.state == TurnState::Queued));
+    bench.wait(bench.send("mine now", &cat()).turn);
+    bench.until("the notice", |shown| shown.turns.iter().all(|turn| turn.is_finished()));
 }
