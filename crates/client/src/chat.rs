@@ -89,7 +89,8 @@ fn digits() -> Result<String, ClientError> {
 }
 
 impl Chat {
-    /// Connects to the gateway of a home, and starts one if `to` has a program for that: an `outlast-gateway`.
+    /// Connects to the gateway of a home, and starts one if `to` has a program for that: an `outlast-gateway`. If `to` speaks for a conversation of that gateway,
+    /// this is its agent: it may look at its own conversation, and not speak in any.
     pub async fn connect(to: &Connect) -> Result<Self, ClientError> {
         let chat = Self { shared: Arc::new(Redial::to(to.absolute())) };
         chat.shared.link().await?;
@@ -140,7 +141,7 @@ impl Chat {
             let link = self.regained().await?;
             let timeout_ms = deadline.map(|at| millis(at.saturating_duration_since(Instant::now())));
             let request = ChatRequest::Wait { key: key.into(), turn, timeout_ms };
-            match link.ask_gateway(request).await {
+            match link.ask_gateway(self.session(), request).await {
                 Ok(answer) => return read(&answer).map(Some).map_err(nonsense),
                 Err(e) if self.shared.can_redial() && tries.again(&e, Some(&link), Repeat::Safe).await => {}
                 Err(CallError::Cut(Cut::Gone(why))) => {
@@ -180,7 +181,7 @@ impl Chat {
     /// started for that: `false` if none runs.
     pub async fn seen(&self, key: &str, part: u64) -> Result<bool, ClientError> {
         let Some(link) = self.shared.link_if_running().await? else { return Ok(false) };
-        match link.ask_gateway(ChatRequest::Seen { key: key.into(), part }).await {
+        match link.ask_gateway(self.session(), ChatRequest::Seen { key: key.into(), part }).await {
             Ok(_) => Ok(true),
             Err(CallError::Cut(Cut::Gone(_))) => Ok(false),
             Err(e) => Err(to_error::<GatewayTalk>(e, "say what was shown")),
@@ -223,7 +224,7 @@ impl Chat {
     pub async fn restart_within(&self, limit: Duration) -> Result<bool, ClientError> {
         // The connection is that of the gateway that ends: the next one may answer before its end is noticed here.
         let link = self.shared.link().await?;
-        match link.ask_gateway(ChatRequest::Restart { from: None }).await {
+        match link.ask_gateway(self.session(), ChatRequest::Restart { from: None }).await {
             Ok(_) => Ok(link.closed(limit).await),
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Ok(true),
@@ -235,7 +236,7 @@ impl Chat {
     /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
-        let done = match link.ask_gateway(ChatRequest::Shutdown { timeout_ms: timeout.map(millis) }).await {
+        let done = match link.ask_gateway(self.session(), ChatRequest::Shutdown { timeout_ms: timeout.map(millis) }).await {
             Ok(answer) => read(&answer).map_err(nonsense)?,
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
@@ -255,7 +256,7 @@ impl Chat {
         let mut tries = Tries::patient();
         loop {
             let link = self.shared.link().await?;
-            match link.ask_gateway(request.clone()).await {
+            match link.ask_gateway(self.session(), request.clone()).await {
                 Ok(answer) => return read(&answer).map_err(nonsense),
                 Err(e) if self.shared.can_redial() && tries.again(&e, Some(&link), repeat).await => {}
                 Err(CallError::Cut(Cut::Gone(why))) if repeat == Repeat::Safe => {
@@ -264,6 +265,11 @@ impl Chat {
                 Err(e) => return Err(to_error::<GatewayTalk>(e, doing)),
             }
         }
+    }
+
+    /// For whom requests are made.
+    fn session(&self) -> Option<String> {
+        self.shared.target().and_then(|to| to.owner.session.clone())
     }
 
     /// The connection again, whenever there is a gateway. One that died, or asked to be started again, is started; one that a person has

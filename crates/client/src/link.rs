@@ -252,13 +252,17 @@ fn message(id: u64, from: Sender<'_>, request: Request) -> Vec<u8> {
 
 impl Link<GatewayTalk> {
     /// Asks the gateway, and waits for the answer.
-    pub(crate) async fn ask_gateway(&self, request: ChatRequest) -> Result<Box<RawValue>, CallError> {
-        self.numbered_call(|id| frame::json(&ChatMessage { id, request }), &[]).await.map(|(_, answer)| answer)
+    pub(crate) async fn ask_gateway(&self, session: Option<String>, request: ChatRequest) -> Result<Box<RawValue>, CallError> {
+        self.numbered_call(|id| frame::json(&ChatMessage { id, session, request }), &[]).await.map(|(_, answer)| answer)
     }
 
     /// Asks the gateway, and reads what comes until the answer.
-    pub(crate) async fn stream_gateway(self: &Arc<Self>, request: ChatRequest) -> Result<Stream<GatewayTalk>, CallError> {
-        self.framed_stream(|id| frame::json(&ChatMessage { id, request })).await
+    pub(crate) async fn stream_gateway(
+        self: &Arc<Self>,
+        session: Option<String>,
+        request: ChatRequest,
+    ) -> Result<Stream<GatewayTalk>, CallError> {
+        self.framed_stream(|id| frame::json(&ChatMessage { id, session, request })).await
     }
 }
 

@@ -150,10 +150,10 @@ impl Talk for GatewayTalk {
 
     fn hello(id: u64) -> Vec<u8> {
         let namespaces = Some(Box::new(crate::place::namespaces()));
-        frame::json(&ChatMessage { id, request: ChatRequest::Hello { version: VERSION, client: our_name(), namespaces } })
+        frame::json(&ChatMessage { id, session: None, request: ChatRequest::Hello { version: VERSION, client: our_name(), namespaces } })
     }
 
     fn cancellation(id: u64, of: u64) -> Vec<u8> {
-        frame::json(&ChatMessage { id, request: ChatRequest::Cancel { of } })
+        frame::json(&ChatMessage { id, session: None, request: ChatRequest::Cancel { of } })
     }
 }

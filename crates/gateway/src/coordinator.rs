@@ -7,6 +7,7 @@ mod agent;
 mod ask;
 mod batch;
 mod follow;
+mod guard;
 mod live;
 mod start;
 
@@ -15,7 +16,7 @@ pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed};
 pub(crate) use live::Live;
 
-use crate::owner::UserId;
+use crate::owner::Asker;
 use crate::rules::breaker::Breaker;
 use crate::rules::conversation::{Effect, TurnId};
 use crate::settings::GatewaySettings;
@@ -48,9 +49,9 @@ const MAX_SLEEP: Duration = Duration::from_secs(30);
 /// What the coordinator is told.
 pub(crate) enum Input {
     /// A client asks something.
-    Ask { request: ChatRequest, by: UserId, to: AnswerTo },
+    Ask { request: ChatRequest, by: Asker, to: AnswerTo },
     /// A client wants to follow a conversation.
-    Follow { asked: FollowAsked, to: oneshot::Sender<Result<Followed, Error>> },
+    Follow { asked: FollowAsked, by: Asker, to: oneshot::Sender<Result<Followed, Error>> },
     /// A client has left.
     Left { follower: u64 },
     /// A follower wants the next page of parts.
@@ -268,8 +269,17 @@ impl Coordinator {
 
     fn take_in(&mut self, input: Input, batch: &mut Batch) {
         match input {
-            Input::Ask { request, by, to } => self.ask(request, by, to, batch),
-            Input::Follow { asked, to } => self.follow(asked, to),
+            Input::Ask { request, by, to } => match self.check_asker(&request, &by) {
+                Ok(()) => self.ask(request, by.user, to, batch),
+                Err(error) => batch.answer(to, Err(error)),
+            },
+            Input::Follow { asked, by, to } => match self.check_follower(&asked, &by) {
+                Ok(()) => self.follow(asked, to),
+                Err(error) => {
+                    // A client that has left needs no answer.
+                    let _left = to.send(Err(error));
+                }
+            },
             Input::Left { follower } => self.unfollow(follower),
             Input::Parts { key, after, upto, to } => {
                 // A follower that has left needs no answer.

@@ -30,6 +30,15 @@ impl UserId {
     }
 }
 
+/// Who asks something.
+#[derive(Debug, Clone)]
+pub(crate) struct Asker {
+    /// The user at the other end of the connection.
+    pub(crate) user: UserId,
+    /// The session that the client speaks for.
+    pub(crate) session: Option<String>,
+}
+
 /// Judges the stored owner of a conversation. Without one, an earlier version made the row, which served the user of the home only. What cannot be read counts
 /// as no.
 pub(crate) fn check(stored: Option<&str>, home_user: UserId) -> OwnerCheck {

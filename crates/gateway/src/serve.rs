@@ -1,7 +1,7 @@
 //! The socket: frames in, requests to the coordinator, answers and events out. What a client sends can end its own connection and nothing else.
 
 use crate::coordinator::{ChatAnswer, FollowAsked, Followed, Gateway, Input, ending, refusal};
-use crate::owner::UserId;
+use crate::owner::{Asker, UserId};
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
 use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatReply, ChatRequest};
@@ -222,6 +222,7 @@ impl Talk<'_> {
     /// Passes a request on. The coordinator gets the requests of a connection in their order.
     async fn on_message(&mut self, message: ChatMessage) -> io::Result<()> {
         let (id, out) = (message.id, self.out.clone());
+        let by = Asker { user: self.user, session: message.session };
         let task = match message.request {
             ChatRequest::Hello { .. } => {
                 refuse(&out, id, refusal(code::BAD_REQUEST, "hello was said before", "")).await;
@@ -236,7 +237,7 @@ impl Talk<'_> {
             ChatRequest::Follow { key, after, context, is_attended } => {
                 let (to, followed) = tokio::sync::oneshot::channel();
                 let asked = FollowAsked { key: key.clone(), after, context, is_attended };
-                let is_sent = self.gateway.inputs.send(Input::Follow { asked, to }).await.is_ok();
+                let is_sent = self.gateway.inputs.send(Input::Follow { asked, by, to }).await.is_ok();
                 let gateway = self.gateway.clone();
                 self.tasks.spawn(async move {
                     let followed = if is_sent { followed.await.unwrap_or_else(|_| Err(ending())) } else { Err(ending()) };
@@ -251,7 +252,7 @@ impl Talk<'_> {
             }
             request => {
                 let (to, answered) = tokio::sync::oneshot::channel();
-                let is_sent = self.gateway.inputs.send(Input::Ask { request, by: self.user, to }).await.is_ok();
+                let is_sent = self.gateway.inputs.send(Input::Ask { request, by, to }).await.is_ok();
                 self.tasks.spawn(async move {
                     let answer: Result<ChatAnswer, Error> =
                         if is_sent { answered.await.unwrap_or_else(|_| Err(ending())) } else { Err(ending()) };

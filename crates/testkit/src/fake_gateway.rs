@@ -377,7 +377,7 @@ impl Connection {
     }
 
     /// Whether to go on.
-    fn on_message(&mut self, ChatMessage { id, request }: ChatMessage) -> bool {
+    fn on_message(&mut self, ChatMessage { id, request, .. }: ChatMessage) -> bool {
         let op = serde_json::to_value(&request).expect("it serialises")["op"].as_str().expect("a word").to_owned();
         let fault = {
             let mut book = lock(&self.book.0);

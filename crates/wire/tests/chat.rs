@@ -47,7 +47,7 @@ fn requests() -> Vec<ChatMessage> {
         ChatRequest::Shutdown { timeout_ms: Some(60_000) },
         ChatRequest::Cancel { of: 4 },
     ];
-    all.into_iter().enumerate().map(|(n, request)| ChatMessage { id: n as u64, request }).collect()
+    all.into_iter().enumerate().map(|(n, request)| ChatMessage { id: n as u64, session: None, request }).collect()
 }
 
 fn conversation() -> ConversationInfo {

@@ -204,7 +204,7 @@ impl ChatFeed {
     async fn open(&mut self, link: &Arc<Link<GatewayTalk>>) -> Result<(), ClientError> {
         let (key, after, context, is_attended) = (self.key.clone(), self.after, self.context, self.is_attended);
         let request = ChatRequest::Follow { key, after, context, is_attended };
-        match link.stream_gateway(request).await {
+        match link.stream_gateway(self.chat.session(), request).await {
             Ok(stream) => self.connection = Connection::Open(stream),
             // It ended meanwhile, and the next one is looked for.
             Err(CallError::Cut(Cut::Gone(_))) => self.was_fruitless(),

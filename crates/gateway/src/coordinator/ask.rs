@@ -320,7 +320,7 @@ impl Coordinator {
 }
 
 pub(super) fn not_found(key: &str) -> Error {
-    refusal(code::NOT_FOUND, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
+    refusal(code::NO_CONVERSATION, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
 }
 
 /// A name from outside, cut and without control characters.

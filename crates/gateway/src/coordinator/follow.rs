@@ -155,7 +155,7 @@ impl Coordinator {
             Ok(Some((of, info))) if of == key => Ok(ChatAnswer::Turn(Box::new(info))),
             Ok(_) => {
                 let what = format!("there is no turn {turn} in {key}");
-                Err(super::refusal(outlast_wire::code::NOT_FOUND, what, "`outlast chat show` lists the turns"))
+                Err(super::refusal(outlast_wire::code::NO_CONVERSATION, what, "`outlast chat show` lists the turns"))
             }
             Err(error) => Err(store_failed(&error)),
         };
@@ -171,7 +171,7 @@ impl Coordinator {
         for TurnWaiter { turn, to, .. } in late {
             let answer = match self.stored_turn(turn) {
                 Ok(Some((_, info))) => Ok(ChatAnswer::Turn(Box::new(info))),
-                Ok(None) => Err(super::refusal(outlast_wire::code::NOT_FOUND, "the turn is gone", "")),
+                Ok(None) => Err(super::refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")),
                 Err(error) => Err(store_failed(&error)),
             };
             batch.deed(Deed::Answer { to, answer: Box::new(answer) });
@@ -187,7 +187,7 @@ impl Coordinator {
     /// How a message was accepted, as its turn is now.
     pub(super) fn accepted(&self, key: &str, id: TurnId, note: Option<String>) -> Result<ChatAnswer, Error> {
         let found = self.store.turn(id).map_err(|e| store_failed(&e))?;
-        let Some(turn) = found else { return Err(super::refusal(outlast_wire::code::NOT_FOUND, "the turn is gone", "")) };
+        let Some(turn) = found else { return Err(super::refusal(outlast_wire::code::NO_CONVERSATION, "the turn is gone", "")) };
         let mut accepted = Accepted::new(id.0.unsigned_abs(), state_of(&turn.turn));
         let rows = self.chats.get(key).map(|live| live.conversation.rows.as_slice()).unwrap_or_default();
         if turn.turn == Turn::Queued {

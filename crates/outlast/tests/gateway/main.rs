@@ -6,5 +6,6 @@ mod notice;
 mod order;
 mod owner;
 mod send;
+mod session;
 mod strange;
 mod support;

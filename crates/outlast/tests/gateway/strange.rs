@@ -46,7 +46,7 @@ fn keys_ids_and_words_from_outside_are_checked() {
     let none = bench.block(async { bench.chat_now().await.send(KEY, "msg:1", "x", &Setup::default()).await }).unwrap_err();
     assert!(none.to_string().contains("no agent was chosen"), "{none}");
     let unknown = bench.block(async { bench.chat_now().await.show(KEY, None).await }).unwrap_err();
-    assert_eq!(unknown.code(), code::NOT_FOUND);
+    assert_eq!(unknown.code(), code::NO_CONVERSATION);
     assert!(bench.block(bench.chat().list()).unwrap().is_empty(), "nothing was made by what was refused");
 }
 

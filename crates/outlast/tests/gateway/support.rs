@@ -252,13 +252,14 @@ impl Bench {
 
     /// Sends one request over a connection of its own, as it is on the wire.
     pub(crate) fn ask_raw<T: serde::de::DeserializeOwned>(&self, request: &ChatRequest) -> ChatReply<T> {
-        let message = ChatMessage { id: 7, request: request.clone() };
+        let message = ChatMessage { id: 7, session: None, request: request.clone() };
         self.ask_raw_value(&serde_json::to_value(&message).unwrap())
     }
 
     pub(crate) fn ask_raw_value<T: serde::de::DeserializeOwned>(&self, message: &serde_json::Value) -> ChatReply<T> {
         let mut stream = self.socket();
-        let hello = ChatMessage { id: 1, request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None } };
+        let hello =
+            ChatMessage { id: 1, session: None, request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None } };
         stream.write_all(&frame::json(&hello)).unwrap();
         stream.write_all(&frame::json(message)).unwrap();
         let (mut frames, mut buffer) = (frame::Splitter::default(), [0; 4096]);

@@ -25,12 +25,15 @@ pub const MAX_WORDS_BYTES: usize = 1 << 20;
 pub struct ChatMessage {
     /// The client's own number for it, never used twice on a connection.
     pub id: u64,
+    /// The session that the client speaks for; absent for a person. A client that speaks for a conversation is its agent, and asks about itself only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// What.
     #[serde(flatten)]
     pub request: ChatRequest,
 }
 
-/// What is asked of the gateway. The fields lie beside the message's own, so none may be called `id` or `op`.
+/// What is asked of the gateway. The fields lie beside the message's own, so none may be called `id`, `session` or `op`.
 ///
 /// | request | answer |
 /// |---|---|

@@ -124,7 +124,7 @@ impl ChatName {
 
 /// A way to the gateway, which is started if none runs.
 async fn connect(ctx: &Context) -> Result<Chat, Failure> {
-    let to = Connect::to(&ctx.settings.home);
+    let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
     let to = match ctx.world.gateway() {
         Some(program) => to.starting(program),
         None => to,
