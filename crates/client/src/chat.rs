@@ -168,7 +168,14 @@ impl Chat {
     /// Continues a suspended conversation, or an interrupted turn that is held back.
     pub async fn resume(&self, key: &str) -> Result<Changed, ClientError> {
         let request_id = Some(request_id()?);
-        self.ask("resume the conversation", ChatRequest::Resume { key: key.into(), request_id }, Repeat::Safe).await
+        self.ask("resume the conversation", ChatRequest::Resume { key: key.into(), request_id, generation: None }, Repeat::Safe).await
+    }
+
+    /// Continues where an earlier generation of a conversation ended, in a new generation. The current one ends as with
+    /// [`Chat::start_anew`]; if it is the one that is named, this is [`Chat::resume`].
+    pub async fn resume_generation(&self, key: &str, generation: u64) -> Result<Changed, ClientError> {
+        let request = ChatRequest::Resume { key: key.into(), request_id: Some(request_id()?), generation: Some(generation) };
+        self.ask("resume the earlier conversation", request, Repeat::Safe).await
     }
 
     /// Answers a question about a permission.

@@ -9,6 +9,7 @@ mod batch;
 mod follow;
 mod guard;
 mod live;
+mod reset;
 mod start;
 
 pub(crate) use agent::driver_attempt;
@@ -19,6 +20,7 @@ pub(crate) use live::Live;
 use crate::owner::Asker;
 use crate::rules::breaker::Breaker;
 use crate::rules::conversation::{Effect, TurnId};
+use crate::rules::reset::LiveProcesses;
 use crate::settings::GatewaySettings;
 use crate::shutdown::{Drain, Exit};
 use crate::store::{Loaded, Store, StoreError};
@@ -30,6 +32,7 @@ use outlast_core::Time;
 use outlast_wire::code;
 use outlast_wire::v1::chat::{Accepted, Changed, ChatRequest, Conversations, GatewayStatus, Opened, Part, Shown, TurnInfo};
 use outlast_wire::v1::{Done, Error, ErrorKind};
+use reset::Held;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -70,6 +73,8 @@ pub(crate) enum Input {
     Taken { key: String, generation: String, connection: u64, taken: Result<Vec<Told>, String> },
     /// The engine answered an acknowledgement with `ok`.
     Acknowledged { key: String, event_ids: Vec<String> },
+    /// The engine said what runs in the session of a conversation, or did not answer.
+    LookedUp { key: String, processes: LiveProcesses },
     /// SIGTERM or SIGINT.
     Signal(crate::shutdown::StopSignal),
     /// Look again at what may start.
@@ -125,6 +130,8 @@ pub(crate) struct Coordinator {
     pub(crate) due: BTreeSet<String>,
     followers: Vec<Follower>,
     waiters: Vec<TurnWaiter>,
+    /// Requests that wait until the engine has said what runs in the session of their conversation.
+    held: BTreeMap<String, Vec<Held>>,
     pub(crate) next_turn: i64,
     next_part: u64,
     next_actor: u64,
@@ -167,6 +174,7 @@ impl Coordinator {
             due: BTreeSet::new(),
             followers: Vec::new(),
             waiters: Vec::new(),
+            held: BTreeMap::new(),
             next_turn: loaded.last_turn + 1,
             next_part: loaded.last_part + 1,
             next_actor: 1,
@@ -292,6 +300,7 @@ impl Coordinator {
             Input::EngineLost => self.engine_lost(),
             Input::Taken { key, generation, connection, taken } => self.taken(key, &generation, connection, taken, batch),
             Input::Acknowledged { key, event_ids } => self.acknowledged(&key, &event_ids),
+            Input::LookedUp { key, processes } => self.looked_up(&key, processes, batch),
             Input::Signal(signal) => self.on_signal(signal, batch),
             Input::Look => {}
         }

@@ -3,6 +3,7 @@
 use crate::rules::conversation::BusyMode;
 use crate::rules::reset::ResetPolicies;
 use crate::rules::turn::MarkWindow;
+use outlast_core::Time;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,6 +35,8 @@ pub struct GatewaySettings {
     pub mode: BusyMode,
     /// When conversations are reset.
     pub resets: ResetPolicies,
+    /// How many seconds local time is ahead of UTC at a time, for the hour of a daily reset.
+    pub utc_offset: fn(Time) -> i32,
     /// How long a mark is fresh.
     pub mark_window: MarkWindow,
     /// What people are shown of notices.
@@ -59,6 +62,7 @@ impl GatewaySettings {
             idle_exit: DEFAULT_IDLE_EXIT,
             mode: BusyMode::Queue,
             resets: ResetPolicies::default(),
+            utc_offset: |_| 0,
             mark_window: MarkWindow::default(),
             notices: NoticeMode::Concise,
             agent: None,

@@ -27,6 +27,9 @@ pub(crate) trait Store: Send {
     /// Writes all of it in one transaction, or nothing.
     fn commit(&mut self, changes: &[StoreChange]) -> Result<(), StoreError>;
 
+    /// A generation, current or ended. One that cannot be read is named when the gateway starts.
+    fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError>;
+
     /// The turn that a cause has, of whichever conversation and generation.
     fn turn_of_cause(&self, cause: &Cause) -> Result<Option<TurnRecord>, StoreError>;
 
@@ -111,6 +114,8 @@ pub(crate) struct ChatState {
     pub(crate) agent: Option<AgentChoice>,
     /// The agent's own name for the session of this generation.
     pub(crate) agent_session: Option<String>,
+    /// The earlier generation that a person continued with this one.
+    pub(crate) resumed_from: Option<u32>,
     /// Where the agent works.
     pub(crate) cwd: Option<PathBuf>,
     /// The user who wrote last, as it is stored.

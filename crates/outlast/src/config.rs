@@ -11,7 +11,7 @@ mod sinks;
 
 pub(crate) use detach::DetachKey;
 #[allow(unused_imports)] // Only the gateway's own program makes something of them.
-pub(crate) use gateway::{AgentTable, GatewayTable, Permission};
+pub(crate) use gateway::{AgentTable, GatewayTable, Permission, ResetTable};
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
@@ -138,7 +138,7 @@ impl World {
     /// The variables that settings, home and user are found by, for an engine that is started without a caller. Nothing of a conversation is among them.
     pub(crate) fn settings_env(&self, sinks: &Sinks) -> Vec<(OsString, OsString)> {
         const OF_A_CALL: [&str; 5] = ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION", "OUTLAST_PROCESS_ID", "OUTLAST_TEST_POINTS"];
-        const PLAIN: [&str; 8] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TERMINAL_TIMEOUT", "HERMES_REDACT_SECRETS"];
+        const PLAIN: [&str; 9] = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "TZ", "TERMINAL_TIMEOUT", "HERMES_REDACT_SECRETS"];
         let secret = |name: &str| sinks.secret_env.iter().any(|n| n == name);
         let wanted = |name: &str| {
             PLAIN.contains(&name)
@@ -288,6 +288,10 @@ const KEYS: &[&str] = &[
     "terminal.daemon_term_grace_seconds",
     "terminal.timeout",
     "terminal.max_foreground_timeout",
+    "session_reset.mode",
+    "session_reset.idle_minutes",
+    "session_reset.at_hour",
+    "session_reset.notify",
     "session_reset.bg_process_max_age_hours",
     "security.redact_secrets",
     "limits.max_running",
@@ -456,6 +460,12 @@ impl Reader<'_> {
         };
         let n = self.value(key, env, default.unwrap_or(0), parse, whole);
         Some(n).filter(|n| *n > 0)
+    }
+
+    /// An hour of the day.
+    fn hour(&mut self, key: &'static str, default: u64) -> u8 {
+        let parse = |v: &toml::Value| v.as_integer().and_then(|n| u64::try_from(n).ok()).filter(|n| *n < 24);
+        u8::try_from(self.value(key, &[], default, parse, whole)).unwrap_or_default()
     }
 
     fn flag(&mut self, key: &'static str, env: &[&'static str], default: bool) -> bool {

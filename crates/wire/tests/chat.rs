@@ -34,7 +34,7 @@ fn requests() -> Vec<ChatMessage> {
         ChatRequest::Follow { key: key(), after: None, context: 0, is_attended: false },
         ChatRequest::Stop { key: key(), request_id: None },
         ChatRequest::New { key: key(), request_id: Some("req:0123456789abcdef".into()) },
-        ChatRequest::Resume { key: key(), request_id: None },
+        ChatRequest::Resume { key: key(), request_id: None, generation: None },
         ChatRequest::Allow { key: key(), permission: "perm_1".into(), option: "allow".into() },
         ChatRequest::Seen { key: key(), part: 9 },
         ChatRequest::List,
@@ -46,6 +46,7 @@ fn requests() -> Vec<ChatMessage> {
         ChatRequest::Restart { from: Some(key()) },
         ChatRequest::Shutdown { timeout_ms: Some(60_000) },
         ChatRequest::Cancel { of: 4 },
+        ChatRequest::Resume { key: key(), request_id: None, generation: Some(1) },
     ];
     all.into_iter().enumerate().map(|(n, request)| ChatMessage { id: n as u64, session: None, request }).collect()
 }

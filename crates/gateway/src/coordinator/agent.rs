@@ -177,7 +177,13 @@ impl Coordinator {
     /// What was said so far, for an agent that cannot continue its session.
     fn summary(&self, key: &str) -> Option<String> {
         let live = self.chats.get(key)?;
-        let turns = self.store.turns(key, live.conversation.generation.number, MAX_SUMMARY_TURNS).ok()?;
+        let mut turns = self.store.turns(key, live.conversation.generation.number, MAX_SUMMARY_TURNS).ok()?;
+        // What a person continued belongs to it. Numbers of generations only grow, so this ends.
+        let mut earlier = live.chat.resumed_from;
+        while let Some(number) = earlier.filter(|_| turns.len() < MAX_SUMMARY_TURNS) {
+            turns.splice(0..0, self.store.turns(key, number, MAX_SUMMARY_TURNS - turns.len()).ok()?);
+            earlier = self.store.generation(key, number).ok()?.and_then(|of| of.chat.resumed_from).filter(|of| *of < number);
+        }
         let cut = |text: &str| text.chars().take(MAX_SUMMARY_CHARS).collect::<String>();
         let mut lines = Vec::new();
         for turn in turns.iter().filter(|turn| !turn.turn.is_open()) {

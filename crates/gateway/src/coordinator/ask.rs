@@ -5,12 +5,12 @@ use super::live::Live;
 use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
 use crate::owner::UserId;
 use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
-use crate::rules::key::{ChatType, LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
-use crate::rules::reset::ResetFacts;
+use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
+use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
 use crate::rules::turn::Turn;
 use crate::shutdown::Drain;
-use crate::store::{ChatState, LastOrder, TurnBody};
+use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
 use outlast_wire::code;
@@ -31,12 +31,20 @@ const MAX_ID_LEN: usize = 128;
 /// The longest shell line or name of an agent.
 const MAX_AGENT_LEN: usize = 64 << 10;
 
+/// A message as its sender has it.
+struct Said {
+    message_id: String,
+    words: String,
+    wanted: Wanted,
+}
+
 /// What a person orders about a conversation as a whole.
 #[derive(Clone, Copy)]
 enum ChatOrder {
     Stop,
     New,
-    Resume,
+    /// What is suspended or held back, or an earlier generation.
+    Resume(Option<u64>),
 }
 
 /// Who writes or opens a conversation, and who is to answer in it, where.
@@ -48,9 +56,17 @@ struct Wanted {
 
 impl Coordinator {
     pub(super) fn ask(&mut self, request: ChatRequest, by: UserId, to: AnswerTo, batch: &mut Batch) {
+        if let Some((request, by, to)) = self.hold_for_reset(request, by, to, batch) {
+            self.ask_knowing(request, by, to, LiveProcesses::Unknown, batch);
+        }
+    }
+
+    /// Answers a request. `processes`: what runs in the session, if that was looked up.
+    pub(super) fn ask_knowing(&mut self, request: ChatRequest, by: UserId, to: AnswerTo, processes: LiveProcesses, batch: &mut Batch) {
         let answer = match request {
             ChatRequest::Send { key, message_id, words, agent, cwd } => {
-                return match self.send(&key, &message_id, words, Wanted { by, agent, cwd }, batch) {
+                let said = Said { message_id, words, wanted: Wanted { by, agent, cwd } };
+                return match self.send(&key, said, processes, batch) {
                     Ok((turn, note)) => batch.deed(Deed::Accepted { key, turn, note, to }),
                     Err(error) => batch.answer(to, Err(error)),
                 };
@@ -59,7 +75,7 @@ impl Coordinator {
             ChatRequest::Open { key, agent, cwd } => self.open(&key, Wanted { by, agent, cwd }, batch),
             ChatRequest::Stop { key, request_id } => self.order(&key, by, request_id, ChatOrder::Stop, batch),
             ChatRequest::New { key, request_id } => self.order(&key, by, request_id, ChatOrder::New, batch),
-            ChatRequest::Resume { key, request_id } => self.order(&key, by, request_id, ChatOrder::Resume, batch),
+            ChatRequest::Resume { key, request_id, generation } => self.order(&key, by, request_id, ChatOrder::Resume(generation), batch),
             ChatRequest::Allow { key, permission, option } => self.allow(&key, &permission, &option, batch),
             ChatRequest::Seen { key, part } => self.seen(&key, part, batch),
             ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
@@ -93,15 +109,9 @@ impl Coordinator {
     }
 
     /// The turn of a message, and what the person should know about it.
-    fn send(
-        &mut self,
-        key: &str,
-        message_id: &str,
-        words: String,
-        wanted: Wanted,
-        batch: &mut Batch,
-    ) -> Result<(TurnId, Option<String>), Error> {
-        let id = checked_message_id(message_id)?;
+    fn send(&mut self, key: &str, said: Said, processes: LiveProcesses, batch: &mut Batch) -> Result<(TurnId, Option<String>), Error> {
+        let Said { message_id, words, wanted } = said;
+        let id = checked_message_id(&message_id)?;
         if words.len() > MAX_WORDS_BYTES {
             let what = format!("{} bytes are more than the {MAX_WORDS_BYTES} that one message may have", words.len());
             return Err(refusal(code::BAD_REQUEST, what, "put the text into a file, and name the file"));
@@ -118,15 +128,8 @@ impl Coordinator {
         }
         let by = wanted.by;
         self.make(key, wanted, batch)?;
-        let has_history = |this: &Self, generation| this.store.has_history(key, generation).map_err(|e| store_failed(&e));
         let Some(live) = self.chats.get(key) else { return Err(not_found(key)) };
-        let generation = live.conversation.generation.number;
-        let reset = ResetFacts {
-            policy: self.settings.resets.of(LOCAL_PLATFORM, ChatType::Dm),
-            utc_offset_seconds: 0,
-            youngest_process: None,
-            has_history: has_history(self, generation)?,
-        };
+        let reset = self.facts_of(key, live.conversation.generation.number, processes, batch.now)?;
         let turn = TurnId(self.next_turn);
         let draining = self.drain.as_ref().map(|drain| drain.kind);
         let mark_window = self.settings.mark_window;
@@ -227,23 +230,43 @@ impl Coordinator {
                 return Ok(ChatAnswer::Changed(last.answer.clone()));
             }
         }
-        let event = match order {
-            ChatOrder::Stop => Event::Stop,
-            ChatOrder::New => Event::New,
-            ChatOrder::Resume => Event::Resume,
+        let current = live.conversation.generation.number;
+        let (event, earlier) = match order {
+            ChatOrder::Stop => (Event::Stop, None),
+            ChatOrder::New => (Event::New, None),
+            ChatOrder::Resume(Some(number)) if number != u64::from(current) => {
+                let earlier = self.earlier(key, number)?;
+                (Event::Return { to: earlier.generation.number }, Some(earlier))
+            }
+            ChatOrder::Resume(_) => (Event::Resume, None),
         };
-        if let (ChatOrder::Resume, Some(live)) = (order, self.touch(key, batch)) {
+        if let (ChatOrder::Resume(_), Some(live)) = (order, self.touch(key, batch)) {
             // What goes on from here on is started for this user.
             live.chat.owner = Some(by.stored());
         }
         let lines = self.apply(key, event, batch);
         let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };
+        if let Some(earlier) = earlier {
+            // A session is known to the agent that made it only.
+            (live.chat.agent, live.chat.agent_session) = (earlier.chat.agent, earlier.chat.agent_session);
+            live.chat.resumed_from = Some(earlier.generation.number);
+        }
         let said = lines.last().map(Line::to_string).unwrap_or_default();
         let answer = Changed::new(live.standing(), u64::from(live.conversation.generation.number), said);
         if let Some(request_id) = request_id {
             live.chat.last_order = Some(LastOrder { request_id, answer: answer.clone() });
         }
         Ok(ChatAnswer::Changed(answer))
+    }
+
+    /// A generation that has ended.
+    fn earlier(&self, key: &str, number: u64) -> Result<ConversationRecord, Error> {
+        let found =
+            u32::try_from(number).ok().map(|number| self.store.generation(key, number)).transpose().map_err(|e| store_failed(&e))?;
+        found.flatten().ok_or_else(|| {
+            let what = format!("there is no conversation {number} under the name {}", shown_name(key));
+            refusal(code::NOT_FOUND, what, "`outlast chat show NAME --generation N` shows an earlier one")
+        })
     }
 
     fn allow(&mut self, key: &str, permission: &str, option: &str, batch: &mut Batch) -> Result<ChatAnswer, Error> {
@@ -307,6 +330,7 @@ impl Coordinator {
         self.drain.is_some()
             || self.hold_until.is_some()
             || !self.waiters.is_empty()
+            || !self.held.is_empty()
             || self
                 .chats
                 .values()

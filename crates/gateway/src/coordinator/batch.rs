@@ -110,7 +110,7 @@ impl Coordinator {
         live.conversation = after;
         live.follow_rules(&before, now);
         if is_new_generation {
-            live.chat.agent_session = None;
+            (live.chat.agent_session, live.chat.resumed_from) = (None, None);
         }
         let mut lines = Vec::new();
         for effect in effects {
@@ -268,10 +268,10 @@ fn about(line: &Line) -> &'static str {
         Line::AgentEndedRetrying => "interrupted",
         Line::Failed(_) | Line::GaveUp => "failed",
         Line::Suspended => "suspended",
-        Line::StartedAnew | Line::Reset(_) | Line::ResumeExpired | Line::NewConversation => "new",
+        Line::StartedAnew(_) | Line::Reset(..) | Line::ResumeExpired(_) | Line::NewConversation => "new",
         Line::TooOldToQuote => "obsolete",
         Line::Stopped | Line::NothingToStop => "stopped",
-        Line::Continued | Line::NothingToResume => "resumed",
+        Line::Continued | Line::Returned(_) | Line::NothingToResume => "resumed",
         Line::NoticesObsolete(..) => "notice",
         Line::Waiting(_) => "waiting",
     }

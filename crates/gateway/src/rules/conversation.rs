@@ -103,6 +103,8 @@ pub enum StartedWhy {
     Daily,
     /// The one before had an interrupted turn that was too old.
     ResumeExpired,
+    /// A person asked with `/resume N` to continue an earlier one.
+    Resumed,
 }
 
 /// What a message does to a running turn.
@@ -300,6 +302,11 @@ pub enum Event {
     New,
     /// `/resume`.
     Resume,
+    /// `/resume N`: a new generation whose agent continues where an earlier one ended.
+    Return {
+        /// The earlier one, which has ended.
+        to: u32,
+    },
     /// The drain timed out.
     DrainTimedOut {
         /// What it leads to.

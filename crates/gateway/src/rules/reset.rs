@@ -86,12 +86,12 @@ pub struct ResetPolicies {
 }
 
 impl ResetPolicies {
-    /// The policy of a chat. Local chats are never reset: a terminal that comes back continues where it was.
+    /// The policy of a chat. Local chats are reset only if a policy names their platform: a terminal that comes back continues where it
+    /// was.
     pub fn of(&self, platform: &str, chat_type: ChatType) -> ResetPolicy {
-        if platform == LOCAL_PLATFORM {
-            return ResetPolicy::OFF;
-        }
-        *self.by_platform.get(platform).or_else(|| self.by_chat_type.get(&chat_type)).unwrap_or(&self.default)
+        let own = self.by_platform.get(platform);
+        let usual = (platform != LOCAL_PLATFORM).then(|| self.by_chat_type.get(&chat_type).unwrap_or(&self.default));
+        own.or(usual).copied().unwrap_or(ResetPolicy::OFF)
     }
 }
 
@@ -104,6 +104,17 @@ pub enum ResetReason {
     Daily,
 }
 
+/// What runs in a session, as far as it protects the conversation. A dead pid protects nothing, so it is looked up anew each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LiveProcesses {
+    /// Nothing runs.
+    None,
+    /// The youngest has this age.
+    Youngest(Duration),
+    /// The engine could not be asked. That counts as a young one: a conversation that is kept too long can be left with `/new`.
+    Unknown,
+}
+
 /// What a reset depends on besides the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResetFacts {
@@ -111,8 +122,8 @@ pub struct ResetFacts {
     pub policy: ResetPolicy,
     /// How far local time is ahead of UTC, for the daily hour. On a day on which the offset changes the hour is off by that change.
     pub utc_offset_seconds: i32,
-    /// The age of the youngest live process of the session, re-probed. A dead pid protects nothing.
-    pub youngest_process: Option<Duration>,
+    /// What runs in the session.
+    pub processes: LiveProcesses,
     /// Whether a turn of this generation was completed. Without one there is no history that a person could miss.
     pub has_history: bool,
 }
@@ -138,7 +149,11 @@ pub fn due(facts: &ResetFacts, last_message_at: Option<Time>, now: Time) -> Opti
 
 fn is_protected(facts: &ResetFacts) -> bool {
     let limit = facts.policy.protection_age;
-    facts.youngest_process.is_some_and(|age| limit.is_zero() || age < limit)
+    match facts.processes {
+        LiveProcesses::None => false,
+        LiveProcesses::Youngest(age) => limit.is_zero() || age < limit,
+        LiveProcesses::Unknown => true,
+    }
 }
 
 /// The last `hour`:00 local time that is not after `now`, in microseconds.

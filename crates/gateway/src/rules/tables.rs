@@ -9,7 +9,7 @@ use super::breaker::Breaker;
 use super::conversation::{apply, *};
 use super::note::{Note, ToolTail, note};
 use super::queue::{Gates, Next, OwnerCheck, Start, WaitReason, next};
-use super::reset::{ResetFacts, ResetMode, ResetPolicy, ResetReason};
+use super::reset::{LiveProcesses, ResetFacts, ResetMode, ResetPolicy, ResetReason};
 use super::text::Line;
 use super::turn::{self, *};
 
@@ -43,7 +43,7 @@ pub(super) fn idle_after(minutes: u64) -> ResetPolicy {
 }
 
 pub(super) fn facts(policy: ResetPolicy) -> ResetFacts {
-    ResetFacts { policy, utc_offset_seconds: 0, youngest_process: None, has_history: true }
+    ResetFacts { policy, utc_offset_seconds: 0, processes: LiveProcesses::None, has_history: true }
 }
 
 pub(super) fn message(id: i64) -> Message {
@@ -250,6 +250,7 @@ fn the_whole_table_of_conversations() {
             ("/stop", Event::Stop),
             ("/new", Event::New),
             ("/resume", Event::Resume),
+            ("/resume 7", Event::Return { to: 7 }),
         ];
         writeln!(table, "{name}: [{}]", rows_words(&before.rows)).unwrap();
         for (what, event) in events {
@@ -402,9 +403,15 @@ fn every_line_that_a_person_reads() {
     let mut lines: Vec<Line> = drains.into_iter().flat_map(|kind| [Line::Banner(kind), Line::KeptWhileDraining(kind)]).collect();
     lines.extend([Line::ResumedAfterRestart, Line::ResumedAfterInterruption, Line::AgentEndedRetrying]);
     lines.extend(failures.map(Line::Failed));
-    lines.extend([Line::GaveUp, Line::Suspended, Line::StartedAnew, Line::Reset(ResetReason::Idle), Line::Reset(ResetReason::Daily)]);
-    lines.extend([Line::ResumeExpired, Line::TooOldToQuote, Line::NewConversation, Line::Stopped, Line::NothingToStop]);
-    lines.extend([Line::Continued, Line::NothingToResume]);
+    lines.extend([
+        Line::GaveUp,
+        Line::Suspended,
+        Line::StartedAnew(1),
+        Line::Reset(ResetReason::Idle, 1),
+        Line::Reset(ResetReason::Daily, 1),
+    ]);
+    lines.extend([Line::ResumeExpired(1), Line::TooOldToQuote, Line::NewConversation, Line::Stopped, Line::NothingToStop]);
+    lines.extend([Line::Continued, Line::Returned(1), Line::NothingToResume]);
     lines.extend(obsolete.map(|why| Line::NoticesObsolete(why, 1)));
     lines.push(Line::NoticesObsolete(ObsoleteReason::GenerationEnded, 3));
     lines.extend(waits.map(Line::Waiting));

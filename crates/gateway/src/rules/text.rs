@@ -25,12 +25,12 @@ pub enum Line {
     GaveUp,
     /// The conversation is suspended.
     Suspended,
-    /// A message started a new conversation in place of a suspended one.
-    StartedAnew,
-    /// A message started a new conversation, because of the reset policy.
-    Reset(ResetReason),
-    /// A message started a new conversation, because an interrupted turn was too old to be continued.
-    ResumeExpired,
+    /// A message started a new conversation in place of this suspended generation.
+    StartedAnew(u32),
+    /// A message started a new conversation in place of this generation, because of the reset policy.
+    Reset(ResetReason, u32),
+    /// A message started a new conversation in place of this generation, because an interrupted turn was too old to be continued.
+    ResumeExpired(u32),
     /// A newer message replaced an interrupted one that is too old to be quoted.
     TooOldToQuote,
     /// A person asked for a new conversation.
@@ -41,6 +41,8 @@ pub enum Line {
     NothingToStop,
     /// `/resume` of a conversation that was suspended or held back.
     Continued,
+    /// `/resume N` continued this earlier generation.
+    Returned(u32),
     /// `/resume` found nothing to continue.
     NothingToResume,
     /// This many notices are recorded and start no turn.
@@ -89,10 +91,19 @@ impl fmt::Display for Line {
             Self::Suspended => {
                 "Suspended: three turns in a row were interrupted. Write to start a new conversation, or use /resume to continue this one."
             }
-            Self::StartedAnew => "This conversation was suspended, so your message starts a new one.",
-            Self::Reset(ResetReason::Idle) => "This conversation was idle for too long, so your message starts a new one.",
-            Self::Reset(ResetReason::Daily) => "Conversations are reset daily, so your message starts a new one.",
-            Self::ResumeExpired => "An interrupted turn was too old to be continued, so your message starts a new conversation.",
+            Self::StartedAnew(earlier) => {
+                return write!(f, "This conversation was suspended, so your message starts a new one. {}", GoBack(*earlier));
+            }
+            Self::Reset(ResetReason::Idle, earlier) => {
+                return write!(f, "This conversation was idle for too long, so your message starts a new one. {}", GoBack(*earlier));
+            }
+            Self::Reset(ResetReason::Daily, earlier) => {
+                return write!(f, "Conversations are reset daily, so your message starts a new one. {}", GoBack(*earlier));
+            }
+            Self::ResumeExpired(earlier) => {
+                let why = "An interrupted turn was too old to be continued, so your message starts a new conversation.";
+                return write!(f, "{why} {}", GoBack(*earlier));
+            }
             Self::TooOldToQuote => {
                 "Your earlier message was interrupted too long ago and is not answered. Send it again if you still need it."
             }
@@ -100,6 +111,7 @@ impl fmt::Display for Line {
             Self::Stopped => "Stopped.",
             Self::NothingToStop => "Nothing is running.",
             Self::Continued => "Continuing this conversation.",
+            Self::Returned(earlier) => return write!(f, "Continuing where conversation {earlier} ended."),
             Self::NothingToResume => "Nothing is interrupted or suspended.",
             Self::NoticesObsolete(ObsoleteReason::EarlierGeneration | ObsoleteReason::GenerationEnded, count) => {
                 return write!(f, "{} from processes of an earlier conversation: recorded, starting no turn.", notices(*count));
@@ -117,6 +129,15 @@ impl fmt::Display for Line {
             }
             Self::Waiting(WaitReason::Channel) => "The chat is disconnected. Work continues when it is connected again.",
         })
+    }
+}
+
+/// How a person gets back to a generation that was left without their asking for it.
+struct GoBack(u32);
+
+impl fmt::Display for GoBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/resume {} goes back.", self.0)
     }
 }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The layout this build writes. A newer one is refused.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
 
 /// Keeps the shared state of the log in memory, because only one gateway uses the file. By default SQLite maps a file for that, and on a full disk that copies
 /// on write, a store to this mapping kills the program.
@@ -29,6 +29,7 @@ CREATE TABLE conversation (
     agent TEXT, agent_session TEXT, cwd TEXT, origin TEXT, owner TEXT, mode TEXT NOT NULL,
     strikes INTEGER NOT NULL, suspended_at INTEGER, last_message_at INTEGER,
     seen INTEGER, last_order TEXT,
+    resumed_from INTEGER,               -- the earlier generation that a person continued with this one
     sent INTEGER, sending INTEGER, send_tries INTEGER,
     PRIMARY KEY (key, generation)
 );
@@ -57,6 +58,12 @@ CREATE TABLE run (
 );
 ";
 
+/// What the layout before this one lacks.
+const FROM_1: &str = "ALTER TABLE conversation ADD COLUMN resumed_from INTEGER";
+
+const CONVERSATION: &str = "key, generation, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, agent_session, \
+     cwd, seen, last_order, owner, resumed_from FROM conversation";
+
 const TURN: &str = "t.id, t.key, t.generation, t.cause, t.body, t.state, t.attempt, t.starts, t.head, t.quotes, t.interrupt_reason, \
      t.interrupted_at, t.outcome, t.why, t.unattended, t.accepted_at, t.started_at, t.finished_at, q.interrupt_reason, q.interrupted_at \
      FROM turn t LEFT JOIN turn q ON q.id = t.quotes";
@@ -79,15 +86,17 @@ impl SqliteStore {
             return Err(StoreError::Newer { path: path.to_owned(), layout, known: LAYOUT });
         }
         let mut store = Self { path: path.to_owned(), connection };
-        if layout < LAYOUT {
-            store.create().map_err(failed)?;
+        match layout {
+            LAYOUT => {}
+            1 => store.change(FROM_1).map_err(failed)?,
+            _ => store.change(SCHEMA).map_err(failed)?,
         }
         Ok(store)
     }
 
-    fn create(&mut self) -> rusqlite::Result<()> {
+    fn change(&mut self, sql: &str) -> rusqlite::Result<()> {
         let all = self.connection.transaction()?;
-        all.execute_batch(SCHEMA)?;
+        all.execute_batch(sql)?;
         all.pragma_update(None, "user_version", LAYOUT)?;
         all.commit()
     }
@@ -124,13 +133,8 @@ impl Store for SqliteStore {
     fn load(&mut self) -> Result<Loaded, StoreError> {
         let mut skipped = Vec::new();
         let (conversations, mut turns, last, mut unreadable) = self.ask(|db| {
-            let conversations = self.readable(
-                "SELECT key, generation, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, agent_session, cwd, \
-                 seen, last_order, owner FROM conversation WHERE ended_at IS NULL ORDER BY key",
-                "conversations",
-                &mut skipped,
-                conversation_of,
-            )?;
+            let current = format!("SELECT {CONVERSATION} WHERE ended_at IS NULL ORDER BY key");
+            let conversations = self.readable(&current, "conversations", &mut skipped, conversation_of)?;
             let open = format!("SELECT {TURN} WHERE t.state <> 'finished' ORDER BY t.id");
             let turns = self.readable(&open, "turns", &mut skipped, turn_of)?;
             let max = |table: &str| db.query_row(&format!("SELECT COALESCE(MAX(id), 0) FROM {table}"), [], |r| r.get::<_, i64>(0));
@@ -161,6 +165,11 @@ impl Store for SqliteStore {
             write(&all, change).map_err(failed)?;
         }
         all.commit().map_err(failed)
+    }
+
+    fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError> {
+        let sql = format!("SELECT {CONVERSATION} WHERE key = ?1 AND generation = ?2");
+        self.ask(|db| db.prepare_cached(&sql)?.query_row(params![key, number], conversation_of).optional())
     }
 
     fn turn_of_cause(&self, cause: &Cause) -> Result<Option<TurnRecord>, StoreError> {
@@ -287,14 +296,15 @@ fn write(db: &Transaction<'_>, change: &StoreChange) -> rusqlite::Result<()> {
 }
 
 fn write_conversation(db: &Transaction<'_>, row: &ConversationRecord) -> rusqlite::Result<()> {
-    let ChatState { agent, agent_session, cwd, owner, seen, last_order } = &row.chat;
+    let ChatState { agent, agent_session, resumed_from, cwd, owner, seen, last_order } = &row.chat;
     let cwd = cwd.as_deref().map(OsText::from);
     db.prepare_cached(
         "INSERT INTO conversation (key, generation, name, started_at, started_why, mode, strikes, suspended_at, last_message_at, agent, \
-         agent_session, cwd, seen, last_order, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15) \
+         agent_session, cwd, seen, last_order, owner, resumed_from) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16) \
          ON CONFLICT (key, generation) DO UPDATE SET mode = excluded.mode, strikes = excluded.strikes, suspended_at = excluded.suspended_at, \
          last_message_at = excluded.last_message_at, agent = excluded.agent, agent_session = excluded.agent_session, cwd = excluded.cwd, \
-         seen = excluded.seen, last_order = excluded.last_order, owner = excluded.owner",
+         seen = excluded.seen, last_order = excluded.last_order, owner = excluded.owner, resumed_from = excluded.resumed_from",
     )?
     .execute(params![
         row.key,
@@ -313,6 +323,7 @@ fn write_conversation(db: &Transaction<'_>, row: &ConversationRecord) -> rusqlit
         seen.map(signed),
         last_order.as_ref().map(json),
         owner,
+        resumed_from,
     ])
     .map(|_| ())
 }
@@ -383,6 +394,7 @@ fn conversation_of(row: &Row<'_>) -> rusqlite::Result<ConversationRecord> {
             seen: row.get::<_, Option<i64>>(11)?.map(i64::unsigned_abs),
             last_order: of_json(row, 12)?,
             owner: owner_of(row, 13)?,
+            resumed_from: row.get(14)?,
         },
     })
 }

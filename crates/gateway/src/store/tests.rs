@@ -22,6 +22,7 @@ fn conversation(key: &str, number: u32) -> ConversationRecord {
         chat: ChatState {
             agent: Some(AgentChoice::Command("cat".into())),
             agent_session: Some("s".into()),
+            resumed_from: Some(7),
             cwd: Some("/tmp".into()),
             owner: Some("1000".into()),
             seen: Some(3),
@@ -167,6 +168,21 @@ fn context_begins_so_many_parts_before_a_place() {
     assert_eq!((ids(6, 1), ids(6, 2), ids(6, 9), ids(0, 3)), (vec![6, 8], vec![4, 6, 8], vec![2, 4, 6, 8], vec![2, 4, 6, 8]));
     assert_eq!(store.last_part(KEY).unwrap(), Some(8));
     assert_eq!(store.parts(KEY, 2, 6, 9).unwrap().len(), 2);
+}
+
+#[test]
+fn a_file_of_the_first_layout_is_brought_to_this_one_and_keeps_what_it_had() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = ConversationRecord { chat: ChatState { resumed_from: None, ..conversation(KEY, 1).chat }, ..conversation(KEY, 1) };
+    open(&dir).commit(&[StoreChange::Conversation(Box::new(row.clone()))]).unwrap();
+    let db = rusqlite::Connection::open(dir.path().join("gateway.db")).unwrap();
+    db.execute_batch("ALTER TABLE conversation DROP COLUMN resumed_from; PRAGMA user_version = 1").unwrap();
+    drop(db);
+    let mut store = open(&dir);
+    assert_eq!(store.load().unwrap().conversations, [(row, vec![])]);
+    store.commit(&[StoreChange::Conversation(Box::new(conversation(KEY, 1)))]).unwrap();
+    drop(store);
+    assert_eq!(open(&dir).generation(KEY, 1).unwrap(), Some(conversation(KEY, 1)));
 }
 
 #[test]

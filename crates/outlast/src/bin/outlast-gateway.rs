@@ -10,12 +10,15 @@ mod os;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
-use config::{AgentTable, GatewayTable, Permission, World};
+use config::{AgentTable, Permission, ResetTable, Settings, World};
 use outlast_gateway::rules::conversation::BusyMode;
+use outlast_gateway::rules::key::LOCAL_PLATFORM;
+use outlast_gateway::rules::reset::{ResetMode, ResetPolicy};
 use outlast_gateway::rules::turn::MarkWindow;
 use outlast_gateway::{AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran};
 use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Keep conversations with agents, and continue them after every restart
 ///
@@ -77,7 +80,7 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
             let _kept = rustix::stdio::dup2_stdin(null);
         }
     };
-    match outlast_gateway::run(gateway_settings(&world, &settings.home, &settings.gateway), tell) {
+    match outlast_gateway::run(gateway_settings(&world, &settings), tell) {
         Ok(Ran::Ended(code)) => Ok(code),
         Ok(Ran::Taken) => {
             say(&format!("another gateway serves {}", settings.home.display()));
@@ -90,8 +93,9 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
     }
 }
 
-fn gateway_settings(world: &World, home: &Path, table: &GatewayTable) -> GatewaySettings {
-    let mut settings = GatewaySettings::new(home, world.program.with_file_name("outlast"));
+fn gateway_settings(world: &World, configured: &Settings) -> GatewaySettings {
+    let table = &configured.gateway;
+    let mut settings = GatewaySettings::new(&configured.home, world.program.with_file_name("outlast"));
     settings.user.clone_from(&world.user.name);
     settings.user_home = world.user.home.clone().unwrap_or_else(|| "/".into());
     settings.path = world.var("PATH").map(ToOwned::to_owned).unwrap_or_default();
@@ -99,6 +103,8 @@ fn gateway_settings(world: &World, home: &Path, table: &GatewayTable) -> Gateway
     settings.idle_exit = table.idle_exit;
     settings.mode = if table.is_interrupting { BusyMode::Interrupt } else { BusyMode::Queue };
     settings.mark_window = MarkWindow(table.resume_window);
+    settings.resets.by_platform.insert(LOCAL_PLATFORM.into(), reset_policy(&table.reset, configured.max_age));
+    settings.utc_offset = |at| os::utc_offset_seconds(at.micros().div_euclid(1_000_000));
     settings.notices = match table.notices.as_str() {
         "all" => NoticeMode::All,
         "result" => NoticeMode::Result,
@@ -110,6 +116,17 @@ fn gateway_settings(world: &World, home: &Path, table: &GatewayTable) -> Gateway
     settings.agents = table.agents.iter().map(|(name, agent)| (name.clone(), agent_settings(agent))).collect();
     settings.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
     settings
+}
+
+fn reset_policy(table: &ResetTable, protection_age: Duration) -> ResetPolicy {
+    let (after, at_hour) = (table.idle, table.at_hour);
+    let mode = match table.mode.as_str() {
+        "idle" => ResetMode::Idle { after },
+        "daily" => ResetMode::Daily { at_hour },
+        "both" => ResetMode::Both { after, at_hour },
+        _ => ResetMode::None,
+    };
+    ResetPolicy { mode, protection_age, should_notify: table.should_notify }
 }
 
 fn agent_settings(table: &AgentTable) -> AgentSettings {

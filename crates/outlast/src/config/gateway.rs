@@ -12,12 +12,24 @@ pub(crate) struct GatewayTable {
     pub(crate) idle_exit: Duration,
     pub(crate) is_interrupting: bool,
     pub(crate) resume_window: Duration,
+    pub(crate) reset: ResetTable,
     /// all, result, error, concise or off.
     pub(crate) notices: String,
     pub(crate) agent: Option<String>,
     pub(crate) agents: BTreeMap<String, AgentTable>,
     /// What makes the section unusable: an agent that cannot be what was meant.
     pub(crate) faults: Vec<String>,
+}
+
+/// When a conversation is reset. How old a process may be that keeps it is read with the engine's settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ResetTable {
+    /// none, idle, daily or both.
+    pub(crate) mode: String,
+    pub(crate) idle: Duration,
+    /// Local, 0 to 23.
+    pub(crate) at_hour: u8,
+    pub(crate) should_notify: bool,
 }
 
 /// How one agent is run.
@@ -43,6 +55,10 @@ const DRAIN_TIMEOUT_SECONDS: f64 = 60.0;
 const IDLE_EXIT_SECONDS: f64 = 600.0;
 /// How long an interrupted turn is resumed without a person.
 const RESUME_WINDOW_SECONDS: f64 = 3600.0;
+/// How long a conversation may be idle, where idle ones are reset.
+const IDLE_RESET_MINUTES: u64 = 1440;
+/// The hour of a daily reset: few people talk to an agent at four.
+const RESET_HOUR: u64 = 4;
 
 pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
     let drain = r.number("gateway.drain_timeout_seconds", &["OUTLAST_GATEWAY_DRAIN_TIMEOUT_SECONDS"], DRAIN_TIMEOUT_SECONDS);
@@ -51,12 +67,19 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
     let mode = r.word("gateway.mode", &["queue", "interrupt"]);
     let notices = r.word("gateway.notices", &["concise", "all", "result", "error", "off"]);
     let agent = r.word("gateway.agent", &[]);
+    let reset = ResetTable {
+        mode: r.word("session_reset.mode", &["none", "idle", "daily", "both"]),
+        idle: Duration::from_secs(r.count("session_reset.idle_minutes", &[], IDLE_RESET_MINUTES).saturating_mul(60)),
+        at_hour: r.hour("session_reset.at_hour", RESET_HOUR),
+        should_notify: r.flag("session_reset.notify", &[], true),
+    };
     let (agents, faults) = agents(r, file);
     GatewayTable {
         drain_timeout: seconds(drain),
         idle_exit: seconds(idle),
         is_interrupting: mode == "interrupt",
         resume_window: seconds(window),
+        reset,
         notices,
         agent: Some(agent).filter(|name| !name.is_empty()),
         agents,

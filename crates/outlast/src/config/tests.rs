@@ -90,6 +90,22 @@ fn how_much_is_told_of_matches_can_be_set() {
 }
 
 #[test]
+fn when_conversations_are_reset_can_be_set() {
+    let reset = |file: &str| {
+        let s = with(file, &[]);
+        (s.gateway.reset, s.max_age, s.warnings.len())
+    };
+    let (minutes, hours) = (|n: u64| Duration::from_secs(n * 60), |n: u64| Duration::from_secs(n * 3600));
+    let usual = ResetTable { mode: "none".into(), idle: minutes(1440), at_hour: 4, should_notify: true };
+    assert_eq!(reset(""), (usual.clone(), hours(24), 0));
+    let file = "[session_reset]\nmode = 'both'\nidle_minutes = 90\nat_hour = 0\nnotify = false\nbg_process_max_age_hours = 0";
+    let set = ResetTable { mode: "both".into(), idle: minutes(90), at_hour: 0, should_notify: false };
+    assert_eq!(reset(file), (set, Duration::ZERO, 0));
+    let junk = "[session_reset]\nmode = 'weekly'\nidle_minutes = 0\nat_hour = 24\nnotify = 'perhaps'\nbg_process_max_age_hours = 'old'";
+    assert_eq!(reset(junk), (usual, hours(24), 5));
+}
+
+#[test]
 fn sizes_have_units() {
     for (text, want) in [("5GiB", Some(5 << 30)), (" 64 MiB ", Some(64 << 20)), ("1kb", Some(1000)), ("7", Some(7)), ("2g", Some(2 << 30))]
     {

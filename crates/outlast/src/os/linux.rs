@@ -1,12 +1,15 @@
 //! Linux: what trees of processes use, and what the machine is like.
 
 mod detach;
+mod local_time;
 mod machine;
 mod place;
 mod procs;
 mod usage;
 
 pub(crate) use detach::leave_parent;
+#[allow(unused_imports)] // Only the gateway has a time of day.
+pub(crate) use local_time::utc_offset_seconds;
 pub(crate) use machine::{Lasting, cgroup_of, file_system, io_priority, kernel, lingers, older_keepers, systemd_runs, working_dir};
 pub(crate) use place::{Container, Place};
 pub(crate) use procs::{is_engine_of, keepers_of, kill_now, processes_of, stat, unreaped_by_init, wait_for_end};

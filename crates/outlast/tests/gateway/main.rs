@@ -5,6 +5,8 @@ mod drain;
 mod notice;
 mod order;
 mod owner;
+mod reset;
+mod resume;
 mod send;
 mod session;
 mod strange;

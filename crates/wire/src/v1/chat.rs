@@ -118,13 +118,17 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
     },
-    /// Continue a suspended conversation, or an interrupted turn that is held back.
+    /// Continue a suspended conversation, or an interrupted turn that is held back; with a generation, continue that earlier one in a new
+    /// one.
     Resume {
         /// Which conversation.
         key: String,
         /// A name that the client makes, so that an order that is sent again changes nothing.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         request_id: Option<String>,
+        /// Which earlier generation; absent, or the current one, means what is suspended or held back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        generation: Option<u64>,
     },
     /// Answer a question about a permission.
     Allow {

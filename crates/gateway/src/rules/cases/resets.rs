@@ -79,7 +79,7 @@ fn case_040_a_conversation_without_history_is_reset_without_a_word() {
     let idle = || Conversation { last_message_at: Some(ago(3 * HOUR)), ..conversation() };
     let (after, effects) = write(idle(), facts(idle_after(120)), MarkWindow::default());
     assert_eq!(after.started_why, StartedWhy::Idle);
-    assert!(effects.contains(&Effect::Tell(Line::Reset(ResetReason::Idle))));
+    assert!(effects.contains(&Effect::Tell(Line::Reset(ResetReason::Idle, 1))));
     for quiet in
         [ResetFacts { has_history: false, ..facts(idle_after(120)) }, facts(ResetPolicy { should_notify: false, ..idle_after(120) })]
     {
@@ -90,15 +90,16 @@ fn case_040_a_conversation_without_history_is_reset_without_a_word() {
 
 #[test]
 fn case_042_to_045_a_young_process_protects() {
-    let hours = |n: u64| Some(Duration::from_secs(n * 3600));
-    let with = |youngest_process| ResetFacts { youngest_process, ..facts(idle_after(120)) };
+    let hours = |n: u64| LiveProcesses::Youngest(Duration::from_secs(n * 3600));
+    let with = |processes| ResetFacts { processes, ..facts(idle_after(120)) };
     let idle = Some(ago(3 * HOUR));
-    assert_eq!(due(&with(Some(Duration::from_secs(600))), idle, NOW), None);
+    assert_eq!(due(&with(LiveProcesses::Youngest(Duration::from_secs(600))), idle, NOW), None);
     assert_eq!(due(&with(hours(25)), idle, NOW), Some(ResetReason::Idle));
     assert_eq!(due(&with(hours(24)), idle, NOW), Some(ResetReason::Idle), "strictly younger protects");
     let any_age = ResetPolicy { protection_age: Duration::ZERO, ..idle_after(120) };
     assert_eq!(due(&ResetFacts { policy: any_age, ..with(hours(10_000)) }, idle, NOW), None);
-    assert_eq!(due(&ResetFacts { policy: any_age, ..with(None) }, idle, NOW), Some(ResetReason::Idle));
+    assert_eq!(due(&ResetFacts { policy: any_age, ..with(LiveProcesses::None) }, idle, NOW), Some(ResetReason::Idle));
+    assert_eq!(due(&with(LiveProcesses::Unknown), idle, NOW), None, "what cannot be looked up is not thrown away");
 }
 
 #[test]
@@ -116,13 +117,14 @@ fn case_206_notices_do_not_move_the_clock() {
 }
 
 #[test]
-fn a_platform_comes_before_a_chat_type_and_a_local_chat_is_never_reset() {
+fn a_platform_comes_before_a_chat_type_and_a_local_chat_is_reset_only_if_its_platform_is_named() {
     let mut policies = ResetPolicies { default: idle_after(1), ..ResetPolicies::default() };
     policies.by_chat_type.insert(ChatType::Group, idle_after(2));
     policies.by_platform.insert("telegram".into(), idle_after(3));
+    assert_eq!(policies.of("local", ChatType::Group), ResetPolicy::OFF);
     policies.by_platform.insert("local".into(), idle_after(4));
     assert_eq!(policies.of("signal", ChatType::Dm), idle_after(1));
     assert_eq!(policies.of("signal", ChatType::Group), idle_after(2));
     assert_eq!(policies.of("telegram", ChatType::Group), idle_after(3));
-    assert_eq!(policies.of("local", ChatType::Dm), ResetPolicy::OFF);
+    assert_eq!(policies.of("local", ChatType::Dm), idle_after(4));
 }

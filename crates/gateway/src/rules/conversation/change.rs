@@ -21,6 +21,7 @@ pub(super) fn apply(conversation: Conversation, event: Event, now: Time) -> (Con
         Event::Stop => change.stop(),
         Event::New => change.new_conversation(),
         Event::Resume => change.resume(),
+        Event::Return { to } => change.return_to(to),
         Event::DrainTimedOut { kind, has_prompt } => change.running_turn(TurnEvent::DrainTimedOut { kind, has_prompt }),
         Event::GatewayStarted { is_held } => {
             change.conversation.has_person_written = false;
@@ -69,14 +70,14 @@ impl Change {
         match self.conversation.standing() {
             Standing::Suspended { .. } => {
                 let quote = self.conversation.rows.iter().rev().filter(|row| row.cause.kind() == TurnKind::Message).find_map(quote_of);
-                self.effects.push(Effect::Tell(Line::StartedAnew));
+                self.effects.push(Effect::Tell(Line::StartedAnew(self.conversation.generation.number)));
                 self.end_generation(StartedWhy::Suspended, GenerationEnd::MovedOn);
                 self.unless_stale(quote, message.mark_window)
             }
             // A turn that runs and messages that wait are signs of a conversation that continues, whatever else is too old in it.
             Standing::ResumePending { at, .. } => {
                 if facts.policy.is_on() && message.mark_window.has_passed(at, self.now) && !is_waiting {
-                    self.effects.push(Effect::Tell(Line::ResumeExpired));
+                    self.effects.push(Effect::Tell(Line::ResumeExpired(self.conversation.generation.number)));
                     self.end_generation(StartedWhy::ResumeExpired, GenerationEnd::MovedOn);
                 }
                 None
@@ -85,7 +86,7 @@ impl Change {
                 let is_idle = self.conversation.rows.iter().all(|row| !row.turn.is_open());
                 let reason = reset::due(facts, self.conversation.last_message_at, self.now).filter(|_| is_idle)?;
                 if facts.has_history && facts.policy.should_notify {
-                    self.effects.push(Effect::Tell(Line::Reset(reason)));
+                    self.effects.push(Effect::Tell(Line::Reset(reason, self.conversation.generation.number)));
                 }
                 let why = match reason {
                     ResetReason::Idle => StartedWhy::Idle,
@@ -209,6 +210,12 @@ impl Change {
             }
         };
         self.effects.push(Effect::Tell(told));
+    }
+
+    fn return_to(&mut self, earlier: u32) {
+        self.conversation.has_person_written = true;
+        self.end_generation(StartedWhy::Resumed, GenerationEnd::Asked);
+        self.effects.push(Effect::Tell(Line::Returned(earlier)));
     }
 
     /// Ends the generation and starts the next. What stays open belongs to the next one.

@@ -31,6 +31,8 @@ pub(super) enum Act {
     Stop,
     New,
     Resume,
+    /// `/resume N`, N being any number.
+    Return(u8),
     DrainTimedOut {
         is_restart: bool,
         has_prompt: bool,
@@ -41,6 +43,9 @@ pub(super) enum Act {
     /// Time passes.
     Pass(u8),
 }
+
+/// Stands for processes of which no one knows the age.
+pub(super) const UNKNOWN_AGE: u8 = u8::MAX;
 
 #[derive(Debug, Clone)]
 pub(super) struct ResetDraw {
@@ -91,6 +96,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::Stop),
         1 => Just(Act::New),
         1 => Just(Act::Resume),
+        1 => (1..4_u8).prop_map(Act::Return),
         3 => (any_bool(), mostly()).prop_map(|(is_restart, has_prompt)| Act::DrainTimedOut { is_restart, has_prompt }),
         3 => proptest::bool::weighted(0.2).prop_map(|is_held| Act::GatewayStarted { is_held }),
         3 => (0..9_u8).prop_map(Act::Pass),
@@ -98,7 +104,8 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
 }
 
 fn reset() -> impl Strategy<Value = ResetDraw> {
-    let youngest = prop_oneof![3 => Just(None), 1 => prop_oneof![Just(Some(1_u8)), Just(Some(23)), Just(Some(24)), Just(Some(25))]];
+    let ages = prop_oneof![Just(1_u8), Just(23), Just(24), Just(25), Just(UNKNOWN_AGE)];
+    let youngest = prop_oneof![3 => Just(None), 1 => ages.prop_map(Some)];
     (0..4_u8, 0..24_u8, -840..840_i32, youngest, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
         |(mode, hour, offset_minutes, youngest_hours, is_any_age, has_history, should_notify)| ResetDraw {
             mode,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::act::{GateDraw, ResetDraw};
+use super::act::{GateDraw, ResetDraw, UNKNOWN_AGE};
 
 /// The table of turns. `=` changes nothing; `back` undoes the start; `strike:X` counts one, and does X if the turn was not given up.
 const TABLE: &str = "
@@ -246,7 +246,7 @@ impl Oracle {
     /// Which reset is due, by the wall clock.
     fn due(&self, reset: &ResetDraw) -> Option<&'static str> {
         let last = self.last_message?;
-        let is_protected = reset.youngest_hours.is_some_and(|hours| reset.is_any_age || hours < 24);
+        let is_protected = reset.youngest_hours.is_some_and(|hours| reset.is_any_age || hours < 24 || hours == UNKNOWN_AGE);
         if is_protected {
             return None;
         }
@@ -272,18 +272,18 @@ impl Oracle {
         let is_going_on = self.book.iter().any(|e| e.state == "running" || (e.state == "queued" && e.is_person()));
         if self.suspended.is_some() {
             quoted = self.book.iter().filter(|e| e.state == "interrupted" && e.is_person()).map(|e| e.id).max();
-            self.tell("StartedAnew");
+            self.tell(format!("StartedAnew({})", self.generation));
             self.renew("Suspended", "on");
         } else if let Some(at) = newest_mark {
             if self.is_stale(at, window) && reset.mode != 0 && !is_going_on {
-                self.tell("ResumeExpired");
+                self.tell(format!("ResumeExpired({})", self.generation));
                 self.renew("ResumeExpired", "on");
             }
         } else if self.book.iter().all(|e| !e.is_open())
             && let Some(why) = self.due(reset)
         {
             if reset.has_history && reset.should_notify {
-                self.tell(format!("Reset({why})"));
+                self.tell(format!("Reset({why}, {})", self.generation));
             }
             self.renew(why, "on");
         }
@@ -367,6 +367,12 @@ impl Oracle {
         if self.suspended.take().is_some() {
             self.strikes = 0;
         }
+    }
+
+    pub(super) fn return_to(&mut self, earlier: u32) {
+        self.renew("Resumed", "new");
+        self.wrote = true;
+        self.tell(format!("Returned({earlier})"));
     }
 
     pub(super) fn drain(&mut self, is_restart: bool, has_prompt: bool) {

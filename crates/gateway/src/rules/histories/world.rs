@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use outlast_core::Time;
 
-use super::act::{Act, GateDraw, ResetDraw};
+use super::act::{Act, GateDraw, ResetDraw, UNKNOWN_AGE};
 use super::oracle::Oracle;
 use super::promises::broken;
 use crate::rules::breaker::Breaker;
@@ -14,7 +14,7 @@ use crate::rules::conversation::{
 };
 use crate::rules::note::{Note, ResumePolicy, ToolTail};
 use crate::rules::queue::{Gates, Next, OwnerCheck, Start, next};
-use crate::rules::reset::{DEFAULT_PROTECTION_AGE, ResetFacts, ResetMode, ResetPolicy};
+use crate::rules::reset::{DEFAULT_PROTECTION_AGE, LiveProcesses, ResetFacts, ResetMode, ResetPolicy};
 use crate::rules::turn::{DrainKind, FailureReason, Mark, MarkWindow, Turn};
 
 const SECOND: i64 = 1_000_000;
@@ -60,6 +60,10 @@ impl World {
             Act::Resume => {
                 self.oracle.resume();
                 self.apply(Event::Resume)
+            }
+            Act::Return(to) => {
+                self.oracle.return_to(u32::from(*to));
+                self.apply(Event::Return { to: u32::from(*to) })
             }
             Act::DrainTimedOut { is_restart, has_prompt } => {
                 self.oracle.drain(*is_restart, *has_prompt);
@@ -294,7 +298,11 @@ fn facts(draw: &ResetDraw) -> ResetFacts {
     ResetFacts {
         policy: ResetPolicy { mode, protection_age, should_notify: draw.should_notify },
         utc_offset_seconds: draw.offset_minutes * 60,
-        youngest_process: draw.youngest_hours.map(|hours| Duration::from_secs(u64::from(hours) * 3600)),
+        processes: match draw.youngest_hours {
+            None => LiveProcesses::None,
+            Some(UNKNOWN_AGE) => LiveProcesses::Unknown,
+            Some(hours) => LiveProcesses::Youngest(Duration::from_secs(u64::from(hours) * 3600)),
+        },
         has_history: draw.has_history,
     }
 }

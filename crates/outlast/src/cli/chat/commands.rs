@@ -4,7 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlashCommand {
     New,
-    Resume,
+    /// What is suspended or interrupted, or an earlier conversation by its number.
+    Resume(Option<u64>),
     Stop,
     Status,
     Restart,
@@ -15,7 +16,11 @@ pub(super) enum SlashCommand {
 /// Each with its name and what it does.
 pub(super) const ALL: [(SlashCommand, &str, &str); 7] = [
     (SlashCommand::New, "/new", "start anew: the agent forgets what was said"),
-    (SlashCommand::Resume, "/resume", "continue a suspended conversation, or an interrupted reply"),
+    (
+        SlashCommand::Resume(None),
+        "/resume",
+        "continue a suspended conversation, or an interrupted reply; /resume N an earlier conversation",
+    ),
     (SlashCommand::Stop, "/stop", "stop the reply, as Ctrl-C does"),
     (SlashCommand::Status, "/status", "show how the conversation stands"),
     (SlashCommand::Restart, "/restart", "restart the gateway; the conversation goes on"),
@@ -47,6 +52,9 @@ pub(super) fn read(line: &str) -> Entered {
     if !is_word {
         return Entered::Words(text.to_owned());
     }
+    if let Some(number) = text.strip_prefix("/resume ").and_then(|rest| rest.trim().parse().ok()) {
+        return Entered::Command(SlashCommand::Resume(Some(number)));
+    }
     match ALL.iter().find(|(_, name, _)| *name == text) {
         Some((command, ..)) => Entered::Command(*command),
         None => Entered::Unknown(first.to_owned()),
@@ -69,6 +77,11 @@ mod tests {
     fn a_line_is_a_command_or_words() {
         assert_eq!(read("  "), Entered::Nothing);
         assert_eq!(read(" /new "), Entered::Command(SlashCommand::New));
+        assert_eq!(read("/resume"), Entered::Command(SlashCommand::Resume(None)));
+        assert_eq!(read("/resume  2 "), Entered::Command(SlashCommand::Resume(Some(2))));
+        for other in ["/resume two", "/resume -1", "/resume 2 3"] {
+            assert_eq!(read(other), Entered::Unknown("/resume".into()));
+        }
         assert_eq!(read("/knew"), Entered::Unknown("/knew".into()));
         assert_eq!(read("/new plan"), Entered::Unknown("/new".into()));
         assert_eq!(read("//new"), Entered::Words("/new".into()));

@@ -23,7 +23,7 @@ pub(super) enum ChatWish {
     },
     Stop,
     New,
-    Resume,
+    Resume(Option<u64>),
     Allow {
         permission: String,
         option: String,
@@ -116,7 +116,8 @@ impl Carrier {
             ChatWish::Say { message_id, words } => self.say(&message_id, &words).await,
             ChatWish::Stop => self.told(chat.stop(key).await.map(|changed| changed.said)),
             ChatWish::New => self.told(chat.start_anew(key).await.map(|changed| changed.said)),
-            ChatWish::Resume => self.told(chat.resume(key).await.map(|changed| changed.said)),
+            ChatWish::Resume(None) => self.told(chat.resume(key).await.map(|changed| changed.said)),
+            ChatWish::Resume(Some(number)) => self.told(chat.resume_generation(key, number).await.map(|changed| changed.said)),
             ChatWish::Allow { permission, option } => match chat.allow(key, &permission, &option).await {
                 // The part that has the answer is shown.
                 Ok(_) => None,

@@ -297,7 +297,7 @@ impl<'a> Person<'a> {
                 self.remark(Style::Bad, &format!("there is no {name}: /help shows the commands; `/{name}` sends it as a message"));
             }
             Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
-            Entered::Command(SlashCommand::Resume) => self.ask(ChatWish::Resume),
+            Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatWish::Resume(number)),
             Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
             Entered::Command(SlashCommand::Status) => self.ask(ChatWish::Status),
             Entered::Command(SlashCommand::Restart) => self.ask(ChatWish::Restart),

@@ -1,0 +1,102 @@
+//! `/resume N`: an earlier generation is continued in a new one.
+
+use crate::support::{Bench, KEY, cat, scripted};
+use outlast_client::{AgentChoice, code};
+use outlast_testkit::product::Product;
+use std::path::Path;
+
+/// An agent that can load sessions, notes what it is asked, and answers each prompt at once.
+fn loading(work: &Path, can_load: bool) -> String {
+    let script = work.join("loading.sh");
+    let text = r#"
+count=0
+while read -r line; do
+  printf '%s\n' "$line" >> WORK/asked
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p' | head -n 1)
+  case "$line" in
+    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":CAN_LOAD}}}' ;;
+    *'"session/new"'*) count=$((count + 1)); echo '{"jsonrpc":"2.0","id":'$id',"result":{"sessionId":"'$$-$count'"}}' ;;
+    *'"session/load"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{}}' ;;
+    *'"session/prompt"'*)
+      session=$(printf '%s' "$line" | sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p')
+      echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"'$session'","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"from '$session'"}}}}'
+      echo '{"jsonrpc":"2.0","id":'$id',"result":{"stopReason":"end_turn"}}' ;;
+  esac
+done
+"#;
+    let text = text.replace("WORK", &work.display().to_string()).replace("CAN_LOAD", if can_load { "true" } else { "false" });
+    std::fs::write(&script, text).unwrap();
+    format!("[gateway.agents.scripted]\nargv = [\"/bin/sh\", {:?}]\n", script.display().to_string())
+}
+
+fn with_agent(can_load: bool) -> Bench {
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    product.configure(&loading(&product.work(), can_load));
+    let bench = Bench::stopped(product);
+    bench.start();
+    bench
+}
+
+fn reply(bench: &Bench, words: &str, agent: &AgentChoice) -> String {
+    bench.wait(bench.send(words, agent).turn).reply.unwrap()
+}
+
+fn asked(bench: &Bench) -> String {
+    std::fs::read_to_string(bench.work().join("asked")).unwrap()
+}
+
+#[test]
+fn an_earlier_generation_is_continued_in_the_session_of_its_agent_also_after_a_restart() {
+    let bench = with_agent(true);
+    let first = reply(&bench, "the first plan", &scripted());
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    assert_ne!(reply(&bench, "another plan", &scripted()), first);
+    let changed = bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
+    assert_eq!((changed.generation, changed.said.as_str()), (3, "Continuing where conversation 1 ended."));
+    assert_eq!(reply(&bench, "and now?", &scripted()), first, "it is the session of the first generation");
+    let pid = bench.kill();
+    bench.next_after(pid);
+    assert_eq!(reply(&bench, "still?", &scripted()), first);
+    let words: Vec<_> = bench.show().turns.iter().map(|turn| turn.words.clone().unwrap()).collect();
+    assert_eq!(words, ["and now?", "still?"], "earlier turns stay with their generation");
+}
+
+#[test]
+fn an_agent_that_cannot_load_is_told_what_was_said_in_what_was_continued() {
+    let bench = with_agent(false);
+    reply(&bench, "the first plan", &scripted());
+    for (to, words) in [(1, "and now?"), (3, "and then?")] {
+        bench.block(bench.chat().start_anew(KEY)).unwrap();
+        reply(&bench, "another plan", &scripted());
+        bench.block(bench.chat().resume_generation(KEY, to)).unwrap();
+        reply(&bench, words, &scripted());
+    }
+    let asked = asked(&bench);
+    let last = asked.lines().rev().find(|line| line.contains("session/prompt")).unwrap();
+    let place = |words: &str| last.find(words);
+    assert!(place("another plan").is_none(), "{last}");
+    assert!(place("the first plan").is_some() && place("the first plan") < place("and now?"), "{last}");
+    assert!(place("and now?") < place("and then?"), "{last}");
+}
+
+#[test]
+fn only_a_generation_that_was_there_can_be_continued_and_the_current_one_is_resumed() {
+    let bench = Bench::new();
+    reply(&bench, "x", &cat());
+    let refused = |number| bench.block(bench.chat().resume_generation(KEY, number)).unwrap_err();
+    for number in [0, 2, u64::MAX] {
+        assert_eq!(refused(number).code(), code::NOT_FOUND, "{number}");
+    }
+    let changed = bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
+    assert_eq!((changed.generation, changed.said.as_str()), (1, "Nothing is interrupted or suspended."));
+}
+
+#[test]
+fn the_agent_of_an_earlier_generation_comes_back_with_it() {
+    let bench = Bench::new();
+    reply(&bench, "x", &cat());
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    assert_eq!(reply(&bench, "y", &AgentChoice::Command("echo other".into())), "other");
+    bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
+    assert_eq!(bench.show().conversation.agent.as_deref(), Some("command `cat`"));
+}
