@@ -6,8 +6,8 @@
 
 use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, cancelled_before_prompt, tell_gone, until};
 use crate::driver::{
-    AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_WAITING_EVENTS, Opened, Order, Orders, Prompt, Started,
-    StopReason, orders,
+    AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_REPLY_BYTES, MAX_WAITING_EVENTS, Opened, Order, Orders,
+    Prompt, Started, StopReason, orders,
 };
 use crate::program::{
     AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
@@ -21,8 +21,6 @@ use tokio::time::Instant;
 
 /// How long a command may print nothing. The same as for an agent that speaks ACP.
 const COMMAND_SILENCE_LIMIT: Duration = Duration::from_secs(30 * 60);
-/// How many bytes of reply a command may print. A reply is for people; a command that prints more prints something else.
-const MAX_COMMAND_REPLY_BYTES: usize = 8 << 20;
 
 /// Drives agents that are one command per turn.
 pub struct CommandDriver {
@@ -230,8 +228,8 @@ impl CommandActor {
                     match chunk {
                         Ok(Some(Chunk::Bytes { bytes, .. })) => {
                             let draft = reply.push(&bytes);
-                            if reply.text.len() > MAX_COMMAND_REPLY_BYTES {
-                                break CommandStop::Fault(format!("the command printed more than {MAX_COMMAND_REPLY_BYTES} bytes"));
+                            if reply.text.len() > MAX_REPLY_BYTES {
+                                break CommandStop::Fault(format!("the command printed more than {MAX_REPLY_BYTES} bytes"));
                             }
                             if !draft.is_empty() && !self.tell(attempt, AgentNews::Draft(draft)).await {
                                 return AttemptEnd::Detached;

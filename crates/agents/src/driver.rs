@@ -9,6 +9,9 @@ use tokio::sync::mpsc;
 
 /// How many events may wait for the gateway. A driver whose gateway is slower than this stops reading its agent.
 pub(crate) const MAX_WAITING_EVENTS: usize = 256;
+/// How many bytes of text one turn may have. A reply is for people; an agent that writes more than a thick book repeats itself. However it is escaped, that much
+/// fits into one frame of ours.
+pub(crate) const MAX_REPLY_BYTES: usize = 2 << 20;
 /// How many orders may wait for a driver. A gateway has one turn at a time, and a driver takes orders before anything else: this many are never reached by a turn,
 /// a cancel, a stop and one decision for each permission.
 const MAX_WAITING_ORDERS: usize = 256;

@@ -12,6 +12,8 @@ use std::borrow::Cow;
 const MAX_TITLE_CHARS: usize = 200;
 /// How many characters of a broken line are quoted.
 const MAX_NONSENSE_CHARS: usize = 80;
+/// The longest id of a request, of an option or of a session. They are kept or sent back as they are, and agents make them of a few digits.
+pub(super) const MAX_AGENT_ID_BYTES: usize = 1 << 10;
 /// How many options of a permission request are read. People choose from four.
 const MAX_PERMISSION_OPTIONS: usize = 32;
 
@@ -150,6 +152,9 @@ pub fn parse_line(line: &[u8]) -> Result<Incoming, Nonsense> {
         Some(_) => return Err(nonsense("a line of its output is no JSON object")),
     }
     let said: Envelope<'_> = serde_json::from_slice(line).map_err(|_| nonsense("a line of its output is no JSON message"))?;
+    if said.id.is_some_and(|id| id.get().len() > MAX_AGENT_ID_BYTES) {
+        return Err(nonsense("the id of a message of it is too long"));
+    }
     let id = said.id.map(|id| RequestId(id.to_owned()));
     let Some(method) = said.method else {
         let outcome = match (said.result, said.error) {
@@ -164,8 +169,8 @@ pub fn parse_line(line: &[u8]) -> Result<Incoming, Nonsense> {
     Ok(match (method.as_ref(), id) {
         ("session/update", None) => update(said.params),
         ("session/request_permission", Some(id)) => permission(id, said.params),
-        (_, Some(id)) => Incoming::Request { id, method: method.into_owned() },
-        (_, None) => Incoming::Notification { method: method.into_owned() },
+        (_, Some(id)) => Incoming::Request { id, method: one_line(&method, MAX_TITLE_CHARS) },
+        (_, None) => Incoming::Notification { method: one_line(&method, MAX_TITLE_CHARS) },
     })
 }
 
@@ -266,14 +271,15 @@ struct OfferedOption {
 fn permission(id: RequestId, params: Option<&RawValue>) -> Incoming {
     let asked: PermissionParams = match serde_json::from_str(params.map_or("null", RawValue::get)) {
         Ok(asked) => asked,
-        Err(e) => return Incoming::BadRequest { id, why: format!("the parameters make no sense: {e}") },
+        Err(e) => return Incoming::BadRequest { id, why: one_line(&format!("the parameters make no sense: {e}"), MAX_TITLE_CHARS) },
     };
     let option = |offered: OfferedOption| PermissionOption {
         id: offered.option_id,
         name: one_line(&offered.name, MAX_TITLE_CHARS),
         kind: OptionKind::of(&offered.kind),
     };
-    let options = asked.options.into_iter().take(MAX_PERMISSION_OPTIONS).map(option).collect();
+    let offered = asked.options.into_iter().filter(|offered| offered.option_id.len() <= MAX_AGENT_ID_BYTES);
+    let options = offered.take(MAX_PERMISSION_OPTIONS).map(option).collect();
     let tool = asked.tool_call.news();
     // A call may have been announced before, and then needs no title here.
     Incoming::Permission { id, title: tool.title.unwrap_or(tool.id), kind: tool.kind, options }
@@ -332,6 +338,16 @@ mod tests {
         };
         assert_eq!((id.0.get(), title.as_str(), kind.as_deref()), ("\"x\"", "t1", Some("execute")));
         assert_eq!((options[0].name.as_str(), options[0].kind, options[1].kind), ("Allow", OptionKind::AllowOnce, OptionKind::Other));
+        let long = "x".repeat(MAX_AGENT_ID_BYTES + 1);
+        let params = json!({"toolCall": {"toolCallId": long}, "options": [{"optionId": long}, {"optionId": "b"}]});
+        let Incoming::Permission { title, options, .. } =
+            parsed(&json!({"id": 1, "method": "session/request_permission", "params": params}))
+        else {
+            panic!("no permission")
+        };
+        assert_eq!((title.chars().count(), options.len()), (MAX_TITLE_CHARS, 1), "an option that cannot be sent back is not offered");
+        let bad = parsed(&json!({"id": 1, "method": "session/request_permission", "params": {"toolCall": long}}));
+        assert!(matches!(bad, Incoming::BadRequest { why, .. } if why.chars().count() <= MAX_TITLE_CHARS));
         let bad = parsed(&json!({"id": 1, "method": "session/request_permission", "params": {}}));
         assert!(matches!(bad, Incoming::BadRequest { .. }));
     }
@@ -342,6 +358,8 @@ mod tests {
             assert!(parse_line(line.as_bytes()).is_err(), "{line}");
         }
         assert!(parse_line(b"{\"method\":\"\xff\"}").is_err());
+        let long = json!({"id": "x".repeat(MAX_AGENT_ID_BYTES), "method": "a"}).to_string();
+        assert!(parse_line(long.as_bytes()).unwrap_err().to_string().contains("id of a message of it is too long"));
         let told = parse_line(b"\x1b[31mWarning: something\n").unwrap_err().to_string();
         assert_eq!(told, "a line of its output is no JSON object: \"[31mWarning: something\"");
         assert_eq!(parse_line(b" \r\n"), Ok(Incoming::Blank));

@@ -3,9 +3,11 @@
 //! [`Talk`] is told what the agent says, what the gateway orders and what time it is. It says what to send, what to tell the gateway, and whether the agent is to be
 //! stopped. `drive.rs` does these things.
 
-use super::line::{Incoming, RequestId, RpcFailure, ToolNews};
+use super::line::{Incoming, MAX_AGENT_ID_BYTES, RequestId, RpcFailure, ToolNews};
 use super::{AcpLimits, AcpSettings, McpServer};
-use crate::driver::{AgentEvent, AgentNews, Attempt, Block, Conversation, Opened, Prompt, StopReason, ToolLine, ToolStatus};
+use crate::driver::{
+    AgentEvent, AgentNews, Attempt, Block, Conversation, MAX_REPLY_BYTES, Opened, Prompt, StopReason, ToolLine, ToolStatus,
+};
 use crate::permission::{Decision, PermissionAsk, PermissionPolicy, Ruling, SettledBy};
 use crate::program::one_line;
 use serde_json::{Value, json};
@@ -14,8 +16,9 @@ use tokio::time::Instant;
 
 /// The version of the protocol that is spoken.
 const ACP_VERSION: u64 = 1;
-/// How many bytes of text one turn may have. A reply is for people; an agent that writes more than a thick book repeats itself.
-const MAX_REPLY_BYTES: usize = 8 << 20;
+/// How many tool calls, changes of them, questions and pieces of text one turn may have. Each is a row that is kept. An agent that works for a day has a tenth of
+/// it; one that has more repeats itself.
+const MAX_TURN_PARTS: usize = 50_000;
 /// How many bytes an agent may write in one turn, tool calls included. Some agents repeat all of a tool's output with each update.
 const MAX_TURN_BYTES: u64 = 1 << 30;
 /// How many tool calls of a turn are remembered. The oldest is forgotten first, and an update of it is then told under its id.
@@ -88,6 +91,8 @@ struct TalkTurn {
     /// The text since the last part.
     text: String,
     reply_bytes: usize,
+    /// How many parts were told.
+    parts: usize,
     heard_bytes: u64,
     last_heard: Instant,
     tools: HashMap<String, ToolLine>,
@@ -161,6 +166,7 @@ impl Talk {
             request,
             text: String::new(),
             reply_bytes: 0,
+            parts: 0,
             heard_bytes: 0,
             last_heard: now,
             tools: HashMap::new(),
@@ -331,7 +337,9 @@ impl Talk {
         let session = match (way, &outcome) {
             // What the agent replayed came before this answer, when no turn was open, and so was told to no one.
             (Opened::Resumed | Opened::Loaded, Ok(_)) => self.conversation.agent_session.clone(),
-            (Opened::New | Opened::PerTurn, Ok(answer)) => answer["sessionId"].as_str().map(str::to_owned),
+            (Opened::New | Opened::PerTurn, Ok(answer)) => {
+                answer["sessionId"].as_str().filter(|name| name.len() <= MAX_AGENT_ID_BYTES).map(str::to_owned)
+            }
             (_, Err(_)) => None,
         };
         if let Some(session) = session {
@@ -352,7 +360,7 @@ impl Talk {
                 self.end(TalkEnd::Gone(why));
             }
             (_, Err(failure)) => self.end(TalkEnd::Gone(format!("the agent opened no session: {}", shown(&failure)))),
-            (_, Ok(_)) => self.end(TalkEnd::Gone("the agent opened a session without a name".into())),
+            (_, Ok(_)) => self.end(TalkEnd::Gone("the agent opened a session without a name that could be kept".into())),
         }
     }
 
@@ -400,6 +408,10 @@ impl Talk {
         if before == Some(&line) {
             return;
         }
+        turn.parts += 1;
+        if turn.parts > MAX_TURN_PARTS {
+            return self.too_many_parts();
+        }
         turn.tools.insert(news.id.clone(), line.clone());
         if is_new {
             turn.tool_order.push_back(news.id);
@@ -419,6 +431,12 @@ impl Talk {
     }
 
     fn asked(&mut self, open: OpenPermission) {
+        if let Some(turn) = &mut self.turn {
+            turn.parts += 1;
+            if turn.parts > MAX_TURN_PARTS {
+                return self.too_many_parts();
+            }
+        }
         let is_cancelled = self.turn.as_ref().is_none_or(|turn| turn.cancel_limit.is_some());
         if is_cancelled || self.permissions.len() >= MAX_OPEN_PERMISSIONS {
             return self.settle(open, &Ruling::Cancelled, SettledBy::Cancel);
@@ -430,6 +448,10 @@ impl Talk {
         }
         self.tell(self.attempt().cloned(), AgentNews::Permission(open.ask.clone()));
         self.permissions.push_back(open);
+    }
+
+    fn too_many_parts(&mut self) {
+        self.end(TalkEnd::Failed(format!("the agent did more than {MAX_TURN_PARTS} things in one turn")));
     }
 
     fn settle(&mut self, open: OpenPermission, ruling: &Ruling, by: SettledBy) {

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How much of a reply that is being written is kept for terminals that come later.
-const MAX_DRAFT_BYTES: usize = 8 << 20;
+/// How much of a reply that is being written is kept for terminals that come later. However it is escaped, it fits into a frame.
+const MAX_DRAFT_BYTES: usize = 2 << 20;
 /// The summary for an agent that has forgotten the conversation has at most this many turns, and so many characters of each text.
 const MAX_SUMMARY_TURNS: usize = 20;
 const MAX_SUMMARY_CHARS: usize = 2000;

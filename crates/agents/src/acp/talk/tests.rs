@@ -96,9 +96,9 @@ fn silence_counts_while_the_agent_is_to_speak_and_not_while_it_waits_for_us() {
 fn a_reply_without_an_end_is_a_flood() {
     let mut told = Told::prompted();
     let piece = "x".repeat(1 << 20);
-    assert!((0..8).all(|_| told.text("s", &piece).len() == 1));
+    assert!((0..2).all(|_| told.text("s", &piece).len() == 1));
     let effects = told.text("s", "x");
-    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("8388608")), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("2097152")), "{effects:?}");
 }
 
 #[test]
@@ -155,4 +155,19 @@ fn a_tool_call_is_told_when_it_changes_and_old_ones_are_forgotten() {
     }
     assert_eq!(told.talk.turn.as_ref().unwrap().tools.len(), MAX_KNOWN_TOOLS);
     assert_eq!(told.says(&tool(0, "failed")).len(), 1);
+}
+
+#[test]
+fn a_turn_of_too_many_parts_fails_whatever_they_are() {
+    let tool = |n: usize| json!({"method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate": "tool_call", "toolCallId": n.to_string()}}});
+    let ask =
+        |n: usize| json!({"id": n, "method": "session/request_permission", "params": {"toolCall": {"toolCallId": "t"}, "options": []}});
+    for what in [&tool as &dyn Fn(usize) -> Value, &ask] {
+        let mut told = Told::prompted();
+        for n in 0..MAX_TURN_PARTS {
+            assert!(!told.says(&what(n).to_string()).iter().any(|effect| matches!(effect, Effect::End(_))));
+        }
+        let end = told.says(&what(MAX_TURN_PARTS).to_string());
+        assert!(matches!(&end[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("50000 things")), "{end:?}");
+    }
 }
