@@ -14,7 +14,7 @@ mod start;
 
 pub(crate) use agent::driver_attempt;
 pub(crate) use batch::Batch;
-pub(crate) use follow::{FollowAsked, Followed};
+pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
 pub(crate) use live::Live;
 
 use crate::owner::Asker;

@@ -19,6 +19,8 @@ pub(crate) const OWN_SESSION: &str = "outlast:gateway";
 const NOTICE_LEASE: Duration = Duration::from_secs(10);
 /// How long is waited before an engine that cannot be reached is asked again.
 const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// How many sessions are remembered as not the gateway's. Past it, the engine is told again of those that it tells of again.
+const MAX_NOT_OURS: usize = 10_000;
 /// How many notices for the gateway itself are taken at once.
 const MAX_OWN_NOTICES: u32 = 100;
 
@@ -70,7 +72,10 @@ impl Coordinator {
             } else if let Some(live) = self.chats.get_mut(&session) {
                 live.has_notices_due = true;
                 self.due.insert(session);
-            } else if self.not_ours.insert(session.clone()) {
+            } else if !self.not_ours.contains(&session) {
+                if self.not_ours.len() < MAX_NOT_OURS {
+                    self.not_ours.insert(session.clone());
+                }
                 strange.push(session);
             }
         }

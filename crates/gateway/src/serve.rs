@@ -1,10 +1,10 @@
 //! The socket: frames in, requests to the coordinator, answers and events out. What a client sends can end its own connection and nothing else.
 
-use crate::coordinator::{ChatAnswer, FollowAsked, Followed, Gateway, Input, ending, refusal};
+use crate::coordinator::{ChatAnswer, FollowAsked, Followed, Gateway, Input, WaitingEvent, ending, refusal};
 use crate::owner::{Asker, UserId};
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::socket;
-use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatReply, ChatRequest};
+use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatReply, ChatRequest, Content, Part};
 use outlast_wire::v1::{Error, ErrorKind, Hello};
 use outlast_wire::{OLDEST, VERSION, code};
 use serde_json::Value;
@@ -25,6 +25,10 @@ const MAX_UNDER_WAY: usize = 256;
 const MAX_OUTGOING: usize = 16;
 /// How many connections there may be. Each person has a few terminals, and scripts come and go.
 const MAX_CONNECTIONS: usize = 512;
+/// How many more are told so before newcomers are turned away without a word.
+const MAX_TURNED_AWAY: usize = 64;
+/// How long a client may take to say hello. It is local, and does so before anything else.
+const HELLO_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether the socket is still where clients look for it.
 const SOCKET_CHECK_PERIOD: Duration = Duration::from_secs(10);
 /// How long to wait after an error of `accept` that stays for a while. No descriptor tells when there is a free one again.
@@ -80,18 +84,23 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// Lets clients in until the gateway is closing. Those who are connected stay until this is dropped.
 pub(crate) async fn listen(mut listener: Listener, home: PathBuf, gateway: Gateway, mut closing: tokio::sync::watch::Receiver<bool>) {
     let home = Arc::new(home);
-    let mut connections = JoinSet::new();
+    let (mut connections, mut turned_away) = (JoinSet::new(), JoinSet::new());
     loop {
         tokio::select! {
             () = closed(&mut closing) => break,
-            accepted = listener.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => greet(stream, &home, &gateway, &mut connections),
+            accepted = listener.listener.accept() => match accepted {
+                Ok((stream, _)) => match user_of(&stream) {
+                    Some(user) if connections.len() < MAX_CONNECTIONS => greet(stream, user, &home, &gateway, &mut connections),
+                    Some(_) if turned_away.len() < MAX_TURNED_AWAY => _ = turned_away.spawn(turn_away(stream)),
+                    Some(_) | None => {}
+                },
                 Err(error) => {
                     tracing::error!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            Some(_) = turned_away.join_next(), if !turned_away.is_empty() => {}
             // No descriptor tells that a directory above was moved.
             () = tokio::time::sleep(SOCKET_CHECK_PERIOD) => {
                 if !listener.is_there(&home) {
@@ -115,20 +124,55 @@ async fn closed(closing: &mut tokio::sync::watch::Receiver<bool>) {
     drop(closing.wait_for(|is_closing| *is_closing).await);
 }
 
-/// Serves a client of ours. Other users cannot reach the socket; this is the second check.
-fn greet(stream: UnixStream, home: &Arc<PathBuf>, gateway: &Gateway, connections: &mut JoinSet<()>) {
+/// The user at the other end, if it is one who may speak. Other users cannot reach the socket; this is the second check.
+fn user_of(stream: &UnixStream) -> Option<UserId> {
     match stream.peer_cred().map(|peer| UserId(peer.uid())) {
-        Ok(user) if user.may_speak(UserId::own()) => {
-            let (home, gateway) = (home.clone(), gateway.clone());
-            connections.spawn(async move {
-                if let Err(error) = connection(stream, user, &home, gateway).await {
-                    tracing::debug!(%error, "a connection ended");
-                }
-            });
+        Ok(user) if user.may_speak(UserId::own()) => Some(user),
+        Ok(stranger) => {
+            tracing::warn!(uid = stranger.0, "a stranger was turned away");
+            None
         }
-        Ok(stranger) => tracing::warn!(uid = stranger.0, "a stranger was turned away"),
-        Err(error) => tracing::warn!(%error, "the peer of a connection is unknown"),
+        Err(error) => {
+            tracing::warn!(%error, "the peer of a connection is unknown");
+            None
+        }
     }
+}
+
+fn greet(stream: UnixStream, user: UserId, home: &Arc<PathBuf>, gateway: &Gateway, connections: &mut JoinSet<()>) {
+    let (home, gateway) = (home.clone(), gateway.clone());
+    connections.spawn(async move {
+        if let Err(error) = connection(stream, user, &home, gateway).await {
+            tracing::debug!(%error, "a connection ended");
+        }
+    });
+}
+
+/// Tells a client that there is no room for it. If it says no hello, it is left without an answer.
+async fn turn_away(stream: UnixStream) -> io::Result<()> {
+    tracing::warn!(MAX_CONNECTIONS, "a client was turned away, because too many are connected");
+    let (mut from, mut to) = socket::halves(stream.into_std()?)?;
+    let mut frames = Splitter::default();
+    let hello = async {
+        loop {
+            match frames.next_frame().map_err(io::Error::other)? {
+                Some(Frame::Json(text)) => return serde_json::from_slice::<ChatMessage>(&text).map_err(io::Error::other),
+                Some(Frame::Raw { .. }) => return Err(io::Error::other("bytes that no request announced")),
+                None if socket::take(&mut from, &mut frames).await? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                None => {}
+            }
+        }
+    };
+    let message = tokio::time::timeout(HELLO_LIMIT, hello).await??;
+    let what = format!("{MAX_CONNECTIONS} clients are connected to the gateway, and there is no room for more");
+    let error = Error::new(
+        ErrorKind::Unavailable,
+        code::UNAVAILABLE,
+        what,
+        "close some of them; `outlast chat` in many terminals is enough for it",
+    );
+    let answer = frame::json(&ChatReply::<Value>::error(message.id, error));
+    tokio::time::timeout(HELLO_LIMIT, to.write_all(&answer)).await?
 }
 
 async fn connection(stream: UnixStream, user: UserId, home: &Path, gateway: Gateway) -> io::Result<()> {
@@ -137,6 +181,7 @@ async fn connection(stream: UnixStream, user: UserId, home: &Path, gateway: Gate
     let mut talk = Talk { user, home, gateway, out, tasks: JoinSet::new(), under_way: HashMap::new(), is_greeted: false };
     let reading = async {
         let mut frames = Splitter::default();
+        let hello_by = tokio::time::Instant::now() + HELLO_LIMIT;
         loop {
             while let Some(frame) = frames.next_frame().map_err(io::Error::other)? {
                 talk.on_frame(frame).await?;
@@ -148,6 +193,7 @@ async fn connection(stream: UnixStream, user: UserId, home: &Path, gateway: Gate
                     }
                 }
                 Some(_) = talk.tasks.join_next(), if !talk.tasks.is_empty() => {}
+                () = tokio::time::sleep_until(hello_by), if !talk.is_greeted => return Err(io::Error::other("no hello in time")),
             }
         }
     };
@@ -257,7 +303,7 @@ impl Talk<'_> {
                     let answer: Result<ChatAnswer, Error> =
                         if is_sent { answered.await.unwrap_or_else(|_| Err(ending())) } else { Err(ending()) };
                     match answer {
-                        Ok(answer) => _ = out.send(frame::json(&ChatReply::answer(id, answer))).await,
+                        Ok(answer) => _ = out.send(answer_frame(id, answer)).await,
                         Err(error) => refuse(&out, id, error).await,
                     }
                 })
@@ -266,6 +312,29 @@ impl Talk<'_> {
         self.under_way.retain(|_, task| !task.is_finished());
         self.under_way.insert(id, task);
         Ok(())
+    }
+}
+
+/// The frame of an answer. One that no client would read is refused instead, so that the connection stays of use.
+fn answer_frame(id: u64, answer: ChatAnswer) -> Vec<u8> {
+    let frame = frame::json(&ChatReply::answer(id, answer));
+    if frame.len() <= frame::MAX {
+        return frame;
+    }
+    let what = format!("the answer has {} bytes, and a message may have {}", frame.len(), frame::MAX);
+    frame::json(&ChatReply::<Value>::error(id, refusal(code::FAULT, what, "ask for less at once")))
+}
+
+/// The frame of an event. A part that no client would read is shown as one of an unknown kind: its number is a cursor, so it must not be missing.
+fn event_frame(id: u64, event: ChatEvent) -> Vec<u8> {
+    let reply = ChatReply::<Value>::event(id, event);
+    let frame = frame::json(&reply);
+    match reply.event {
+        Some(ChatEvent::Part { part }) if frame.len() > frame::MAX => {
+            let unknown = Part::new(part.id, part.turn, part.attempt, &Content::Unknown, part.at);
+            frame::json(&ChatReply::<Value>::event(id, ChatEvent::Part { part: Box::new(unknown) }))
+        }
+        _ => frame,
     }
 }
 
@@ -278,7 +347,7 @@ async fn refuse(out: &mpsc::Sender<Vec<u8>>, of: u64, error: Error) {
 async fn follow(gateway: &Gateway, out: &mpsc::Sender<Vec<u8>>, id: u64, key: String, followed: Followed) -> Option<Error> {
     let Followed { follower, mut after, last_part, open, mut events } = followed;
     let _leaving = Leaving { gateway: gateway.clone(), follower };
-    let send = async |event: ChatEvent| out.send(frame::json(&ChatReply::<Value>::event(id, event))).await.is_ok();
+    let send = async |event: ChatEvent| out.send(event_frame(id, event)).await.is_ok();
     let upto = last_part.unwrap_or(0);
     while after < upto {
         let (to, page) = tokio::sync::oneshot::channel();
@@ -307,8 +376,10 @@ async fn follow(gateway: &Gateway, out: &mpsc::Sender<Vec<u8>>, id: u64, key: St
     if !send(ChatEvent::CaughtUp { last_part }).await {
         return None;
     }
-    while let Some(event) = events.recv().await {
-        if !send(event).await {
+    while let Some(WaitingEvent { event, room }) = events.recv().await {
+        let is_sent = send(event).await;
+        drop(room);
+        if !is_sent {
             return None;
         }
     }

@@ -39,7 +39,10 @@ pub(crate) trait Store: Send {
     /// The last turns of a generation, oldest first, at most so many.
     fn turns(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnRecord>, StoreError>;
 
-    /// The parts of a conversation behind `after` and up to `upto`, oldest first, at most so many.
+    /// The ids of the last turns of a generation, newest first, at most so many.
+    fn turn_ids(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnId>, StoreError>;
+
+    /// The parts of a conversation behind `after` and up to `upto`, oldest first, at most so many; fewer if they are long.
     fn parts(&self, key: &str, after: u64, upto: u64, limit: usize) -> Result<Vec<Part>, StoreError>;
 
     /// The id of the part that is `count` parts before the one behind `after`: where to begin for a reader who wants some context.

@@ -22,12 +22,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many turns of a generation are shown, the last ones.
-const MAX_SHOWN_TURNS: usize = 1000;
 /// The longest that a person may hold new turns back: a drain that is forgotten must not silence a home for ever.
 const MAX_HOLD: Duration = Duration::from_secs(3600);
 /// The longest name of a message or of an order.
 const MAX_ID_LEN: usize = 128;
+/// How many conversations a home may have. Each is kept in memory and looked at with each step of the gateway; a script that makes a new one for each message has to
+/// notice.
+const MAX_CONVERSATIONS: usize = 10_000;
+/// How much of a shell line a list of conversations has.
+const MAX_LISTED_AGENT_CHARS: usize = 200;
 /// The longest shell line or name of an agent.
 const MAX_AGENT_LEN: usize = 64 << 10;
 
@@ -192,6 +195,10 @@ impl Coordinator {
             }
             return Ok(());
         }
+        if self.chats.len() >= MAX_CONVERSATIONS {
+            let what = format!("this home has {MAX_CONVERSATIONS} conversations, and no more are made");
+            return Err(refusal(code::TOO_MANY, what, "use one of them again: `/new` starts it anew; `outlast chat list` shows them"));
+        }
         let agent = agent.or_else(|| self.settings.agent.clone().map(AgentChoice::Agent)).ok_or_else(|| {
             let what = format!("the conversation {} is new, and no agent was chosen for it", shown_name(key));
             refusal(code::BAD_REQUEST, what, "give --agent NAME or --command CMD, or set `agent` in the section [gateway] of config.toml")
@@ -296,7 +303,13 @@ impl Coordinator {
     }
 
     fn list(&self) -> Conversations {
-        let mut all: Vec<ConversationInfo> = self.chats.iter().map(|(key, live)| live.info(key)).collect();
+        let in_one_line = |(key, live): (&String, &Live)| {
+            let mut info = live.info(key);
+            // A shell line may be long, and there may be many conversations.
+            info.agent = info.agent.map(|agent| agent.chars().take(MAX_LISTED_AGENT_CHARS).collect());
+            info
+        };
+        let mut all: Vec<ConversationInfo> = self.chats.iter().map(in_one_line).collect();
         all.sort_by_key(|info| std::cmp::Reverse(info.last_message_at));
         Conversations::new(all)
     }
@@ -307,9 +320,8 @@ impl Coordinator {
             Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
             None => live.conversation.generation.number,
         };
-        let turns = self.store.turns(key, generation, MAX_SHOWN_TURNS);
-        let turns = turns.and_then(|turns| turns.iter().map(|turn| self.turn_info(turn)).collect());
-        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns.map_err(|e| store_failed(&e))?))))
+        let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
+        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns))))
     }
 
     fn status(&self) -> GatewayStatus {

@@ -8,13 +8,23 @@ use crate::rules::turn::{Outcome, Turn};
 use crate::store::{StoreError, TurnRecord};
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{Accepted, ChatEvent, Part, TurnInfo, TurnKind, TurnOutcome, TurnState};
-use tokio::sync::{mpsc, oneshot};
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 /// How many events may wait for a follower. One that is slower is cut off, and asks again behind the last part that it has.
 const MAX_WAITING_EVENTS: usize = 256;
 /// How many parts are read for a follower at once.
 const PARTS_PER_PAGE: usize = 64;
+
+/// How many turns of a generation are shown, the last ones.
+const MAX_SHOWN_TURNS: usize = 1000;
+/// How many bytes of texts one answer carries, as they are escaped. A frame has room for a quarter more: numbers, names, and the beginnings of texts that were cut.
+const MAX_ANSWER_BYTES: usize = 12 << 20;
+/// How much is shown of a text that was cut.
+const MAX_CUT_CHARS: usize = 200;
+/// How many bytes of events may wait for a follower, in KiB; see [`MAX_WAITING_EVENTS`]. The longest event fits.
+const MAX_WAITING_KIB: u32 = 16 << 10;
 
 /// What a follower wants.
 pub(crate) struct FollowAsked {
@@ -31,14 +41,49 @@ pub(crate) struct Followed {
     pub(crate) last_part: Option<u64>,
     /// The turns that are open.
     pub(crate) open: Vec<TurnInfo>,
-    pub(crate) events: mpsc::Receiver<ChatEvent>,
+    pub(crate) events: mpsc::Receiver<WaitingEvent>,
+}
+
+/// An event that waits for a follower. Its room is free again once it is dropped.
+pub(crate) struct WaitingEvent {
+    pub(crate) event: ChatEvent,
+    pub(crate) room: OwnedSemaphorePermit,
 }
 
 pub(super) struct Follower {
     id: u64,
     key: String,
     is_attended: bool,
-    to: mpsc::Sender<ChatEvent>,
+    to: mpsc::Sender<WaitingEvent>,
+    room: Arc<Semaphore>,
+}
+
+impl Follower {
+    /// Gives it an event; false if it is too slow.
+    fn tell(&self, event: ChatEvent) -> bool {
+        let kib = u32::try_from(bytes_of(&event) >> 10).unwrap_or(u32::MAX).min(MAX_WAITING_KIB);
+        let Ok(room) = self.room.clone().try_acquire_many_owned(kib) else { return false };
+        self.to.try_send(WaitingEvent { event, room }).is_ok()
+    }
+}
+
+/// How many bytes of text an event has. What else it has is small.
+fn bytes_of(event: &ChatEvent) -> usize {
+    match event {
+        ChatEvent::Part { part } => text_bytes(&part.body),
+        ChatEvent::Draft { text, .. } => text.len(),
+        ChatEvent::Turn { turn } => [&turn.words, &turn.reply, &turn.why].into_iter().flatten().map(String::len).sum(),
+        _ => 0,
+    }
+}
+
+fn text_bytes(body: &serde_json::Value) -> usize {
+    match body {
+        serde_json::Value::String(text) => text.len(),
+        serde_json::Value::Array(all) => all.iter().map(text_bytes).sum(),
+        serde_json::Value::Object(all) => all.values().map(text_bytes).sum(),
+        _ => 0,
+    }
 }
 
 pub(super) struct TurnWaiter {
@@ -66,16 +111,18 @@ impl Coordinator {
         let open = live.conversation.rows.iter().filter_map(|row| live.turn_record(&key, row));
         let open = open.map(|turn| self.turn_info(&turn)).collect::<Result<_, _>>().map_err(|e| store_failed(&e))?;
         let (to, events) = mpsc::channel(MAX_WAITING_EVENTS);
+        let id = self.next_follower;
+        let room = Arc::new(Semaphore::new(MAX_WAITING_KIB as usize));
+        let follower = Follower { id, key: key.clone(), is_attended, to, room };
         if let Some((head, draft)) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()).map(|open| (open, &open.draft))
             && !draft.is_empty()
         {
             let text = draft.clone();
             // The channel is new and empty.
-            let _sent = to.try_send(ChatEvent::Draft { turn: head.head.0.unsigned_abs(), attempt: head.attempt, from: 0, text });
+            let _sent = follower.tell(ChatEvent::Draft { turn: head.head.0.unsigned_abs(), attempt: head.attempt, from: 0, text });
         }
-        let id = self.next_follower;
         self.next_follower += 1;
-        self.followers.push(Follower { id, key: key.clone(), is_attended, to });
+        self.followers.push(follower);
         self.attend(&key);
         self.idle_since = None;
         Ok(Followed { follower: id, after: from, last_part, open, events })
@@ -105,8 +152,7 @@ impl Coordinator {
 
     /// Shows an event to those who follow a conversation. One that is too slow is cut off.
     pub(super) fn show(&mut self, key: &str, event: &ChatEvent) {
-        let slow: Vec<u64> =
-            self.followers.iter().filter(|f| f.key == key && f.to.try_send(event.clone()).is_err()).map(|f| f.id).collect();
+        let slow: Vec<u64> = self.followers.iter().filter(|f| f.key == key && !f.tell(event.clone())).map(|f| f.id).collect();
         for follower in slow {
             self.unfollow(follower);
         }
@@ -203,8 +249,30 @@ impl Coordinator {
         self.store.parts(key, after, upto, PARTS_PER_PAGE).map_err(|e| store_failed(&e))
     }
 
-    /// A turn as clients see it.
+    /// The last turns of a generation, oldest first, with as much of their texts as one answer can carry: the newest have all of theirs.
+    pub(super) fn turns_in_one_answer(&self, key: &str, generation: u32) -> Result<Vec<TurnInfo>, StoreError> {
+        let mut room = MAX_ANSWER_BYTES;
+        let mut turns = Vec::new();
+        // One by one, so that no more is in memory than is answered.
+        for id in self.store.turn_ids(key, generation, MAX_SHOWN_TURNS)? {
+            // One that cannot be read is named when the gateway starts.
+            let Ok(Some(turn)) = self.store.turn(id) else { continue };
+            let mut info = self.whole_turn_info(&turn)?;
+            fit(&mut info, &mut room);
+            turns.push(info);
+        }
+        turns.reverse();
+        Ok(turns)
+    }
+
+    /// A turn as clients see it, in one message.
     pub(super) fn turn_info(&self, turn: &TurnRecord) -> Result<TurnInfo, StoreError> {
+        let mut info = self.whole_turn_info(turn)?;
+        fit(&mut info, &mut MAX_ANSWER_BYTES.clone());
+        Ok(info)
+    }
+
+    fn whole_turn_info(&self, turn: &TurnRecord) -> Result<TurnInfo, StoreError> {
         let kind = match turn.cause.kind() {
             crate::rules::turn::TurnKind::Message => TurnKind::Message,
             crate::rules::turn::TurnKind::Notice => TurnKind::Notice,
@@ -224,6 +292,29 @@ impl Coordinator {
         (info.accepted_at, info.started_at, info.finished_at) = (Some(turn.accepted_at), turn.started_at, turn.finished_at);
         Ok(info)
     }
+}
+
+/// Cuts the texts of a turn for which a message has no room. The reply comes first.
+fn fit(info: &mut TurnInfo, room: &mut usize) {
+    for text in [&mut info.reply, &mut info.words, &mut info.why].into_iter().flatten() {
+        let needed = escaped_len(text);
+        if needed > *room {
+            let begin: String = text.chars().take(MAX_CUT_CHARS).collect();
+            *text = format!("{begin}… [cut: {} bytes in all; `outlast chat export` has them]", text.len());
+        } else {
+            *room -= needed;
+        }
+    }
+}
+
+/// How many bytes a text has as JSON.
+fn escaped_len(text: &str) -> usize {
+    let len = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
+        0..=0x1f => 6,
+        _ => 1,
+    };
+    text.bytes().map(len).sum()
 }
 
 fn state_of(turn: &Turn) -> TurnState {

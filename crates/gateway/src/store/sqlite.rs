@@ -21,6 +21,9 @@ const LAYOUT: i64 = 2;
 /// on write, a store to this mapping kills the program.
 const VFS: &std::ffi::CStr = c"unix-excl";
 
+/// Parts are read until they have this many bytes: a reader may be slow, and what it has not taken is held in memory.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
 const SCHEMA: &str = "
 CREATE TABLE conversation (
     key TEXT NOT NULL, generation INTEGER NOT NULL,
@@ -194,13 +197,28 @@ impl Store for SqliteStore {
         })
     }
 
+    fn turn_ids(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnId>, StoreError> {
+        let sql = "SELECT id FROM turn WHERE key = ?1 AND generation = ?2 ORDER BY id DESC LIMIT ?3";
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.ask(|db| db.prepare_cached(sql)?.query_map(params![key, generation, limit], |r| r.get(0).map(TurnId))?.collect())
+    }
+
     fn parts(&self, key: &str, after: u64, upto: u64, limit: usize) -> Result<Vec<Part>, StoreError> {
         let bounds = params![key, signed(after), signed(upto), i64::try_from(limit).unwrap_or(i64::MAX)];
         self.ask(|db| {
             let mut statement = db.prepare_cached(
                 "SELECT id, turn, attempt, kind, body, at FROM part WHERE key = ?1 AND id > ?2 AND id <= ?3 ORDER BY id LIMIT ?4",
             )?;
-            statement.query_map(bounds, part_of)?.collect()
+            let mut rows = statement.query(bounds)?;
+            let (mut all, mut bytes) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                bytes += row.get_ref(4)?.as_bytes().map_or(0, <[u8]>::len);
+                all.push(part_of(row)?);
+                if bytes > MAX_PAGE_BYTES {
+                    break;
+                }
+            }
+            Ok(all)
         })
     }
 
