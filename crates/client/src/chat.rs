@@ -224,7 +224,7 @@ impl Chat {
 
     /// Has the gateway end and be started again, and returns at once. `from` is the conversation whose agent asks for it from within a turn.
     pub async fn restart(&self, from: Option<&str>) -> Result<Done, ClientError> {
-        self.ask("restart the gateway", ChatRequest::Restart { from: from.map(Into::into) }, Repeat::Never).await
+        self.end("restart the gateway", ChatRequest::Restart { from: from.map(Into::into) }).await
     }
 
     /// Has the gateway end and be started again, and returns when it has ended; `false` if it has not within that time.
@@ -243,7 +243,8 @@ impl Chat {
     /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
-        let done = match link.ask_gateway(self.session(), ChatRequest::Shutdown { timeout_ms: timeout.map(millis) }).await {
+        let request = ChatRequest::Shutdown { timeout_ms: timeout.map(millis), from: None };
+        let done = match link.ask_gateway(self.session(), request).await {
             Ok(answer) => read(&answer).map_err(nonsense)?,
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
@@ -257,6 +258,27 @@ impl Chat {
             error: format!("the gateway was asked to end, and has not within {} s", limit.as_secs()),
             hint: "`outlast gateway status` shows what it does; `kill -9` of it loses no message".into(),
         })
+    }
+
+    /// Has the gateway end as [`Chat::shutdown`] does, and returns at once. `from` is the conversation whose agent asks for it from within a turn: it would wait
+    /// for the end of its own turn.
+    pub async fn begin_shutdown(&self, timeout: Option<Duration>, from: Option<&str>) -> Result<Done, ClientError> {
+        let request = ChatRequest::Shutdown { timeout_ms: timeout.map(millis), from: from.map(Into::into) };
+        self.end("stop the gateway", request).await
+    }
+
+    async fn end(&self, doing: &str, request: ChatRequest) -> Result<Done, ClientError> {
+        let mut tries = Tries::patient();
+        loop {
+            let link = self.shared.link().await?;
+            match link.ask_gateway(self.session(), request.clone()).await {
+                Ok(answer) => return read(&answer).map_err(nonsense),
+                // It was faster with its end than with its answer.
+                Err(CallError::Cut(Cut::Gone(_))) => return Ok(Done::ok()),
+                Err(e) if self.shared.can_redial() && tries.again(&e, Some(&link), Repeat::Never).await => {}
+                Err(e) => return Err(to_error::<GatewayTalk>(e, doing)),
+            }
+        }
     }
 
     async fn ask<A: DeserializeOwned>(&self, doing: &str, request: ChatRequest, repeat: Repeat) -> Result<A, ClientError> {

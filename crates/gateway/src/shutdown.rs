@@ -1,12 +1,13 @@
 //! The end of a gateway: drain, marks, cancels, exit codes, and the word in the lock.
 
-use crate::coordinator::{Batch, Coordinator, now};
+use crate::coordinator::{Batch, Coordinator, Live, later, now};
 use crate::rules::conversation::Event;
 use crate::rules::text::Line;
-use crate::rules::turn::DrainKind;
+use crate::rules::turn::{DrainKind, TurnKind};
 use crate::store::StoreChange;
 use outlast_client::{Owner, Until};
 use rustix::fs::{FlockOperation, flock};
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,6 +17,12 @@ use tokio::time::Instant;
 
 /// How long agents may take to answer the cancels when a drain timed out. A real end still counts until then.
 const CANCEL_ANSWER_LIMIT: Duration = Duration::from_secs(5);
+/// How long a drain waits for the turn that asked for it, if no other turn runs. A turn that has its answer finishes within seconds; one that waits for the
+/// restart itself would wait for as long as it is waited for.
+const ASKING_TURN_LIMIT: Duration = Duration::from_secs(20);
+/// After a SIGTERM that no client asked for, the engine starts a gateway for what is open when this is over. A service manager is faster. A machine that is
+/// switched off has ended the engine by then, and the next one does it.
+const RETURN_AFTER_SIGTERM: Duration = Duration::from_secs(60);
 /// How long agents may take to be stopped at the end. What is left is stopped by the next gateway.
 const AGENT_STOP_LIMIT: Duration = Duration::from_secs(15);
 /// How long a lock that somebody only looks at is waited for. Clients and the engine look at it with a shared lock for an instant.
@@ -38,6 +45,10 @@ pub(crate) struct Drain {
     pub(crate) kind: DrainKind,
     exit: Exit,
     state: DrainState,
+    /// The conversations whose agents asked for it, from within a turn.
+    askers: BTreeSet<String>,
+    /// Until then their turns are waited for like all others.
+    askers_until: Instant,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +66,8 @@ pub(crate) struct Exit {
     /// What the lock says afterwards.
     pub(crate) word: LockWord,
     how: &'static str,
+    /// If turns are open, the engine starts a gateway for them after a while.
+    does_return: bool,
 }
 
 /// What the lock says.
@@ -70,30 +83,51 @@ pub(crate) enum LockWord {
 
 impl Drain {
     pub(crate) fn restart(limit: Duration) -> Self {
-        Self::new(DrainKind::Restart, limit, Exit { code: EXIT_RESTART, word: LockWord::AtWork, how: "restart" })
+        Self::new(DrainKind::Restart, limit, Exit { code: EXIT_RESTART, word: LockWord::AtWork, how: "restart", does_return: false })
     }
 
     pub(crate) fn stop(limit: Duration) -> Self {
-        Self::new(DrainKind::Shutdown, limit, Exit { code: 0, word: LockWord::Stopped, how: "stop" })
+        Self::new(DrainKind::Shutdown, limit, Exit { code: 0, word: LockWord::Stopped, how: "stop", does_return: false })
     }
 
     fn signal(limit: Duration, signal: StopSignal) -> Self {
-        let (code, how) = match signal {
-            StopSignal::Terminate => (EXIT_UNASKED, "sigterm"),
-            StopSignal::Interrupt => (0, "sigint"),
+        let exit = match signal {
+            StopSignal::Terminate => Exit { code: EXIT_UNASKED, word: LockWord::Empty, how: "sigterm", does_return: true },
+            StopSignal::Interrupt => Exit { code: 0, word: LockWord::Stopped, how: "sigint", does_return: false },
         };
-        Self::new(DrainKind::Shutdown, limit, Exit { code, word: LockWord::Empty, how })
+        Self::new(DrainKind::Shutdown, limit, exit)
     }
 
     fn new(kind: DrainKind, limit: Duration, exit: Exit) -> Self {
-        let until = Instant::now().checked_add(limit).unwrap_or_else(|| Instant::now() + Duration::from_secs(86_400));
-        Self { kind, exit, state: DrainState::Waiting { until } }
+        let now = Instant::now();
+        let until = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(86_400));
+        Self { kind, exit, state: DrainState::Waiting { until }, askers: BTreeSet::new(), askers_until: now + ASKING_TURN_LIMIT }
     }
 
+    /// The same, asked for by the agent of this conversation.
+    pub(crate) fn asked_by(mut self, from: Option<String>) -> Self {
+        self.askers.extend(from);
+        self
+    }
+
+    /// When something is due that no input tells of.
     pub(crate) fn deadline(&self) -> Instant {
-        match self.state {
-            DrainState::Waiting { until } | DrainState::Cancelling { until } => until,
+        let (DrainState::Waiting { until } | DrainState::Cancelling { until }) = self.state;
+        let is_asker_next = !self.askers.is_empty() && self.askers_until > Instant::now();
+        if is_asker_next { until.min(self.askers_until) } else { until }
+    }
+
+    /// A later request: a stop after a restart is a stop, a shorter limit counts, and everything else is under way already. True if it is another kind now.
+    fn join(&mut self, later: Self) -> bool {
+        self.askers.extend(later.askers);
+        let is_stop_now = self.kind == DrainKind::Restart && later.kind == DrainKind::Shutdown;
+        if is_stop_now {
+            (self.kind, self.exit) = (later.kind, later.exit);
         }
+        if let (DrainState::Waiting { until }, DrainState::Waiting { until: sooner }) = (&mut self.state, later.state) {
+            *until = sooner.min(*until);
+        }
+        is_stop_now
     }
 }
 
@@ -105,21 +139,34 @@ pub const EXIT_UNASKED: i32 = 1;
 pub const EXIT_CONFIGURATION: i32 = 78;
 
 impl Coordinator {
-    /// Begins to end. A second request changes nothing, except that a stop after a restart is a stop.
+    /// Begins to end. Chats whose agent works are told. A prompt that still waits for its agent is taken back: no agent has seen it, so nothing is waited for
+    /// and nothing is marked.
     pub(crate) fn begin_drain(&mut self, drain: Drain, batch: &mut Batch) {
-        if let Some(current) = &mut self.drain {
-            if current.kind == DrainKind::Restart && drain.kind == DrainKind::Shutdown {
-                current.exit = drain.exit;
-            }
-            return;
-        }
         let kind = drain.kind;
-        self.drain = Some(drain);
-        let busy: Vec<String> =
-            self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect();
-        for key in busy {
-            self.tell(&key, Line::Banner(kind), batch);
+        if let Some(current) = &mut self.drain {
+            if !current.join(drain) {
+                return;
+            }
+        } else {
+            self.drain = Some(drain);
         }
+        for key in self.busy() {
+            let Some(live) = self.touch(&key, batch) else { continue };
+            if live.has_prompt() {
+                self.tell(&key, Line::Banner(kind), batch);
+                continue;
+            }
+            let is_message = live.conversation.running().is_some_and(|row| row.cause.kind() == TurnKind::Message);
+            self.apply(&key, Event::DrainTimedOut { kind, has_prompt: false }, batch);
+            if is_message {
+                self.tell(&key, Line::KeptWhileDraining(kind), batch);
+            }
+        }
+    }
+
+    /// The conversations with a running turn.
+    fn busy(&self) -> Vec<String> {
+        self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect()
     }
 
     pub(crate) fn on_signal(&mut self, signal: StopSignal, batch: &mut Batch) {
@@ -130,12 +177,10 @@ impl Coordinator {
     /// At the limit of a drain all marks are one commit, and the cancels come after it.
     pub(crate) fn drain_on(&mut self, batch: &mut Batch) {
         let Some(Drain { kind, state: DrainState::Waiting { until }, .. }) = self.drain else { return };
-        if until > Instant::now() {
+        if until > Instant::now() && !self.waits_for_askers_alone() {
             return;
         }
-        let busy: Vec<String> =
-            self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect();
-        for key in busy {
+        for key in self.busy() {
             let Some(live) = self.touch(&key, batch) else { continue };
             let has_prompt = live.has_prompt();
             self.apply(&key, Event::DrainTimedOut { kind, has_prompt }, batch);
@@ -143,6 +188,12 @@ impl Coordinator {
         if let Some(drain) = &mut self.drain {
             drain.state = DrainState::Cancelling { until: Instant::now() + CANCEL_ANSWER_LIMIT };
         }
+    }
+
+    /// Whether only turns are left that asked for the drain, and these had their time.
+    fn waits_for_askers_alone(&self) -> bool {
+        let Some(drain) = self.drain.as_ref().filter(|drain| drain.askers_until <= Instant::now()) else { return false };
+        self.chats.iter().filter(|(_, live)| live.is_agent_working()).all(|(key, _)| drain.askers.contains(key))
     }
 
     /// How to end, if it is time.
@@ -153,7 +204,7 @@ impl Coordinator {
             return (!is_working || is_late).then_some(drain.exit);
         }
         let is_idle = self.idle_deadline().is_some_and(|at| at <= Instant::now());
-        is_idle.then_some(Exit { code: 0, word: LockWord::Empty, how: "idle" })
+        is_idle.then_some(Exit { code: 0, word: LockWord::Empty, how: "idle", does_return: false })
     }
 
     /// When it exits because it has nothing to do.
@@ -173,7 +224,9 @@ impl Coordinator {
     /// The last acts: agents are stopped, what waits for a time is set as a barrier in the engine, and the run is closed.
     pub(crate) async fn leave(&mut self, exit: Exit) {
         self.stop_all_agents().await;
-        if let Some(at) = self.next_waiting().filter(|_| exit.word == LockWord::Empty) {
+        let returns_at = (exit.does_return && self.has_open_turns()).then(|| later(now(), RETURN_AFTER_SIGTERM));
+        let waits_until = self.next_waiting().filter(|_| exit.word == LockWord::Empty);
+        if let Some(at) = waits_until.into_iter().chain(returns_at).min() {
             let engine = self.engine.with_owner(Owner::session(crate::notices::OWN_SESSION));
             if let Err(error) = engine.set_until(Until::Time { at }).await {
                 tracing::warn!(%error, "what waits for a time continues when a gateway is started");
@@ -183,6 +236,12 @@ impl Coordinator {
         if let Err(error) = self.store.commit(&[ended]) {
             tracing::warn!(%error, "the end of this run was not written down");
         }
+    }
+
+    /// Whether a turn is open that does not wait for a person.
+    fn has_open_turns(&self) -> bool {
+        let is_open = |live: &Live| live.conversation.rows.iter().any(|row| row.turn.is_open());
+        self.chats.values().any(|live| is_open(live) && live.conversation.suspended_at.is_none() && live.waits_for.is_none())
     }
 
     async fn stop_all_agents(&mut self) {
@@ -212,17 +271,21 @@ pub(crate) struct GatewayLock {
 }
 
 impl GatewayLock {
-    /// Takes the lock. Nothing: another gateway has it.
+    /// Takes the lock. Nothing: another gateway has it. That one is not waited for: it may be stopped meanwhile, and stays stopped then.
     pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
         let began = std::time::Instant::now();
         loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Self { file })),
-                Err(rustix::io::Errno::WOULDBLOCK) if began.elapsed() < LOCK_LIMIT => std::thread::sleep(LOCK_RETRY),
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-                Err(error) => return Err(error.into()),
+            if is_locked(&file, FlockOperation::NonBlockingLockExclusive)? {
+                return Ok(Some(Self { file }));
             }
+            // Those who look share the lock with us, and a gateway with nobody.
+            let is_looked_at = is_locked(&file, FlockOperation::NonBlockingLockShared)?;
+            if !is_looked_at || began.elapsed() >= LOCK_LIMIT {
+                return Ok(None);
+            }
+            flock(&file, FlockOperation::Unlock)?;
+            std::thread::sleep(LOCK_RETRY);
         }
     }
 
@@ -237,5 +300,36 @@ impl GatewayLock {
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)?;
         self.file.sync_all()
+    }
+}
+
+fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_looked_at_is_waited_for_and_one_of_a_gateway_is_not() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("gateway.lock");
+        let first = GatewayLock::take(&path).unwrap().unwrap();
+        let began = std::time::Instant::now();
+        assert!(GatewayLock::take(&path).unwrap().is_none());
+        assert!(began.elapsed() < LOCK_LIMIT, "it was not waited for");
+        drop(first);
+        let look = File::open(&path).unwrap();
+        flock(&look, FlockOperation::LockShared).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| GatewayLock::take(&path).unwrap().is_some());
+            drop(look);
+            assert!(waiting.join().unwrap());
+        });
     }
 }

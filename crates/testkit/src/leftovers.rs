@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-/// The processes that belong to `home`: keepers and engines, which have it on their command line, and commands, which have it in their environment.
+/// The processes that belong to `home`: keepers, engines and gateways, which have it on their command line, and commands, which have it in their
+/// environment.
 pub fn processes(home: &Path) -> Vec<(u32, String)> {
     let needle = home.as_os_str().as_encoded_bytes();
     let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w == needle);
@@ -16,7 +17,7 @@ pub fn processes(home: &Path) -> Vec<(u32, String)> {
             let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             let marked = environ.windows(19).any(|w| w == b"OUTLAST_PROCESS_ID=");
             // A zombie shows neither, and is its parent's to reap.
-            let ours = has(&cmdline) && (has_word(&cmdline, b"__engine") || has_word(&cmdline, b"keeper"));
+            let ours = has(&cmdline) && [b"__engine".as_slice(), b"keeper", b"outlast-gateway"].iter().any(|word| has_word(&cmdline, word));
             (ours || (marked && has(&environ))).then(|| (pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")))
         })
         .collect()

@@ -44,7 +44,7 @@ fn requests() -> Vec<ChatMessage> {
         ChatRequest::Drain { hold_seconds: Some(60) },
         ChatRequest::Undrain,
         ChatRequest::Restart { from: Some(key()) },
-        ChatRequest::Shutdown { timeout_ms: Some(60_000) },
+        ChatRequest::Shutdown { timeout_ms: Some(60_000), from: None },
         ChatRequest::Cancel { of: 4 },
         ChatRequest::Resume { key: key(), request_id: None, generation: Some(1) },
     ];

@@ -6,7 +6,7 @@ use super::talk::{Effect, Talk, TalkEnd};
 use crate::driver::{AgentEvent, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
 use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
 use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
-use outlast_client::{At, Chunk, ClientError, Owner, code};
+use outlast_client::{At, Chunk, ClientError, Owner, caller, code};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
@@ -148,7 +148,11 @@ impl Actor {
     fn new(place: &AgentPlace, settings: &AcpSettings, conversation: Conversation, process: &AgentProcess) -> Self {
         let owner = Owner { session: Some(conversation.key.clone()), task: None, generation: Some(conversation.generation.clone()) };
         let dir = conversation.cwd.to_string_lossy().into_owned();
-        let terminals = TerminalService::new(place.client.clone(), place.surroundings.clone(), owner, dir, settings.is_redacting);
+        // What runs in a terminal is of the conversation, as the agent itself is: `outlast gateway restart` there must not wait for its own turn.
+        let own = [("OUTLAST_SESSION", &conversation.key), ("OUTLAST_GENERATION", &conversation.generation)];
+        let mut surroundings = place.surroundings.clone();
+        surroundings.env.extend(caller(own.map(|(name, value)| (name.into(), value.into())), &conversation.cwd).env);
+        let terminals = TerminalService::new(place.client.clone(), surroundings, owner, dir, settings.is_redacting);
         let (lines, waiting) = mpsc::channel(MAX_WAITING_LINES);
         Self {
             talk: Talk::begin(settings, conversation, Instant::now()),

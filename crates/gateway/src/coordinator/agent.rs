@@ -25,6 +25,10 @@ impl Coordinator {
     /// Gives a prompt to the agent of a conversation, which is started if need be. What starts is committed by now.
     pub(super) fn prompt(&mut self, key: &str, prompt: &Prompt) {
         crate::points::reach("gateway.turn.started");
+        self.prompt_from(key, prompt, PromptState::Waiting);
+    }
+
+    fn prompt_from(&mut self, key: &str, prompt: &Prompt, state: PromptState) {
         let blocks = Arc::new(self.blocks(key, prompt));
         let Some(live) = self.chats.get_mut(key) else { return };
         let starts = live.details.get(&prompt.head).map_or(0, |detail| detail.starts);
@@ -34,7 +38,7 @@ impl Coordinator {
             attempt: prompt.attempt,
             driver,
             blocks,
-            prompt: PromptState::Waiting,
+            prompt: state,
             has_moved: false,
             draft: String::new(),
             texts: Vec::new(),
@@ -49,7 +53,8 @@ impl Coordinator {
         let Turn::Running { attempt, .. } = row.turn else { return };
         let head = row.id;
         let rows = self.chats.get(key).map(|live| live.conversation.group(head).map(|row| row.id).collect()).unwrap_or_default();
-        self.prompt(key, &Prompt { head, attempt, rows, note: None });
+        // Its process had the prompt from the earlier gateway: what the driver is given cannot be taken back.
+        self.prompt_from(key, &Prompt { head, attempt, rows, note: None }, PromptState::Given);
     }
 
     fn give(&mut self, key: &str, mut open: OpenAttempt) {

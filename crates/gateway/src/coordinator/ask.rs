@@ -96,12 +96,13 @@ impl Coordinator {
             }
             ChatRequest::Restart { from } => {
                 tracing::info!(from, "asked to restart");
-                self.begin_drain(Drain::restart(self.settings.drain_timeout), batch);
+                self.begin_drain(Drain::restart(self.settings.drain_timeout).asked_by(from), batch);
                 Ok(ChatAnswer::Done(Done::ok()))
             }
-            ChatRequest::Shutdown { timeout_ms } => {
+            ChatRequest::Shutdown { timeout_ms, from } => {
+                tracing::info!(from, "asked to end");
                 let limit = timeout_ms.map_or(self.settings.drain_timeout, Duration::from_millis);
-                self.begin_drain(Drain::stop(limit), batch);
+                self.begin_drain(Drain::stop(limit).asked_by(from), batch);
                 Ok(ChatAnswer::Done(Done::ok()))
             }
             ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => {

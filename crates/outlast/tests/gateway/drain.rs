@@ -81,6 +81,50 @@ fn an_unasked_sigterm_exits_with_1_and_an_idle_gateway_with_0() {
 }
 
 #[test]
+fn a_stop_after_a_restart_is_a_stop_with_its_own_limit() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    bench.block(bench.chat().restart(None)).unwrap();
+    bench.until_line("restarting");
+    // A second restart changes nothing, and a longer limit neither.
+    bench.block(bench.chat().restart(None)).unwrap();
+    bench.block(bench.chat().shutdown(Some(Duration::from_millis(100)))).unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    bench.start();
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("interrupted by a gateway shutdown"), "{prompts:?}");
+    bench.open_gate();
+    assert_eq!(bench.wait(turn).interrupt_reason.as_deref(), Some("shutdown_timeout"));
+    let banners = bench.lines().iter().filter(|line| line.contains("I'll try to resume")).count();
+    assert_eq!(banners, 2, "one for each plan: {:?}", bench.lines());
+}
+
+#[test]
+fn a_command_that_an_earlier_gateway_started_is_marked_however_soon_the_next_one_is_stopped() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    bench.product().points().arm("gateway.before_marks").unwrap();
+    let pid = bench.kill();
+    let next = outlast_testkit::product::eventually("the next gateway", || bench.product().points().held("gateway.before_marks"));
+    assert_ne!(next, pid);
+    // It finds this signal when it begins to serve.
+    outlast_testkit::product::terminate(next);
+    bench.product().points().release("gateway.before_marks").unwrap();
+    bench.pid();
+    bench.until_line("shutting down");
+    assert!(bench.lines().iter().all(|line| !line.contains("kept")), "its agent has the prompt: {:?}", bench.lines());
+    bench.open_gate();
+    assert!(outlast_testkit::product::wait_for_end(next, outlast_testkit::product::PATIENCE));
+    bench.start();
+    let ended = bench.wait(turn);
+    assert_eq!((ended.outcome, ended.attempt, ended.reply.as_deref()), (Some(TurnOutcome::Completed), 1, Some("did: long")));
+}
+
+#[test]
 fn a_gateway_with_a_terminal_or_a_turn_does_not_exit() {
     let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.2\n");
     let agent = bench.gated();

@@ -34,7 +34,7 @@ fn a_gateway_is_drained_and_stopped() {
     assert_eq!(p.call(["gateway", "drain", "--off", "--json"]).json()["status"], "ok");
     let stopped = p.call(["gateway", "stop", "--timeout", "5", "--json"]).json();
     assert_eq!((&stopped["status"], &stopped["pid"]), (&json!("stopped"), &json!(std::process::id())));
-    assert_eq!(gateway.asked().last(), Some(&ChatRequest::Shutdown { timeout_ms: Some(5_000) }));
+    assert_eq!(gateway.asked().last(), Some(&ChatRequest::Shutdown { timeout_ms: Some(5_000), from: None }));
     assert!(p.call(["gateway", "status"]).text().contains("no gateway runs"));
 }
 
@@ -46,6 +46,16 @@ fn a_restart_from_within_a_conversation_is_answered_at_once() {
     assert_eq!(answer["status"], "restarting");
     let asked = gateway.wait_for("a restart", |r| matches!(r, ChatRequest::Restart { .. }));
     assert_eq!(asked, ChatRequest::Restart { from: Some("agent:main:local:dm:main".into()) });
+}
+
+#[test]
+fn a_stop_from_within_a_conversation_is_answered_at_once() {
+    let p = product().with_env("OUTLAST_SESSION", "agent:main:local:dm:main");
+    let gateway = FakeGateway::alone(&p.home().root);
+    let answer = p.call(["gateway", "stop", "--timeout", "5", "--json"]).json();
+    assert_eq!(answer["status"], "stopping");
+    let asked = gateway.wait_for("a stop", |r| matches!(r, ChatRequest::Shutdown { .. }));
+    assert_eq!(asked, ChatRequest::Shutdown { timeout_ms: Some(5_000), from: Some("agent:main:local:dm:main".into()) });
 }
 
 /// The program is not part of every installation.

@@ -178,7 +178,7 @@ pub enum ChatRequest {
     Undrain,
     /// End the gateway as [`ChatRequest::Shutdown`] does, and have it started again. Answered at once.
     Restart {
-        /// The conversation whose agent asks for it, from within a turn.
+        /// The conversation whose agent asks for it, from within a turn. The restart does not wait long for that turn alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
     },
@@ -187,6 +187,9 @@ pub enum ChatRequest {
         /// How long turns may take to finish, in milliseconds; absent means as configured.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
+        /// As in [`ChatRequest::Restart`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<String>,
     },
     /// End request `of` of this connection.
     Cancel {

@@ -51,6 +51,12 @@ async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     }
 }
 
+/// The conversation from within which this is called, by its agent or by a process that the agent started. An agent that waited for the end of the gateway would
+/// wait for the end of its own turn.
+fn asking_conversation(ctx: &Context) -> Option<String> {
+    ctx.owner().session.filter(|key| key.starts_with("agent:"))
+}
+
 /// Says that no gateway runs, which is no failure.
 fn none(ctx: &Context) -> Result<i32, Failure> {
     if ctx.out.json {

@@ -24,10 +24,8 @@ impl Restart {
             return tell(ctx, "started", start(ctx).await?.status().await?.pid);
         };
         let old = chat.status().await?.pid;
-        // An agent that waited for the restart would wait for the end of its own turn.
-        let from = ctx.owner().session.filter(|key| key.starts_with("agent:"));
-        if from.is_some() {
-            chat.restart(from.as_deref()).await?;
+        if let Some(from) = super::asking_conversation(ctx) {
+            chat.restart(Some(&from)).await?;
             return tell(ctx, "restarting", old);
         }
         let restarted = async {
