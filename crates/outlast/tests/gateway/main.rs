@@ -2,6 +2,7 @@
 
 mod crash;
 mod drain;
+mod drill;
 mod flood;
 mod notice;
 mod order;
