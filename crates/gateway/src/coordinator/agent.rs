@@ -122,7 +122,8 @@ impl Coordinator {
             // The gateway that is not there any more needs not be told.
             let _ended = to.send(Input::ActorOver { key: of, actor: number }).await;
         });
-        let actor = Actor { number, handle: started.handle, generation, choice, open: None, is_leaving: false, was_ready: false };
+        let (handle, is_per_turn) = (started.handle, self.is_per_turn(&choice));
+        let actor = Actor { number, handle, generation, choice, is_per_turn, open: None, is_leaving: false, was_ready: false };
         if let Some(live) = self.chats.get_mut(key) {
             live.actor = Some(actor);
         }
@@ -137,7 +138,7 @@ impl Coordinator {
                 let argv = self.argv_of(name).map_err(|(what, hint)| format!("{what}; {hint}"))?;
                 let configured = self.settings.agents.get(name);
                 let env_file = configured.and_then(|agent| agent.env_file.clone());
-                if configured.is_some_and(|agent| agent.is_command) {
+                if self.is_per_turn(choice) {
                     let mut settings = CommandSettings::new(argv);
                     settings.env_file = env_file;
                     return Ok(Box::new(CommandDriver::new(self.place.clone(), settings)));
@@ -154,6 +155,15 @@ impl Coordinator {
                 Ok(Box::new(AcpDriver::new(self.place.clone(), settings)))
             }
             _ => Err("this gateway does not know such a kind of agent".into()),
+        }
+    }
+
+    /// Whether each turn is a command of its own.
+    fn is_per_turn(&self, choice: &AgentChoice) -> bool {
+        match choice {
+            AgentChoice::Command(_) => true,
+            AgentChoice::Agent(name) => self.settings.agents.get(name).is_some_and(|agent| agent.is_command),
+            _ => false,
         }
     }
 
@@ -313,10 +323,10 @@ impl Coordinator {
 
     fn text(&mut self, key: &str, text: String, batch: &mut Batch) {
         let Some(live) = self.touch(key, batch) else { return };
-        let is_per_turn = live.actor.as_ref().is_some_and(|actor| matches!(actor.choice, AgentChoice::Command(_)));
-        let Some(open) = live.actor.as_mut().and_then(|actor| actor.open.as_mut()) else { return };
+        let Some(actor) = &mut live.actor else { return };
+        let Some(open) = &mut actor.open else { return };
         open.draft.clear();
-        match is_per_turn {
+        match actor.is_per_turn {
             true => open.texts.push(text.trim_end_matches('\n').to_owned()),
             false => self.own_part(key, &Content::Text(TextBody::new(text)), batch),
         }

@@ -64,6 +64,8 @@ pub(crate) struct Actor {
     /// The name of the generation it works in.
     pub(crate) generation: String,
     pub(crate) choice: AgentChoice,
+    /// Each turn is a command, whose output the next gateway reads from its first byte.
+    pub(crate) is_per_turn: bool,
     /// The attempt that it works on, until it has answered or is gone.
     pub(crate) open: Option<OpenAttempt>,
     /// It was told to stop.

@@ -70,6 +70,22 @@ fn a_command_that_outlives_the_gateway_is_followed_and_nothing_is_interrupted() 
     assert_eq!(bench.parts().iter().filter(|(kind, _)| kind == "text").count(), 1, "{:?}", bench.parts());
 }
 
+/// The same for a command from the configuration: its reply is written down with the end of the turn, because the next gateway reads it again.
+#[test]
+fn the_reply_of_a_configured_command_is_there_once_after_a_crash() {
+    let bench = Bench::configured("[gateway.agents.repeat]\ncommand = \"cat\"\n");
+    let points = bench.product().points();
+    points.arm("gateway.turn.reply").unwrap();
+    let turn = bench.send("once", &outlast_client::AgentChoice::Agent("repeat".into())).turn;
+    let held = outlast_testkit::product::eventually("the reply", || points.held("gateway.turn.reply"));
+    outlast_testkit::product::kill_and_wait(held).unwrap();
+    bench.reap();
+    let ended = bench.wait(turn);
+    assert_eq!((ended.outcome, ended.attempt, ended.reply.as_deref()), (Some(TurnOutcome::Completed), 1, Some("once")));
+    let texts: Vec<_> = bench.parts().into_iter().filter(|(kind, _)| kind == "text").collect();
+    assert_eq!(texts.len(), 1, "{texts:?}");
+}
+
 #[test]
 fn a_killed_engine_is_started_again_and_the_turn_goes_on() {
     let bench = Bench::new();
