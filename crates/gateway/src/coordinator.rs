@@ -282,7 +282,7 @@ impl Coordinator {
                 Err(error) => batch.answer(to, Err(error)),
             },
             Input::Follow { asked, by, to } => match self.check_follower(&asked, &by) {
-                Ok(()) => self.follow(asked, to),
+                Ok(()) => batch.deed(Deed::Follow { asked, to }),
                 Err(error) => {
                     // A client that has left needs no answer.
                     let _left = to.send(Err(error));
@@ -341,6 +341,8 @@ impl Coordinator {
                 crate::points::reach("gateway.message.accepted");
                 let _left = to.send(self.accepted(&key, turn, note));
             }
+            Deed::Tell { request, to } => self.tell_client(request, to),
+            Deed::Follow { asked, to } => self.follow(asked, to),
             Deed::Effect { key, effect } => self.carry_out(&key, effect),
             Deed::TakeNotices { key } => self.take_notices(&key),
             Deed::StopActor { key } => self.stop_actor(&key),

@@ -74,16 +74,16 @@ impl Coordinator {
                     Err(error) => batch.answer(to, Err(error)),
                 };
             }
-            ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to, batch),
+            // What the inputs before it change is not committed yet, and the store does not know it.
+            ChatRequest::Wait { .. } | ChatRequest::List | ChatRequest::Show { .. } | ChatRequest::Status => {
+                return batch.deed(Deed::Tell { request, to });
+            }
             ChatRequest::Open { key, agent, cwd } => self.open(&key, Wanted { by, agent, cwd }, batch),
             ChatRequest::Stop { key, request_id } => self.order(&key, by, request_id, ChatOrder::Stop, batch),
             ChatRequest::New { key, request_id } => self.order(&key, by, request_id, ChatOrder::New, batch),
             ChatRequest::Resume { key, request_id, generation } => self.order(&key, by, request_id, ChatOrder::Resume(generation), batch),
             ChatRequest::Allow { key, permission, option } => self.allow(&key, &permission, &option, batch),
             ChatRequest::Seen { key, part } => self.seen(&key, part, batch),
-            ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
-            ChatRequest::Show { key, generation } => self.shown(&key, generation),
-            ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
             ChatRequest::Drain { hold_seconds } => {
                 let hold = hold_seconds.map_or(MAX_HOLD, Duration::from_secs).min(MAX_HOLD);
                 self.hold_until = Some(Instant::now() + hold);
@@ -105,11 +105,22 @@ impl Coordinator {
                 self.begin_drain(Drain::stop(limit).asked_by(from), batch);
                 Ok(ChatAnswer::Done(Done::ok()))
             }
-            ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => {
-                Err(refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", ""))
-            }
+            ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => Err(not_ours()),
         };
         batch.answer(to, answer);
+    }
+
+    /// Answers what changes nothing, or has the client wait.
+    pub(super) fn tell_client(&mut self, request: ChatRequest, to: AnswerTo) {
+        let answer = match request {
+            ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to),
+            ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
+            ChatRequest::Show { key, generation } => self.shown(&key, generation),
+            ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
+            _ => Err(not_ours()),
+        };
+        // A client that has left needs no answer.
+        let _left = to.send(answer);
     }
 
     /// The turn of a message, and what the person should know about it.
@@ -354,6 +365,10 @@ impl Coordinator {
     pub(crate) fn next_waiting(&self) -> Option<outlast_core::Time> {
         self.chats.values().filter_map(|live| live.wake_at).min()
     }
+}
+
+fn not_ours() -> Error {
+    refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", "")
 }
 
 pub(super) fn not_found(key: &str) -> Error {

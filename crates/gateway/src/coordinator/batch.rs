@@ -1,5 +1,6 @@
 //! Several inputs that share one commit.
 
+use super::follow::{FollowAsked, Followed};
 use super::live::Live;
 use super::{AnswerTo, COMMIT_RETRY_PAUSE, ChatAnswer, Coordinator, Input, store_failed};
 use crate::rules::conversation::{self, Conversation, Effect, Event, TurnId};
@@ -8,8 +9,9 @@ use crate::store::{StoreChange, StoreError, TurnRecord};
 use outlast_agents::Decision;
 use outlast_core::Time;
 use outlast_wire::v1::Error;
-use outlast_wire::v1::chat::{ChatEvent, Content, LineBody, Part};
+use outlast_wire::v1::chat::{ChatEvent, ChatRequest, Content, LineBody, Part};
 use std::collections::{BTreeMap, BTreeSet};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// What was taken in and is not committed yet.
@@ -36,6 +38,15 @@ pub(super) enum Deed {
         turn: TurnId,
         note: Option<String>,
         to: AnswerTo,
+    },
+    /// A client wants to know something. It is told what is committed, this batch included.
+    Tell {
+        request: ChatRequest,
+        to: AnswerTo,
+    },
+    Follow {
+        asked: FollowAsked,
+        to: oneshot::Sender<Result<Followed, Error>>,
     },
     Effect {
         key: String,
@@ -223,8 +234,11 @@ impl Coordinator {
             }
         }
         for deed in batch.deeds {
-            if let Deed::Answer { to, .. } | Deed::Accepted { to, .. } = deed {
-                let _left = to.send(Err(error.clone()));
+            match deed {
+                Deed::Answer { to, .. } | Deed::Accepted { to, .. } | Deed::Tell { to, .. } => _ = to.send(Err(error.clone())),
+                Deed::Follow { to, .. } => _ = to.send(Err(error.clone())),
+                Deed::Effect { .. } | Deed::TakeNotices { .. } | Deed::StopActor { .. } | Deed::PromptAgain { .. } | Deed::Allow { .. } => {
+                }
             }
         }
         for input in batch.again.into_iter().rev() {

@@ -190,7 +190,7 @@ impl Coordinator {
     }
 
     /// Has a client wait for a turn.
-    pub(super) fn wait_for(&mut self, key: &str, turn: u64, timeout_ms: Option<u64>, to: AnswerTo, batch: &mut Batch) {
+    pub(super) fn wait_for(&mut self, key: &str, turn: u64, timeout_ms: Option<u64>, to: AnswerTo) {
         let id = TurnId(i64::try_from(turn).unwrap_or(i64::MAX));
         let is_open = self.chats.get(key).is_some_and(|live| live.conversation.row(id).is_some_and(|row| row.turn.is_open()));
         if is_open {
@@ -205,7 +205,7 @@ impl Coordinator {
             }
             Err(error) => Err(store_failed(&error)),
         };
-        batch.answer(to, found);
+        let _left = to.send(found);
     }
 
     /// Those whose time is over are answered with the turn as it is.

@@ -1,7 +1,9 @@
 //! Messages: answered, in order, once.
 
 use crate::support::{Bench, KEY, cat};
-use outlast_client::{ChatEvent, Heard, Setup, TurnOutcome, TurnState, message_id};
+use outlast_client::{ChatEvent, Heard, Setup, TurnInfo, TurnOutcome, TurnState, message_id};
+use outlast_testkit::product::eventually;
+use outlast_wire::v1::chat::{ChatMessage, ChatRequest};
 
 #[test]
 fn a_message_is_answered() {
@@ -83,4 +85,22 @@ fn a_command_that_fails_or_is_missing_ends_its_turn_and_no_other() {
     assert!(failed.why.unwrap().contains("no"), "{:?}", bench.lines());
     let next = bench.send("y", &cat()).turn;
     assert_eq!(bench.wait(next).reply.as_deref(), Some("y"));
+}
+
+/// The gateway once answered with the turn as it was before its end, and `chat send --wait` reported a timeout.
+#[test]
+fn a_client_that_begins_to_wait_while_the_reply_is_written_down_is_told_the_end() {
+    let bench = Bench::new();
+    let points = bench.product().points();
+    points.arm("gateway.turn.reply").unwrap();
+    let turn = bench.send("hello", &cat()).turn;
+    eventually("the reply", || points.held("gateway.turn.reply"));
+    let mut talk = bench.raw();
+    talk.say(&ChatMessage { id: 7, session: None, request: ChatRequest::Wait { key: KEY.into(), turn, timeout_ms: None } });
+    // A second hello is refused without the coordinator, which is held. By then the request before is in its queue.
+    talk.say(&ChatMessage { id: 8, session: None, request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None } });
+    assert!(talk.hear::<TurnInfo>(8).error.is_some());
+    points.release("gateway.turn.reply").unwrap();
+    let told = talk.hear::<TurnInfo>(7).answer.unwrap();
+    assert_eq!((told.outcome, told.reply.as_deref()), (Some(TurnOutcome::Completed), Some("hello")));
 }

@@ -257,28 +257,53 @@ impl Bench {
     }
 
     pub(crate) fn ask_raw_value<T: serde::de::DeserializeOwned>(&self, message: &serde_json::Value) -> ChatReply<T> {
-        let mut stream = self.socket();
-        let hello =
-            ChatMessage { id: 1, session: None, request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None } };
-        stream.write_all(&frame::json(&hello)).unwrap();
-        stream.write_all(&frame::json(message)).unwrap();
-        let (mut frames, mut buffer) = (frame::Splitter::default(), [0; 4096]);
-        loop {
-            while let Some(frame) = frames.next_frame().unwrap() {
-                let frame::Frame::Json(text) = frame else { panic!("bytes") };
-                if serde_json::from_slice::<ChatReply<serde_json::Value>>(&text).unwrap().of == 7 {
-                    return serde_json::from_slice(&text).unwrap();
-                }
-            }
-            let count = stream.read(&mut buffer).unwrap();
-            assert!(count > 0, "closed");
-            frames.push(&buffer[..count]);
-        }
+        let mut talk = self.raw();
+        talk.say(message);
+        talk.hear(7)
+    }
+
+    /// A connection that has said hello.
+    pub(crate) fn raw(&self) -> RawTalk {
+        let mut talk = RawTalk { stream: self.socket(), frames: frame::Splitter::default() };
+        talk.say(&ChatMessage {
+            id: 1,
+            session: None,
+            request: ChatRequest::Hello { version: 1, client: "a test".into(), namespaces: None },
+        });
+        talk
     }
 
     /// The word in the lock.
     pub(crate) fn word(&self) -> String {
         std::fs::read_to_string(self.home().join("gateway.lock")).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// One connection, message by message.
+pub(crate) struct RawTalk {
+    stream: UnixStream,
+    frames: frame::Splitter,
+}
+
+impl RawTalk {
+    pub(crate) fn say(&mut self, message: &impl serde::Serialize) {
+        self.stream.write_all(&frame::json(message)).unwrap();
+    }
+
+    /// The next message about a request.
+    pub(crate) fn hear<T: serde::de::DeserializeOwned>(&mut self, of: u64) -> ChatReply<T> {
+        let mut buffer = [0; 4096];
+        loop {
+            while let Some(frame) = self.frames.next_frame().unwrap() {
+                let frame::Frame::Json(text) = frame else { panic!("bytes") };
+                if serde_json::from_slice::<ChatReply<serde_json::Value>>(&text).unwrap().of == of {
+                    return serde_json::from_slice(&text).unwrap();
+                }
+            }
+            let count = self.stream.read(&mut buffer).unwrap();
+            assert!(count > 0, "closed");
+            self.frames.push(&buffer[..count]);
+        }
     }
 }
 
