@@ -83,6 +83,8 @@ pub enum Ran {
     Ended(i32),
     /// Another gateway serves the home: nothing is wrong, and there is nothing to do.
     Taken,
+    /// A person stopped the gateway of the home, and only a person starts the next.
+    Stopped,
 }
 
 /// Why a gateway could not run.
@@ -120,8 +122,13 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     let home = settings.home.clone();
     let signals = Signals::take().map_err(StartError::file("take signals for", &home))?;
     let path = home.join("gateway.lock");
+    points::reach("gateway.before_lock");
     let taken = GatewayLock::take(&path).map_err(StartError::file("lock", &path))?;
     let Some(mut lock) = taken else { return Ok(Ran::Taken) };
+    // Between the engine's decision to start this gateway and the lock, a person may have started one and stopped it again.
+    if settings.unless_stopped && lock.says_stopped().map_err(StartError::file("read", &path))? {
+        return Ok(Ran::Stopped);
+    }
     // Before it listens: whatever is accepted from here on, a free lock that says this has the engine start the next gateway.
     lock.say(LockWord::AtWork).map_err(StartError::file("write", &path))?;
     points::reach("gateway.at_work");

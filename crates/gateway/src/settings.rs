@@ -45,6 +45,8 @@ pub struct GatewaySettings {
     pub agent: Option<String>,
     /// The configured agents, by name.
     pub agents: BTreeMap<String, AgentSettings>,
+    /// It was not a person who started it, so it ends at once if a person stopped the one before.
+    pub unless_stopped: bool,
     /// Where tests hold it.
     pub test_points: Option<PathBuf>,
 }
@@ -67,6 +69,7 @@ impl GatewaySettings {
             notices: NoticeMode::Concise,
             agent: None,
             agents: BTreeMap::new(),
+            unless_stopped: false,
             test_points: None,
         }
     }

@@ -81,6 +81,16 @@ pub(crate) enum LockWord {
     Stopped,
 }
 
+impl LockWord {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::AtWork => "at work\n",
+            Self::Empty => "",
+            Self::Stopped => "stopped\n",
+        }
+    }
+}
+
 impl Drain {
     pub(crate) fn restart(limit: Duration) -> Self {
         Self::new(DrainKind::Restart, limit, Exit { code: EXIT_RESTART, word: LockWord::AtWork, how: "restart", does_return: false })
@@ -289,13 +299,17 @@ impl GatewayLock {
         }
     }
 
+    /// Whether a person stopped the gateway that held it before.
+    pub(crate) fn says_stopped(&self) -> io::Result<bool> {
+        // One byte more than the word has, so that a longer text is another one.
+        let mut text = [0; LockWord::Stopped.text().len() + 1];
+        let length = self.file.read_at(&mut text, 0)?;
+        Ok(text[..length] == *LockWord::Stopped.text().as_bytes())
+    }
+
     /// Writes the word, and syncs it.
     pub(crate) fn say(&mut self, word: LockWord) -> io::Result<()> {
-        let text = match word {
-            LockWord::AtWork => "at work\n",
-            LockWord::Empty => "",
-            LockWord::Stopped => "stopped\n",
-        };
+        let text = word.text();
         // Written over and then cut, so that a crash in between never leaves an empty lock where one said `at work`.
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)?;

@@ -177,7 +177,13 @@ fn lock_state(home: &Path) -> LockState {
 fn start(of: &GatewayProgram) {
     let started = log(&of.home).and_then(|log| {
         let mut command = Command::new(&of.program);
-        command.arg("--home").arg(&of.home).arg("--detach").env_clear().envs(of.env.iter().cloned()).current_dir("/");
+        command
+            .arg("--home")
+            .arg(&of.home)
+            .args(["--detach", "--unless-stopped"])
+            .env_clear()
+            .envs(of.env.iter().cloned())
+            .current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn()
     });
     match started {

@@ -35,6 +35,9 @@ struct AsGateway {
     /// Be nobody's child, so that whoever ends the tree of a caller does not end this
     #[arg(long)]
     detach: bool,
+    /// Do nothing if a person stopped the gateway of this home
+    #[arg(long)]
+    unless_stopped: bool,
 }
 
 fn main() {
@@ -80,8 +83,11 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
             let _kept = rustix::stdio::dup2_stdin(null);
         }
     };
-    match outlast_gateway::run(gateway_settings(&world, &settings), tell) {
+    let mut gateway = gateway_settings(&world, &settings);
+    gateway.unless_stopped = asked.unless_stopped;
+    match outlast_gateway::run(gateway, tell) {
         Ok(Ran::Ended(code)) => Ok(code),
+        Ok(Ran::Stopped) => Ok(0),
         Ok(Ran::Taken) => {
             say(&format!("another gateway serves {}", settings.home.display()));
             Ok(0)

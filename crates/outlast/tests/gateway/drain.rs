@@ -2,6 +2,7 @@
 
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{TurnOutcome, TurnState};
+use outlast_testkit::product::{PATIENCE, eventually, wait_for_end};
 use std::time::Duration;
 
 #[test]
@@ -26,6 +27,23 @@ fn a_stop_waits_for_the_turn_and_stays_stopped() {
     bench.wait_for_prompts(2);
     bench.open_gate();
     assert_eq!(bench.wait(late.turn).reply.as_deref(), Some("did: kept"));
+}
+
+#[test]
+fn a_gateway_that_the_engine_was_starting_when_a_person_stopped_it_stays_away() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let points = bench.product().points();
+    points.arm("gateway.before_lock").unwrap();
+    bench.kill();
+    // The engine has decided, and its gateway has not taken the lock yet.
+    let late = eventually("the engine's gateway", || points.held("gateway.before_lock"));
+    bench.start();
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    points.release("gateway.before_lock").unwrap();
+    assert!(wait_for_end(late, PATIENCE), "{}", bench.log());
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None));
 }
 
 #[test]
