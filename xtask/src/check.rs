@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "outlast-keeper",
             "outlast-mcp",
             "outlast-sinks",
+            "outlast-store",
             "outlast-text",
             "outlast-tools",
             "outlast-wire",

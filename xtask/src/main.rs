@@ -54,6 +54,7 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words[..] {
+        ["__agent", ..] => campaign::gateway_agent(&args[1..]),
         ["__hook", ..] => sink::hook(&args[1..]),
         ["__receiver", ..] => sink::receiver(&args[1..]),
         ["__mcp-echo"] => bench_mcp::echo(),

@@ -5,6 +5,7 @@
 mod cli;
 mod config;
 mod os;
+mod points;
 
 use anyhow::{Context as _, ensure};
 use cli::{AsEngine, AsKeeper, Asked};

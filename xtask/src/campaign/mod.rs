@@ -29,7 +29,7 @@ pub(crate) use self::core::run as core;
 pub(crate) use self::faults::{alive as is_alive, kill as killed, nest as nest_of, whole as whole_pair};
 pub(crate) use self::flood::run as flood;
 pub(crate) use self::fuzz::run as fuzz;
-pub(crate) use self::gateway::run as gateway;
+pub(crate) use self::gateway::{agent as gateway_agent, run as gateway};
 pub(crate) use self::histories::run as histories;
 pub(crate) use self::mcp::run as mcp;
 pub(crate) use self::nameserver::run as nameserver;

@@ -2,8 +2,18 @@
 //!
 //! Without `--agent`, scripted agents answer (`rounds.rs`). With `--agent NAME`, a real agent from its package does, with a scripted model (`real.rs`).
 
+mod agent;
+mod books;
+mod client;
+mod eyes;
+mod plan;
 mod real;
 mod rounds;
+mod scene;
+mod stage;
+mod strike;
+
+pub(crate) use agent::main as agent;
 
 use crate::Flags;
 use anyhow::Result;

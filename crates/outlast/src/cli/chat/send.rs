@@ -4,6 +4,7 @@ use super::super::ending::TIMED_OUT;
 use super::super::{input, progress, progress::About, some_seconds};
 use super::show::outcome_words;
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed};
+use crate::points;
 use clap::Args;
 use outlast_client::{Accepted, MAX_WORDS_BYTES, TurnInfo, TurnOutcome, message_id};
 use serde_json::{Value, json};
@@ -44,13 +45,19 @@ impl ChatSend {
         let setup = self.agent.setup(ctx);
         let chat = connect(ctx).await?;
         let accepted = chat.send(&self.name.key, &id, &words, &setup).await.map_err(|e| failed(&self.name, e))?;
+        points::reach(&ctx.world, "chat.accepted");
         if !self.wait {
             return tell_accepted(ctx, &self.name, &id, &accepted);
         }
         let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
         let wait = chat.wait(&self.name.key, accepted.turn, self.timeout);
         match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
-            Some(turn) => tell_finished(ctx, &self.name, &turn),
+            Some(turn) => {
+                points::reach(&ctx.world, "chat.answered");
+                let code = tell_finished(ctx, &self.name, &turn);
+                points::reach(&ctx.world, "chat.shown");
+                code
+            }
             None => tell_timed_out(ctx, &self.name, &accepted),
         }
     }

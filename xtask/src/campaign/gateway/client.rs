@@ -1,0 +1,92 @@
+//! `outlast chat send`, as a person or a script uses it: under an id of its own, again if need be.
+
+use super::super::faults;
+use super::stage::{ChatOf, turn_line};
+use anyhow::{Context, Result, bail, ensure};
+use outlast_testkit::product::Product;
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
+
+/// One message, and the process that says it, if one runs.
+pub(super) struct Client<'a> {
+    product: &'a Product,
+    chat: &'a ChatOf,
+    token: String,
+    pid: Mutex<Option<u32>>,
+    /// Nobody waits for what it hears.
+    is_silent: AtomicBool,
+}
+
+/// What a client heard.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// It was killed.
+    Killed,
+    /// The message is accepted.
+    Accepted,
+    /// The turn is over.
+    Over(Value),
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(product: &'a Product, chat: &'a ChatOf, token: &str) -> Self {
+        Self { product, chat, token: token.to_owned(), pid: Mutex::new(None), is_silent: AtomicBool::new(false) }
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Says it once.
+    pub(super) fn speak(&self, more: &str, does_wait: bool) -> Result<Reply> {
+        let words = format!("[[{}]] {more}", self.token);
+        let line = turn_line(self.product)?;
+        let agent = match self.chat.driver {
+            super::plan::Driver::Acp => ["--agent", "acp"],
+            super::plan::Driver::Configured => ["--agent", "turns"],
+            super::plan::Driver::Command => ["--command", &line],
+        };
+        let mut call = self.product.command(["chat", "send", "--json", &self.chat.name, &words, "--id", &self.token]);
+        call.args(agent).args(does_wait.then_some("--wait")).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = {
+            let mut pid = self.pid();
+            ensure!(!self.is_silent.load(SeqCst), "the round is over");
+            let child = call.spawn()?;
+            *pid = Some(child.id());
+            child
+        };
+        let output = child.wait_with_output()?;
+        *self.pid() = None;
+        if output.status.signal() == Some(9) {
+            return Ok(Reply::Killed);
+        }
+        let said: Value = serde_json::from_slice(&output.stdout).with_context(|| format!("the client of {}: {output:?}", self.token))?;
+        match (output.status.code(), does_wait) {
+            (Some(0), false) if said["status"] == "accepted" => Ok(Reply::Accepted),
+            (Some(0 | 1), true) if said["state"] == "finished" => Ok(Reply::Over(said)),
+            _ => bail!("the client of {} gave up: {output:?}", self.token),
+        }
+    }
+
+    /// Ends it for good: the round has failed.
+    pub(super) fn silence(&self) {
+        let pid = self.pid();
+        self.is_silent.store(true, SeqCst);
+        if let Some(pid) = *pid {
+            // It may be over already.
+            let _gone = faults::kill(pid);
+        }
+    }
+
+    /// The process, if one lives.
+    pub(super) fn alive(&self) -> Option<u32> {
+        self.pid().filter(|pid| faults::alive(*pid))
+    }
+
+    fn pid(&self) -> MutexGuard<'_, Option<u32>> {
+        self.pid.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}

@@ -1,0 +1,536 @@
+//! One home: its conversations, what was said in them, and what must have come of it.
+
+use super::super::report::Report;
+use super::agent;
+use super::books::{Books, Cause, Entry};
+use super::client::{Client, Reply};
+use super::eyes::{self, Eyes};
+use super::plan::{AFTER_CRASH, Driver, Kind, ONCE, Ordeal, Outcomes, Plan, Progress, Release, Seen, Victim, expected};
+use super::scene::{Scene, joined};
+use super::strike::Saboteur;
+use anyhow::{Context, Result, bail, ensure};
+use outlast_client::{Part, Standing, TurnInfo};
+use outlast_testkit::product::{Product, kill_and_wait};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// A home is closed after this many deaths of its gateway: the engine's pauses before the next one grow.
+const MAX_GATEWAY_KILLS: u32 = 3;
+/// A home is closed after this many rounds.
+const MAX_ROUNDS: u32 = 10;
+/// A conversation with this many rounds is left alone: the budget has six unattended turns in a minute, and a round has two at most.
+const MAX_ROUNDS_OF_CHAT: u32 = 2;
+/// The starts in a row with an interrupted turn at which the breaker opens.
+const BREAKER_STARTS: u32 = 3;
+
+/// One home.
+pub(super) struct Stage {
+    scene: Scene,
+    chats: Vec<ChatOf>,
+    ledger: Vec<Entry>,
+    rounds: u32,
+    gateway_kills: u32,
+    /// How many of the last starts in a row found an interrupted turn.
+    chain: u32,
+    /// What each start of a gateway must have found, as far as the plans can say.
+    founds: Vec<Option<bool>>,
+    is_spent: bool,
+}
+
+/// A conversation of a home.
+#[derive(Debug, Clone)]
+pub(super) struct ChatOf {
+    pub(super) name: String,
+    pub(super) key: String,
+    pub(super) driver: Driver,
+    rounds: u32,
+}
+
+impl Stage {
+    pub(super) fn new(program: &Path) -> Result<Self> {
+        let product = Product::new(program);
+        product.configure(&format!(
+            "[gateway.agents.acp]\nargv = {:?}\npermission = \"always\"\n[gateway.agents.turns]\ncommand = {:?}\n",
+            agent_words(&product, "acp")?,
+            turn_line(&product)?
+        ));
+        let (dir, eyes) = (product.work(), Eyes::new(product.home().root)?);
+        let (scene, founds) = (Scene { product, dir, eyes }, vec![Some(false)]);
+        Ok(Self { scene, chats: Vec::new(), ledger: Vec::new(), rounds: 0, gateway_kills: 0, chain: 0, founds, is_spent: false })
+    }
+
+    /// Whether a round can be played here, and its plan say what must come of it.
+    pub(super) fn has_room_for(&self, plan: &Plan) -> bool {
+        let opens_breaker = plan.victim.has_gateway() && self.chain + 1 >= BREAKER_STARTS;
+        let is_known = !opens_breaker || plan.finds_interrupted().is_some() && !plan.does_collide;
+        let can_suffer = plan.ordeal == Ordeal::Once || self.gateway_kills == 0;
+        !self.is_spent && self.rounds < MAX_ROUNDS && self.gateway_kills < MAX_GATEWAY_KILLS && is_known && can_suffer
+    }
+
+    pub(super) fn play(&mut self, plan: &Plan, report: &Report) -> Result<()> {
+        self.rounds += 1;
+        let chat = self.chat_for(plan.driver, plan.is_warm, None, plan)?;
+        let beside = match plan.bystander {
+            Some(driver) => Some(self.begin_beside(driver, &chat, plan)?),
+            None => None,
+        };
+        let seen = match (plan.ordeal, plan.kind()) {
+            (Ordeal::GatewayThrice, _) => self.play_suspension(&chat, plan)?,
+            (Ordeal::AgentTwice, _) => self.play_failure(&chat, plan)?,
+            (Ordeal::Once, Kind::Message) => self.play_message(&chat, plan, report)?,
+            (Ordeal::Once, Kind::Notice) => self.play_notice(&chat, plan, report)?,
+        };
+        if let Some(beside) = beside {
+            self.end_beside(&beside, plan, seen)?;
+        }
+        self.scene.check_standing(&chat)?;
+        count(plan, seen, report);
+        Ok(())
+    }
+
+    /// A conversation with this kind of agent. A warm one has had a turn.
+    fn chat_for(&mut self, driver: Driver, is_warm: bool, but: Option<&ChatOf>, plan: &Plan) -> Result<ChatOf> {
+        let is_other = |chat: &ChatOf| but.is_none_or(|but| but.key != chat.key);
+        let is_free = |chat: &&mut ChatOf| chat.driver == driver && chat.rounds < MAX_ROUNDS_OF_CHAT && is_other(chat);
+        if let Some(chat) = self.chats.iter_mut().find(is_free).filter(|_| is_warm || but.is_some()) {
+            chat.rounds += 1;
+            return Ok(chat.clone());
+        }
+        let name = format!("c{}", self.chats.len());
+        let chat = ChatOf { key: format!("agent:main:local:dm:{name}"), name, driver, rounds: 1 };
+        self.chats.push(chat.clone());
+        if is_warm {
+            self.say(&chat, &format!("w{}", plan.round), "", plan)?;
+        }
+        Ok(chat)
+    }
+
+    /// Says something that nothing happens to, and has it answered.
+    fn say(&mut self, chat: &ChatOf, token: &str, more: &str, plan: &Plan) -> Result<()> {
+        match Client::new(&self.scene.product, chat, token).speak(more, true)? {
+            Reply::Over(turn) => ensure!(turn["outcome"] == "completed", "{token} was not answered: {turn}"),
+            Reply::Killed | Reply::Accepted => bail!("{token} was not answered"),
+        }
+        self.scene.eyes.follow(&chat.key);
+        self.enter(chat, token, plan, Some(vec![ONCE]));
+        Ok(())
+    }
+
+    /// Writes down what must come of a message or a notice. The caller changes what is otherwise.
+    fn enter(&mut self, chat: &ChatOf, token: &str, plan: &Plan, outcomes: Option<Outcomes>) -> &mut Entry {
+        let cause = match token.starts_with('n') {
+            true => Cause::Notice { process: agent::process_id(token) },
+            false => Cause::Message(format!("msg:{token}")),
+        };
+        let (of, key, driver, token) = (format!("round {} ({plan})", plan.round), chat.key.clone(), chat.driver, token.to_owned());
+        let entry = Entry { of, key, driver, cause, token, outcomes, outcome: "completed", least_prompts: 1, is_certain: true };
+        self.ledger.push(entry);
+        let last = self.ledger.len() - 1;
+        &mut self.ledger[last]
+    }
+
+    /// Has another conversation take a turn that runs until the round is over.
+    fn begin_beside(&mut self, driver: Driver, but: &ChatOf, plan: &Plan) -> Result<ChatOf> {
+        let chat = self.chat_for(driver, false, Some(but), plan)?;
+        let token = format!("b{}", plan.round);
+        let scene = &self.scene;
+        Client::new(&scene.product, &chat, &token).speak("<<wait>>", false)?;
+        scene.eyes.follow(&chat.key);
+        scene.until("the bystander's prompt", || Ok((!agent::prompts_of(&scene.dir, &token).is_empty()).then_some(())))?;
+        if driver == Driver::Acp {
+            // From here on nothing of it is committed, and it reaches no point.
+            scene.until("the bystander's tool", || {
+                let parts = scene.eyes.parts(&chat.key)?;
+                let is_begin = |part: &Part| part.body["message_id"] == format!("msg:{token}");
+                let own = parts.iter().rposition(is_begin).map(|at| &parts[at..]).unwrap_or_default();
+                Ok(own.iter().any(|part| part.kind.as_str() == "tool").then_some(()))
+            })?;
+        }
+        Ok(chat)
+    }
+
+    /// Lets the turn of the bystander finish, which is as the plan says.
+    fn end_beside(&mut self, chat: &ChatOf, plan: &Plan, seen: Seen) -> Result<()> {
+        let token = format!("b{}", plan.round);
+        let is_crash = seen.is_killed && plan.victim.has_gateway();
+        // A command outlives the gateway, but not the power.
+        let is_interrupted = is_crash && (!chat.driver.is_per_turn() || plan.victim == Victim::Everything);
+        let outcome = if is_interrupted { AFTER_CRASH } else { ONCE };
+        if is_interrupted && self.is_breaker_open() {
+            ensure!(self.scene.until_held_back(chat, &token)?, "the breaker did not hold the bystander back");
+            ensure!(self.scene.eyes.resume(&chat.key), "the bystander cannot be resumed");
+        }
+        agent::let_go(&self.scene.dir, &token)?;
+        self.scene.until_finished(chat, &token)?;
+        self.enter(chat, &token, plan, Some(vec![outcome])).least_prompts = outcome.0 as usize;
+        self.scene.check_standing(chat)
+    }
+
+    fn play_message(&mut self, chat: &ChatOf, plan: &Plan, report: &Report) -> Result<Seen> {
+        let token = format!("m{}", plan.round);
+        let scene = &self.scene;
+        let client = Client::new(&scene.product, chat, &token);
+        let saboteur = Saboteur::new(scene, chat, &token, plan, &client);
+        saboteur.arm()?;
+        let (played, spoken) = std::thread::scope(|scope| {
+            let striking = scope.spawn(|| saboteur.strike());
+            let speaking = scope.spawn(|| scene.say_until_heard(&client, chat, plan, &saboteur));
+            let played = self.see_through(chat, &token, plan, &saboteur, striking);
+            if played.is_err() {
+                // Whoever still waits would wait for ever.
+                client.silence();
+            }
+            (played, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
+        });
+        let (played, spoken) = match (played, spoken) {
+            (Ok(played), Ok(spoken)) => (played, spoken),
+            (Err(e), Ok(_)) => return Err(e),
+            (Ok(_), Err(e)) => return Err(e),
+            (Err(e), Err(also)) => bail!("{e:#}; {also:#}"),
+        };
+        let Played { seen, turn, release } = played;
+        // Whoever asks again is answered the same, and no agent is asked.
+        let again = Client::new(&self.scene.product, chat, &token).speak("", true)?;
+        for reply in [&spoken, &again] {
+            if let Reply::Over(told) = reply {
+                let is_same = told["id"] == turn.id && told["reply"].as_str() == turn.reply.as_deref();
+                ensure!(is_same, "the client was told {told}, and the turn is {turn:?}");
+            }
+        }
+        ensure!(matches!(again, Reply::Over(_)), "the client that came back was told {again:?}");
+        self.scene.eyes.follow(&chat.key);
+        self.note_kill(plan, seen);
+        let outcomes = expected(plan, seen);
+        let entry = self.enter(chat, &token, plan, Some(outcomes.clone()));
+        entry.least_prompts = least_prompts(&outcomes, seen);
+        if release == Some(Release::Write) {
+            // The message that let it go on took its place, and quotes it.
+            (entry.outcome, entry.outcomes) = ("cancelled", Some(vec![(1, Some("restart_interrupted"))]));
+            entry.least_prompts = usize::from(seen.has_prompt);
+        }
+        self.enter_release(chat, plan, release, report)?;
+        Ok(seen)
+    }
+
+    fn play_notice(&mut self, chat: &ChatOf, plan: &Plan, report: &Report) -> Result<Seen> {
+        let (token, beside) = (format!("n{}", plan.round), format!("x{}", plan.round));
+        self.start_process(chat, &token, plan)?;
+        let scene = &self.scene;
+        let client = Client::new(&scene.product, chat, &beside);
+        let saboteur = Saboteur::new(scene, chat, &token, plan, &client);
+        saboteur.arm()?;
+        agent::let_go(&scene.dir, &token)?;
+        let (played, spoken) = std::thread::scope(|scope| {
+            let striking = scope.spawn(|| saboteur.strike());
+            let speaking = plan.does_collide.then(|| {
+                scope.spawn(|| {
+                    scene.until("somebody is held", || Ok((saboteur.is_held() || saboteur.is_off()).then_some(())))?;
+                    scene.say_until_heard(&client, chat, plan, &saboteur)
+                })
+            });
+            let played = self.see_through(chat, &token, plan, &saboteur, striking);
+            if played.is_err() {
+                client.silence();
+            }
+            (played, speaking.map(|speaking| speaking.join().unwrap_or_else(|_| bail!("the client failed"))))
+        });
+        let Played { seen, release, .. } = played?;
+        if let Some(spoken) = spoken {
+            spoken?;
+            self.scene.until_finished(chat, &beside)?;
+            self.enter(chat, &beside, plan, None);
+        }
+        self.note_kill(plan, seen);
+        let outcomes = expected(plan, seen);
+        let is_certain = !(plan.victim.has_gateway() || plan.victim.has_engine()) || plan.progress() == Progress::Finished;
+        let entry = self.enter(chat, &token, plan, Some(outcomes.clone()));
+        (entry.least_prompts, entry.is_certain) = (least_prompts(&outcomes, seen), is_certain);
+        self.enter_release(chat, plan, release, report)?;
+        Ok(seen)
+    }
+
+    /// Starts the process whose end is to be told: by the agent, or by a person in the conversation's name.
+    fn start_process(&mut self, chat: &ChatOf, token: &str, plan: &Plan) -> Result<()> {
+        if plan.is_by_agent {
+            return self.say(chat, &format!("s{}", plan.round), &format!("start <<{token}>>"), plan);
+        }
+        let Scene { product, dir, .. } = &self.scene;
+        let generation = agent::generation_of(dir, &chat.key).context("the conversation had no turn")?;
+        let (id, line) = (agent::process_id(token), agent::process_line(dir, token));
+        let mut run = product.command(["run", "--notify", "--id", &id, "--", &line]);
+        let ran = run.env("OUTLAST_SESSION", &chat.key).env("OUTLAST_GENERATION", generation).output()?;
+        ensure!(ran.status.success(), "cannot start {token}: {ran:?}");
+        Ok(())
+    }
+
+    /// Waits for the kill, and until the turn is finished. What the breaker holds back is let go on, as a person does it.
+    fn see_through(
+        &self,
+        chat: &ChatOf,
+        token: &str,
+        plan: &Plan,
+        saboteur: &Saboteur<'_>,
+        striking: std::thread::ScopedJoinHandle<'_, Result<Seen>>,
+    ) -> Result<Played> {
+        let struck = self.scene.until_struck(chat, token, saboteur);
+        let seen = joined(striking);
+        struck?;
+        let seen = seen?;
+        let outcomes = expected(plan, seen);
+        let opens = plan.victim.has_gateway() && plan.finds_interrupted() == Some(true) && self.chain + 1 >= BREAKER_STARTS;
+        let mut release = None;
+        if opens && outcomes.contains(&AFTER_CRASH) {
+            if self.scene.until_held_back(chat, token)? {
+                release = Some(plan.release);
+                match plan.release {
+                    Release::Resume => ensure!(self.scene.eyes.resume(&chat.key), "it cannot be resumed"),
+                    Release::Write => {
+                        let reply = Client::new(&self.scene.product, chat, &format!("r{}", plan.round)).speak("", true)?;
+                        ensure!(matches!(reply, Reply::Over(_)), "the message that lets it go on was told {reply:?}");
+                    }
+                }
+            } else {
+                ensure!(outcomes.len() > 1, "the breaker did not hold it back");
+            }
+        }
+        let turn = self.scene.until_finished(chat, token)?;
+        Ok(Played { seen, turn, release })
+    }
+
+    /// The message that let something go on.
+    fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<Release>, report: &Report) -> Result<()> {
+        let Some(release) = release else { return Ok(()) };
+        report.add(format!("held back by the breaker, and let go with {release:?}"), 1);
+        if release == Release::Write {
+            let token = format!("r{}", plan.round);
+            self.enter(chat, &token, plan, Some(vec![ONCE]));
+            if plan.kind() == Kind::Message {
+                let prompts = agent::prompts_of(&self.scene.dir, &token);
+                let does_quote = prompts.first().is_some_and(|prompt| prompt.quoted.contains(&format!("m{}", plan.round)));
+                ensure!(does_quote, "the message does not quote the one whose place it took: {prompts:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the gateway in each attempt of a turn, until the conversation is suspended. A message starts a new one.
+    fn play_suspension(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
+        let token = format!("m{}", plan.round);
+        let scene = &self.scene;
+        let client = Client::new(&scene.product, chat, &token);
+        scene.product.points().arm(plan.point.name)?;
+        let (turn, spoken) = std::thread::scope(|scope| {
+            let speaking = scope.spawn(|| client.speak("", true));
+            let turn = (1..=3).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 3));
+            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
+            if turn.is_err() {
+                client.silence();
+            }
+            (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
+        });
+        let (turn, spoken) = (turn?, spoken?);
+        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "gave_up");
+        ensure!(is_told, "the client of a turn that was given up was told {spoken:?}");
+        let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
+        ensure!(shown.standing == Standing::Suspended && shown.strikes == 3, "after three deaths of the gateway: {shown:?}, {turn:?}");
+        scene.eyes.follow(&chat.key);
+        // A command is followed by each gateway, so it is asked once. An agent that speaks ACP is asked each time.
+        let outcome = if chat.driver.is_per_turn() { ONCE } else { (3, Some("restart_interrupted")) };
+        let entry = self.enter(chat, &token, plan, Some(vec![outcome]));
+        (entry.outcome, entry.least_prompts) = ("gave_up", outcome.0 as usize);
+        self.founds.extend([Some(true); 3]);
+        self.is_spent = true;
+        self.say(chat, &format!("y{}", plan.round), "", plan)?;
+        let shown = self.scene.until("a gateway", || Ok(self.scene.eyes.show(&chat.key, None)))?.conversation;
+        ensure!(shown.generation == 2, "a message to a suspended conversation starts anew: {shown:?}");
+        Ok(Seen { is_killed: true, ..Seen::default() })
+    }
+
+    /// Kills the agent in both attempts of a turn, which fails. The next message is answered.
+    fn play_failure(&mut self, chat: &ChatOf, plan: &Plan) -> Result<Seen> {
+        let token = format!("m{}", plan.round);
+        let scene = &self.scene;
+        let client = Client::new(&scene.product, chat, &token);
+        scene.product.points().arm(plan.point.name)?;
+        let (turn, spoken) = std::thread::scope(|scope| {
+            let speaking = scope.spawn(|| client.speak("", true));
+            let turn = (1..=2).try_for_each(|attempt| scene.kill_held(plan.point.name, attempt < 2));
+            let turn = turn.and_then(|()| scene.until_finished(chat, &token));
+            if turn.is_err() {
+                client.silence();
+            }
+            (turn, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
+        });
+        let (turn, spoken) = (turn?, spoken?);
+        let is_told = matches!(&spoken, Reply::Over(told) if told["outcome"] == "failed");
+        ensure!(is_told, "the client of a turn that failed was told {spoken:?}");
+        let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
+        ensure!(shown.standing == Standing::Active && shown.strikes == 2, "after two deaths of the agent: {shown:?}, {turn:?}");
+        scene.eyes.follow(&chat.key);
+        let entry = self.enter(chat, &token, plan, Some(vec![(2, Some("agent_ended"))]));
+        (entry.outcome, entry.least_prompts) = ("failed", 2);
+        self.say(chat, &format!("y{}", plan.round), "", plan)?;
+        Ok(Seen { is_killed: true, ..Seen::default() })
+    }
+
+    fn is_breaker_open(&self) -> bool {
+        self.chain >= BREAKER_STARTS
+    }
+
+    /// Takes note of the death of a gateway, and of what the next one must find.
+    fn note_kill(&mut self, plan: &Plan, seen: Seen) {
+        if !seen.is_killed || !plan.victim.has_gateway() {
+            return;
+        }
+        self.gateway_kills += 1 + u32::from(plan.again.is_some());
+        let found = plan.finds_interrupted();
+        self.founds.push(found);
+        self.chain = if found == Some(true) { self.chain + 1 } else { 0 };
+        self.is_spent |= found.is_none() || self.is_breaker_open();
+    }
+
+    /// Closes the home, and checks its books.
+    pub(super) fn close(self, report: &Report) -> Result<()> {
+        let wrong = self.audit(report);
+        let wrong = wrong.unwrap_or_else(|e| vec![format!("a home cannot be closed: {e:#}")]);
+        report.add("homes", 1);
+        if wrong.is_empty() {
+            // It has let go of everything, and may need a moment to be gone.
+            self.scene.until("the end of the gateway", || Ok(eyes::gateways(&self.scene.product).is_empty().then_some(())))?;
+            return self.scene.product.shut_down().context("left over at the end");
+        }
+        let kept = self.give_up()?;
+        wrong.into_iter().for_each(|what| report.bad(format!("{what}; kept: {}", kept.display())));
+        Ok(())
+    }
+
+    /// Everything that is wrong.
+    fn audit(&self, report: &Report) -> Result<Vec<String>> {
+        let Scene { product, dir, eyes } = &self.scene;
+        let mut wrong = Vec::new();
+        let mut shown = Vec::new();
+        for chat in &self.chats {
+            let exported = product.call(["chat", "export", "--json", &chat.name]).good().json();
+            let parts: Vec<Part> = serde_json::from_value(exported["parts"].clone()).context("the parts of an export")?;
+            let last = parts.last().map(|part| part.id);
+            // A follower has until now to see the last part, and nothing comes behind it.
+            let followed = self.scene.until("the last part", || {
+                let followed = eyes.parts(&chat.key)?;
+                Ok((followed.last().map(|part| part.id) >= last).then_some(followed))
+            })?;
+            shown.push((chat, parts, followed));
+        }
+        // A notice whose acknowledgement was lost is offered again when its lease is over, and recognised.
+        let history = || -> Value { product.call(["events", "history", "--json", "--limit", "1000"]).good().json() };
+        self.scene.until("the end of every lease", || {
+            let told = history();
+            let is_open = |told: &Value| told["state"] == "pending" || told["state"] == "leased";
+            Ok((!told["notices"].as_array().context("a history")?.iter().any(is_open)).then_some(()))
+        })?;
+        let stopped = product.call(["gateway", "stop"]);
+        ensure!(stopped.code == Some(0), "the gateway cannot be stopped: {stopped:?}");
+        let history = history();
+        let books = Books::read(&product.home().root, dir, &history)?;
+        wrong.extend(books.check(&self.ledger));
+        for (chat, exported, followed) in shown {
+            let stored = books.parts_of(&chat.key);
+            if !stored.iter().copied().eq(&exported) || !stored.iter().copied().eq(&followed) {
+                wrong.push(format!(
+                    "{}: {} parts are stored, {} exported, {} followed, and they differ",
+                    chat.key,
+                    stored.len(),
+                    exported.len(),
+                    followed.len()
+                ));
+            }
+            report.add("parts that a follower saw once", followed.len() as u64);
+        }
+        let is_same = self.founds.len() == books.founds.len()
+            && self.founds.iter().zip(&books.founds).all(|(planned, found)| planned.is_none_or(|planned| planned == *found));
+        if !is_same {
+            wrong.push(format!("starts of the gateway found interrupted turns: {:?}, and the plans say {:?}", books.founds, self.founds));
+        }
+        let is_suspended = |row: &&super::books::ConversationRow| !row.is_current && row.is_suspended;
+        report.add("conversations suspended after three deaths", books.conversations.iter().filter(is_suspended).count() as u64);
+        report.add("messages and notices", self.ledger.len() as u64);
+        Ok(wrong)
+    }
+
+    /// Ends everything at once, and keeps what helps to find out what went wrong.
+    pub(super) fn give_up(self) -> Result<PathBuf> {
+        let Scene { product, dir, eyes } = self.scene;
+        drop(eyes);
+        let home = product.home().root;
+        eyes::cut_power(&product, || None)?;
+        // Otherwise the next engine would start a gateway. A gateway that was killed leaves its socket.
+        std::fs::write(home.join("gateway.lock"), "stopped\n")?;
+        if let Some(dir) = product.socket_dir() {
+            let _absent = std::fs::remove_file(dir.join("gateway"));
+        }
+        let kept = tempfile::Builder::new().prefix("gateway-").tempdir()?.keep();
+        let files = [&home, &dir].map(std::fs::read_dir).into_iter().flatten().flatten().flatten();
+        for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
+            std::fs::copy(&file, kept.join(file.file_name().unwrap_or_default()))?;
+        }
+        Ok(kept)
+    }
+}
+
+/// How a round was seen through.
+struct Played {
+    seen: Seen,
+    turn: TurnInfo,
+    /// How what the breaker held back was let go on.
+    release: Option<Release>,
+}
+
+impl Scene {
+    /// Kills whoever is held at a point, which is armed again first if it is to hold another.
+    fn kill_held(&self, point: &str, is_armed_again: bool) -> Result<()> {
+        let points = self.product.points();
+        let held = self.until(point, || Ok(points.held(point)))?;
+        if is_armed_again {
+            points.arm(point)?;
+        }
+        kill_and_wait(held)?;
+        Ok(std::fs::remove_file(points.dir().join(format!("{point}.held.{held}")))?)
+    }
+}
+
+/// How many prompts agents must have seen at least.
+fn least_prompts(outcomes: &Outcomes, seen: Seen) -> usize {
+    match outcomes.iter().all(|(attempt, _)| *attempt == 2) && seen.has_prompt {
+        true => 2,
+        false => 1,
+    }
+}
+
+fn count(plan: &Plan, seen: Seen, report: &Report) {
+    let times = match plan.ordeal {
+        Ordeal::Once => "",
+        Ordeal::GatewayThrice => ", in each of three attempts",
+        Ordeal::AgentTwice => ", in each of two attempts",
+    };
+    if seen.is_killed {
+        report.add(format!("killed {:?}{times}", plan.victim), 1);
+        report.add(format!("killed at {}", plan.point.name), 1);
+    }
+    if let Some(again) = plan.again {
+        report.add(format!("the next gateway killed at {again}"), 1);
+    }
+}
+
+/// Program and arguments of an agent.
+fn agent_words(product: &Product, kind: &str) -> Result<Vec<String>> {
+    let exe = std::env::current_exe()?;
+    let paths = [exe.as_path(), &product.work(), product.points().dir(), product.program()].map(|path| path.display().to_string());
+    let [exe, dir, points, program] = paths;
+    Ok(vec![exe, "__agent".into(), kind.into(), dir, points, program])
+}
+
+/// The shell line of the agent that is a command per turn.
+pub(super) fn turn_line(product: &Product) -> Result<String> {
+    let words = agent_words(product, "turn")?;
+    // The shell is replaced, so that a kill of the agent is one of the command.
+    Ok(words.iter().fold("exec".to_owned(), |line, word| format!("{line} '{word}'")))
+}
