@@ -1,7 +1,7 @@
 //! An agent for tests: it speaks ACP and does what a script says.
 //!
-//! `scripted_agent SCRIPT` reads a JSON object with `capabilities`, `start` (steps before it reads anything), `replay` (steps of a `session/load`), `refuse` (methods that
-//! it answers with an error) and `turns` (a list of steps for each prompt; the last one is used for all that follow). Every line that it reads is appended to SCRIPT.heard.
+//! `scripted_agent SCRIPT` reads a JSON object with `capabilities`, `start` (steps before it reads anything), `replay` (steps of a `session/load`), `late_replay` (steps
+//! after the answer to it), `refuse` (methods that it answers with an error) and `turns` (a list of steps for each prompt; the last one is used for all that follow). Every line that it reads is appended to SCRIPT.heard.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Write as _};
@@ -42,9 +42,16 @@ fn main() {
                     None => json!({"stopReason": if agent.is_cancelled { "cancelled" } else { "end_turn" }}),
                 }
             }
-            _ => continue,
+            _ if message["id"].is_null() || method.is_empty() => continue,
+            _ => {
+                agent.say(&json!({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}}));
+                continue;
+            }
         };
         agent.say(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result}));
+        if method == "session/load" {
+            agent.play(&script["late_replay"], &Value::Null);
+        }
     }
 }
 
@@ -101,6 +108,7 @@ impl Agent {
     /// Plays steps. Returns the error that the turn is to be answered with, if there is one.
     fn play(&mut self, steps: &Value, prompt: &Value) -> Option<Value> {
         for step in steps.as_array().into_iter().flatten() {
+            // `of` adds to `ask`, and comes after it.
             let (what, with) = step.as_object().and_then(|step| step.iter().next()).expect("one step");
             let word = with.as_str().unwrap_or_default();
             match what.as_str() {
@@ -124,7 +132,10 @@ impl Agent {
                 "ask" => {
                     let option = |kind: &str| json!({"optionId": kind, "name": kind, "kind": kind});
                     let options = ["allow_once", "allow_always", "reject_once"].map(option);
-                    let params = json!({"toolCall": {"toolCallId": "t", "title": with, "kind": "execute"}, "options": options});
+                    let mut params = json!({"toolCall": {"toolCallId": "t", "title": with, "kind": "execute"}, "options": options});
+                    if let Some(of) = step.get("of") {
+                        params["toolCall"]["content"] = json!([{"type": "content", "content": {"type": "text", "text": of}}]);
+                    }
                     let answer = self.ask("session/request_permission", params);
                     self.text(&format!("{}", answer["result"]["outcome"]));
                 }

@@ -102,6 +102,13 @@ impl McpServer {
         Self { name: "outlast".into(), command: program.into(), args: vec!["mcp".into()], env }
     }
 
+    /// The same, with this set of tools ([`crate::AgentName::mcp_profile`]).
+    #[must_use]
+    pub fn with_profile(mut self, profile: &str) -> Self {
+        self.args.extend(["--profile".to_owned(), profile.to_owned()]);
+        self
+    }
+
     fn to_json(&self) -> Value {
         let env: Vec<Value> = self.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
         json!({ "name": self.name, "command": self.command, "args": self.args, "env": env })

@@ -78,6 +78,8 @@ pub struct PermissionAsk {
     pub title: String,
     /// The agent's word for what kind of tool it is.
     pub kind: Option<String>,
+    /// What the agent says of it besides, on one line. Some have the name of the tool as the title, and the command only here.
+    pub detail: Option<String>,
     /// What a person can choose from.
     pub options: Vec<PermissionOption>,
 }
@@ -164,6 +166,14 @@ pub(crate) enum Ruling {
 }
 
 impl PermissionAsk {
+    /// What a person is asked, on one line. An allow-list is compared with the title alone.
+    pub fn question(&self) -> String {
+        match &self.detail {
+            Some(detail) if *detail != self.title => format!("{}: {detail}", self.title),
+            Some(_) | None => self.title.clone(),
+        }
+    }
+
     /// What a decision comes to. Nothing if it chooses what was not offered.
     pub(crate) fn ruling(&self, decision: &Decision) -> Option<Ruling> {
         let of_kind = |kind: OptionKind| self.options.iter().find(|option| option.kind == kind);
@@ -197,7 +207,7 @@ mod tests {
     fn ask(title: &str, kinds: &[OptionKind]) -> PermissionAsk {
         let option = |(n, kind): (usize, &OptionKind)| PermissionOption { id: n.to_string(), name: format!("{kind:?}"), kind: *kind };
         let options = kinds.iter().enumerate().map(option).collect();
-        PermissionAsk { id: "1".into(), title: title.into(), kind: Some("execute".into()), options }
+        PermissionAsk { id: "1".into(), title: title.into(), kind: Some("execute".into()), detail: None, options }
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::borrow::Cow;
 
 /// How many characters of a title or an option's name are shown. They are for one line.
 const MAX_TITLE_CHARS: usize = 200;
+/// How many characters of what an agent adds to a permission request are shown: a command and its arguments, not a file.
+const MAX_DETAIL_CHARS: usize = 600;
 /// How many characters of a broken line are quoted.
 const MAX_NONSENSE_CHARS: usize = 80;
 /// The longest id of a request, of an option or of a session. They are kept or sent back as they are, and agents make them of a few digits.
@@ -54,6 +56,8 @@ pub enum Incoming {
         title: String,
         /// The kind of tool.
         kind: Option<String>,
+        /// What the agent says of it besides.
+        detail: Option<String>,
         /// What can be answered.
         options: Vec<PermissionOption>,
     },
@@ -253,9 +257,24 @@ impl ToolCall {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PermissionParams {
-    tool_call: ToolCall,
+struct PermissionParams<'a> {
+    #[serde(borrow)]
+    tool_call: &'a RawValue,
     options: Vec<OfferedOption>,
+}
+
+#[derive(Deserialize)]
+struct ToolContent {
+    #[serde(default)]
+    content: Vec<Value>,
+}
+
+impl ToolContent {
+    /// The first text in it, on one line.
+    fn text(&self) -> Option<String> {
+        let text = self.content.iter().find_map(|part| part["content"]["text"].as_str())?;
+        Some(one_line(text, MAX_DETAIL_CHARS)).filter(|text| !text.is_empty())
+    }
 }
 
 #[derive(Deserialize)]
@@ -269,10 +288,14 @@ struct OfferedOption {
 }
 
 fn permission(id: RequestId, params: Option<&RawValue>) -> Incoming {
-    let asked: PermissionParams = match serde_json::from_str(params.map_or("null", RawValue::get)) {
+    let asked = serde_json::from_str(params.map_or("null", RawValue::get))
+        .and_then(|asked: PermissionParams<'_>| Ok((serde_json::from_str::<ToolCall>(asked.tool_call.get())?, asked)));
+    let (call, asked) = match asked {
         Ok(asked) => asked,
         Err(e) => return Incoming::BadRequest { id, why: one_line(&format!("the parameters make no sense: {e}"), MAX_TITLE_CHARS) },
     };
+    // Content of another shape says nothing: the title has to do.
+    let detail = serde_json::from_str::<ToolContent>(asked.tool_call.get()).ok().and_then(|content| content.text());
     let option = |offered: OfferedOption| PermissionOption {
         id: offered.option_id,
         name: one_line(&offered.name, MAX_TITLE_CHARS),
@@ -280,9 +303,9 @@ fn permission(id: RequestId, params: Option<&RawValue>) -> Incoming {
     };
     let offered = asked.options.into_iter().filter(|offered| offered.option_id.len() <= MAX_AGENT_ID_BYTES);
     let options = offered.take(MAX_PERMISSION_OPTIONS).map(option).collect();
-    let tool = asked.tool_call.news();
+    let tool = call.news();
     // A call may have been announced before, and then needs no title here.
-    Incoming::Permission { id, title: tool.title.unwrap_or(tool.id), kind: tool.kind, options }
+    Incoming::Permission { id, title: tool.title.unwrap_or(tool.id), kind: tool.kind, detail, options }
 }
 
 #[cfg(test)]
@@ -331,12 +354,24 @@ mod tests {
     fn a_permission_is_read_with_the_options_it_offers() {
         let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t1", "kind": "execute"},
             "options": [{"optionId": "a", "name": "Allow\u{7}", "kind": "allow_once"}, {"optionId": "b", "name": "?", "kind": "new"}]});
-        let Incoming::Permission { id, title, kind, options } =
-            parsed(&json!({"id": "x", "method": "session/request_permission", "params": params}))
-        else {
-            panic!("no permission")
-        };
-        assert_eq!((id.0.get(), title.as_str(), kind.as_deref()), ("\"x\"", "t1", Some("execute")));
+        let ask = |params: &Value| parsed(&json!({"id": "x", "method": "session/request_permission", "params": params}));
+        let Incoming::Permission { id, title, kind, detail, options } = ask(&params) else { panic!("no permission") };
+        assert_eq!((id.0.get(), title.as_str(), kind.as_deref(), detail), ("\"x\"", "t1", Some("execute"), None));
+        // Kimi Code has the name of its tool as the title, and the command in the content.
+        for (content, want) in [
+            (json!([{"type": "content", "content": {"type": "text", "text": "Running:\nrm -r x"}}]), Some("Running: rm -r x")),
+            (
+                json!([{"type": "diff", "path": "/a", "newText": "b"}, {"type": "content", "content": {"type": "text", "text": "c"}}]),
+                Some("c"),
+            ),
+            (json!("text"), None),
+            (json!([7]), None),
+        ] {
+            let mut params = params.clone();
+            params["toolCall"]["content"] = content;
+            let Incoming::Permission { detail, .. } = ask(&params) else { panic!("no permission") };
+            assert_eq!(detail.as_deref(), want);
+        }
         assert_eq!((options[0].name.as_str(), options[0].kind, options[1].kind), ("Allow", OptionKind::AllowOnce, OptionKind::Other));
         let long = "x".repeat(MAX_AGENT_ID_BYTES + 1);
         let params = json!({"toolCall": {"toolCallId": long}, "options": [{"optionId": long}, {"optionId": "b"}]});

@@ -12,6 +12,7 @@ use crate::permission::{Decision, PermissionAsk, PermissionPolicy, Ruling, Settl
 use crate::program::one_line;
 use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The version of the protocol that is spoken.
@@ -27,6 +28,11 @@ const MAX_KNOWN_TOOLS: usize = 4_096;
 const MAX_OPEN_PERMISSIONS: usize = 64;
 /// How many characters of an agent's error are quoted.
 const MAX_FAILURE_CHARS: usize = 500;
+/// How long an agent that loaded a session may say nothing before the wait for the end of its replay is given up. It is asked something that every agent answers at
+/// once, so this is for an agent that does not answer.
+const REPLAY_SILENCE_LIMIT: Duration = Duration::from_secs(2);
+/// What an agent is asked to see that its replay is over. No agent knows it, and each answers so: names with an underscore are free for extensions.
+const FENCE_METHOD: &str = "_outlast/fence";
 
 const METHOD_NOT_FOUND: i64 = -32601;
 const INVALID_PARAMS: i64 = -32602;
@@ -60,6 +66,8 @@ enum Stage {
     Greeting { request: u64 },
     /// A session is being opened in this way.
     Opening { request: u64, way: Opened, can_load: bool },
+    /// The session was loaded, and what the agent still replays is awaited. `since` is when it last said something; `is_disturbed` if that was after the question.
+    Settling { request: u64, session: String, since: Instant, is_disturbed: bool },
     /// Prompts are taken.
     Open { session: String },
     /// It is over.
@@ -154,10 +162,12 @@ impl Talk {
     pub(super) fn prompt(&mut self, prompt: Prompt, now: Instant) {
         let Stage::Open { session } = &self.stage else { return };
         let summary = self.summary.take().map(Block::Text);
-        let text = |block: &Block| match block {
-            Block::Text(text) => json!({ "type": "text", "text": text }),
-        };
-        let blocks: Vec<Value> = summary.iter().chain(&prompt.blocks).map(text).collect();
+        let mut texts: Vec<String> = summary.into_iter().chain(prompt.blocks).map(|Block::Text(text)| text).collect();
+        // Some agents join blocks without anything in between: the end of a note and the words of a person would be one line.
+        if let Some((_, before)) = texts.split_last_mut() {
+            before.iter_mut().for_each(|text| text.push_str("\n\n"));
+        }
+        let blocks: Vec<Value> = texts.into_iter().map(|text| json!({ "type": "text", "text": text })).collect();
         let params = json!({ "sessionId": session, "prompt": blocks });
         self.tell(Some(prompt.attempt.clone()), AgentNews::Prompted);
         let request = self.ask("session/prompt", params);
@@ -224,15 +234,20 @@ impl Talk {
                 return self.end(TalkEnd::Failed(format!("the agent wrote more than {MAX_TURN_BYTES} bytes in one turn")));
             }
         }
+        if let Stage::Settling { since, is_disturbed, .. } = &mut self.stage
+            && !matches!(said, Incoming::Blank | Incoming::Answer { .. })
+        {
+            (*since, *is_disturbed) = (now, true);
+        }
         match said {
             Incoming::Blank | Incoming::OtherUpdate | Incoming::Notification { .. } => {}
-            Incoming::Answer { id: Some(id), outcome } => self.answered(id, outcome),
+            Incoming::Answer { id: Some(id), outcome } => self.answered(id, outcome, now),
             Incoming::Answer { id: None, .. } => {}
             Incoming::Text { session, text } => self.text(&session, &text),
             Incoming::Tool { session, tool } => self.tool(&session, tool),
-            Incoming::Permission { id, title, kind, options } => {
+            Incoming::Permission { id, title, kind, detail, options } => {
                 self.next_permission += 1;
-                let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), title, kind, options };
+                let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), title, kind, detail, options };
                 self.asked(OpenPermission { request: id, ask, asked_at: now });
             }
             Incoming::Request { id, method } => self.refuse(&id, METHOD_NOT_FOUND, &format!("this client does not serve {method}")),
@@ -245,8 +260,11 @@ impl Talk {
         let limit = self.policy.limit(self.is_attended);
         let permission = self.permissions.iter().map(|open| open.asked_at + limit).min();
         let turn = match &self.turn {
-            None if matches!(self.stage, Stage::Greeting { .. } | Stage::Opening { .. }) => Some(self.start_limit),
-            None => None,
+            None => match &self.stage {
+                Stage::Greeting { .. } | Stage::Opening { .. } => Some(self.start_limit),
+                Stage::Settling { since, .. } => Some((*since + REPLAY_SILENCE_LIMIT).min(self.start_limit)),
+                Stage::Open { .. } | Stage::Over => None,
+            },
             Some(TalkTurn { cancel_limit: Some(limit), .. }) => Some(*limit),
             Some(_) if are_calls_under_way || !self.permissions.is_empty() => None,
             Some(turn) => Some(turn.last_heard + self.limits.silence),
@@ -267,6 +285,10 @@ impl Talk {
         if self.deadline(are_calls_under_way).is_none_or(|due| due > now) {
             return;
         }
+        if let Stage::Settling { session, .. } = &self.stage {
+            let session = session.clone();
+            return self.is_open(session, Opened::Loaded);
+        }
         match &self.turn {
             None => self.end(TalkEnd::Gone(format!("the agent did not open a session within {} s", self.limits.start.as_secs_f64()))),
             Some(TalkTurn { cancel_limit: Some(_), .. }) => {
@@ -285,16 +307,20 @@ impl Talk {
         self.stage = Stage::Over;
         self.permissions.clear();
         let turn = self.turn.take()?;
-        self.flush(turn.text, &turn.attempt);
+        self.flush(&turn.text, &turn.attempt);
         Some(turn.attempt)
     }
 
-    fn answered(&mut self, id: u64, outcome: Result<Value, RpcFailure>) {
+    fn answered(&mut self, id: u64, outcome: Result<Value, RpcFailure>, now: Instant) {
         match self.stage.clone() {
             Stage::Greeting { request } if request == id => self.greeted(outcome),
-            Stage::Opening { request, way, can_load } if request == id => self.opened(way, can_load, outcome),
+            Stage::Opening { request, way, can_load } if request == id => self.opened(way, can_load, outcome, now),
+            Stage::Settling { request, session, is_disturbed, .. } if request == id => match is_disturbed {
+                true => self.settle_replay(session, now),
+                false => self.is_open(session, Opened::Loaded),
+            },
             Stage::Open { .. } if self.turn.as_ref().is_some_and(|turn| turn.request == id) => self.turn_over(outcome),
-            Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Open { .. } | Stage::Over => {}
+            Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Settling { .. } | Stage::Open { .. } | Stage::Over => {}
         }
     }
 
@@ -333,9 +359,21 @@ impl Talk {
         self.stage = Stage::Opening { request, way, can_load };
     }
 
-    fn opened(&mut self, way: Opened, can_load: bool, outcome: Result<Value, RpcFailure>) {
+    /// Asks until a question is answered without an update before the answer. Gemini CLI answers `session/load` first and replays afterwards; in a turn, that would be
+    /// taken for the reply.
+    fn settle_replay(&mut self, session: String, now: Instant) {
+        let request = self.ask(FENCE_METHOD, json!({}));
+        self.stage = Stage::Settling { request, session, since: now, is_disturbed: false };
+    }
+
+    fn is_open(&mut self, session: String, way: Opened) {
+        self.stage = Stage::Open { session: session.clone() };
+        self.tell(None, AgentNews::Ready { session: Some(session), opened: way });
+    }
+
+    fn opened(&mut self, way: Opened, can_load: bool, outcome: Result<Value, RpcFailure>, now: Instant) {
         let session = match (way, &outcome) {
-            // What the agent replayed came before this answer, when no turn was open, and so was told to no one.
+            // What an agent replays comes when no turn is open, and so is told to no one.
             (Opened::Resumed | Opened::Loaded, Ok(_)) => self.conversation.agent_session.clone(),
             (Opened::New | Opened::PerTurn, Ok(answer)) => {
                 answer["sessionId"].as_str().filter(|name| name.len() <= MAX_AGENT_ID_BYTES).map(str::to_owned)
@@ -346,8 +384,10 @@ impl Talk {
             if way == Opened::New {
                 self.summary = self.conversation.summary.take();
             }
-            self.stage = Stage::Open { session: session.clone() };
-            return self.tell(None, AgentNews::Ready { session: Some(session), opened: way });
+            return match way {
+                Opened::Loaded => self.settle_replay(session, now),
+                Opened::Resumed | Opened::New | Opened::PerTurn => self.is_open(session, way),
+            };
         }
         match (way, outcome) {
             // An agent forgets sessions: the next way is tried with the same process.
@@ -366,7 +406,7 @@ impl Talk {
 
     fn turn_over(&mut self, outcome: Result<Value, RpcFailure>) {
         let Some(turn) = self.turn.take() else { return };
-        self.flush(turn.text, &turn.attempt);
+        self.flush(&turn.text, &turn.attempt);
         // Requests of a turn that is over are of no use to the agent.
         while let Some(open) = self.permissions.pop_front() {
             self.settle_of(Some(turn.attempt.clone()), open, &Ruling::Cancelled, SettledBy::Cancel);
@@ -425,7 +465,7 @@ impl Talk {
         if is_new {
             // A part ends where the agent begins to do something, so that people read words and deeds in their order.
             let text = std::mem::take(&mut turn.text);
-            self.flush(text, &attempt);
+            self.flush(&text, &attempt);
         }
         self.tell(Some(attempt), AgentNews::Tool(line));
     }
@@ -465,16 +505,17 @@ impl Talk {
         };
         let answer = json!({ "jsonrpc": "2.0", "id": open.request.0, "result": { "outcome": outcome } });
         self.send(&answer);
-        self.tell(attempt, AgentNews::PermissionSettled { id: open.ask.id, title: open.ask.title, is_allowed, by });
+        self.tell(attempt, AgentNews::PermissionSettled { title: open.ask.question(), id: open.ask.id, is_allowed, by });
     }
 
     fn refuse(&mut self, id: &RequestId, code: i64, message: &str) {
         self.send(&json!({ "jsonrpc": "2.0", "id": id.0, "error": { "code": code, "message": message } }));
     }
 
-    fn flush(&mut self, text: String, attempt: &Attempt) {
+    /// Tells a part of the reply. Blank lines around it are the agent's way to set it off from what came before; people and scripts have their own.
+    fn flush(&mut self, text: &str, attempt: &Attempt) {
         if !text.trim().is_empty() {
-            self.tell(Some(attempt.clone()), AgentNews::Text(text));
+            self.tell(Some(attempt.clone()), AgentNews::Text(text.trim_matches('\n').to_owned()));
         }
     }
 
@@ -503,7 +544,7 @@ impl Talk {
 fn turn_in<'a>(stage: &Stage, turn: &'a mut Option<TalkTurn>, session: &str) -> Option<&'a mut TalkTurn> {
     match stage {
         Stage::Open { session: own } if own == session => turn.as_mut(),
-        Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Open { .. } | Stage::Over => None,
+        Stage::Greeting { .. } | Stage::Opening { .. } | Stage::Settling { .. } | Stage::Open { .. } | Stage::Over => None,
     }
 }
 

@@ -27,7 +27,12 @@ const MAX_QUOTED_CHARS: usize = 300;
 /// the middle of a line would break the protocol. It appends, so that emptying the file is safe while the agent writes.
 ///
 /// `$1` is the file with errors. The program and its arguments follow as they are: no word of them is read by the shell.
-const WITH_ERRORS_APART: &str = r#"errors=$1; shift; exec "$@" 2>>"$errors""#;
+///
+/// The directory of the program comes first in PATH, unless PATH has it: agents are often scripts whose interpreter lies beside them, such as `node`, and login files
+/// may not name that directory.
+const WITH_ERRORS_APART: &str = r#"errors=$1; shift
+case $1 in /*/*) dir=${1%/*}; case ":$PATH:" in *":$dir:"*) ;; *) PATH=$dir:$PATH; export PATH ;; esac ;; esac
+exec "$@" 2>>"$errors""#;
 /// The same, with a file as standard input, which is at its end behind the prompt.
 const WITH_PROMPT_FROM_FILE: &str = r#"errors=$1; prompt=$2; shift 2; exec "$@" 2>>"$errors" <"$prompt""#;
 
@@ -309,9 +314,14 @@ fn last_line(file: &Path, from: u64) -> Option<String> {
     last_line_of(&String::from_utf8_lossy(&bytes))
 }
 
-/// The last line of a text that says something, short and printable.
+/// The last line of a text that says something, short and printable. Below an error, Node prints a stack and its own version: then the error is meant.
 pub(crate) fn last_line_of(text: &str) -> Option<String> {
-    text.lines().rev().map(|line| one_line(line, MAX_QUOTED_CHARS)).find(|line| !line.is_empty())
+    let mut lines = text.lines().rev().map(|line| one_line(line, MAX_QUOTED_CHARS)).filter(|line| !line.is_empty());
+    let last = lines.next()?;
+    match last.starts_with("Node.js v") {
+        true => lines.find(|line| line.contains("Error: ") || line.contains("Error [")).or(Some(last)),
+        false => Some(last),
+    }
 }
 
 /// A text on one line: control characters and runs of blanks become one blank, and what is too long is cut with an ellipsis.
@@ -339,6 +349,9 @@ mod tests {
     fn the_last_line_that_says_something_is_quoted() {
         assert_eq!(last_line_of("first\nsecond\n \n\n").as_deref(), Some("second"));
         assert_eq!(last_line_of("\n\n"), None);
+        let node = "file.mjs:20\n  ^^^\nSyntaxError: no export\n    at main (x.js:1:2) {\n  code: 'X'\n}\n\nNode.js v20.20.2\n";
+        assert_eq!(last_line_of(node).as_deref(), Some("SyntaxError: no export"));
+        assert_eq!(last_line_of("killed\nNode.js v20.20.2").as_deref(), Some("Node.js v20.20.2"));
     }
 
     #[test]

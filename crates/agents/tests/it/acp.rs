@@ -249,8 +249,8 @@ async fn a_session_is_resumed_else_loaded_without_its_replay_else_new_with_a_sum
         (json!({"capabilities": both}), Opened::Resumed, "hello", "sess-old"),
         (json!({"capabilities": load}), Opened::Loaded, "hello", "sess-old"),
         (json!({"capabilities": both, "refuse": ["session/resume"]}), Opened::Loaded, "hello", "sess-old"),
-        (json!({"capabilities": both, "refuse": ["session/resume", "session/load"]}), Opened::New, "so far: nothing|hello", "sess-1"),
-        (json!({"capabilities": {}}), Opened::New, "so far: nothing|hello", "sess-1"),
+        (json!({"capabilities": both, "refuse": ["session/resume", "session/load"]}), Opened::New, "so far: nothing\n\n|hello", "sess-1"),
+        (json!({"capabilities": {}}), Opened::New, "so far: nothing\n\n|hello", "sess-1"),
     ];
     for (mut script, opened, reply, session) in cases {
         script["replay"] = json!([{"text": "old words"}, {"update": {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "old"}}]);
@@ -265,6 +265,37 @@ async fn a_session_is_resumed_else_loaded_without_its_replay_else_new_with_a_sum
         drop(chat);
     }
     assert_eq!(outlast_agents::stop_agents_of(&world.client, KEY).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_that_comes_after_the_answer_is_no_reply() {
+    let world = World::new().await;
+    let old =
+        json!([{"text": "old words"}, {"update": {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "old"}}, {"text": "more"}]);
+    let script = json!({"capabilities": {"loadSession": true}, "late_replay": old, "turns": [[{"echo": null}]]});
+    let mut chat = world.start_with(world.settings(&script), world.conversation().with_session("sess-old"));
+    chat.prompt(1, "hello");
+    let events = chat.turn().await;
+    assert_eq!((texts(&events), drafts(&events).as_str(), events.len()), (vec!["hello"], "hello", 5), "{events:?}");
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn what_lies_beside_an_agent_is_found_by_it() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let world = World::new().await;
+    let dir = world.path("it's a dir");
+    std::fs::create_dir(&dir).unwrap();
+    symlink("/bin/sh", format!("{dir}/interpreter")).unwrap();
+    let mut settings = world.settings(&json!({"turns": [[{"text": "found"}]]}));
+    std::fs::write(format!("{dir}/agent"), format!("#!/usr/bin/env interpreter\nexec '{}' '{}'\n", settings.argv[0], settings.argv[1]))
+        .unwrap();
+    std::fs::set_permissions(format!("{dir}/agent"), PermissionsExt::from_mode(0o755)).unwrap();
+    settings.argv = vec![format!("{dir}/agent")];
+    let mut chat = world.start_with(settings, world.conversation());
+    chat.prompt(1, "hello");
+    assert_eq!(texts(&chat.turn().await), ["found"]);
+    chat.stop().await;
 }
 
 #[tokio::test]

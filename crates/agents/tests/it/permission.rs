@@ -16,7 +16,7 @@ fn settled(events: &[AgentNews]) -> Vec<(&str, bool, SettledBy)> {
 #[tokio::test]
 async fn a_person_is_asked_and_decides() {
     let world = World::new().await;
-    let script = json!({"turns": [[{"ask": "rm -r target"}]]});
+    let script = json!({"turns": [[{"ask": "rm -r target"}], [{"ask": "rm -r target"}], [{"ask": "rm -r target"}], [{"ask": "Shell", "of": "rm -r x"}]]});
     let mut chat = world.start_with(world.settings(&script), world.conversation().attended());
     for (number, decision, want, is_allowed) in [
         (1, Decision::Allow, "allow_once", true),
@@ -35,6 +35,13 @@ async fn a_person_is_asked_and_decides() {
         assert_eq!(settled(&events), [("rm -r target", is_allowed, SettledBy::Person)]);
         assert!(drafts(&events).contains(want), "{events:?}");
     }
+    // The person reads what a title does not say.
+    chat.prompt(4, "hello");
+    let events = chat.until(|news| matches!(news, AgentNews::Permission(_))).await;
+    let Some(AgentNews::Permission(ask)) = events.last() else { unreachable!() };
+    assert_eq!((ask.title.as_str(), ask.question().as_str()), ("Shell", "Shell: rm -r x"));
+    chat.handle.allow(&ask.id, Decision::Deny).unwrap();
+    assert_eq!(settled(&chat.turn().await), [("Shell: rm -r x", false, SettledBy::Person)]);
     chat.stop().await;
 }
 

@@ -81,6 +81,33 @@ fn text_between_turns_or_of_another_session_is_no_reply() {
 }
 
 #[test]
+fn a_loaded_session_is_open_when_nothing_is_replayed_any_more() {
+    let loaded = || {
+        let mut told = Told::new(&AcpSettings::new(["agent"]), conversation().with_session("s"));
+        told.says(r#"{"id":0,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#);
+        let asked = told.says(r#"{"id":1,"result":{}}"#);
+        assert!(matches!(&asked[..], [Effect::Send(line)] if String::from_utf8_lossy(line).contains("_outlast/fence")), "{asked:?}");
+        told
+    };
+    let ready = |effects: &[Effect]| matches!(effects, [Effect::Tell(event)] if matches!(event.what, AgentNews::Ready { opened: Opened::Loaded, .. }));
+    let unknown = |id: u64| format!(r#"{{"id":{id},"error":{{"code":-32601,"message":"no such method"}}}}"#);
+    let mut told = loaded();
+    assert!(ready(&told.says(&unknown(2))) && told.talk.is_free());
+    // What came before the answer is followed by another question.
+    let mut told = loaded();
+    assert!(told.text("s", "old").is_empty());
+    assert!(matches!(told.says(&unknown(2))[..], [Effect::Send(_)]));
+    assert!(told.says(&unknown(2)).is_empty() && !told.talk.is_free(), "an answer counts once");
+    assert!(ready(&told.says(&unknown(3))));
+    // One that does not answer is waited for until it has been silent for a while.
+    let mut told = loaded();
+    assert!(told.later(Duration::from_secs(1), false).is_empty());
+    told.text("s", "old");
+    assert!(told.later(Duration::from_secs(1), false).is_empty());
+    assert!(ready(&told.later(Duration::from_secs(1), false)));
+}
+
+#[test]
 fn silence_counts_while_the_agent_is_to_speak_and_not_while_it_waits_for_us() {
     let mut told = Told::prompted();
     told.later(29 * MINUTE, false);
