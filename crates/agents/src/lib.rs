@@ -53,5 +53,6 @@ pub use driver::{
 };
 pub use permission::{Decision, OptionKind, PermissionAsk, PermissionMode, PermissionOption, PermissionPolicy, SettledBy};
 pub use program::{
-    AgentName, AgentPlace, EnvFileError, ProgramNotFound, RunningAgent, agent_session, find_agent, running_agents, stop_agents_of,
+    AgentName, AgentPaths, AgentPlace, EnvFileError, ProgramNotFound, RunningAgent, agent_session, find_agent, remember_agent,
+    running_agents, stop_agents_of,
 };

@@ -1,9 +1,11 @@
 //! Finds agents on this machine, and starts, finds again and stops them through the engine.
 
 mod env_file;
+mod find;
 mod process;
 
 pub use env_file::EnvFileError;
+pub use find::{AgentPaths, ProgramNotFound, find_agent, remember_agent};
 pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Ended, Launch, is_held, last_line_of, one_line, retried, stop_process};
 
 use outlast_client::{Caller, Client, ClientError, ProcessId, Scope, caller};
@@ -61,6 +63,16 @@ impl AgentName {
         }
     }
 
+    /// Which set of tools `outlast mcp` offers it, if its name as an MCP client does not say.
+    ///
+    /// Hermes shows its model the texts and the structured content of an answer, so its set has no structured content: a notice would be read twice.
+    pub fn mcp_profile(self) -> Option<&'static str> {
+        match self {
+            Self::Hermes => Some("hermes"),
+            Self::Codex | Self::Opencode | Self::Kimi | Self::Gemini | Self::Qwen => None,
+        }
+    }
+
     fn install_hint(self) -> &'static str {
         match self {
             Self::Codex => "Codex needs its ACP adapter: npm install -g @zed-industries/codex-acp",
@@ -82,39 +94,6 @@ impl std::str::FromStr for AgentName {
             hint: format!("known agents are {}", Self::ALL.map(Self::as_str).join(", ")),
         })
     }
-}
-
-/// Why an agent cannot be run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no agent program {program:?}")]
-#[non_exhaustive]
-pub struct ProgramNotFound {
-    /// What was looked for.
-    pub program: String,
-    /// What to do about it.
-    pub hint: String,
-}
-
-/// The command of an agent, its program as an absolute path, looked for in the directories of `path`.
-///
-/// The PATH is an argument, because the person who names an agent may have another one than the gateway. With an absolute path the agent does not depend on
-/// what the login files of the user say.
-///
-/// # Errors
-///
-/// If none of the directories has the program.
-pub fn find_agent(agent: AgentName, path: &OsStr) -> Result<Vec<String>, ProgramNotFound> {
-    let [program, arguments @ ..] = agent.acp_command() else { unreachable!("every agent has a program") };
-    let found = std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(program)).find(|file| is_executable(file));
-    let found = found.and_then(|file| file.to_str().map(str::to_owned));
-    let program = found.ok_or_else(|| ProgramNotFound { program: (*program).to_owned(), hint: agent.install_hint().to_owned() })?;
-    Ok(std::iter::once(program).chain(arguments.iter().map(|&word| word.to_owned())).collect())
-}
-
-fn is_executable(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    // Any of the three bits: the engine's refusal is more exact than a guess here.
-    std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 /// Where agents run: an engine, and the surroundings that agents inherit.
@@ -213,27 +192,4 @@ pub(crate) fn own_file(dir: &Path, name: &str) -> std::io::Result<PathBuf> {
     let file = dir.join(name);
     std::fs::OpenOptions::new().append(true).create(true).mode(0o600).open(&file)?;
     Ok(file)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_agent_is_found_by_its_name_and_in_a_path() {
-        let dir = tempfile::tempdir().unwrap();
-        for agent in AgentName::ALL {
-            assert_eq!(agent.as_str().parse(), Ok(agent));
-            let path = std::env::join_paths([Path::new("relative"), Path::new("/nowhere"), dir.path()]).unwrap();
-            let missing = find_agent(agent, &path).unwrap_err();
-            assert_eq!((missing.program.as_str(), missing.hint.is_empty()), (agent.acp_command()[0], false));
-            let file = dir.path().join(agent.acp_command()[0]);
-            std::fs::write(&file, "").unwrap();
-            assert!(find_agent(agent, &path).is_err(), "it cannot be executed");
-            std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-            let found = find_agent(agent, &path).unwrap();
-            assert_eq!((found[0].as_str(), found.len()), (file.to_str().unwrap(), agent.acp_command().len()));
-        }
-        assert!("bash".parse::<AgentName>().unwrap_err().hint.contains("opencode"));
-    }
 }

@@ -12,7 +12,7 @@ mod live;
 mod reset;
 mod start;
 
-pub(crate) use agent::driver_attempt;
+pub(crate) use agent::{driver_attempt, known_agents};
 pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
 pub(crate) use live::Live;

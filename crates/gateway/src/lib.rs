@@ -76,6 +76,13 @@ const WORKERS: usize = 2;
 /// How long a write to a disk that hangs may keep the program at its end.
 const RUNTIME_END_LIMIT: Duration = Duration::from_secs(1);
 
+/// Notes where the PATH of a person has an agent, so that gateways with another PATH find it. An agent that is not known by name is none to note.
+pub fn remember_agent(home: &std::path::Path, name: &str, path: &std::ffi::OsStr) {
+    if let Ok(agent) = name.parse() {
+        outlast_agents::remember_agent(agent, path, &coordinator::known_agents(home));
+    }
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ran {

@@ -30,7 +30,9 @@ enum Source {
 }
 
 impl Asker {
-    /// In this order: the thread that the client names with each request, the conversation that the call names, what the server was started for, and the pair of
+    /// A server that was started for one generation of a conversation speaks for that alone: a gateway started it, and the gateway is told of ends.
+    ///
+    /// Otherwise in this order: the thread that the client names with each request, the conversation that the call names, what the server was started for, and the pair of
     /// client and directory. A call can name a conversation only beside the pair of its own client, never another's.
     pub(crate) fn of(
         context: &RequestContext<RoleServer>,
@@ -45,6 +47,9 @@ impl Asker {
     }
 
     fn known(client: &str, thread: Option<&str>, handle: Option<&Value>, started_for: &Owner, dir: &Path) -> Result<Self, String> {
+        if started_for.session.is_some() && started_for.generation.is_some() {
+            return Ok(Self { owner: started_for.clone(), from: Source::Environment });
+        }
         let rest = |session: String| Owner { session: Some(session), ..started_for.clone() };
         if let Some(thread) = thread {
             let session = format!("{}:{}", agent(client), plain(thread, "threadId")?);
@@ -115,6 +120,13 @@ mod tests {
         assert_eq!(all(None, Some("h"), Some("s")), ("mcp:codex-mcp-client:/work#h".into(), Source::Handle));
         assert_eq!(all(None, None, Some("s")), ("s".into(), Source::Environment));
         assert_eq!(all(None, None, None), ("mcp:codex-mcp-client:/work".into(), Source::Client));
+    }
+
+    #[test]
+    fn a_server_for_one_generation_speaks_for_no_thread_of_its_client() {
+        let started_for = Owner { session: Some("agent:main:local:dm:x".into()), generation: Some("1-2".into()), ..Owner::default() };
+        let asker = Asker::known("codex-mcp-client", Some("0199-a"), Some(&json!("h")), &started_for, Path::new("/work")).unwrap();
+        assert_eq!((asker.owner, asker.from), (started_for, Source::Environment));
     }
 
     #[test]

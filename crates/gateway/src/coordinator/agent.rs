@@ -7,12 +7,13 @@ use crate::rules::conversation::{AgentReport, Event, Prompt, TurnId};
 use crate::rules::turn::{FailureReason, Turn};
 use crate::settings::AgentPermission;
 use outlast_agents::{
-    AcpDriver, AcpSettings, AgentEvent, AgentName, AgentNews, Attempt, CommandDriver, CommandSettings, Conversation, Decision, Driver,
-    McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason, ToolLine, ToolStatus, find_agent,
+    AcpDriver, AcpSettings, AgentEvent, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings, Conversation, Decision,
+    Driver, McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason, ToolLine, ToolStatus,
+    find_agent,
 };
 use outlast_wire::v1::chat::{AgentChoice, ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// How much of a reply that is being written is kept for terminals that come later. However it is escaped, it fits into a frame.
@@ -151,7 +152,9 @@ impl Coordinator {
                     Some(AgentPermission::Always) => PermissionMode::Always,
                 });
                 let (outlast, home) = (self.settings.outlast.to_string_lossy(), self.settings.home.to_string_lossy());
-                settings.mcp = vec![McpServer::outlast(outlast, home, key, generation)];
+                let mcp = McpServer::outlast(outlast, home, key, generation);
+                let profile = name.parse().ok().and_then(AgentName::mcp_profile);
+                settings.mcp = vec![profile.map_or(mcp.clone(), |profile| mcp.with_profile(profile))];
                 Ok(Box::new(AcpDriver::new(self.place.clone(), settings)))
             }
             _ => Err("this gateway does not know such a kind of agent".into()),
@@ -173,7 +176,9 @@ impl Coordinator {
             return Ok(agent.argv.clone());
         }
         let known: Result<AgentName, _> = name.parse();
-        known.and_then(|agent| find_agent(agent, &self.settings.path)).map_err(|e| (e.to_string(), e.hint.clone()))
+        let links = known_agents(&self.settings.home);
+        let paths = AgentPaths { known: &links, path: &self.settings.path, user_home: &self.settings.user_home };
+        known.and_then(|agent| find_agent(agent, &paths)).map_err(|e| (e.to_string(), e.hint.clone()))
     }
 
     /// The directory for the files of a conversation. Its name can hold nothing that leads out of the home.
@@ -351,7 +356,7 @@ impl Coordinator {
         let Some(live) = self.touch(key, batch) else { return };
         let Some(actor) = &mut live.actor else { return };
         let options = ask.options.iter().map(|option| PermissionOption::new(&option.id, &option.name, option_word(option.kind))).collect();
-        let body = PermissionBody::new(format!("{run}.{}.{}", actor.number, ask.id), &ask.title, options);
+        let body = PermissionBody::new(format!("{run}.{}.{}", actor.number, ask.id), ask.question(), options);
         if let Some(open) = &mut actor.open {
             open.permissions.insert(ask.id.clone(), body.clone());
         }
@@ -445,6 +450,11 @@ impl Coordinator {
     pub(super) fn cannot_start(&mut self, key: &str, head: TurnId, attempt: u32, why: String, batch: &mut Batch) {
         self.report(key, head, attempt, AgentReport::Gone { had_prompt: false }, Some(why), batch);
     }
+}
+
+/// Where the links to the programs of agents are.
+pub(crate) fn known_agents(home: &Path) -> PathBuf {
+    home.join("agents")
 }
 
 /// The name of a start for its driver. The generation's name is part of it, so a deleted database never leads to a process that was used before.

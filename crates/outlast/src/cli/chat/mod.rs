@@ -81,7 +81,11 @@ impl AgentArgs {
     fn setup(self, ctx: &Context) -> Setup {
         let here = Setup::default().in_dir(&ctx.world.cwd);
         match (self.agent, self.command) {
-            (Some(name), _) => here.answered_by(AgentChoice::Agent(name)),
+            (Some(name), _) => {
+                // The gateway may have been started from elsewhere, with another PATH.
+                outlast_gateway::remember_agent(&ctx.settings.home, &name, ctx.world.var("PATH").unwrap_or_default());
+                here.answered_by(AgentChoice::Agent(name))
+            }
             (None, Some(line)) => here.answered_by(AgentChoice::Command(line)),
             (None, None) => here,
         }
