@@ -52,6 +52,8 @@ pub enum Incoming {
     Permission {
         /// Its id.
         id: RequestId,
+        /// The agent's id for the tool call.
+        call: String,
         /// What the agent wants to do.
         title: String,
         /// The kind of tool.
@@ -104,6 +106,8 @@ pub struct ToolNews {
     pub kind: Option<String>,
     /// How far it is.
     pub status: Option<ToolStatus>,
+    /// What the agent says of a call that has not begun: often what it is called with.
+    pub detail: Option<String>,
 }
 
 /// Why an agent did not do what it was asked.
@@ -209,7 +213,7 @@ struct ContentBlock<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolCall {
+struct ToolCall<'a> {
     tool_call_id: String,
     #[serde(default)]
     title: Option<String>,
@@ -217,6 +221,26 @@ struct ToolCall {
     kind: Option<String>,
     #[serde(default)]
     status: Option<String>,
+    #[serde(borrow, default)]
+    raw_input: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// What a tool is called with, as far as it is a command. Some agents have it in a layer of their own.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ToolInput {
+    command: Value,
+    cmd: Value,
+    arguments: Value,
+}
+
+impl ToolInput {
+    fn command(&self) -> Option<&str> {
+        let own = self.command.as_str().or(self.cmd.as_str());
+        own.or_else(|| self.arguments["command"].as_str()).or_else(|| self.arguments["cmd"].as_str())
+    }
 }
 
 /// Reads an update. One that makes no sense is one that says nothing: newer agents have more kinds, and no turn depends on any.
@@ -234,24 +258,44 @@ fn known_update(params: Option<&RawValue>) -> Option<Incoming> {
             (content.r#type == "text").then_some(Incoming::Text { session, text: content.text? })
         }
         "tool_call" | "tool_call_update" => {
-            let call: ToolCall = serde_json::from_str(update.get()).ok()?;
+            let call: ToolCall<'_> = serde_json::from_str(update.get()).ok()?;
             Some(Incoming::Tool { session, tool: call.news() })
         }
         _ => None,
     }
 }
 
-impl ToolCall {
+impl ToolCall<'_> {
+    /// The title, with the command that is run if the title does not say it: the tools of MCP servers have their names as titles.
+    fn full_title(&self) -> Option<String> {
+        let title = self.title.clone().filter(|title| !title.is_empty())?;
+        let input: ToolInput = self.raw_input.and_then(|input| serde_json::from_str(input.get()).ok()).unwrap_or_default();
+        match input.command() {
+            Some(command) if !title.contains(command) => Some(format!("{title}: {command}")),
+            Some(_) | None => Some(title),
+        }
+    }
+
+    /// The first text of its content, on one line. Content of another shape says nothing.
+    fn text(&self) -> Option<String> {
+        let content: Vec<Value> = serde_json::from_str(self.content?.get()).ok()?;
+        let text = content.iter().find_map(|part| part["content"]["text"].as_str())?;
+        Some(one_line(text, MAX_DETAIL_CHARS)).filter(|text| !text.is_empty())
+    }
+
     fn news(self) -> ToolNews {
         let short = |text: String| one_line(&text, MAX_TITLE_CHARS);
-        let status = self.status.and_then(|word| match word.as_str() {
+        let title = self.full_title();
+        let status = self.status.as_deref().and_then(|word| match word {
             "pending" => Some(ToolStatus::Pending),
             "in_progress" => Some(ToolStatus::InProgress),
             "completed" => Some(ToolStatus::Completed),
             "failed" => Some(ToolStatus::Failed),
             _ => None,
         });
-        ToolNews { id: short(self.tool_call_id), title: self.title.map(short), kind: self.kind.map(short), status }
+        // Of a call that runs, the content is its output, which may be long.
+        let detail = if status == Some(ToolStatus::Pending) { self.text() } else { None };
+        ToolNews { id: short(self.tool_call_id), title: title.map(short), kind: self.kind.map(short), status, detail }
     }
 }
 
@@ -259,22 +303,8 @@ impl ToolCall {
 #[serde(rename_all = "camelCase")]
 struct PermissionParams<'a> {
     #[serde(borrow)]
-    tool_call: &'a RawValue,
+    tool_call: ToolCall<'a>,
     options: Vec<OfferedOption>,
-}
-
-#[derive(Deserialize)]
-struct ToolContent {
-    #[serde(default)]
-    content: Vec<Value>,
-}
-
-impl ToolContent {
-    /// The first text in it, on one line.
-    fn text(&self) -> Option<String> {
-        let text = self.content.iter().find_map(|part| part["content"]["text"].as_str())?;
-        Some(one_line(text, MAX_DETAIL_CHARS)).filter(|text| !text.is_empty())
-    }
 }
 
 #[derive(Deserialize)]
@@ -288,14 +318,11 @@ struct OfferedOption {
 }
 
 fn permission(id: RequestId, params: Option<&RawValue>) -> Incoming {
-    let asked = serde_json::from_str(params.map_or("null", RawValue::get))
-        .and_then(|asked: PermissionParams<'_>| Ok((serde_json::from_str::<ToolCall>(asked.tool_call.get())?, asked)));
-    let (call, asked) = match asked {
+    let asked: PermissionParams<'_> = match serde_json::from_str(params.map_or("null", RawValue::get)) {
         Ok(asked) => asked,
         Err(e) => return Incoming::BadRequest { id, why: one_line(&format!("the parameters make no sense: {e}"), MAX_TITLE_CHARS) },
     };
-    // Content of another shape says nothing: the title has to do.
-    let detail = serde_json::from_str::<ToolContent>(asked.tool_call.get()).ok().and_then(|content| content.text());
+    let detail = asked.tool_call.text();
     let option = |offered: OfferedOption| PermissionOption {
         id: offered.option_id,
         name: one_line(&offered.name, MAX_TITLE_CHARS),
@@ -303,9 +330,10 @@ fn permission(id: RequestId, params: Option<&RawValue>) -> Incoming {
     };
     let offered = asked.options.into_iter().filter(|offered| offered.option_id.len() <= MAX_AGENT_ID_BYTES);
     let options = offered.take(MAX_PERMISSION_OPTIONS).map(option).collect();
-    let tool = call.news();
+    // A list of what is allowed is compared with the title as the agent wrote it.
+    let tool = ToolCall { raw_input: None, ..asked.tool_call }.news();
     // A call may have been announced before, and then needs no title here.
-    Incoming::Permission { id, title: tool.title.unwrap_or(tool.id), kind: tool.kind, detail, options }
+    Incoming::Permission { id, title: tool.title.unwrap_or_else(|| tool.id.clone()), call: tool.id, kind: tool.kind, detail, options }
 }
 
 #[cfg(test)]
@@ -329,12 +357,29 @@ mod tests {
         assert_eq!(chunk(json!({"type": "image", "data": "", "mimeType": "image/png"})), Incoming::OtherUpdate);
         let tool =
             update_of(json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": "Read\nfile", "kind": "read", "status": "pending"}));
-        let news =
-            ToolNews { id: "1".into(), title: Some("Read file".into()), kind: Some("read".into()), status: Some(ToolStatus::Pending) };
+        let news = ToolNews {
+            id: "1".into(),
+            title: Some("Read file".into()),
+            kind: Some("read".into()),
+            status: Some(ToolStatus::Pending),
+            detail: None,
+        };
         assert_eq!(tool, Incoming::Tool { session: "s".into(), tool: news });
         let done = update_of(json!({"sessionUpdate": "tool_call_update", "toolCallId": "1", "status": "completed", "title": null}));
-        let news = ToolNews { id: "1".into(), title: None, kind: None, status: Some(ToolStatus::Completed) };
+        let news = ToolNews { id: "1".into(), title: None, kind: None, status: Some(ToolStatus::Completed), detail: None };
         assert_eq!(done, Incoming::Tool { session: "s".into(), tool: news });
+        // The tool of an MCP server is told with the command that it runs.
+        for (title, input, want) in [
+            ("outlast_run", json!({"command": "make"}), "outlast_run: make"),
+            ("Tool: outlast/exec_command", json!({"server": "outlast", "arguments": {"cmd": "make"}}), "Tool: outlast/exec_command: make"),
+            ("$ make", json!({"command": "make"}), "$ make"),
+            ("Edit", json!({"command": ["make"]}), "Edit"),
+            ("Edit", json!("make"), "Edit"),
+        ] {
+            let update = json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": title, "rawInput": input});
+            let Incoming::Tool { tool, .. } = update_of(update) else { panic!("no tool") };
+            assert_eq!(tool.title.as_deref(), Some(want));
+        }
         for other in [json!({"sessionUpdate": "plan", "entries": []}), json!({"sessionUpdate": 7}), json!([]), json!(null)] {
             assert_eq!(update_of(other), Incoming::OtherUpdate);
         }
@@ -355,8 +400,9 @@ mod tests {
         let params = json!({"sessionId": "s", "toolCall": {"toolCallId": "t1", "kind": "execute"},
             "options": [{"optionId": "a", "name": "Allow\u{7}", "kind": "allow_once"}, {"optionId": "b", "name": "?", "kind": "new"}]});
         let ask = |params: &Value| parsed(&json!({"id": "x", "method": "session/request_permission", "params": params}));
-        let Incoming::Permission { id, title, kind, detail, options } = ask(&params) else { panic!("no permission") };
+        let Incoming::Permission { id, call, title, kind, detail, options } = ask(&params) else { panic!("no permission") };
         assert_eq!((id.0.get(), title.as_str(), kind.as_deref(), detail), ("\"x\"", "t1", Some("execute"), None));
+        assert_eq!(call, "t1");
         // Kimi Code has the name of its tool as the title, and the command in the content.
         for (content, want) in [
             (json!([{"type": "content", "content": {"type": "text", "text": "Running:\nrm -r x"}}]), Some("Running: rm -r x")),

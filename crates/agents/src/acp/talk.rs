@@ -24,6 +24,10 @@ const MAX_TURN_PARTS: usize = 50_000;
 const MAX_TURN_BYTES: u64 = 1 << 30;
 /// How many tool calls of a turn are remembered. The oldest is forgotten first, and an update of it is then told under its id.
 const MAX_KNOWN_TOOLS: usize = 4_096;
+/// How long a tool call whose input is being written waits for its title, before it is told as it is.
+const PENDING_TOOL_LIMIT: Duration = Duration::from_millis(500);
+/// How many such calls wait at once, and how many are remembered with what was said of them. With one more, all are told.
+const MAX_UNTOLD_TOOLS: usize = 16;
 /// How many permissions may be asked for at once. One more is denied.
 const MAX_OPEN_PERMISSIONS: usize = 64;
 /// How many characters of an agent's error are quoted.
@@ -105,6 +109,10 @@ struct TalkTurn {
     last_heard: Instant,
     tools: HashMap<String, ToolLine>,
     tool_order: VecDeque<String>,
+    /// Calls that were not told yet, and since when. Agents announce a call before they know with what it is called, and its line is written once.
+    untold: VecDeque<(String, Instant)>,
+    /// What was said of calls before they began, by their ids. A request for a permission may not repeat it.
+    announced: VecDeque<(String, String)>,
     /// When a cancel must be answered, if it was cancelled.
     cancel_limit: Option<Instant>,
 }
@@ -181,6 +189,8 @@ impl Talk {
             last_heard: now,
             tools: HashMap::new(),
             tool_order: VecDeque::new(),
+            untold: VecDeque::new(),
+            announced: VecDeque::new(),
             cancel_limit: None,
         });
     }
@@ -244,9 +254,10 @@ impl Talk {
             Incoming::Answer { id: Some(id), outcome } => self.answered(id, outcome, now),
             Incoming::Answer { id: None, .. } => {}
             Incoming::Text { session, text } => self.text(&session, &text),
-            Incoming::Tool { session, tool } => self.tool(&session, tool),
-            Incoming::Permission { id, title, kind, detail, options } => {
+            Incoming::Tool { session, tool } => self.tool(&session, tool, now),
+            Incoming::Permission { id, call, title, kind, detail, options } => {
                 self.next_permission += 1;
+                let detail = self.with_announced(&call, detail);
                 let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), title, kind, detail, options };
                 self.asked(OpenPermission { request: id, ask, asked_at: now });
             }
@@ -269,7 +280,8 @@ impl Talk {
             Some(_) if are_calls_under_way || !self.permissions.is_empty() => None,
             Some(turn) => Some(turn.last_heard + self.limits.silence),
         };
-        permission.into_iter().chain(turn).min()
+        let untold = self.turn.as_ref().and_then(|turn| turn.untold.front()).map(|(_, since)| *since + PENDING_TOOL_LIMIT);
+        permission.into_iter().chain(turn).chain(untold).min()
     }
 
     /// Does what is due.
@@ -281,6 +293,9 @@ impl Talk {
             let ruling = open.ask.ruling(&Decision::Deny).unwrap_or(Ruling::Cancelled);
             self.settle(open, &ruling, SettledBy::Limit);
             self.touch(now);
+        }
+        if self.turn.as_ref().and_then(|turn| turn.untold.front()).is_some_and(|(_, since)| *since + PENDING_TOOL_LIMIT <= now) {
+            self.tell_untold();
         }
         if self.deadline(are_calls_under_way).is_none_or(|due| due > now) {
             return;
@@ -306,6 +321,7 @@ impl Talk {
     pub(super) fn close(&mut self) -> Option<Attempt> {
         self.stage = Stage::Over;
         self.permissions.clear();
+        self.tell_untold();
         let turn = self.turn.take()?;
         self.flush(&turn.text, &turn.attempt);
         Some(turn.attempt)
@@ -405,6 +421,7 @@ impl Talk {
     }
 
     fn turn_over(&mut self, outcome: Result<Value, RpcFailure>) {
+        self.tell_untold();
         let Some(turn) = self.turn.take() else { return };
         self.flush(&turn.text, &turn.attempt);
         // Requests of a turn that is over are of no use to the agent.
@@ -422,6 +439,9 @@ impl Talk {
 
     /// Text of the session between turns, and of other sessions, is no reply to anything.
     fn text(&mut self, session: &str, text: &str) {
+        if turn_in(&self.stage, &mut self.turn, session).is_some() {
+            self.tell_untold();
+        }
         let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
         turn.reply_bytes += text.len();
         if turn.reply_bytes > MAX_REPLY_BYTES {
@@ -432,10 +452,19 @@ impl Talk {
         self.tell(Some(attempt), AgentNews::Draft(text.to_owned()));
     }
 
-    fn tool(&mut self, session: &str, news: ToolNews) {
+    fn tool(&mut self, session: &str, news: ToolNews, now: Instant) {
         let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
+        if let Some(detail) = news.detail {
+            turn.announced.retain(|(id, _)| *id != news.id);
+            turn.announced.push_back((news.id.clone(), detail));
+            if turn.announced.len() > MAX_UNTOLD_TOOLS {
+                turn.announced.pop_front();
+            }
+        }
         let before = turn.tools.get(&news.id);
         let is_new = before.is_none();
+        // A call without a word about it has begun; one that is called pending has not.
+        let is_pending = news.status == Some(ToolStatus::Pending);
         let mut line = before.cloned().unwrap_or_else(|| ToolLine {
             id: news.id.clone(),
             title: news.title.clone().unwrap_or_else(|| news.id.clone()),
@@ -454,23 +483,53 @@ impl Talk {
         }
         turn.tools.insert(news.id.clone(), line.clone());
         if is_new {
-            turn.tool_order.push_back(news.id);
+            turn.tool_order.push_back(news.id.clone());
             if turn.tool_order.len() > MAX_KNOWN_TOOLS
                 && let Some(oldest) = turn.tool_order.pop_front()
             {
                 turn.tools.remove(&oldest);
             }
         }
-        let attempt = turn.attempt.clone();
-        if is_new {
-            // A part ends where the agent begins to do something, so that people read words and deeds in their order.
-            let text = std::mem::take(&mut turn.text);
-            self.flush(&text, &attempt);
+        let is_waiting = turn.untold.iter().any(|(id, _)| *id == news.id);
+        if is_new && !is_waiting {
+            turn.untold.push_back((news.id, now));
+        } else if !is_waiting {
+            let attempt = turn.attempt.clone();
+            return self.tell(Some(attempt), AgentNews::Tool(line));
         }
-        self.tell(Some(attempt), AgentNews::Tool(line));
+        if !is_pending || turn.untold.len() > MAX_UNTOLD_TOOLS {
+            // Those that were announced before it are told before it.
+            self.tell_untold();
+        }
+    }
+
+    /// Tells the calls that wait for it, as they stand.
+    fn tell_untold(&mut self) {
+        let Some(turn) = &mut self.turn else { return };
+        if turn.untold.is_empty() {
+            return;
+        }
+        let (attempt, text) = (turn.attempt.clone(), std::mem::take(&mut turn.text));
+        let lines: Vec<ToolLine> = turn.untold.drain(..).filter_map(|(id, _)| turn.tools.get(&id).cloned()).collect();
+        // A part ends where the agent begins to do something, so that people read words and deeds in their order.
+        self.flush(&text, &attempt);
+        for line in lines {
+            self.tell(Some(attempt.clone()), AgentNews::Tool(line));
+        }
+    }
+
+    /// What an agent says of a call when it asks for a permission, and what it said before, if that is something else.
+    fn with_announced(&self, call: &str, detail: Option<String>) -> Option<String> {
+        let of_call = |turn: &TalkTurn| turn.announced.iter().find(|(id, _)| id == call).map(|(_, detail)| detail.clone());
+        let announced = self.turn.as_ref().and_then(of_call);
+        match (detail, announced) {
+            (Some(detail), Some(announced)) if !detail.contains(&announced) => Some(format!("{detail} {announced}")),
+            (detail, announced) => detail.or(announced),
+        }
     }
 
     fn asked(&mut self, open: OpenPermission) {
+        self.tell_untold();
         if let Some(turn) = &mut self.turn {
             turn.parts += 1;
             if turn.parts > MAX_TURN_PARTS {

@@ -2,6 +2,7 @@
 
 use super::owner::Whose;
 use super::{Context, Failure};
+use crate::os;
 use clap::{Args, ValueEnum};
 use outlast_client::{Connect, Start};
 use outlast_mcp::{Http, Server, Settings, Token};
@@ -59,6 +60,13 @@ impl Mcp {
         connect.start = Start::OnDemand { program: ctx.world.program.clone() };
         let mut settings = Settings::new(connect, ctx.host(), ctx.world.cwd.clone());
         settings.started_for = self.whose.or(ctx.owner());
+        // Some agents start the servers of their configuration with next to nothing of their own environment. One that the gateway started says for whom it works.
+        if settings.started_for.session.is_none()
+            && self.http.is_none()
+            && let Some((session, generation)) = os::conversation_above(&ctx.settings.home)
+        {
+            (settings.started_for.session, settings.started_for.generation) = (Some(session), Some(generation));
+        }
         settings.profile = self.profile.map(Into::into);
         settings.keep_for = ctx.settings.keep_for;
         settings.shared = self.http.is_some();

@@ -174,14 +174,73 @@ fn a_tool_call_is_told_when_it_changes_and_old_ones_are_forgotten() {
         let update = json!({"sessionUpdate": "tool_call", "toolCallId": id.to_string(), "title": "T", "status": status});
         json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}).to_string()
     };
-    assert_eq!(told.says(&tool(0, "pending")).len(), 1);
-    assert_eq!(told.says(&tool(0, "pending")).len(), 0);
+    assert_eq!(told.says(&tool(0, "in_progress")).len(), 1);
+    assert_eq!(told.says(&tool(0, "in_progress")).len(), 0);
     assert_eq!(told.says(&tool(0, "failed")).len(), 1);
     for id in 1..=MAX_KNOWN_TOOLS {
         told.says(&tool(id, "pending"));
     }
-    assert_eq!(told.talk.turn.as_ref().unwrap().tools.len(), MAX_KNOWN_TOOLS);
-    assert_eq!(told.says(&tool(0, "failed")).len(), 1);
+    let turn = told.talk.turn.as_ref().unwrap();
+    assert!(turn.tools.len() == MAX_KNOWN_TOOLS && turn.untold.len() <= MAX_UNTOLD_TOOLS, "{}", turn.untold.len());
+    assert!(told.says(&tool(0, "failed")).len() <= MAX_UNTOLD_TOOLS + 1);
+    assert!(told.says(&tool(MAX_KNOWN_TOOLS + 1, "failed")).len() == 1);
+}
+
+#[test]
+fn a_person_is_asked_with_what_was_said_of_the_call_before() {
+    let content = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
+    let mut told = Told::prompted();
+    let update = json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": "run", "status": "pending", "content": content("{\"command\": \"make\"}")});
+    told.says(&json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}).to_string());
+    for (n, (call, said, want)) in [
+        ("1", content("Approve run"), "run: Approve run {\"command\": \"make\"}"),
+        ("1", json!([]), "run: {\"command\": \"make\"}"),
+        ("2", json!([]), "run"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let call = json!({"toolCallId": call, "title": "run", "content": said});
+        let effects = told.says(
+            &json!({"id": n, "method": "session/request_permission", "params": {"sessionId": "s", "toolCall": call, "options": []}})
+                .to_string(),
+        );
+        let Some(Effect::Tell(AgentEvent { what: AgentNews::Permission(ask), .. })) = effects.last() else { panic!("{effects:?}") };
+        assert_eq!((ask.title.as_str(), ask.question().as_str()), ("run", want));
+    }
+}
+
+#[test]
+fn a_call_whose_input_is_being_written_is_told_with_its_title_or_after_a_while() {
+    let tool = |status: Option<&str>, title: &str| {
+        let update = json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": title, "status": status});
+        json!({"method": "session/update", "params": {"sessionId": "s", "update": update}}).to_string()
+    };
+    let titles = |effects: &[Effect]| {
+        let title = |effect: &Effect| match effect {
+            Effect::Tell(AgentEvent { what: AgentNews::Tool(line), .. }) => line.title.clone(),
+            Effect::Tell(AgentEvent { what: AgentNews::Text(text), .. }) => format!("text {text}"),
+            Effect::Tell(AgentEvent { what: AgentNews::Draft(text), .. }) => format!("draft {text}"),
+            other => format!("{other:?}").chars().take(20).collect(),
+        };
+        effects.iter().map(title).collect::<Vec<_>>()
+    };
+    let mut told = Told::prompted();
+    told.text("s", "so ");
+    assert!(told.says(&tool(Some("pending"), "bash")).is_empty());
+    assert_eq!(titles(&told.says(&tool(Some("in_progress"), "make"))), ["text so ", "make"]);
+    // Text, the end and the limit end the wait, and a call that is said to be nothing is one that runs.
+    let mut told = Told::prompted();
+    told.says(&tool(Some("pending"), "bash"));
+    assert_eq!(titles(&told.text("s", "x")), ["bash", "draft x"]);
+    let mut told = Told::prompted();
+    told.says(&tool(Some("pending"), "bash"));
+    assert_eq!(titles(&told.says(r#"{"id":2,"result":{"stopReason":"end_turn"}}"#)).first().map(String::as_str), Some("bash"));
+    let mut told = Told::prompted();
+    told.says(&tool(Some("pending"), "bash"));
+    assert!(told.talk.deadline(true).is_some());
+    assert_eq!(titles(&told.later(PENDING_TOOL_LIMIT, true)), ["bash"]);
+    assert_eq!(titles(&Told::prompted().says(&tool(None, "terminal: make"))), ["terminal: make"]);
 }
 
 #[test]

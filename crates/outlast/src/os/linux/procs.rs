@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How often a process is checked that has no handle to wait on.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How many parents are looked at for the conversation of an agent: there are wrappers and interpreters in between, and not many.
+const MOST_PARENTS: usize = 8;
+
 /// The fields of `/proc/PID/stat` that are used here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stat {
@@ -58,6 +61,26 @@ pub(crate) fn processes_of(home: &Path) -> Vec<u32> {
         .filter(|pid| *pid != ours && stat(*pid).is_some_and(|s| !s.is_zombie))
         .filter(|pid| is_engine_of(*pid, home) || arguments(*pid).is_some_and(|args| is_keeper(&args)) || is_marked(*pid))
         .collect()
+}
+
+/// The session and generation for which a process above this one was started by the gateway of this home. An agent runs so; what it starts may have been given less.
+pub(crate) fn conversation_above(home: &Path) -> Option<(String, String)> {
+    let mark = [b"OUTLAST_HOME=", home.as_os_str().as_bytes()].concat();
+    let mut pid = stat(std::process::id())?.parent;
+    for _ in 0..MOST_PARENTS {
+        let env = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let value = |name: &[u8]| {
+            let value = env.split(|b| *b == 0).find_map(|variable| variable.strip_prefix(name))?;
+            Some(String::from_utf8_lossy(value).into_owned()).filter(|value| !value.is_empty())
+        };
+        if let (Some(session), Some(generation)) = (value(b"OUTLAST_SESSION="), value(b"OUTLAST_GENERATION="))
+            && env.split(|b| *b == 0).any(|variable| variable == mark)
+        {
+            return Some((session, generation));
+        }
+        pid = stat(pid).map(|stat| stat.parent).filter(|parent| *parent > 1)?;
+    }
+    None
 }
 
 /// Ended processes of Outlast that process 1, their parent, has not reaped.

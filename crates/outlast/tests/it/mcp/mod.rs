@@ -51,7 +51,12 @@ impl Agent {
     }
 
     fn start(p: &Product, args: &[&str]) -> Self {
-        let mut child = p.command(["mcp"].iter().chain(args)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::of(p.command(["mcp"].iter().chain(args)))
+    }
+
+    /// The client of a server that this command starts.
+    pub(crate) fn of(mut server: std::process::Command) -> Self {
+        let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, to, from, meta: None, next: 0, notified: Vec::new() }
     }

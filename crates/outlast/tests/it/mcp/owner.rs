@@ -37,6 +37,30 @@ fn a_conversation_is_known_by_client_and_directory_or_by_what_is_said() {
 }
 
 #[test]
+fn a_server_below_an_agent_of_the_gateway_speaks_for_its_conversation_without_being_told() {
+    let p = product();
+    let home = p.home().root.to_string_lossy().into_owned();
+    for (home_of_agent, want) in
+        [(home.as_str(), "agent:main:local:dm:x".to_owned()), ("/elsewhere", format!("mcp:a:{}", p.work().display()))]
+    {
+        // The agent gives its servers no variable of its own, as Hermes does. It stays above the server.
+        let like = p.command(["mcp"]);
+        let mut agent = std::process::Command::new("/bin/sh");
+        agent
+            .args(["-c", "env -u OUTLAST_SESSION -u OUTLAST_GENERATION OUTLAST_HOME=\"$2\" \"$1\" mcp; exit", "agent"])
+            .arg(p.program())
+            .arg(&home);
+        agent.env_clear().envs(like.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(p.work());
+        agent.envs([("OUTLAST_HOME", home_of_agent), ("OUTLAST_SESSION", "agent:main:local:dm:x"), ("OUTLAST_GENERATION", "1-2")]);
+        let mut agent = Agent::of(agent);
+        agent.meta = Some(meta("a", json!({})));
+        let owner = agent.call("list", json!({}))["_meta"]["outlast/owner"].clone();
+        assert_eq!(owner["session"], want, "{owner}");
+        agent.leave();
+    }
+}
+
+#[test]
 fn a_thread_that_the_client_names_is_the_conversation() {
     let p = product();
     let mut codex = Agent::old(&p, "codex-mcp-client", &["--profile", "native"]);
