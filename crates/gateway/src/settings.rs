@@ -31,6 +31,8 @@ pub struct GatewaySettings {
     pub drain_timeout: Duration,
     /// After so long without work it exits. Zero: never.
     pub idle_exit: Duration,
+    /// Whether a service manager starts it again, and the engine only if that does not.
+    pub is_service: bool,
     /// What a message does to a running turn.
     pub mode: BusyMode,
     /// When conversations are reset.
@@ -62,6 +64,7 @@ impl GatewaySettings {
             path: OsString::new(),
             drain_timeout: DEFAULT_DRAIN_TIMEOUT,
             idle_exit: DEFAULT_IDLE_EXIT,
+            is_service: false,
             mode: BusyMode::Queue,
             resets: ResetPolicies::default(),
             utc_offset: |_| 0,

@@ -30,6 +30,9 @@ const LOCK_LIMIT: Duration = Duration::from_secs(1);
 /// How long between two tries for the lock. A wait for it could not be bounded.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 
+/// What the lock says in place of `at work` if a service manager starts the gateway again.
+const SERVICE_WORD: &str = "service\n";
+
 /// Why a process is told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopSignal {
@@ -73,7 +76,7 @@ pub(crate) struct Exit {
 /// What the lock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LockWord {
-    /// A gateway works; or if the lock is free, one died or asked to be started again.
+    /// A gateway works; or if the lock is free, one died or asked to be started again. If a service manager does that, it says `service`.
     AtWork,
     /// A gateway ended in order. The engine may start another.
     Empty,
@@ -278,16 +281,17 @@ impl Coordinator {
 /// The lock of a home's gateway. It is held for as long as the gateway lives.
 pub(crate) struct GatewayLock {
     file: File,
+    is_service: bool,
 }
 
 impl GatewayLock {
     /// Takes the lock. Nothing: another gateway has it. That one is not waited for: it may be stopped meanwhile, and stays stopped then.
-    pub(crate) fn take(path: &Path) -> io::Result<Option<Self>> {
+    pub(crate) fn take(path: &Path, is_service: bool) -> io::Result<Option<Self>> {
         let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
         let began = std::time::Instant::now();
         loop {
             if is_locked(&file, FlockOperation::NonBlockingLockExclusive)? {
-                return Ok(Some(Self { file }));
+                return Ok(Some(Self { file, is_service }));
             }
             // Those who look share the lock with us, and a gateway with nobody.
             let is_looked_at = is_locked(&file, FlockOperation::NonBlockingLockShared)?;
@@ -309,7 +313,7 @@ impl GatewayLock {
 
     /// Writes the word, and syncs it.
     pub(crate) fn say(&mut self, word: LockWord) -> io::Result<()> {
-        let text = word.text();
+        let text = if word == LockWord::AtWork && self.is_service { SERVICE_WORD } else { word.text() };
         // Written over and then cut, so that a crash in between never leaves an empty lock where one said `at work`.
         self.file.write_all_at(text.as_bytes(), 0)?;
         self.file.set_len(text.len() as u64)?;
@@ -333,15 +337,15 @@ mod tests {
     fn a_lock_that_is_looked_at_is_waited_for_and_one_of_a_gateway_is_not() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("gateway.lock");
-        let first = GatewayLock::take(&path).unwrap().unwrap();
+        let first = GatewayLock::take(&path, false).unwrap().unwrap();
         let began = std::time::Instant::now();
-        assert!(GatewayLock::take(&path).unwrap().is_none());
+        assert!(GatewayLock::take(&path, false).unwrap().is_none());
         assert!(began.elapsed() < LOCK_LIMIT, "it was not waited for");
         drop(first);
         let look = File::open(&path).unwrap();
         flock(&look, FlockOperation::LockShared).unwrap();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| GatewayLock::take(&path).unwrap().is_some());
+            let waiting = scope.spawn(|| GatewayLock::take(&path, false).unwrap().is_some());
             drop(look);
             assert!(waiting.join().unwrap());
         });

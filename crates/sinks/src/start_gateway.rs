@@ -1,7 +1,7 @@
 //! Starting a gateway: after one died or asked to be started again, and when a notice is open for a conversation.
 //!
 //! The rule looks at the state and not at an event, so no wake-up can be missed: *the lock is free, and it says `at work` or a notice is open for a gateway*. Only
-//! where there is a `gateway.db`, and not where a person stopped the gateway.
+//! where there is a `gateway.db`, and not where a person stopped the gateway. If the lock says `service`, a service manager is given the time to do it first.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
@@ -22,8 +22,11 @@ const GOOD_SERVICE: Duration = Duration::from_secs(30);
 /// A lock that is held although no gateway serves is looked at again after this long, and then less and less often.
 const FIRST_LOCK_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_LOCK_LOOK: Duration = Duration::from_secs(2);
-/// A log longer than this is set aside.
-const MAX_GATEWAY_LOG_BYTES: u64 = 8 << 20;
+/// How long a service manager may take to start its gateway again. Then the engine starts one, so that no turn waits for a service that was given up.
+const SERVICE_START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A log longer than this is set aside, as by clients that start a gateway.
+const MAX_GATEWAY_LOG_BYTES: u64 = 1 << 20;
 
 /// The engine, as the starter sees it.
 pub trait GatewayFacts: Send + 'static {
@@ -53,6 +56,8 @@ pub struct GatewayProgram {
 enum LockState {
     Held,
     AtWork,
+    /// As at work; a service manager starts it again.
+    Service,
     Empty,
     Stopped,
 }
@@ -66,15 +71,18 @@ enum StartRule {
     LookSoon,
     /// Start one.
     Start,
+    /// Start one, unless a service manager does.
+    StartLater,
 }
 
 /// Starts gateways until the engine ends.
 pub async fn start_gateways(of: GatewayProgram, mut facts: impl GatewayFacts) {
     let mut pauses = StartPauses::default();
     let mut look_after = FIRST_LOCK_LOOK;
+    let mut service = ServiceWait::default();
     loop {
         pauses.note(facts.is_serving(), Instant::now());
-        let rule = rule(&of.home, &facts).await;
+        let rule = service.apply(rule(&of.home, &facts).await, Instant::now());
         facts.keep_awake(rule != StartRule::Nothing);
         let look_at = match rule {
             StartRule::Nothing => None,
@@ -82,6 +90,7 @@ pub async fn start_gateways(of: GatewayProgram, mut facts: impl GatewayFacts) {
                 look_after = (look_after * 2).min(LONGEST_LOCK_LOOK);
                 Some(Instant::now() + look_after)
             }
+            StartRule::StartLater => service.until,
             StartRule::Start => match pauses.until.filter(|until| *until > Instant::now()) {
                 Some(until) => Some(until),
                 None => {
@@ -144,6 +153,24 @@ impl StartPauses {
     }
 }
 
+/// How long a service manager is waited for.
+#[derive(Debug, Default)]
+struct ServiceWait {
+    until: Option<Instant>,
+}
+
+impl ServiceWait {
+    /// A start that is left to a service manager is made once that had its time.
+    fn apply(&mut self, rule: StartRule, now: Instant) -> StartRule {
+        if rule != StartRule::StartLater {
+            self.until = None;
+            return rule;
+        }
+        let until = *self.until.get_or_insert(now + SERVICE_START_LIMIT);
+        if until <= now { StartRule::Start } else { rule }
+    }
+}
+
 async fn rule(home: &Path, facts: &impl GatewayFacts) -> StartRule {
     if facts.is_serving() || !home.join("gateway.db").exists() {
         return StartRule::Nothing;
@@ -152,6 +179,7 @@ async fn rule(home: &Path, facts: &impl GatewayFacts) -> StartRule {
         LockState::Held => StartRule::LookSoon,
         LockState::Stopped => StartRule::Nothing,
         LockState::AtWork => StartRule::Start,
+        LockState::Service => StartRule::StartLater,
         // An index that cannot be read is asked again with the next change.
         LockState::Empty => match facts.has_notices().await.unwrap_or(false) {
             true => StartRule::Start,
@@ -168,6 +196,7 @@ fn lock_state(home: &Path) -> LockState {
     }
     match std::fs::read_to_string(&path).unwrap_or_default().trim() {
         "at work" => LockState::AtWork,
+        "service" => LockState::Service,
         "stopped" => LockState::Stopped,
         _ => LockState::Empty,
     }
@@ -213,7 +242,13 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         assert_eq!(lock_state(home.path()), LockState::Empty);
         let path = home.path().join("gateway.lock");
-        for (text, state) in [("", LockState::Empty), ("at work\n", LockState::AtWork), ("stopped\n", LockState::Stopped)] {
+        let states = [
+            ("", LockState::Empty),
+            ("at work\n", LockState::AtWork),
+            ("service\n", LockState::Service),
+            ("stopped\n", LockState::Stopped),
+        ];
+        for (text, state) in states {
             std::fs::write(&path, text).unwrap();
             assert_eq!(lock_state(home.path()), state, "{text:?}");
         }
@@ -251,6 +286,7 @@ mod tests {
         for (word, has_notices, wanted) in [
             ("at work", false, StartRule::Start),
             ("at work", true, StartRule::Start),
+            ("service", false, StartRule::StartLater),
             ("", false, StartRule::Nothing),
             ("", true, StartRule::Start),
             ("stopped", false, StartRule::Nothing),
@@ -261,6 +297,15 @@ mod tests {
         let held = File::open(home.path().join("gateway.lock")).unwrap();
         flock(&held, FlockOperation::LockExclusive).unwrap();
         assert_eq!(ruled("at work", true).await, StartRule::LookSoon, "it ends or starts");
+    }
+
+    #[test]
+    fn a_service_manager_has_its_time_to_start_a_gateway() {
+        let (mut wait, now) = (ServiceWait::default(), Instant::now());
+        assert_eq!(wait.apply(StartRule::StartLater, now), StartRule::StartLater);
+        assert_eq!(wait.apply(StartRule::StartLater, now + SERVICE_START_LIMIT), StartRule::Start);
+        assert_eq!(wait.apply(StartRule::LookSoon, now), StartRule::LookSoon, "it starts one");
+        assert_eq!(wait.apply(StartRule::StartLater, now + SERVICE_START_LIMIT), StartRule::StartLater, "that one has ended, too");
     }
 
     #[test]

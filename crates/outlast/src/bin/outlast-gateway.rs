@@ -38,6 +38,9 @@ struct AsGateway {
     /// Do nothing if a person stopped the gateway of this home
     #[arg(long)]
     unless_stopped: bool,
+    /// A service manager starts it again
+    #[arg(long)]
+    service: bool,
 }
 
 fn main() {
@@ -85,6 +88,7 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
     };
     let mut gateway = gateway_settings(&world, &settings);
     gateway.unless_stopped = asked.unless_stopped;
+    gateway.is_service = asked.service;
     match outlast_gateway::run(gateway, tell) {
         Ok(Ran::Ended(code)) => Ok(code),
         Ok(Ran::Stopped) => Ok(0),

@@ -1,7 +1,7 @@
 //! The end of a gateway: drain, marks, exit codes, idleness.
 
 use crate::support::{Bench, KEY, cat};
-use outlast_client::{TurnOutcome, TurnState};
+use outlast_client::{AgentChoice, TurnOutcome, TurnState};
 use outlast_testkit::product::{PATIENCE, eventually, wait_for_end};
 use std::time::Duration;
 
@@ -99,6 +99,59 @@ fn an_unasked_sigterm_exits_with_1_and_an_idle_gateway_with_0() {
 }
 
 #[test]
+fn case_085_and_086_only_a_turn_that_runs_at_the_limit_is_marked() {
+    let bench = Bench::configured("[gateway.agents.mute]\nargv = [\"/bin/sleep\", \"600\"]\n");
+    let agent = bench.gated();
+    bench.send("in time", &agent);
+    bench.wait_for_prompts(1);
+    let stays = AgentChoice::Command(format!("cat >> {}/seen; exec sleep 600", bench.work().display()));
+    bench.send_to("agent:main:local:dm:long", "too long", &stays);
+    eventually("its prompt", || std::fs::read_to_string(bench.work().join("seen")).ok().filter(|text| !text.is_empty()));
+    // An agent that never says that it is ready has no prompt.
+    bench.send_to("agent:main:local:dm:early", "not begun", &AgentChoice::Agent("mute".into()));
+    let agents = || bench.product().json(["list"])["processes"].as_array().map_or(0, Vec::len);
+    eventually("three agents", || (agents() == 3).then_some(()));
+    let stopping = bench.spawn({
+        let chat = bench.chat();
+        async move { chat.shutdown(Some(Duration::from_secs(2))).await }
+    });
+    bench.until_line("shutting down");
+    bench.open_gate();
+    bench.block(stopping).unwrap().unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+    let db = rusqlite::Connection::open(bench.home().join("gateway.db")).unwrap();
+    let mut rows = db.prepare("SELECT state, attempt, COALESCE(interrupt_reason, outcome, '') FROM turn ORDER BY id").unwrap();
+    let found: Vec<(String, u32, String)> =
+        rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap().collect::<Result<_, _>>().unwrap();
+    let wanted = [("finished", 1, "completed"), ("interrupted", 1, "shutdown_timeout"), ("queued", 0, "")];
+    assert_eq!(found, wanted.map(|(state, attempt, how)| (state.to_owned(), attempt, how.to_owned())));
+}
+
+#[test]
+fn case_106_a_process_of_the_agent_goes_on_over_a_restart_and_its_end_is_told() {
+    let bench = Bench::new();
+    let work = bench.work();
+    let outlast = env!("CARGO_BIN_EXE_outlast");
+    // The first turn starts a build and asks for a restart; the one about its end repeats what it is told.
+    let line = format!(
+        "case \"$(tee -a {0}/seen)\" in begin) {outlast} run --notify -- 'read gate < {0}/gate; echo built' > {0}/id; {outlast} gateway restart;; *) echo told;; esac",
+        work.display()
+    );
+    bench.gated();
+    let pid = bench.pid();
+    let turn = bench.send("begin", &AgentChoice::Command(line)).turn;
+    assert_eq!(bench.ended().code(), Some(75));
+    bench.next_after(pid);
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+    let id = std::fs::read_to_string(work.join("id")).unwrap();
+    assert_eq!(bench.product().json(["poll", id.trim()])["status"], "running");
+    bench.open_gate();
+    let shown = bench.until("a turn about the build", |shown| shown.turns.len() == 2 && shown.turns[1].is_finished());
+    assert_eq!(shown.turns[1].reply.as_deref(), Some("told"));
+    assert!(std::fs::read_to_string(work.join("seen")).unwrap().contains("built"));
+}
+
+#[test]
 fn a_stop_after_a_restart_is_a_stop_with_its_own_limit() {
     let bench = Bench::new();
     let agent = bench.gated();
@@ -127,7 +180,7 @@ fn a_command_that_an_earlier_gateway_started_is_marked_however_soon_the_next_one
     bench.wait_for_prompts(1);
     bench.product().points().arm("gateway.before_marks").unwrap();
     let pid = bench.kill();
-    let next = outlast_testkit::product::eventually("the next gateway", || bench.product().points().held("gateway.before_marks"));
+    let next = eventually("the next gateway", || bench.product().points().held("gateway.before_marks"));
     assert_ne!(next, pid);
     // It finds this signal when it begins to serve.
     outlast_testkit::product::terminate(next);

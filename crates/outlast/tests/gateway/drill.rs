@@ -17,6 +17,8 @@ pub(crate) struct Row {
 
 /// How many rows are run at a time. Most of the time of a row is spent waiting.
 const ROWS_AT_A_TIME: usize = 4;
+/// How wide documents are.
+const PAGE_COLUMNS: usize = 120;
 const BEGIN: &str = "<!-- The table of the restart drill; `OUTLAST_RECORD=1 cargo test -p outlast --test gateway drill` writes it. -->\n";
 const END: &str = "<!-- The end of the table. -->\n";
 
@@ -61,9 +63,9 @@ fn run_all() -> Vec<(&'static str, Agent, Facts)> {
 
 /// The Markdown: rows whose facts are the same for every agent are one, and each line that a person reads is quoted in full below.
 fn table(found: &[(&'static str, Agent, Facts)]) -> String {
-    let mut text = "| what happened | agent | exit code | the lock says | left in the journal | started again by | what it does then | the person reads |\n\
-         |---|---|---|---|---|---|---|---|\n"
-        .to_owned();
+    let columns =
+        ["what happened", "agent", "exit", "lock", "left in the journal", "next start by", "what that one does", "the person reads"];
+    let mut text = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
     let mut lines: Vec<(String, String)> = Vec::new();
     let mut rest = found;
     while let Some((what, agent, facts)) = rest.first() {
@@ -83,7 +85,23 @@ fn table(found: &[(&'static str, Agent, Facts)]) -> String {
     }
     text += "\n";
     for (name, line) in lines {
-        text += &format!("- *{name}*: {line}\n");
+        text += &wrapped(&format!("- *{name}*: {line}"));
     }
     text
+}
+
+/// One item of a list, in lines that fit the page.
+fn wrapped(item: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in item.split(' ') {
+        let last = lines.last_mut().expect("there is one");
+        if last.len() + 1 + word.len() > PAGE_COLUMNS {
+            lines.push(format!("  {word}"));
+        } else if last.is_empty() {
+            *last = word.to_owned();
+        } else {
+            *last = format!("{last} {word}");
+        }
+    }
+    lines.join("\n") + "\n"
 }

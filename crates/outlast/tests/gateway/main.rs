@@ -10,6 +10,7 @@ mod owner;
 mod reset;
 mod resume;
 mod send;
+mod service;
 mod session;
 mod strange;
 mod support;

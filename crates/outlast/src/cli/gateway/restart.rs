@@ -15,8 +15,12 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 pub(crate) struct Restart {}
 
-/// How long a gateway may take to drain and end before it is given up.
-const END_LIMIT: Duration = Duration::from_secs(120);
+/// How long a gateway may take to end when its turns have finished or were interrupted.
+const END_LIMIT: Duration = Duration::from_secs(60);
+/// How long a service manager may take to start the next one.
+const SERVICE_LIMIT: Duration = Duration::from_secs(30);
+/// How long between two looks for it. A socket that is not there has no descriptor that could be waited on.
+const SERVICE_LOOK: Duration = Duration::from_millis(50);
 
 impl Restart {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
@@ -29,16 +33,34 @@ impl Restart {
             return tell(ctx, "restarting", old);
         }
         let restarted = async {
-            if !chat.restart_within(END_LIMIT).await? {
-                let error = format!("the gateway (pid {old}) was asked to restart, and has not ended within {} s", END_LIMIT.as_secs());
+            let limit = ctx.settings.gateway.drain_timeout.saturating_add(END_LIMIT);
+            if !chat.restart_within(limit).await? {
+                let error = format!("the gateway (pid {old}) was asked to restart, and has not ended within {} s", limit.as_secs());
                 return Err(Failure::fault(error, "`outlast gateway status` shows what it does; `kill -9` of it loses no message"));
             }
-            Ok(start(ctx).await?.status().await?.pid)
+            let next = match by_service(ctx).await? {
+                Some(next) => next,
+                None => start(ctx).await?,
+            };
+            Ok(next.status().await?.pid)
         };
         let about = About::Words("the gateway waits for the turns that run");
         let pid = progress::during(ctx, about, "the gateway is still restarting", restarted).await??;
         tell(ctx, "restarted", pid)
     }
+}
+
+/// The next gateway, if a service manager starts it: two that start at once would be in each other's way.
+async fn by_service(ctx: &Context) -> Result<Option<Chat>, Failure> {
+    let lock = ctx.settings.home.join("gateway.lock");
+    let began = std::time::Instant::now();
+    while began.elapsed() < SERVICE_LIMIT && std::fs::read_to_string(&lock).unwrap_or_default().trim() == "service" {
+        if let Some(chat) = running(ctx).await? {
+            return Ok(Some(chat));
+        }
+        tokio::time::sleep(SERVICE_LOOK).await;
+    }
+    Ok(None)
 }
 
 /// The next gateway, which is started if the engine has not done so.

@@ -11,7 +11,11 @@ use std::os::unix::process::CommandExt as _;
 /// For service managers and for looking at its log. Exits with 0 after `gateway stop`, 75 after `gateway restart`, 1 after SIGTERM, 78 if
 /// the configuration is wrong.
 #[derive(Debug, Args)]
-pub(crate) struct GatewayRun {}
+pub(crate) struct GatewayRun {
+    /// A service manager starts it again after a crash and after exit code 75; the engine waits 30 s before it does so
+    #[arg(long)]
+    service: bool,
+}
 
 impl GatewayRun {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
@@ -23,7 +27,9 @@ impl GatewayRun {
                 "`outlast gateway stop` ends it; `outlast gateway status` shows what it does",
             ));
         }
-        let error = std::process::Command::new(&program).arg("--home").arg(&ctx.settings.home).exec();
+        let mut command = std::process::Command::new(&program);
+        command.arg("--home").arg(&ctx.settings.home).args(self.service.then_some("--service"));
+        let error = command.exec();
         Err(Failure::new(code::GATEWAY_CANNOT_START, format!("cannot execute {}: {error}", program.display()), "it must be executable"))
     }
 }

@@ -27,7 +27,8 @@ impl Stop {
             return tell(ctx, "stopping", pid, "the gateway ends when the turns that run have finished");
         }
         let about = About::Words("the gateway waits for the turns that run");
-        progress::during(ctx, about, "the gateway is still ending", chat.shutdown(self.timeout)).await??;
+        let limit = self.timeout.unwrap_or(ctx.settings.gateway.drain_timeout);
+        progress::during(ctx, about, "the gateway is still ending", chat.shutdown(Some(limit))).await??;
         tell(ctx, "stopped", pid, &format!("the gateway (pid {pid}) has ended"))
     }
 }

@@ -225,7 +225,7 @@ fn sigterm(agent: Agent) -> Facts {
     scene.ends_by(|scene| terminate(scene.bench.pid()));
     let seconds = scene.returns_in_seconds();
     scene.starts_again();
-    scene.starter(&format!("the engine, after {seconds} s; or a person who opens the chat"));
+    scene.starter(&format!("the engine after {seconds} s, or a person"));
     resumed(scene)
 }
 
@@ -329,7 +329,7 @@ fn everything(agent: Agent) -> Facts {
     scene.note_what_is_left();
     scene.note_exits();
     scene.starts_again();
-    scene.starter("the engine, which the next `outlast` command starts, or the machine if it is installed");
+    scene.starter("the engine, once there is one");
     resumed(scene)
 }
 
@@ -337,12 +337,12 @@ fn agent_dies(agent: Agent) -> Facts {
     let scene = Scene::new(agent);
     scene.says("DIE");
     scene.bench.wait_for_prompts(2);
-    scene.facts_without_an_end("the same gateway, at once")
+    scene.facts_without_an_end("none: it goes on")
 }
 
 fn agent_dies_again(agent: Agent) -> Facts {
     let scene = Scene::new(agent);
     scene.says("DIE, STUBBORN");
     scene.bench.wait_for_prompts(2);
-    scene.facts_without_an_end("the same gateway, once")
+    scene.facts_without_an_end("none: it goes on")
 }

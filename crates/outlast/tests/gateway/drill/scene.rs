@@ -215,12 +215,12 @@ impl Scene {
     /// Lets the next gateway start: the one that the engine started, or else one for a person who opens the chat.
     pub(super) fn starts_again(&mut self) {
         if self.bench.word() == "at work" {
-            self.facts.starter = "the engine, at once".into();
+            self.facts.starter = "the engine".into();
         } else {
             // The engine has looked at its processes since, and has started none.
             self.outlast(&["run", "--wait", "--", "true"]);
             assert_eq!(self.held(), None, "no person has asked for a gateway");
-            self.facts.starter = "a person who opens the chat".into();
+            self.facts.starter = "a person".into();
         }
         self.opens_the_chat();
     }
@@ -255,7 +255,7 @@ impl Scene {
         let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", name.rsplit(' ').next().unwrap())];
         assert!(self.bench.product().command(["run", "--notify", "--", "true"]).envs(env).output().unwrap().status.success());
         self.wait_for_the_next();
-        self.facts.starter = "the engine, with the next notice; or a person who opens the chat".into();
+        self.facts.starter = "the engine with the next notice, or a person".into();
         self.release_the_next();
         self.prompts_before = self.bench.wait_for_prompts(self.prompts_before + 1).len();
         self.does.push("a turn about the notice".into());
@@ -347,7 +347,7 @@ impl Scene {
         let shown = self.bench.until("the end of the work", is_settled);
         let turn = &shown.turns[0];
         let prompts = self.bench.prompts();
-        let (exit, word) = ("none, it goes on".into(), format!("`{}`", self.bench.word()));
+        let (exit, word) = ("none".into(), format!("`{}`", self.bench.word()));
         let left = format!("{}; {}, strikes {}", marked(turn), shown.conversation.standing.as_str(), shown.conversation.strikes);
         let notes: Vec<String> = prompts.iter().skip(1).filter_map(|prompt| note_in(prompt)).collect();
         assert_eq!(notes.len() + 1, prompts.len(), "each prompt but the first has a note: {prompts:?}");
