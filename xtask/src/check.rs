@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("outlast-tools", &["outlast-client", "outlast-core", "outlast-text"]),
     ("outlast-mcp", &["outlast-client", "outlast-core", "outlast-tools"]),
     ("outlast-acp", &["outlast-client", "outlast-core", "outlast-text"]),
-    ("outlast-gateway", &["outlast-agents", "outlast-client", "outlast-core", "outlast-store", "outlast-wire"]),
+    ("outlast-gateway", &["outlast-agents", "outlast-client", "outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-agents", &["outlast-acp", "outlast-client", "outlast-core"]),
     ("outlast-keeper", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),
     ("outlast-engine", &["outlast-core", "outlast-store", "outlast-text", "outlast-wire"]),

@@ -27,7 +27,7 @@ use crate::store::{Loaded, Store, StoreError};
 use batch::Deed;
 use follow::{Follower, TurnWaiter};
 use outlast_agents::{AgentEvent, AgentNews, AgentPlace};
-use outlast_client::{Client, Told};
+use outlast_client::{Client, Notices};
 use outlast_core::Time;
 use outlast_wire::code;
 use outlast_wire::v1::chat::{Accepted, Changed, ChatRequest, Conversations, GatewayStatus, Opened, Part, Shown, TurnInfo};
@@ -70,7 +70,7 @@ pub(crate) enum Input {
     /// The connection to the engine broke.
     EngineLost,
     /// Notices were leased, or could not be.
-    Taken { key: String, generation: String, connection: u64, taken: Result<Vec<Told>, String> },
+    Taken { key: String, generation: String, connection: u64, taken: Result<Notices, String> },
     /// The engine answered an acknowledgement with `ok`.
     Acknowledged { key: String, event_ids: Vec<String> },
     /// The engine said what runs in the session of a conversation, or did not answer.

@@ -6,9 +6,11 @@
 use crate::coordinator::{Batch, Coordinator, Gateway, Input};
 use crate::rules::conversation::{Cause, Event, LeasedNotice, TurnId};
 use crate::rules::queue::MAX_NOTICES_PER_TURN;
-use crate::settings::NoticeMode;
+use crate::rules::shown::shown;
+use crate::rules::text::Line;
+use crate::rules::turn::ObsoleteReason;
 use crate::store::TurnBody;
-use outlast_client::{Body, Client, ClientError, Owner, SessionFeed, Take, Told, Verdict};
+use outlast_client::{Client, ClientError, Notices, Owner, SessionFeed, Take, Told, Verdict};
 use outlast_wire::v1::chat::{Content, LineBody};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,18 +127,18 @@ impl Coordinator {
         tokio::spawn(async move {
             let limit = u32::try_from(MAX_NOTICES_PER_TURN).unwrap_or(u32::MAX);
             let taken = engine.take(&Take::default().limit(limit).lease(NOTICE_LEASE)).await;
-            let taken = taken.map(|taken| taken.notices).map_err(|e| e.to_string());
+            let taken = taken.map_err(|e| e.to_string());
             let _ended = inputs.send(Input::Taken { key, generation, connection, taken }).await;
         });
     }
 
     /// Writes leased notices down. What starts with them is part of the same commit.
-    pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Vec<Told>, String>, batch: &mut Batch) {
+    pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Notices, String>, batch: &mut Batch) {
         if let Some(live) = self.chats.get_mut(&key) {
             live.is_taking = false;
         }
-        let notices = match taken {
-            Ok(notices) => notices,
+        let taken = match taken {
+            Ok(taken) => taken,
             Err(error) => {
                 tracing::warn!(error, key, "notices could not be taken");
                 // Asked again with the next connection to the engine, or in a moment.
@@ -146,6 +148,12 @@ impl Coordinator {
                 return;
             }
         };
+        if taken.too_late > 0 {
+            let count = usize::try_from(taken.too_late).unwrap_or(usize::MAX);
+            // If the commit fails, the engine still has them on record.
+            self.tell(&key, Line::NoticesObsolete(ObsoleteReason::EarlierGeneration, count), batch);
+        }
+        let notices = taken.notices;
         if notices.is_empty() {
             if let Some(live) = self.chats.get_mut(&key) {
                 live.has_notices_due = false;
@@ -154,7 +162,8 @@ impl Coordinator {
             return;
         }
         crate::points::reach("gateway.notice.leased");
-        batch.again(Input::Taken { key: key.clone(), generation: generation.to_owned(), connection, taken: Ok(notices.clone()) });
+        let again = Ok(Notices::new(notices.clone(), None));
+        batch.again(Input::Taken { key: key.clone(), generation: generation.to_owned(), connection, taken: again });
         for told in &notices {
             self.write_notice(&key, told, connection, batch);
         }
@@ -187,7 +196,7 @@ impl Coordinator {
         let is_open = row.turn.is_open();
         live.set_certain(turn, told.lease_until, connection);
         self.next_turn += 1;
-        if let (true, Some(text)) = (is_open, shown(told, mode)) {
+        if let (true, Some(text)) = (is_open, shown(&told.event, mode)) {
             self.part(key, Some(turn), 0, &Content::Line(LineBody::new(text, "notice")), batch);
         }
     }
@@ -215,36 +224,4 @@ impl Coordinator {
         let Some(live) = self.chats.get_mut(key) else { return };
         live.acknowledged(event_ids);
     }
-}
-
-/// What people are shown of a notice. No internal id is in it.
-fn shown(told: &Told, mode: NoticeMode) -> Option<String> {
-    let whole = || Some(told.text.clone());
-    let Body::Completion(end) = &told.event.body else {
-        return match mode {
-            NoticeMode::All => whole(),
-            NoticeMode::Concise => Some(match &told.event.body {
-                Body::WatchMatch(found) => format!("A process printed what it is watched for: {}", one_line(&found.command)),
-                _ => "A notice arrived.".to_owned(),
-            }),
-            NoticeMode::Result | NoticeMode::Error | NoticeMode::Off => None,
-        };
-    };
-    let is_error = end.exit_code.is_some_and(|code| code != 0);
-    match mode {
-        NoticeMode::All | NoticeMode::Result => whole(),
-        NoticeMode::Error if is_error => whole(),
-        NoticeMode::Error | NoticeMode::Off => None,
-        NoticeMode::Concise => {
-            let how = end.exit_code.map_or("its exit code is unknown".to_owned(), |code| format!("exit code {code}"));
-            Some(format!("A process ended ({how}): {}", one_line(&end.command)))
-        }
-    }
-}
-
-/// The longest command in a line for people.
-const MAX_COMMAND_CHARS: usize = 120;
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().filter(|c| !c.is_control()).take(MAX_COMMAND_CHARS).collect()
 }

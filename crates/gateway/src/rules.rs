@@ -8,6 +8,7 @@ pub mod key;
 pub mod note;
 pub mod queue;
 pub mod reset;
+pub mod shown;
 pub mod text;
 pub mod turn;
 

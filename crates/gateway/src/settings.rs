@@ -2,6 +2,7 @@
 
 use crate::rules::conversation::BusyMode;
 use crate::rules::reset::ResetPolicies;
+use crate::rules::shown::NoticeMode;
 use crate::rules::turn::MarkWindow;
 use outlast_core::Time;
 use std::collections::BTreeMap;
@@ -100,19 +101,4 @@ pub enum AgentPermission {
     AllowList(Vec<String>),
     /// Everything is allowed.
     Always,
-}
-
-/// What people are shown of a notice. It does not change what the agent is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoticeMode {
-    /// The whole text.
-    All,
-    /// The whole text of an end.
-    Result,
-    /// The whole text of an end with another exit code than 0.
-    Error,
-    /// One line.
-    Concise,
-    /// Nothing.
-    Off,
 }

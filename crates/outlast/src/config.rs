@@ -494,6 +494,16 @@ impl Reader<'_> {
         self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()))
     }
 
+    /// One of the words for how much is shown of notices, of which the first is the default. `false` is the last, which is nothing.
+    fn notices(&mut self, key: &'static str, words: &[&str]) -> String {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Boolean(false) => words.last().map(|word| (*word).to_owned()),
+            other => other.as_str().filter(|text| words.contains(text)).map(str::to_owned),
+        };
+        let default = words.first().copied().unwrap_or_default().to_owned();
+        self.value(key, &[], default, parse, |text| toml::Value::String(text.clone()))
+    }
+
     fn bytes(&mut self, key: &'static str, default: u64) -> u64 {
         let parse = |v: &toml::Value| match v {
             toml::Value::Integer(i) => u64::try_from(*i).ok(),

@@ -58,18 +58,16 @@ pub fn announce(notice: &Notice) -> String {
 
 /// The text of several that were fetched together: a header that asks for one answer, then each. One alone is its own text.
 pub fn announce_all(notices: &[Notice]) -> String {
-    match notices {
-        [] => String::new(),
-        [one] => announce(one),
-        several => {
-            let header = format!(
-                "[IMPORTANT: {} background notices arrived together and follow below. Read them all, then give one consolidated answer.]",
-                several.len()
-            );
-            let texts = std::iter::once(header).chain(several.iter().map(announce));
-            texts.collect::<Vec<_>>().join("\n\n")
-        }
-    }
+    announce_header(notices.len()).into_iter().chain(notices.iter().map(announce)).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The header of so many notices that are told together. One alone has none.
+pub fn announce_header(count: usize) -> Option<String> {
+    (count > 1).then(|| {
+        format!(
+            "[IMPORTANT: {count} background notices arrived together and follow below. Read them all, then give one consolidated answer.]"
+        )
+    })
 }
 
 fn completion(notice: &Notice, id: &str, end: &Completion) -> String {

@@ -33,7 +33,7 @@ mod view;
 pub mod watch;
 mod width;
 
-pub use announce::{announce, announce_all};
+pub use announce::{announce, announce_all, announce_header};
 pub use brief::{Brief, DEFAULT_TOKENS, Hole, LeftOut, Log, SMALL_TOKENS, Why, brief};
 pub use collapse::collapse;
 pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};

@@ -11,7 +11,8 @@ pub(crate) use judge::{Judge, News, watched};
 pub use table::Push;
 pub(crate) use table::column;
 pub(crate) use table::{
-    CREATE, Claim, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict, end_key,
+    CREATE, Claim, Claimed, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict,
+    end_key,
 };
 
 #[cfg(test)]
@@ -45,6 +46,8 @@ pub(crate) struct Outbox {
     judge: Arc<Judge>,
     /// Told whenever something may be there to be taken.
     news: Arc<watch::Sender<u64>>,
+    /// Told whenever something was given out: its lease may end without a word.
+    leases: Arc<watch::Sender<u64>>,
     recent: Recent,
     /// Told when the breaker rests.
     rests: Arc<Notify>,
@@ -52,12 +55,18 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn new(index: Index, judge: Judge) -> Self {
-        Self { index, judge: Arc::new(judge), news: Arc::new(watch::channel(0).0), recent: Recent::default(), rests: Arc::default() }
+        let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
+        Self { index, judge: Arc::new(judge), news, leases, recent: Recent::default(), rests: Arc::default() }
     }
 
     /// Changes whenever there may be something to be taken.
     pub(crate) fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
+    }
+
+    /// Changes whenever something was given out. Whoever waits for the next lease to end looks again which that is.
+    pub(crate) fn leases(&self) -> watch::Receiver<u64> {
+        self.leases.subscribe()
     }
 
     /// The notices that are made from now on, as long as they are kept at hand. Take it before asking what there is.
@@ -117,13 +126,17 @@ impl Outbox {
     /// Gives out notices.
     ///
     /// If there are none, how long until the lease of one that somebody else has ends.
-    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Vec<Entry>, Option<Duration>), IndexError> {
+    pub(crate) async fn claim(&self, claim: Claim) -> Result<(Claimed, Option<Duration>), IndexError> {
         let work = move |db: &Connection| {
-            let given = table::claim(db, &claim)?;
-            let lapse = if given.is_empty() { table::next_lapse(db, &claim.session, claim.now)? } else { None };
-            Ok((given, lapse))
+            let claimed = table::claim(db, &claim)?;
+            let lapse = if claimed.given.is_empty() { table::next_lapse(db, &claim.session, claim.now)? } else { None };
+            Ok((claimed, lapse))
         };
-        self.index.work(work).await
+        let (claimed, lapse) = self.index.work(work).await?;
+        if !claimed.given.is_empty() {
+            self.leases.send_modify(|n| *n += 1);
+        }
+        Ok((claimed, lapse))
     }
 
     /// Notices that are there, behind a place: what is on disk when it is asked, whatever is about to be written.
@@ -345,6 +358,9 @@ impl Outbox {
     /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
     pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
         let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, Moment::now(now))).await?;
+        if !go.is_empty() {
+            self.leases.send_modify(|n| *n += 1);
+        }
         if put_back {
             self.tell();
         }

@@ -90,7 +90,7 @@ impl Desk {
     fn claim_as(&mut self, session: &str, generation: &str, taker: Taker, limit: usize) -> Vec<Entry> {
         self.words += 1;
         let (session, generation, lease) = (session.to_owned(), generation.to_owned(), format!("word {}", self.words));
-        claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap()
+        claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap().given
     }
 
     /// The places of what a terminal is given.

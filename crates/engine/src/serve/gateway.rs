@@ -53,11 +53,12 @@ impl Drop for Serving<'_> {
 pub(super) async fn serve(asked: &Asked) -> Result<Done, Error> {
     let shared = asked.shared();
     let _serving = Serving::new(&shared.gateways);
-    let mut news = shared.outbox.news();
+    let (mut news, mut leases) = (shared.outbox.news(), shared.outbox.leases());
     let mut known: Vec<OpenSession> = Vec::new();
     let mut is_first = true;
     loop {
         news.borrow_and_update();
+        leases.borrow_and_update();
         let (open, lapse) = shared.outbox.open_sessions(Moment::now(shared.now())).await.map_err(|e| refuse::index(&e))?;
         let sessions: Vec<String> = open.iter().filter(|one| !known.contains(one)).map(|one| one.session.clone()).collect();
         if is_first || !sessions.is_empty() {
@@ -68,6 +69,8 @@ pub(super) async fn serve(asked: &Asked) -> Result<Done, Error> {
         let lapse = lapse.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
+            // Another taker has something now, and may die with it.
+            changed = leases.changed() => if changed.is_err() { return Err(refuse::stopping()) },
             () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
         }
@@ -100,7 +103,9 @@ impl Engine {
 
     /// Returns when one of the answers above may have changed. Nothing is missed between two calls that use the same watch.
     pub fn gateway_watch(&self) -> GatewayWatch {
-        GatewayWatch { engine: self.clone(), news: self.shared().outbox.news(), serving: self.shared().gateways.serving.subscribe() }
+        let (outbox, gateways) = (&self.shared().outbox, &self.shared().gateways);
+        let (news, leases, serving) = (outbox.news(), outbox.leases(), gateways.serving.subscribe());
+        GatewayWatch { engine: self.clone(), news, leases, serving, known: Vec::new() }
     }
 }
 
@@ -108,14 +113,32 @@ impl Engine {
 pub struct GatewayWatch {
     engine: Engine,
     news: watch::Receiver<u64>,
+    leases: watch::Receiver<u64>,
     serving: watch::Receiver<usize>,
+    /// What was open at the last look.
+    known: Vec<OpenSession>,
 }
 
 impl GatewayWatch {
     /// Waits for a change. False: the engine ends.
     pub async fn changed(&mut self) -> bool {
+        let shared = self.engine.shared();
+        let mut lapse = None;
+        // A gateway that serves is told itself. An index that cannot be read is asked again with the next change.
+        if !self.engine.is_gateway_serving()
+            && let Ok((open, next)) = shared.outbox.open_sessions(Moment::now(shared.now())).await
+        {
+            // A lease may have ended since the caller looked.
+            if open != self.known {
+                self.known = open;
+                return true;
+            }
+            lapse = next.map(|after| after.max(Duration::from_millis(1)));
+        }
         tokio::select! {
             changed = self.news.changed() => changed.is_ok(),
+            changed = self.leases.changed() => changed.is_ok(),
+            () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => true,
             changed = self.serving.changed() => changed.is_ok(),
             () = self.engine.shared().closing(Closing::Stopping) => false,
         }

@@ -1,7 +1,7 @@
 //! Notices: given out, settled, followed, posted, read.
 
 use super::Asked;
-use crate::outbox::{Claim, Draft, Entry, Filter, Moment, Settled, Verdict};
+use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
 use crate::shared::{Closing, Shared};
@@ -42,6 +42,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
         Some(session) => asked.engine.interrupts(session.clone()).await,
         None => None,
     };
+    let mut too_late = 0;
     loop {
         news.borrow_and_update();
         let claim = Claim {
@@ -57,16 +58,17 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             now: Moment::now(asked.shared().now()),
         };
         let claiming = Claiming::new(asked, &claim);
-        let (given, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
+        let (Claimed { given, too_late: more }, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
+        too_late += more;
         point!("notice.claimed");
         claiming.done();
         if !given.is_empty() {
             point!("notice.leased");
-            return Ok(answer(given));
+            return Ok(answer(given).too_late(too_late));
         }
         let waits = until.is_none_or(|t| t > Instant::now());
         if !waits {
-            return Ok(Notices::default());
+            return Ok(none(too_late));
         }
         // What somebody else has may come back without a word.
         let lapse = lapses.map(|after| after.max(Duration::from_millis(1)));
@@ -75,7 +77,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
-            () = super::wait::interrupted(&mut interrupts) => return Ok(Notices::default()),
+            () = super::wait::interrupted(&mut interrupts) => return Ok(none(too_late)),
         }
     }
 }
@@ -119,6 +121,10 @@ fn checked(limit: u32) -> Result<usize, Error> {
 pub(super) fn word() -> String {
     let halves = [super::run::random_id(), super::run::random_id()];
     halves.iter().map(|id| crate::run_dir::hex(&id.bytes())).collect()
+}
+
+fn none(too_late: u64) -> Notices {
+    Notices::new(Vec::new(), None).too_late(too_late)
 }
 
 fn answer(given: Vec<Entry>) -> Notices {

@@ -11,6 +11,7 @@ use crate::rules::text::Line;
 use crate::store::TurnBody;
 use outlast_agents::Block;
 use outlast_core::Time;
+use outlast_text::announce_header;
 use outlast_wire::v1::chat::{Content, ToolState};
 use std::collections::BTreeMap;
 
@@ -128,7 +129,8 @@ impl Coordinator {
                 }
             })
         });
-        note.into_iter().chain(words).map(Block::Text).collect()
+        // Messages never share a prompt.
+        note.into_iter().chain(announce_header(prompt.rows.len())).chain(words).map(Block::Text).collect()
     }
 
     fn words_of(&self, live: &Live, id: TurnId) -> Option<String> {

@@ -3,5 +3,6 @@
 mod keys;
 mod notes;
 mod resets;
+mod shown;
 mod starts;
 mod stops;

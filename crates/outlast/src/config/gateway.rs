@@ -65,7 +65,7 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
     let idle = r.number("gateway.idle_exit_seconds", &["OUTLAST_GATEWAY_IDLE_EXIT_SECONDS"], IDLE_EXIT_SECONDS);
     let window = r.number("gateway.resume_window_seconds", &[], RESUME_WINDOW_SECONDS);
     let mode = r.word("gateway.mode", &["queue", "interrupt"]);
-    let notices = r.word("gateway.notices", &["concise", "all", "result", "error", "off"]);
+    let notices = r.notices("gateway.notices", &["concise", "all", "result", "error", "off"]);
     let agent = r.word("gateway.agent", &[]);
     let reset = ResetTable {
         mode: r.word("session_reset.mode", &["none", "idle", "daily", "both"]),

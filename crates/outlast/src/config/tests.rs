@@ -106,6 +106,22 @@ fn when_conversations_are_reset_can_be_set() {
 }
 
 #[test]
+fn how_much_is_shown_of_notices_can_be_set() {
+    let notices = |file: &str| {
+        let s = with(file, &[]);
+        (s.gateway.notices, s.warnings.len())
+    };
+    assert_eq!(notices(""), ("concise".into(), 0));
+    for word in ["all", "result", "error", "concise", "off"] {
+        assert_eq!(notices(&format!("gateway.notices = '{word}'")), (word.into(), 0));
+    }
+    assert_eq!(notices("gateway.notices = false"), ("off".into(), 0));
+    for junk in ["'loud'", "true", "3"] {
+        assert_eq!(notices(&format!("gateway.notices = {junk}")), ("concise".into(), 1), "{junk}");
+    }
+}
+
+#[test]
 fn sizes_have_units() {
     for (text, want) in [("5GiB", Some(5 << 30)), (" 64 MiB ", Some(64 << 20)), ("1kb", Some(1000)), ("7", Some(7)), ("2g", Some(2 << 30))]
     {

@@ -14,3 +14,4 @@ mod service;
 mod session;
 mod strange;
 mod support;
+mod told;

@@ -216,12 +216,25 @@ pub struct Notices {
     /// All of them as one text for an agent; absent where they were only read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// How many were dropped on this occasion, because they were for a generation of the conversation that has ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub too_late: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 impl Notices {
     /// These, with one text for all of them if they were given out.
     pub fn new(notices: Vec<Told>, text: Option<String>) -> Self {
-        Self { notices, text }
+        Self { notices, text, too_late: 0 }
+    }
+
+    /// The same, and so many were dropped.
+    #[must_use]
+    pub fn too_late(self, count: u64) -> Self {
+        Self { too_late: count, ..self }
     }
 }
 

@@ -52,6 +52,8 @@ enum Fate {
     /// Somebody has it, or it is for another kind of taker.
     Left,
     Settled(&'static str, String),
+    /// The life that it is for has ended.
+    TooLate,
 }
 
 impl Open {
@@ -80,7 +82,7 @@ impl Open {
                 // It is for one that is yet to come.
                 return Fate::Left;
             }
-            return Fate::Settled("dropped", format!("generation {} of the conversation has ended", self.generation));
+            return Fate::TooLate;
         }
         if completion && self.consumed {
             return Fate::Settled("consumed", "its end was seen before it was told".into());
@@ -96,6 +98,10 @@ impl Open {
             Taker::Terminal | Taker::Gateway => Fate::Given,
         }
     }
+
+    fn too_late(&self) -> String {
+        format!("generation {} of the conversation has ended", self.generation)
+    }
 }
 
 /// Whether a notice of this kind is about lines of a process.
@@ -103,17 +109,25 @@ fn is_watch(kind: &str) -> bool {
     kind == "watch_match" || kind == "watch_disabled"
 }
 
+/// What came of a claim.
+#[derive(Debug, Default)]
+pub(crate) struct Claimed {
+    pub(crate) given: Vec<Entry>,
+    /// How many were dropped, because they are for a life of the conversation that has ended.
+    pub(crate) too_late: u64,
+}
+
 /// Gives out the next notices of a conversation, each to one taker until its lease ends. To one of a life that has ended nothing is given.
-pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entry>> {
+pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed> {
     lives(db, &claim.session, &claim.generation)?;
     let life = current_life(db, &claim.session)?;
     if !claim.generation.is_empty() && life.as_ref() != Some(&claim.generation) {
-        return Ok(Vec::new());
+        return Ok(Claimed::default());
     }
     let mut open = db.prepare_cached(&format!(
         "SELECT {OPEN} FROM notice INDEXED BY notice_open WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq"
     ))?;
-    let (mut given, mut settled, mut answered) = (Vec::new(), Vec::new(), Answered::default());
+    let (mut given, mut too_late, mut settled, mut answered) = (Vec::new(), 0, Vec::new(), Answered::default());
     let mut rows = open.query(params![claim.session])?;
     while given.len() < claim.limit
         && let Some(row) = rows.next()?
@@ -122,6 +136,10 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
         match open.fate(claim, life.as_deref()) {
             Fate::Left => {}
             Fate::Settled(state, reason) => settled.push((open.seq, state, reason)),
+            Fate::TooLate => {
+                too_late += 1;
+                settled.push((open.seq, "dropped", open.too_late()));
+            }
             Fate::Given => match by_seq(db, open.seq)? {
                 None => {}
                 Some(Entry { unreadable: Some(why), .. }) => settled.push((open.seq, "dropped", why)),
@@ -137,7 +155,7 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Vec<Entr
     for entry in &mut given {
         give(db, entry, claim)?;
     }
-    Ok(given)
+    Ok(Claimed { given, too_late })
 }
 
 fn give(db: &Connection, entry: &mut Entry, claim: &Claim) -> rusqlite::Result<()> {
@@ -183,6 +201,10 @@ pub(super) fn claim_one(db: &Connection, seq: u64, claim: &Claim) -> rusqlite::R
         Fate::Left => Ok(One::NotYet),
         Fate::Settled(state, reason) => {
             settle(db, seq, state, &reason, claim.now.utc)?;
+            Ok(One::Over)
+        }
+        Fate::TooLate => {
+            settle(db, seq, "dropped", &open.too_late(), claim.now.utc)?;
             Ok(One::Over)
         }
         Fate::Given => {

@@ -104,7 +104,7 @@ impl World {
     fn take_once(&self, who: &'static str, taker: Taker) {
         let (now, word, world) = (self.now(), self.word(), self.clone());
         let asks = Claim { session: "a".into(), generation: String::new(), taker, limit: 10, lease: word.clone(), lease_for: LEASE, now };
-        let Some((given, ticket)) = self.ask(move |db| Ok((claim(db, &asks)?, world.ticket()))) else { return };
+        let Some((given, ticket)) = self.ask(move |db| Ok((claim(db, &asks)?.given, world.ticket()))) else { return };
         for entry in given {
             let mut verdict = Verdict::Delivered;
             match thread_rng().gen_range(0..6) {

@@ -68,13 +68,21 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
                 Some(answer) => format!("- asked: {} — {answer}", body.question),
                 None => continue,
             },
-            Content::Line(body) => format!("*{}*", body.text),
+            Content::Line(body) => remark(&body.text),
             // A newer gateway's.
             _ => continue,
         };
         text += &format!("\n{block}\n");
     }
     text
+}
+
+/// A line, and what is below it as a block of its own.
+fn remark(text: &str) -> String {
+    match text.split_once('\n') {
+        Some((line, rest)) => format!("*{line}*\n\n{}", rest.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")),
+        None => format!("*{text}*"),
+    }
 }
 
 fn quoted(text: &str) -> String {

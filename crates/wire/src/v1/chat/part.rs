@@ -215,11 +215,11 @@ impl PermissionOption {
     }
 }
 
-/// Something a person should know, in one line.
+/// Something a person should know: one line, or a line with the output of a process below it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LineBody {
-    /// The line.
+    /// The line, and what is below it.
     pub text: String,
     /// What it is about, in a word: `banner`, `interrupted`, `resumed`, `suspended`, `notice`, `new` and the like.
     #[serde(default, skip_serializing_if = "Option::is_none")]

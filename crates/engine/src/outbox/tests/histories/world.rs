@@ -259,7 +259,7 @@ impl World<'_> {
                     lease_for: *lease,
                     now,
                 };
-                let given = claim(db, &asks).unwrap();
+                let given = claim(db, &asks).unwrap().given;
                 let lapse = next_lapse(db, session, now).unwrap().map(|d| d.as_micros() as i64);
                 Answer::Given(given.iter().map(|e| (e.notice.seq, e.notice.repeat, e.attempts)).collect(), lapse)
             }
