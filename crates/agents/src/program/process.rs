@@ -24,17 +24,19 @@ const LAST_LINE_BYTES: u64 = 4 << 10;
 const MAX_QUOTED_CHARS: usize = 300;
 
 /// Sends standard error to a file, and replaces the shell by the agent. In pipe mode the engine keeps both outputs in one log, and a warning of the agent's in
-/// the middle of a line would break the protocol. It appends, so that emptying the file is safe while the agent writes.
-///
-/// `$1` is the file with errors. The program and its arguments follow as they are: no word of them is read by the shell.
+/// the middle of a line would break the protocol. It appends, so that emptying the file is safe while the agent writes. The program and its arguments are the
+/// shell's own as they are: no word of them is read by it.
 ///
 /// The directory of the program comes first in PATH, unless PATH has it: agents are often scripts whose interpreter lies beside them, such as `node`, and login files
 /// may not name that directory.
-const WITH_ERRORS_APART: &str = r#"errors=$1; shift
-case $1 in /*/*) dir=${1%/*}; case ":$PATH:" in *":$dir:"*) ;; *) PATH=$dir:$PATH; export PATH ;; esac ;; esac
-exec "$@" 2>>"$errors""#;
-/// The same, with a file as standard input, which is at its end behind the prompt.
-const WITH_PROMPT_FROM_FILE: &str = r#"errors=$1; prompt=$2; shift 2; exec "$@" 2>>"$errors" <"$prompt""#;
+const WITH_ERRORS_APART: &str = r#"exec 2>>"$OUTLAST_STDERR"; unset OUTLAST_STDERR OUTLAST_START
+case $1 in /*/*) case ":$PATH:" in *":${1%/*}:"*) ;; *) PATH=${1%/*}:$PATH; export PATH ;; esac ;; esac
+exec "$@""#;
+/// The same for a command, with a file as standard input, which is at its end behind the prompt.
+const WITH_PROMPT_FROM_FILE: &str =
+    r#"exec 2>>"$OUTLAST_STDERR" <"$OUTLAST_STDIN"; unset OUTLAST_STDERR OUTLAST_STDIN OUTLAST_START; exec "$@""#;
+/// Runs one of the two. The script and the files are in variables that the agent does not get, so that lists show the agent's command and not ours.
+const WRAPPER: [&str; 4] = ["/bin/sh", "-c", r#"eval "$OUTLAST_START""#, "outlast-agent"];
 
 /// What to start.
 pub(crate) struct Launch<'a> {
@@ -91,20 +93,22 @@ impl AgentProcess {
         let errors_from = std::fs::metadata(&errors).map_or(0, |meta| meta.len());
         let kept = launch.id;
         retried(|| stop_agents_except(&place.client, &of.key, kept)).await?;
-        let (script, mut words) = match &launch.input {
-            AgentInput::Written => (WITH_ERRORS_APART, vec![errors.as_path().into()]),
-            AgentInput::File(prompt) => (WITH_PROMPT_FROM_FILE, vec![errors.as_path().into(), (*prompt).into()]),
+        let script = match &launch.input {
+            AgentInput::Written => WITH_ERRORS_APART,
+            AgentInput::File(_) => WITH_PROMPT_FROM_FILE,
         };
-        words.extend(launch.argv.iter().map(|word| outlast_client::OsText::from(word.as_str())));
-        let wrapper = ["/bin/sh", "-c", script, "outlast-agent"].map(outlast_client::OsText::from);
+        let words = launch.argv.iter().map(|word| outlast_client::OsText::from(word.as_str()));
+        let wrapper = WRAPPER.map(outlast_client::OsText::from);
         let owner = Owner { session: Some(agent_session(&of.key)), task: None, generation: Some(of.generation.clone()) };
         let mut spec = Spec::argv(wrapper.into_iter().chain(words)).named("agent").in_dir(of.cwd.as_path()).owned_by(owner);
         spec.env = variables;
         // Behind the file, which cannot give an agent to another conversation.
         spec = spec.with_env("OUTLAST_SESSION", of.key.as_str()).with_env("OUTLAST_GENERATION", of.generation.as_str());
-        if matches!(launch.input, AgentInput::Written) {
-            spec = spec.with_input();
-        }
+        spec = spec.with_env("OUTLAST_START", script).with_env("OUTLAST_STDERR", errors.as_path());
+        spec = match launch.input {
+            AgentInput::Written => spec.with_input(),
+            AgentInput::File(prompt) => spec.with_env("OUTLAST_STDIN", prompt),
+        };
         let mut run = Run::new(spec, place.surroundings.clone());
         run.id = launch.id;
         let info = retried(|| place.client.run_info(run.clone())).await?;

@@ -1,5 +1,6 @@
 //! `outlast list`
 
+use super::conversation::{self, Conversation};
 use super::out::Tone;
 use super::owner::meant;
 use super::table::{Cell, Column, lay_out};
@@ -12,7 +13,7 @@ use serde_json::json;
 #[derive(Debug, Args)]
 #[command(visible_alias = "ls")]
 pub(crate) struct List {
-    /// Include finished processes
+    /// Include finished processes, and the agents of conversations that run
     #[arg(long)]
     all: bool,
     #[command(flatten)]
@@ -24,16 +25,18 @@ impl List {
         let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
-        let processes = client.list(&scope, self.all).await?;
+        let mut processes = client.list(&scope, self.all).await?;
         let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
-            let mut answer = serde_json::to_value(outlast_client::List::new(processes)).unwrap_or_default();
+            let mut answer = with_conversations(outlast_client::List::new(processes));
             if let Some(hint) = meant {
                 super::run::merge(&mut answer, json!({"hint": hint}));
             }
             ctx.out.object(&answer)?;
             return Ok(0);
         }
+        // Who names a session wants to see what is in it.
+        let hidden = if scope.session.is_none() { hide_agents(&mut processes, self.all) } else { 0 };
         if let Some(meant) = meant {
             ctx.out.remark(&meant);
         } else if processes.is_empty() {
@@ -42,18 +45,47 @@ impl List {
         for line in lines(&processes, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
         }
+        match hidden {
+            0 => {}
+            1 => ctx.out.tip("1 agent of a conversation runs, too; --all shows it"),
+            many => ctx.out.tip(&format!("{many} agents of conversations run, too; --all shows them")),
+        }
         Ok(0)
     }
 }
 
-const COLUMNS: [Column; 8] = [
+/// Leaves out the agents of conversations: people look for what they and their agents started. Those that run are shown with `--all`; what a finished one said is
+/// in its conversation. Returns how many of those that were left out run.
+fn hide_agents(processes: &mut Vec<ProcessInfo>, all: bool) -> usize {
+    let is_hidden = |p: &ProcessInfo| conversation::is_finished_agent(p) || (conversation::is_agent(p) && !all);
+    let running = processes.iter().filter(|p| is_hidden(p) && !conversation::is_finished_agent(p)).count();
+    processes.retain(|p| !is_hidden(p));
+    running
+}
+
+/// The list as JSON. A process of a conversation has its name, and an agent is marked as one.
+fn with_conversations(list: outlast_client::List) -> serde_json::Value {
+    let found: Vec<_> = list.processes.iter().map(|p| Conversation::of(p).map(|c| (c.name().to_owned(), c.is_agent))).collect();
+    let mut answer = serde_json::to_value(list).unwrap_or_default();
+    let entries = answer["processes"].as_array_mut().into_iter().flatten();
+    for (entry, (name, is_agent)) in entries.zip(found).filter_map(|(entry, found)| Some((entry, found?))) {
+        entry["conversation"] = json!(name);
+        if is_agent {
+            entry["is_agent"] = json!(true);
+        }
+    }
+    answer
+}
+
+const COLUMNS: [Column; 9] = [
     Column::new("ID"),
     Column::new("STATE").cut(10),
     Column::new("PID").goes(2),
     Column::new("TIME").goes(4),
     Column::new("ENDED").goes(3),
     Column::new("TOLD").goes(1),
-    Column::new("NAME").cut(10).goes(5),
+    Column::new("CHAT").cut(8).goes(5),
+    Column::new("NAME").cut(10).goes(6),
     Column::new("COMMAND").cut(20),
 ];
 
@@ -69,8 +101,9 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
                 Cell::new(&times::age(p.uptime_seconds)),
                 Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(&told(p)),
+                Cell::new(Conversation::of(p).map(Conversation::name).unwrap_or_default()),
                 Cell::new(p.name.as_deref().unwrap_or_default()),
-                Cell::new(&p.command),
+                Cell::new(conversation::command(p)),
             ]
         })
         .collect();

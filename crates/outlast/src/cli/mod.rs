@@ -9,6 +9,7 @@ mod clean;
 mod close;
 mod completions;
 mod config;
+mod conversation;
 mod doctor;
 mod ending;
 mod engine;

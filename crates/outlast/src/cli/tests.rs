@@ -69,6 +69,25 @@ fn a_list_lines_up() {
 }
 
 #[test]
+fn a_list_shows_which_conversation_owns_a_process() {
+    let of = |digit, command: &str, session: &str| changed(process(digit, command), |p| p.session_key = Some(session.into()));
+    let agent = r#"/bin/sh -c 'eval "$OUTLAST_START"' outlast-agent opencode acp"#;
+    let all = [
+        of(1, "make release", "agent:main:local:dm:main"),
+        changed(of(2, agent, "outlast:agent:agent:main:local:dm:main"), |p| p.name = Some("agent".into())),
+        of(3, "pytest -x", "agent:main:local:dm:a-long-name-of-a-conversation"),
+        of(4, "sleep 1", "chat:42"),
+    ];
+    let mut shown = Vec::new();
+    for width in [60, 80, 200] {
+        let lines = list::lines(&all, now(), &Out::plain(Some(width)));
+        assert!(lines.iter().all(|line| unicode_width::UnicodeWidthStr::width(&**line) <= width), "{lines:#?}");
+        shown.push(format!("{width} columns\n\n{}", lines.join("\n")));
+    }
+    insta::assert_snapshot!(shown.join("\n\n"));
+}
+
+#[test]
 fn a_list_fits_the_terminal() {
     let mut all = Vec::new();
     for width in [40, 80, 200] {

@@ -128,3 +128,24 @@ fn what_was_listed_while_it_ran_holds_nothing_open_once_it_is_over() {
     }
     eventually("no meta is open", || (metas() == 0).then_some(()));
 }
+
+#[test]
+fn the_agent_of_a_conversation_is_listed_when_all_is_asked_for_and_a_finished_one_never() {
+    let p = product();
+    let key = "agent:main:local:dm:main";
+    let build = p.run_with(&["--session", key], "exec sleep 1000");
+    let agent = p.run_with(&["--session", &format!("outlast:agent:{key}")], "exec sleep 1000");
+    let over = p.run_with(&["--session", &format!("outlast:agent:{key}")], "true");
+    p.wait(&over);
+    let text = |args: &[&str]| p.call(args).good().text();
+    let shows = |text: &str| [&build, &agent, &over].map(|id| text.contains(id.as_str()));
+    assert_eq!(shows(&text(&["list"])), [true, false, false]);
+    assert_eq!(shows(&text(&["list", "--all"])), [true, true, false]);
+    assert_eq!(shows(&text(&["list", "--all", "--session", &format!("outlast:agent:{key}")])), [false, true, true]);
+    assert!(text(&["list"]).lines().all(|line| line.contains("main") || line.contains("CHAT")));
+    // Programs get all of them, and can tell.
+    let listed = p.json(["list", "--all"]);
+    let said = |id: &str| (entry(&listed, id)["conversation"].clone(), entry(&listed, id).get("is_agent").cloned());
+    assert_eq!(said(&build), (json!("main"), None));
+    assert_eq!((said(&agent), said(&over)), ((json!("main"), Some(json!(true))), (json!("main"), Some(json!(true)))));
+}

@@ -16,6 +16,7 @@ mod send;
 mod show;
 mod view;
 
+use super::conversation::{LOCAL_KEY_PREFIX, name_of};
 use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
@@ -92,8 +93,6 @@ impl AgentArgs {
     }
 }
 
-/// The beginning of every key of a conversation in a terminal.
-const LOCAL: &str = "agent:main:local:dm:";
 /// The longest name of a conversation, as the gateway has it.
 const MAX_NAME_LEN: usize = 64;
 
@@ -115,14 +114,14 @@ impl std::str::FromStr for ChatName {
         if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
             return Err(format!("a conversation has a name of up to {MAX_NAME_LEN} letters, digits, `.`, `_` and `-`"));
         }
-        Ok(Self { key: format!("{LOCAL}{text}") })
+        Ok(Self { key: format!("{LOCAL_KEY_PREFIX}{text}") })
     }
 }
 
 impl ChatName {
     /// As a person calls it.
     fn short(&self) -> &str {
-        self.key.strip_prefix(LOCAL).unwrap_or(&self.key)
+        name_of(&self.key)
     }
 }
 

@@ -171,10 +171,14 @@ impl App {
         };
         let mut lines = vec![
             format!("Stop {}?", row.id()),
-            crate::cli::out::tame(&format!("{what}{}", row.info.command)),
+            crate::cli::out::tame(&format!("{what}{}", row.command())),
             format!("{} for {}{tree}", row.info.phase, times::age(row.info.uptime_seconds)),
         ];
-        lines.extend(Some(row.owner()).filter(|o| !o.is_empty()).map(|owner| format!("It belongs to {owner}.")));
+        lines.extend(match row.conversation() {
+            Some(of) if of.is_agent => Some(format!("It is the agent of the conversation {}.", of.name())),
+            Some(of) => Some(format!("It belongs to the conversation {}.", of.name())),
+            None => Some(row.owner()).filter(|owner| !owner.is_empty()).map(|owner| format!("It belongs to {owner}.")),
+        });
         self.over = Some(Over::Confirm(row.id(), lines));
     }
 

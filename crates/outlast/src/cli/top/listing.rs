@@ -73,7 +73,7 @@ pub(super) struct Listing {
     pub(super) filter: String,
     /// Keys go into the filter.
     pub(super) is_typing: bool,
-    /// Only those of this conversation.
+    /// Only those of this conversation, its agent among them, or of this session.
     pub(super) session: Option<String>,
     /// How many rows the screen has for it.
     height: usize,
@@ -179,7 +179,7 @@ impl Listing {
             Key::Char('M') => self.order_by(Order::Memory),
             Key::Char('T') => self.order_by(Order::Age),
             Key::Char('s') => {
-                let own = self.chosen().and_then(|r| r.info.session_key.clone());
+                let own = self.chosen().and_then(|r| r.session().map(str::to_owned));
                 self.session = if self.session.is_some() { None } else { own };
             }
             Key::Escape if !self.filter.is_empty() => self.filter.clear(),
@@ -227,8 +227,9 @@ impl Listing {
     fn arrange(&mut self, place: usize) {
         let text = self.filter.to_lowercase();
         let is_shown = |row: &Row| {
-            let is_wanted = self.all || row.is_running();
-            is_wanted && (self.session.is_none() || row.info.session_key == self.session) && (text.is_empty() || row.has(&text))
+            let is_wanted = row.is_running() || (self.all && !row.is_finished_agent());
+            let is_of_session = self.session.is_none() || row.session() == self.session.as_deref();
+            is_wanted && is_of_session && (text.is_empty() || row.has(&text))
         };
         let mut shown: Vec<usize> = (0..self.rows.len()).filter(|i| is_shown(&self.rows[*i])).collect();
         let rows = &self.rows;

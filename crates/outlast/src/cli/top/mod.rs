@@ -32,7 +32,8 @@ use view::Paint;
 /// Watch processes on a full screen
 ///
 /// Lists processes with what they use and print. Enter opens one: its log can be followed, searched and paged through, its terminal typed into.
-/// Viewing a process never marks its end as seen: agents still get their notices. ? shows the keys.
+/// Viewing a process never marks its end as seen: agents still get their notices. Processes of a conversation are named after it, its agent too.
+/// ? shows the keys.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Include finished processes

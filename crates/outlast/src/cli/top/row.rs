@@ -1,5 +1,6 @@
 //! One process as a row: what the engine says of it, and what changes between two looks.
 
+use crate::cli::conversation::{self, Conversation};
 use crate::cli::ending;
 use crate::cli::out::{Tone, tame};
 use crate::os::Usage;
@@ -32,7 +33,7 @@ impl Row {
 
     /// Its name, or its command if it has none.
     pub(super) fn title(&self) -> String {
-        tame(self.info.name.as_deref().unwrap_or(&self.info.command))
+        self.info.name.as_deref().map_or_else(|| self.command(), tame)
     }
 
     /// Where it stands.
@@ -40,9 +41,33 @@ impl Row {
         ending::standing(&self.info)
     }
 
-    /// Whose it is: its conversation, else its task.
+    /// Whose it is: its conversation, else its session, else its task.
     pub(super) fn owner(&self) -> String {
-        tame(self.info.session_key.as_deref().or(self.info.task_id.as_deref()).unwrap_or_default())
+        match self.conversation() {
+            Some(of) if of.is_agent => tame(&format!("{} (agent)", of.name())),
+            Some(of) => tame(of.name()),
+            None => tame(self.session().or(self.info.task_id.as_deref()).unwrap_or_default()),
+        }
+    }
+
+    /// The conversation that it belongs to, as its agent or otherwise.
+    pub(super) fn conversation(&self) -> Option<Conversation<'_>> {
+        Conversation::of(&self.info)
+    }
+
+    /// The session that it is of. The agent of a conversation counts as of its conversation.
+    pub(super) fn session(&self) -> Option<&str> {
+        self.conversation().map(|of| of.key).or(self.info.session_key.as_deref())
+    }
+
+    /// Its command, as its user gave it.
+    pub(super) fn command(&self) -> String {
+        tame(conversation::command(&self.info))
+    }
+
+    /// The agent of a conversation that is over. What it said is in its conversation.
+    pub(super) fn is_finished_agent(&self) -> bool {
+        conversation::is_finished_agent(&self.info)
     }
 
     /// The last line of its output that says something.

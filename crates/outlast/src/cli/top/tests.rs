@@ -391,3 +391,38 @@ fn help_names_the_keys() {
     assert_eq!(keys(&mut app, "q"), [], "any key closes it, and does nothing else");
     assert!(app.over.is_none() && app.detail.is_some());
 }
+
+/// A build of a conversation, its agent, one that has ended, and a process of another session.
+fn of_conversations() -> Vec<ProcessInfo> {
+    let of = |n, command: &str, session: &str| changed(process(n, command), |p| p.session_key = Some(session.into()));
+    let agent = r#"/bin/sh -c 'eval "$OUTLAST_START"' outlast-agent opencode acp"#;
+    let name = |p: &mut ProcessInfo| p.name = Some("agent".into());
+    vec![
+        of(1, "make release", "agent:main:local:dm:main"),
+        changed(of(2, agent, "outlast:agent:agent:main:local:dm:main"), name),
+        changed(of(3, agent, "outlast:agent:agent:main:local:dm:main"), |p| {
+            name(p);
+            (p.status, p.phase) = (Status::Exited, "exited".into());
+        }),
+        of(4, "sleep 1", "main"),
+    ]
+}
+
+#[test]
+fn conversations_and_their_agents_are_named_and_finished_agents_left_out() {
+    let mut app = app(of_conversations());
+    insta::assert_snapshot!(screen(&mut app, 120, 10));
+}
+
+#[test]
+fn the_processes_of_a_conversation_and_its_agent_are_one_session() {
+    let mut app = app(of_conversations());
+    let shown = |app: &App| app.list.visible().map(|(row, _)| row.id().bytes()[5]).collect::<Vec<_>>();
+    assert_eq!(shown(&app), [1, 2, 4]);
+    keys(&mut app, "s");
+    assert_eq!(shown(&app), [1, 2], "a session of another program with the same name is none of them");
+    assert!(screen(&mut app, 80, 10).contains("only main"));
+    keys(&mut app, "k");
+    let Some(Over::Confirm(_, lines)) = &app.over else { panic!("{:?}", app.over) };
+    assert_eq!(lines.last().unwrap(), "It belongs to the conversation main.");
+}

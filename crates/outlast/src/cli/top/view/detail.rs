@@ -13,7 +13,7 @@ use ratatui::style::Style;
 pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) -> Option<u16> {
     let width = usize::from(buffer.area.width);
     draw_head(buffer, app, detail, paint);
-    put(buffer, 0, 1, width, &tame(&detail.row.info.command), Style::new());
+    put(buffer, 0, 1, width, &detail.row.command(), Style::new());
     put(buffer, 0, 2, width, &facts(detail), paint.tone(Tone::Quiet));
     draw_rule(buffer, detail, paint);
     draw_log(buffer, detail, paint);
@@ -61,7 +61,11 @@ fn facts(detail: &Detail) -> String {
     facts.push(format!("output {}", times::size(info.output_bytes)));
     let rate = row.rate.filter(|rate| *rate >= 1.0 && row.is_running());
     facts.extend(rate.map(|rate| format!("{}/s", short_size(rate))));
-    facts.extend(info.session_key.as_ref().map(|s| format!("session {}", tame(s))));
+    facts.extend(match detail.row.conversation() {
+        Some(of) if of.is_agent => Some(format!("agent of chat {}", tame(of.name()))),
+        Some(of) => Some(format!("chat {}", tame(of.name()))),
+        None => info.session_key.as_ref().map(|s| format!("session {}", tame(s))),
+    });
     facts.extend(info.task_id.as_ref().map(|t| format!("task {}", tame(t))));
     facts.push(tame(&info.cwd));
     facts.extend(info.warnings.iter().map(|w| tame(w)));

@@ -1,6 +1,7 @@
 //! The list of processes.
 
 use super::{Paint, last_row, put, put_right, trouble};
+use crate::cli::conversation::name_of;
 use crate::cli::out::{Tone, tame};
 use crate::cli::top::app::App;
 use crate::cli::top::listing::Order;
@@ -78,7 +79,7 @@ impl Column {
             Self::Rate => plain(row.rate.filter(|_| row.is_running()).map(short_size).unwrap_or_default()),
             Self::Age => plain(short_age(row.info.uptime_seconds)),
             Self::Owner => plain(row.owner()),
-            Self::Command => plain(tame(&row.info.command)),
+            Self::Command => plain(row.command()),
             Self::LastLine => quiet(row.last_line()),
         }
     }
@@ -142,7 +143,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> 
     }
     if let Some(row) = app.list.chosen() {
         let used = put(buffer, 0, height - 2, width, &row.id().to_string(), paint.head());
-        put(buffer, used as u16 + 2, height - 2, width.saturating_sub(used + 2), &tame(&row.info.command), Style::new());
+        put(buffer, used as u16 + 2, height - 2, width.saturating_sub(used + 2), &row.command(), Style::new());
     }
     let typed = app.list.is_typing.then_some(("filter: ", app.list.filter.as_str()));
     last_row(buffer, app, typed, KEYS, paint)
@@ -168,7 +169,7 @@ fn draw_head(buffer: &mut Buffer, app: &App, paint: Paint) {
         add(tame(&scope));
     }
     if let Some(session) = &list.session {
-        add(format!("only {}", tame(session)));
+        add(format!("only {}", tame(name_of(session))));
     }
     if !list.filter.is_empty() && !list.is_typing {
         add(format!("filter {:?}", list.filter));
