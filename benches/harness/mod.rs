@@ -19,7 +19,7 @@ pub(crate) use line::{Line, PATIENCE};
 pub(crate) use machine::Machine;
 pub(crate) use ours::{Ours, environment};
 pub(crate) use report::print;
-pub(crate) use settings::{Settings, disk};
+pub(crate) use settings::{Settings, disk, target};
 
 use anyhow::{Context, Result};
 use serde_json::json;

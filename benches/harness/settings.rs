@@ -77,7 +77,7 @@ fn peer(word: &str) -> Result<Who> {
 }
 
 /// Where Cargo puts what it builds, as this program was.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let here = std::env::current_exe()?;
     Ok(here.parent().and_then(Path::parent).context("this program lies in no target directory")?.to_owned())
 }

@@ -2,13 +2,19 @@
 
 use crate::bench_suite::harness::Settings;
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The program that says when it ended.
 pub(crate) fn stamp(settings: &Settings) -> Result<PathBuf> {
+    stamp_in(&settings.place)
+}
+
+/// The same, kept in this directory.
+pub(crate) fn stamp_in(place: &Path) -> Result<PathBuf> {
     const SOURCE: &str = include_str!("stamp.rs");
-    let (source, program) = (settings.place.join("stamp.rs"), settings.place.join("stamp"));
+    std::fs::create_dir_all(place).with_context(|| format!("cannot make {}", place.display()))?;
+    let (source, program) = (place.join("stamp.rs"), place.join("stamp"));
     if program.exists() && std::fs::read_to_string(&source).is_ok_and(|text| text == SOURCE) {
         return Ok(program);
     }

@@ -1,4 +1,4 @@
-//! Waits so many milliseconds, prints the monotonic clock in nanoseconds, and is gone. Built by the benchmarks with `rustc` alone, static, so that
+//! Waits so many milliseconds, or with `read` until its standard input ends, prints the monotonic clock in nanoseconds, and is gone. Built by the benchmarks with `rustc` alone, static, so that
 //! its own end takes no time worth mentioning.
 
 use std::ffi::{c_int, c_long, c_void};
@@ -18,8 +18,12 @@ unsafe extern "C" {
 }
 
 fn main() {
-    let millis = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    std::thread::sleep(std::time::Duration::from_millis(millis));
+    let word = std::env::args().nth(1).unwrap_or_default();
+    if word == "read" {
+        // What cannot be read is at its end, too.
+        let _all = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+    }
+    std::thread::sleep(std::time::Duration::from_millis(word.parse().unwrap_or(0)));
     // Twenty digits and a line's end, made without an allocation between the clock and the write.
     let mut text = *b"00000000000000000000\n";
     let mut now = Timespec { seconds: 0, nanoseconds: 0 };

@@ -1,6 +1,8 @@
 //! Checks, campaigns and benchmarks of this workspace.
 
 mod api;
+#[path = "../../benches/gateway.rs"]
+mod bench_gateway;
 #[path = "../../benches/mcp.rs"]
 mod bench_mcp;
 #[path = "../../benches/notices.rs"]
@@ -41,6 +43,7 @@ usage: cargo xtask api [--record]
        cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
        cargo xtask campaign upgrade [--from COMMIT | --old PATH] [--program PATH]
        cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
+       cargo xtask bench gateway [--ends N] [--opens N] [--conversations N] [--rounds N] [--home-on DIR] [--program PATH]
        cargo xtask bench mcp [--calls N] [--rounds N] [--agents N] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         ["__agent", ..] => campaign::gateway_agent(&args[1..]),
         ["__hook", ..] => sink::hook(&args[1..]),
         ["__receiver", ..] => sink::receiver(&args[1..]),
+        ["__gateway-agent"] => bench_gateway::agent(),
         ["__mcp-echo"] => bench_mcp::echo(),
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["__smoke", ..] => smoke::run(&Flags(&args[1..])),
@@ -78,6 +82,7 @@ fn main() -> Result<()> {
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         // Half of what is measured runs in here.
         ["bench", ..] if cfg!(debug_assertions) => in_release(&args),
+        ["bench", "gateway", ..] => bench_gateway::run(&Flags(&args[2..])),
         ["bench", "mcp", ..] => bench_mcp::run(&Flags(&args[2..])),
         ["bench", "notices", ..] => bench_notices::run(&Flags(&args[2..])),
         ["bench", "tokens"] => bench_tokens::run(),

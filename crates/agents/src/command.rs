@@ -180,7 +180,10 @@ impl CommandActor {
     async fn found_or_started(&self, id: ProcessId, prompt: &Prompt, prompt_file: &Path) -> Result<AgentProcess, String> {
         let Self { place, conversation, settings, .. } = self;
         let (name, errors) = (id.to_string(), format!("{id}.stderr"));
-        match retried(|| place.client.poll(&name)).await {
+        tracing::debug!(key = conversation.key, %id, "the engine is asked about a command");
+        let known = retried(|| place.client.poll(&name)).await;
+        tracing::debug!(key = conversation.key, %id, "the engine has answered about a command");
+        match known {
             Ok(info) if info.session_key.as_deref() == Some(agent_session(&conversation.key).as_str()) => {
                 let others = retried(|| stop_agents_except(&place.client, &conversation.key, Some(id))).await;
                 others.map_err(|e| format!("other agents of the conversation cannot be stopped: {e}"))?;
@@ -191,6 +194,7 @@ impl CommandActor {
             Err(e) => return Err(format!("the command cannot be started: {e}")),
         }
         write_prompt(prompt, prompt_file).map_err(|e| format!("cannot write the prompt {}: {e}", prompt_file.display()))?;
+        tracing::debug!(key = conversation.key, %id, "a command is given to the engine");
         let env_file = settings.env_file.as_deref();
         let launch = Launch { argv: &settings.argv, env_file, input: AgentInput::File(prompt_file), id: Some(id), errors: &errors };
         AgentProcess::start(place, conversation, launch).await.map_err(|e| format!("the command cannot be started: {e}"))
@@ -248,6 +252,7 @@ impl CommandActor {
                 }
             }
         };
+        tracing::debug!(key = self.conversation.key, "a command says nothing more");
         let text = reply.finish();
         let last_line = last_line_of(&text);
         // What was printed is a part of the attempt, however that ends.

@@ -297,6 +297,9 @@ impl Talk<'_> {
                 })
             }
             request => {
+                if let ChatRequest::Send { key, .. } = &request {
+                    tracing::debug!(key, "a message has come");
+                }
                 let (to, answered) = tokio::sync::oneshot::channel();
                 let is_sent = self.gateway.inputs.send(Input::Ask { request, by, to }).await.is_ok();
                 self.tasks.spawn(async move {
@@ -377,10 +380,14 @@ async fn follow(gateway: &Gateway, out: &mpsc::Sender<Vec<u8>>, id: u64, key: St
         return None;
     }
     while let Some(WaitingEvent { event, room }) = events.recv().await {
+        let is_end = matches!(&event, ChatEvent::Turn { turn } if turn.is_finished());
         let is_sent = send(event).await;
         drop(room);
         if !is_sent {
             return None;
+        }
+        if is_end {
+            tracing::debug!(key, "the end of a turn is shown");
         }
     }
     let hint = "ask again behind the last part that came";

@@ -315,6 +315,7 @@ const KEYS: &[&str] = &[
     "gateway.resume_window_seconds",
     "gateway.notices",
     "gateway.agent",
+    "gateway.log",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {

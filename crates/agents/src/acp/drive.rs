@@ -125,6 +125,8 @@ struct Outgoing {
 }
 
 struct Actor {
+    /// The conversation, for the log.
+    key: String,
     talk: Talk,
     terminals: TerminalService,
     calls: JoinSet<TerminalAnswer>,
@@ -155,6 +157,8 @@ impl Actor {
         let terminals = TerminalService::new(place.client.clone(), surroundings, owner, dir, settings.is_redacting);
         let (lines, waiting) = mpsc::channel(MAX_WAITING_LINES);
         Self {
+            writer: Some(tokio::spawn(write_lines(conversation.key.clone(), process.clone(), waiting))),
+            key: conversation.key.clone(),
             talk: Talk::begin(settings, conversation, Instant::now()),
             terminals,
             calls: JoinSet::new(),
@@ -163,7 +167,6 @@ impl Actor {
             unfinished_bytes: 0,
             line_bytes: settings.limits.line_bytes,
             lines,
-            writer: Some(tokio::spawn(write_lines(process.clone(), waiting))),
             ended: Box::pin(process.clone().ended()),
             end: None,
             held: VecDeque::new(),
@@ -306,6 +309,7 @@ impl Actor {
     async fn read(&mut self, chunk: Result<Option<Chunk>, ClientError>) -> Option<TalkEnd> {
         match chunk {
             Ok(Some(Chunk::Bytes { bytes, .. })) => {
+                tracing::debug!(key = self.key, bytes = bytes.len(), "an agent has said something");
                 self.unfinished_bytes = match bytes.iter().rposition(|b| *b == b'\n') {
                     Some(at) => bytes.len() - at - 1,
                     None => self.unfinished_bytes + bytes.len(),
@@ -402,9 +406,10 @@ impl Actor {
 }
 
 /// Writes lines in their order, each at its byte, so that a line that is written again after a crash of the engine arrives once.
-async fn write_lines(process: AgentProcess, mut lines: mpsc::Receiver<Outgoing>) -> Result<(), ClientError> {
+async fn write_lines(key: String, process: AgentProcess, mut lines: mpsc::Receiver<Outgoing>) -> Result<(), ClientError> {
     let mut at = 0;
     while let Some(Outgoing { line, answer }) = lines.recv().await {
+        tracing::debug!(key, bytes = line.len(), "a line is given to the agent");
         retried(|| process.client().write(process.name(), &line, At::Byte(at))).await?;
         at += line.len() as u64;
         if let Some(answer) = answer {

@@ -77,7 +77,9 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
         settings.gateway.faults.iter().for_each(|fault| say(fault));
         return Ok(EXIT_CONFIGURATION);
     }
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false).init();
+    let level = if settings.gateway.is_log_detailed { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);
+    log.with_max_level(level).init();
     let tell = || {
         starter.tell(b"ready\n");
         // Our input is the lock under which gateways are started: from here on the next caller finds us listening.

@@ -16,6 +16,8 @@ pub(crate) struct GatewayTable {
     /// all, result, error, concise or off.
     pub(crate) notices: String,
     pub(crate) agent: Option<String>,
+    /// Whether the log has a line for each step of a turn.
+    pub(crate) is_log_detailed: bool,
     pub(crate) agents: BTreeMap<String, AgentTable>,
     /// What makes the section unusable: an agent that cannot be what was meant.
     pub(crate) faults: Vec<String>,
@@ -73,6 +75,7 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
         at_hour: r.hour("session_reset.at_hour", RESET_HOUR),
         should_notify: r.flag("session_reset.notify", &[], true),
     };
+    let log = r.word("gateway.log", &["info", "debug"]);
     let (agents, faults) = agents(r, file);
     GatewayTable {
         drain_timeout: seconds(drain),
@@ -82,6 +85,7 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
         reset,
         notices,
         agent: Some(agent).filter(|name| !name.is_empty()),
+        is_log_detailed: log == "debug",
         agents,
         faults,
     }
