@@ -4,6 +4,7 @@ mod crash;
 mod drain;
 mod drill;
 mod flood;
+mod list;
 mod notice;
 mod order;
 mod owner;
