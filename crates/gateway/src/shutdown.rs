@@ -7,7 +7,7 @@ use crate::rules::turn::{DrainKind, TurnKind};
 use crate::store::StoreChange;
 use outlast_client::{Owner, Until};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -48,10 +48,8 @@ pub(crate) struct Drain {
     pub(crate) kind: DrainKind,
     exit: Exit,
     state: DrainState,
-    /// The conversations whose agents asked for it, from within a turn.
-    askers: BTreeSet<String>,
-    /// Until then their turns are waited for like all others.
-    askers_until: Instant,
+    /// The conversations whose agents asked for it, from within a turn, and until when that turn is waited for like all others.
+    askers: BTreeMap<String, Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -114,25 +112,28 @@ impl Drain {
     fn new(kind: DrainKind, limit: Duration, exit: Exit) -> Self {
         let now = Instant::now();
         let until = now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(86_400));
-        Self { kind, exit, state: DrainState::Waiting { until }, askers: BTreeSet::new(), askers_until: now + ASKING_TURN_LIMIT }
+        Self { kind, exit, state: DrainState::Waiting { until }, askers: BTreeMap::new() }
     }
 
     /// The same, asked for by the agent of this conversation.
     pub(crate) fn asked_by(mut self, from: Option<String>) -> Self {
-        self.askers.extend(from);
+        self.askers.extend(from.map(|key| (key, Instant::now() + ASKING_TURN_LIMIT)));
         self
     }
 
     /// When something is due that no input tells of.
     pub(crate) fn deadline(&self) -> Instant {
         let (DrainState::Waiting { until } | DrainState::Cancelling { until }) = self.state;
-        let is_asker_next = !self.askers.is_empty() && self.askers_until > Instant::now();
-        if is_asker_next { until.min(self.askers_until) } else { until }
+        let now = Instant::now();
+        self.askers.values().copied().filter(|until| *until > now).fold(until, Instant::min)
     }
 
     /// A later request: a stop after a restart is a stop, a shorter limit counts, and everything else is under way already. True if it is another kind now.
     fn join(&mut self, later: Self) -> bool {
-        self.askers.extend(later.askers);
+        for (key, until) in later.askers {
+            // One that asks again gets no more time.
+            self.askers.entry(key).or_insert(until);
+        }
         let is_stop_now = self.kind == DrainKind::Restart && later.kind == DrainKind::Shutdown;
         if is_stop_now {
             (self.kind, self.exit) = (later.kind, later.exit);
@@ -205,8 +206,10 @@ impl Coordinator {
 
     /// Whether only turns are left that asked for the drain, and these had their time.
     fn waits_for_askers_alone(&self) -> bool {
-        let Some(drain) = self.drain.as_ref().filter(|drain| drain.askers_until <= Instant::now()) else { return false };
-        self.chats.iter().filter(|(_, live)| live.is_agent_working()).all(|(key, _)| drain.askers.contains(key))
+        let Some(drain) = &self.drain else { return false };
+        let now = Instant::now();
+        let mut working = self.chats.iter().filter(|(_, live)| live.is_agent_working());
+        working.all(|(key, _)| drain.askers.get(key).is_some_and(|until| *until <= now))
     }
 
     /// How to end, if it is time.
@@ -332,6 +335,22 @@ fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_turn_that_asks_has_its_own_time_and_only_a_stop_or_less_time_changes_a_drain() {
+        let limit = Duration::from_secs(60);
+        let mut drain = Drain::restart(limit).asked_by(Some("a".into()));
+        let first = drain.askers["a"];
+        assert_eq!(drain.deadline(), first, "it is looked at before the limit");
+        assert!(!drain.join(Drain::restart(Duration::from_secs(600)).asked_by(Some("a".into()))));
+        assert!(!drain.join(Drain::restart(limit).asked_by(Some("b".into()))));
+        assert_eq!((drain.askers["a"], drain.askers["b"] > first), (first, true));
+        assert!(drain.join(Drain::stop(Duration::from_secs(1))), "now it is a stop");
+        assert_eq!((drain.kind, drain.exit.word), (DrainKind::Shutdown, LockWord::Stopped));
+        assert!(drain.deadline() < first, "the limit of the stop counts");
+        assert!(!drain.join(Drain::restart(limit)), "a stop stays a stop");
+        assert_eq!(drain.exit.word, LockWord::Stopped);
+    }
 
     #[test]
     fn a_lock_that_is_looked_at_is_waited_for_and_one_of_a_gateway_is_not() {

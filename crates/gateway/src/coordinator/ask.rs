@@ -8,7 +8,7 @@ use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
-use crate::rules::turn::Turn;
+use crate::rules::turn::{DrainKind, Turn};
 use crate::shutdown::Drain;
 use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
@@ -344,6 +344,10 @@ impl Coordinator {
         status.queued = rows().filter(|row| row.turn == Turn::Queued).count() as u64;
         status.idle = !self.has_work();
         status.draining = self.drain.is_some() || self.hold_until.is_some();
+        status.ending = self.drain.as_ref().map(|drain| match drain.kind {
+            DrainKind::Restart => "restart".to_owned(),
+            DrainKind::Shutdown => "stop".to_owned(),
+        });
         status.terminals = self.followers() as u64;
         status.notes.clone_from(&self.notes);
         status

@@ -159,6 +159,8 @@ fn a_stop_after_a_restart_is_a_stop_with_its_own_limit() {
     bench.wait_for_prompts(1);
     bench.block(bench.chat().restart(None)).unwrap();
     bench.until_line("restarting");
+    let status = bench.block(bench.chat().status()).unwrap();
+    assert_eq!((status.draining, status.ending.as_deref()), (true, Some("restart")));
     // A second restart changes nothing, and a longer limit neither.
     bench.block(bench.chat().restart(None)).unwrap();
     bench.block(bench.chat().shutdown(Some(Duration::from_millis(100)))).unwrap();

@@ -42,8 +42,11 @@ pub(super) fn lines(s: &GatewayStatus) -> Vec<String> {
         format!("running    {running}"),
         format!("terminals  {}", s.terminals),
     ];
-    if s.draining {
-        lines.push("draining   starts no new turns; `outlast gateway drain --off` lets them start".into());
+    match s.ending.as_deref() {
+        Some("restart") => lines.push("ending     restarts when the turns that run have finished or taken too long".into()),
+        Some(_) => lines.push("ending     ends when the turns that run have finished or taken too long".into()),
+        None if s.draining => lines.push("draining   starts no new turns; `outlast gateway drain --off` lets them start".into()),
+        None => {}
     }
     if s.unsent > 0 {
         lines.push(format!("unsent     {} parts of replies could not be sent to their channel", s.unsent));
@@ -70,5 +73,8 @@ mod tests {
         for want in ["1 turn, 2 more waiting", "drain --off", "3 parts", "held back"] {
             assert!(text.contains(want), "{want}: {text}");
         }
+        status.ending = Some("restart".into());
+        let text = lines(&status).join("\n");
+        assert!(text.contains("ending     restarts") && !text.contains("drain --off"), "{text}");
     }
 }

@@ -176,6 +176,9 @@ pub struct GatewayStatus {
     /// Whether it starts no new turns.
     #[serde(default)]
     pub draining: bool,
+    /// What it ends for, if it does: `restart` or `stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<String>,
     /// How many parts could not be sent to their channel.
     #[serde(default)]
     pub unsent: u64,
@@ -201,6 +204,7 @@ impl GatewayStatus {
             home: home.into(),
             started_at,
             draining: false,
+            ending: None,
             unsent: 0,
             queued: 0,
             terminals: 0,
