@@ -6,6 +6,7 @@
 mod agent;
 mod ask;
 mod batch;
+mod ended;
 mod follow;
 mod guard;
 mod live;

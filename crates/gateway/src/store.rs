@@ -54,8 +54,11 @@ pub(crate) trait Store: Send {
     /// The texts of one attempt of a turn, oldest first.
     fn texts(&self, turn: TurnId, attempt: u32) -> Result<Vec<String>, StoreError>;
 
-    /// The last finished turn of a generation that an agent worked on, with the parts about tools of its last attempt.
-    fn last_tools(&self, key: &str, generation: u32) -> Result<Vec<Part>, StoreError>;
+    /// The last attempt of a generation that has ended; nothing if its agent completed the turn.
+    fn last_cut_attempt(&self, key: &str, generation: u32) -> Result<Option<(TurnId, u32)>, StoreError>;
+
+    /// The parts about tool calls and permissions of one attempt of a turn, oldest first.
+    fn calls(&self, turn: TurnId, attempt: u32) -> Result<Vec<Part>, StoreError>;
 
     /// When unattended turns of a conversation were started since then, one time for each prompt.
     fn unattended_starts(&self, key: &str, since: Time) -> Result<Vec<Time>, StoreError>;

@@ -6,6 +6,7 @@ use super::{Coordinator, Input};
 use crate::rules::conversation::{AgentReport, Event, Prompt, TurnId};
 use crate::rules::turn::{FailureReason, Turn};
 use crate::settings::AgentPermission;
+use crate::store::TurnBody;
 use outlast_agents::{
     AcpDriver, AcpSettings, AgentEvent, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings, Conversation, Decision,
     Driver, McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason, ToolLine, ToolStatus,
@@ -208,7 +209,11 @@ impl Coordinator {
         let mut lines = Vec::new();
         for turn in turns.iter().filter(|turn| !turn.turn.is_open()) {
             let Some(reply) = self.turn_info(turn).ok().and_then(|info| info.reply) else { continue };
-            lines.push(format!("User: {}\nYou: {}", cut(turn.body.words()), cut(&reply)));
+            let from = match &*turn.body {
+                TurnBody::Message { .. } => "User",
+                TurnBody::Notice { .. } => "Notice",
+            };
+            lines.push(format!("{from}: {}\nYou: {}", cut(turn.body.words()), cut(&reply)));
         }
         (!lines.is_empty()).then(|| format!("What was said in this conversation so far:\n\n{}", lines.join("\n\n")))
     }
@@ -368,6 +373,10 @@ impl Coordinator {
         let Some(live) = self.touch(key, batch) else { return };
         let Some(actor) = &mut live.actor else { return };
         let asked = actor.open.as_mut().and_then(|open| open.permissions.remove(id));
+        if asked.is_none() && matches!(by, SettledBy::Cancel) {
+            // It was closed when its attempt ended, or was never shown.
+            return;
+        }
         let mut body = asked.unwrap_or_else(|| PermissionBody::new(format!("{run}.{}.{id}", actor.number), title, Vec::new()));
         let kinds: &[&str] = if is_allowed { &["allow_once", "allow_always"] } else { &["reject_once", "reject_always"] };
         let fitting = body.options.iter().find(|option| kinds.contains(&option.kind.as_str())).map(|option| option.option.clone());
@@ -473,7 +482,7 @@ fn tool_body(tool: &ToolLine) -> ToolBody {
         ToolStatus::InProgress => ToolState::Running,
         ToolStatus::Completed => ToolState::Completed,
         ToolStatus::Failed => ToolState::Failed,
-        _ => ToolState::Other("unknown".into()),
+        _ => ToolState::Unknown,
     };
     ToolBody::new(&tool.id, &tool.title, state)
 }
@@ -494,7 +503,7 @@ fn settled_word(by: SettledBy) -> &'static str {
         SettledBy::AllowList => "the allow-list",
         SettledBy::Always => "the setting that allows everything",
         SettledBy::Limit => "the end of the time to answer",
-        SettledBy::Cancel => "the end of the turn",
+        SettledBy::Cancel => super::ended::BY_END_OF_TURN,
         _ => "a rule",
     }
 }

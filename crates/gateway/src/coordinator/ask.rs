@@ -8,7 +8,7 @@ use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
-use crate::rules::turn::{DrainKind, Turn};
+use crate::rules::turn::{DrainKind, InterruptReason, Turn};
 use crate::shutdown::Drain;
 use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
@@ -94,6 +94,14 @@ impl Coordinator {
                 self.due.extend(self.chats.keys().cloned());
                 Ok(ChatAnswer::Done(Done::ok()))
             }
+            ChatRequest::Restart { from } if self.was_ended_for(from.as_deref(), DrainKind::Restart) => {
+                tracing::info!(from, "asked again for a restart that has happened");
+                Ok(ChatAnswer::Done(Done::word("restarted")))
+            }
+            ChatRequest::Shutdown { from, .. } if self.was_ended_for(from.as_deref(), DrainKind::Shutdown) => {
+                tracing::info!(from, "asked again for a stop that has happened");
+                Ok(ChatAnswer::Done(Done::word("stopped")))
+            }
             ChatRequest::Restart { from } => {
                 tracing::info!(from, "asked to restart");
                 self.begin_drain(Drain::restart(self.settings.drain_timeout).asked_by(from), batch);
@@ -108,6 +116,19 @@ impl Coordinator {
             ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => Err(not_ours()),
         };
         batch.answer(to, answer);
+    }
+
+    /// Whether what a conversation's turn asks for has happened since that turn began: it was interrupted by the end of an earlier gateway and is started
+    /// again. Done once more, it would interrupt the same turn in the same place.
+    fn was_ended_for(&self, key: Option<&str>, kind: DrainKind) -> bool {
+        let running = key.and_then(|key| self.chats.get(key)).and_then(|live| live.conversation.running());
+        let Some(Turn::Running { mark: Some(mark), .. }) = running.map(|row| row.turn) else { return false };
+        match mark.reason {
+            InterruptReason::ShutdownTimeout => true,
+            // Whatever ended that gateway, this one is another.
+            InterruptReason::RestartTimeout | InterruptReason::RestartInterrupted => kind == DrainKind::Restart,
+            InterruptReason::AgentEnded => false,
+        }
     }
 
     /// Answers what changes nothing, or has the client wait.

@@ -78,6 +78,12 @@ impl Batch {
         self.before.keys()
     }
 
+    /// The parts of an attempt that are not committed yet.
+    pub(super) fn parts_of(&self, turn: TurnId, attempt: u32) -> impl Iterator<Item = &Part> {
+        let id = turn.0.unsigned_abs();
+        self.parts.iter().map(|(_, part)| part).filter(move |part| part.turn == Some(id) && part.attempt == attempt)
+    }
+
     pub(super) fn deed(&mut self, deed: Deed) {
         self.deeds.push(deed);
     }
@@ -130,6 +136,7 @@ impl Coordinator {
                 effect => batch.deeds.push(Deed::Effect { key: key.to_owned(), effect }),
             }
         }
+        self.close_ended(key, &before, batch);
         for line in &lines {
             self.tell(key, *line, batch);
         }

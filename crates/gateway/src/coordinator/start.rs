@@ -1,6 +1,7 @@
 //! What starts next in a conversation, and the prompt that its agent is given.
 
 use super::batch::{Batch, Deed};
+use super::ended::open_calls;
 use super::live::{Certainty, Live};
 use super::{Coordinator, now};
 use crate::owner::{self, UserId};
@@ -12,8 +13,7 @@ use crate::store::TurnBody;
 use outlast_agents::Block;
 use outlast_core::Time;
 use outlast_text::announce_header;
-use outlast_wire::v1::chat::{Content, ToolState};
-use std::collections::BTreeMap;
+use outlast_wire::v1::chat::Content;
 
 /// What the agent reads before a notice that may have been told by another path.
 const MAYBE_A_REPEAT: &str = "(this may be a repeat)";
@@ -86,18 +86,14 @@ impl Coordinator {
         Ok(gates)
     }
 
-    /// The tool call that the previous turn left open.
+    /// The tool call that the attempt before left open.
     fn tool_tail(&self, key: &str, live: &Live) -> Result<Option<ToolTail>, crate::store::StoreError> {
-        let mut open = BTreeMap::new();
-        for part in self.store.last_tools(key, live.conversation.generation.number)? {
-            let Content::Tool(tool) = part.content() else { continue };
-            match tool.state {
-                ToolState::Pending | ToolState::Running => _ = open.insert(tool.call, (tool.title, part.at)),
-                ToolState::Completed | ToolState::Failed | ToolState::Other(_) => _ = open.remove(&tool.call),
-                _ => {}
-            }
-        }
-        Ok(open.into_values().next_back().map(|(title, at)| ToolTail { tool: Some(title), at: Some(at) }))
+        let Some((turn, attempt)) = self.store.last_cut_attempt(key, live.conversation.generation.number)? else { return Ok(None) };
+        let parts = self.store.calls(turn, attempt)?;
+        let Some(call) = open_calls(&parts).pop() else { return Ok(None) };
+        // How old it is counts from when it was called, not from when it was closed.
+        let called = parts.iter().find(|part| matches!(part.content(), Content::Tool(tool) if tool.call == call.call));
+        Ok(Some(ToolTail { tool: Some(call.title), at: called.map(|part| part.at) }))
     }
 
     /// Writes a line unless it was the last thing that the person was told: a gateway that starts again says nothing new.

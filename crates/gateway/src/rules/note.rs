@@ -1,5 +1,7 @@
 //! What the model reads before the words of a turn: at most one note, never stored, always followed by words.
 
+use std::fmt;
+
 use outlast_core::Time;
 
 use super::conversation::{TurnId, TurnRow};
@@ -17,6 +19,8 @@ pub enum Note {
         mark: Mark,
         /// The turn whose words it quoted from the start.
         quotes: Option<TurnId>,
+        /// The tool call that was open then.
+        open_call: Option<OpenCall>,
         /// What the agent does about it.
         policy: ResumePolicy,
     },
@@ -26,14 +30,20 @@ pub enum Note {
         mark: Mark,
         /// The turn whose words are quoted.
         quotes: TurnId,
+        /// The tool call that was open then.
+        open_call: Option<OpenCall>,
         /// What the agent does about it.
         policy: ResumePolicy,
     },
     /// The previous turn left a tool call open.
-    OpenToolCall {
-        /// The tool, if its name is known.
-        tool: Option<String>,
-    },
+    OpenToolCall(OpenCall),
+}
+
+/// A tool call whose outcome is unknown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenCall {
+    /// The tool, if its name is known.
+    pub tool: Option<String>,
 }
 
 /// What an agent does about interrupted work.
@@ -45,7 +55,7 @@ pub enum ResumePolicy {
     Continue,
 }
 
-/// A tool call of the previous turn without a result.
+/// A tool call of the attempt before without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolTail {
     /// The tool, if its name is known.
@@ -62,13 +72,12 @@ pub fn note(row: &TurnRow, tail: Option<&ToolTail>, is_person_present: bool, win
         Turn::Running { mark, .. } => mark,
         Turn::Queued | Turn::Finished(_) => None,
     };
-    match (own_mark, row.quotes, tail) {
-        (Some(mark), quotes, _) => Some(Note::Restarted { mark, quotes: quotes.map(|quote| quote.turn), policy }),
-        (None, Some(quote), _) => Some(Note::Replaces { mark: quote.mark, quotes: quote.turn, policy }),
-        (None, None, Some(tail)) if !tail.at.is_some_and(|at| window.has_passed(at, now)) => {
-            Some(Note::OpenToolCall { tool: tail.tool.clone() })
-        }
-        (None, None, _) => None,
+    let open_call = tail.map(|tail| OpenCall { tool: tail.tool.clone() });
+    let is_old = tail.and_then(|tail| tail.at).is_some_and(|at| window.has_passed(at, now));
+    match (own_mark, row.quotes) {
+        (Some(mark), quotes) => Some(Note::Restarted { mark, quotes: quotes.map(|quote| quote.turn), open_call, policy }),
+        (None, Some(quote)) => Some(Note::Replaces { mark: quote.mark, quotes: quote.turn, open_call, policy }),
+        (None, None) => open_call.filter(|_| !is_old).map(Note::OpenToolCall),
     }
 }
 
@@ -78,7 +87,7 @@ impl Note {
         match self {
             Self::Restarted { quotes, .. } => *quotes,
             Self::Replaces { quotes, .. } => Some(*quotes),
-            Self::OpenToolCall { .. } => None,
+            Self::OpenToolCall(_) => None,
         }
     }
 
@@ -86,11 +95,12 @@ impl Note {
     pub fn text(&self, quoted: Option<&str>) -> String {
         let mut lines = vec!["[Note from the gateway. The user did not write this note.]".to_owned()];
         match self {
-            Self::Restarted { mark, quotes, policy } => {
+            Self::Restarted { mark, quotes, open_call, policy } => {
                 let (cause, at) = (phrase(mark.reason), to_the_second(mark.at));
                 lines.push(format!(
                     "This turn was interrupted by {cause} at {at}. It may have been started already, and steps may be done."
                 ));
+                lines.extend(open_call.as_ref().map(|call| format!("{call} was open then. Its outcome is unknown.")));
                 lines.extend(CHECK_FIRST.map(str::to_owned));
                 lines.push(policy.sentence().to_owned());
                 if quotes.is_some() {
@@ -98,25 +108,33 @@ impl Note {
                 }
                 lines.push("The words of the interrupted turn follow.".to_owned());
             }
-            Self::Replaces { mark, policy, .. } => {
+            Self::Replaces { mark, open_call, policy, .. } => {
                 let (cause, at) = (phrase(mark.reason), to_the_second(mark.at));
                 lines.push(format!(
                     "Your turn about the user's previous message was interrupted by {cause} at {at}. It may have been started already, and \
                      steps may be done."
                 ));
+                lines.extend(open_call.as_ref().map(|call| format!("{call} was open then. Its outcome is unknown.")));
                 lines.extend(CHECK_FIRST.map(str::to_owned));
                 lines.extend(quote("The previous message was:", quoted));
                 lines.push(policy.sentence().to_owned());
                 lines.push("The user's new message follows. Answer it first.".to_owned());
             }
-            Self::OpenToolCall { tool } => {
-                let tool = tool.as_deref().map(one_line).filter(|name| !name.is_empty());
-                let call = tool.map_or("a tool call".to_owned(), |name| format!("a call of the tool `{name}`"));
-                lines.push(format!("Your previous turn ended while {call} was open. Its outcome is unknown."));
+            Self::OpenToolCall(call) => {
+                lines.push(format!("Your previous turn ended before its tool calls did. {call} was open. Its outcome is unknown."));
                 lines.push("Check its side effects before you repeat it. Then answer the words that follow.".to_owned());
             }
         }
         lines.join("\n")
+    }
+}
+
+impl fmt::Display for OpenCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tool.as_deref().map(one_line).filter(|name| !name.is_empty()) {
+            Some(name) => write!(f, "The tool call `{name}`"),
+            None => f.write_str("A tool call"),
+        }
     }
 }
 

@@ -244,16 +244,18 @@ impl Store for SqliteStore {
         Ok(parts.into_iter().filter_map(text).collect())
     }
 
-    fn last_tools(&self, key: &str, generation: u32) -> Result<Vec<Part>, StoreError> {
-        let last = "SELECT id, attempt FROM turn WHERE key = ?1 AND generation = ?2 AND state = 'finished' AND attempt > 0 AND head = id \
-                    ORDER BY started_at DESC LIMIT 1";
-        let tools = "SELECT id, turn, attempt, kind, body, at FROM part WHERE turn = ?1 AND attempt = ?2 AND kind = 'tool' ORDER BY id";
-        self.ask(|db| {
-            let found: Option<(i64, u32)> =
-                db.prepare_cached(last)?.query_row(params![key, generation], |r| Ok((r.get(0)?, r.get(1)?))).optional()?;
-            let Some((turn, attempt)) = found else { return Ok(Vec::new()) };
-            db.prepare_cached(tools)?.query_map(params![turn, attempt], part_of)?.collect()
-        })
+    fn last_cut_attempt(&self, key: &str, generation: u32) -> Result<Option<(TurnId, u32)>, StoreError> {
+        let sql = "SELECT id, attempt, COALESCE(outcome, '') FROM turn WHERE key = ?1 AND generation = ?2 AND attempt > 0 AND head = id \
+                   AND state IN ('finished', 'interrupted') ORDER BY started_at DESC, id DESC LIMIT 1";
+        let read = |r: &Row<'_>| Ok((TurnId(r.get(0)?), r.get(1)?, r.get::<_, String>(2)?));
+        let last = self.ask(|db| db.prepare_cached(sql)?.query_row(params![key, generation], read).optional())?;
+        Ok(last.filter(|(_, _, outcome)| outcome != "completed").map(|(id, attempt, _)| (id, attempt)))
+    }
+
+    fn calls(&self, turn: TurnId, attempt: u32) -> Result<Vec<Part>, StoreError> {
+        let sql = "SELECT id, turn, attempt, kind, body, at FROM part WHERE turn = ?1 AND attempt = ?2 AND kind IN ('tool', 'permission') \
+                   ORDER BY id";
+        self.ask(|db| db.prepare_cached(sql)?.query_map(params![turn.0, attempt], part_of)?.collect())
     }
 
     fn unattended_starts(&self, key: &str, since: Time) -> Result<Vec<Time>, StoreError> {

@@ -5,6 +5,7 @@ mod drain;
 mod drill;
 mod flood;
 mod list;
+mod note;
 mod notice;
 mod order;
 mod owner;

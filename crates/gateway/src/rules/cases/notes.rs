@@ -49,7 +49,7 @@ fn case_138_to_141_the_note_about_an_open_tool_call() {
 fn case_145_and_146_a_note_is_never_blank_and_an_ordinary_turn_has_none() {
     assert_eq!(of(&row(1, TurnKind::Message, Turn::Queued), None, false), None);
     let bare = of(&row(1, TurnKind::Message, Turn::Queued), Some(ToolTail { tool: Some("\n`".into()), at: None }), false).unwrap();
-    assert!(bare.text(None).contains("a tool call"));
+    assert!(bare.text(None).contains("A tool call was open"));
     let note = of(&interrupted(InterruptReason::RestartTimeout), None, false).unwrap();
     assert!(!note.text(Some("  ")).contains("new message"));
 }

@@ -480,11 +480,13 @@ impl Oracle {
     fn note(&self, id: i64, gates: &GateDraw, window: i64) -> String {
         let e = self.entry(id).unwrap();
         let policy = if self.wrote { "ask" } else { "continue" };
+        // What was interrupted names an open call however old it is.
+        let call = gates.tail.is_some();
         if e.state == "interrupted" {
-            return format!("restarted {:?} quotes {:?} {policy}", e.marked.unwrap(), e.quotes);
+            return format!("restarted {:?} quotes {:?} {policy} call {call}", e.marked.unwrap(), e.quotes);
         }
         if let Some(old) = e.quotes {
-            return format!("replaces {:?} quotes {:?} {policy}", self.entry(old).unwrap().marked.unwrap(), Some(old));
+            return format!("replaces {:?} quotes {:?} {policy} call {call}", self.entry(old).unwrap().marked.unwrap(), Some(old));
         }
         match gates.tail {
             Some(None) => "tool".into(),

@@ -253,11 +253,13 @@ fn note_words(note: Option<&Note>) -> String {
     };
     match note {
         None => "none".into(),
-        Some(Note::Restarted { mark, quotes, policy: of }) => {
-            format!("restarted {:?} quotes {:?} {}", mark_words(*mark), quotes.map(|turn| turn.0), policy(of))
+        Some(Note::Restarted { mark, quotes, open_call, policy: of }) => {
+            let call = open_call.is_some();
+            format!("restarted {:?} quotes {:?} {} call {call}", mark_words(*mark), quotes.map(|turn| turn.0), policy(of))
         }
-        Some(Note::Replaces { mark, quotes, policy: of }) => {
-            format!("replaces {:?} quotes {:?} {}", mark_words(*mark), Some(quotes.0), policy(of))
+        Some(Note::Replaces { mark, quotes, open_call, policy: of }) => {
+            let call = open_call.is_some();
+            format!("replaces {:?} quotes {:?} {} call {call}", mark_words(*mark), Some(quotes.0), policy(of))
         }
         Some(Note::OpenToolCall { .. }) => "tool".into(),
     }

@@ -56,10 +56,11 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
             Content::Words(body) => format!("## {}\n\n{}", part.at, quoted(&body.text)),
             Content::Text(body) => body.text.trim_end().to_owned(),
             Content::Tool(body) => {
-                let is_new = calls.insert(body.call.clone());
+                let is_new = calls.insert((part.turn, part.attempt, body.call.clone()));
                 let result = body.result.as_deref().map(|r| format!(": {r}")).unwrap_or_default();
                 match body.state {
                     ToolState::Failed => format!("- `{}` failed{result}", body.title),
+                    ToolState::Unknown => format!("- `{}` was interrupted: its outcome is unknown", body.title),
                     _ if is_new => format!("- `{}`{result}", body.title),
                     _ => continue,
                 }

@@ -303,6 +303,9 @@ impl ChatView {
             (ToolState::Failed, _) => {
                 StyledLine::of(Style::Bad, "· ").and(Style::Quiet, &body.title).and(Style::Bad, &format!(" failed{result}"))
             }
+            (ToolState::Unknown, _) => StyledLine::of(Style::Busy, "· ")
+                .and(Style::Quiet, &body.title)
+                .and(Style::Busy, " was interrupted: its outcome is unknown"),
             (_, None) => StyledLine::of(Style::Busy, "· ").and(Style::Quiet, &format!("{}{result}", body.title)),
             // It was shown when it began.
             (_, Some(_)) => return Vec::new(),

@@ -29,8 +29,8 @@ impl Restart {
         };
         let old = chat.status().await?.pid;
         if let Some(from) = super::asking_conversation(ctx) {
-            chat.restart(Some(&from)).await?;
-            return tell(ctx, "restarting", old);
+            let done = chat.restart(Some(&from)).await?;
+            return tell(ctx, if done.status == "restarted" { "restarted" } else { "restarting" }, old);
         }
         let restarted = async {
             let limit = ctx.settings.gateway.drain_timeout.saturating_add(END_LIMIT);

@@ -23,7 +23,10 @@ impl Stop {
         let Some(chat) = running(ctx).await? else { return none(ctx) };
         let pid = chat.status().await?.pid;
         if let Some(from) = super::asking_conversation(ctx) {
-            chat.begin_shutdown(self.timeout, Some(&from)).await?;
+            let done = chat.begin_shutdown(self.timeout, Some(&from)).await?;
+            if done.status == "stopped" {
+                return tell(ctx, "stopped", pid, "the gateway was stopped for this turn already, and started again by a person");
+            }
             return tell(ctx, "stopping", pid, "the gateway ends when the turns that run have finished");
         }
         let about = About::Words("the gateway waits for the turns that run");

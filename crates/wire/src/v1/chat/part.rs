@@ -166,6 +166,8 @@ words! {
         Completed = "completed",
         /// It failed, or was refused.
         Failed = "failed",
+        /// It was open when the attempt was interrupted, so that its outcome is unknown.
+        Unknown = "unknown",
     }
 }
 

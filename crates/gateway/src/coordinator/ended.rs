@@ -1,0 +1,85 @@
+//! What an attempt left open when it ended: tool calls and questions about permissions. They are closed in our parts, because no agent will.
+
+use super::Coordinator;
+use super::batch::Batch;
+use crate::rules::conversation::{Conversation, TurnId};
+use crate::rules::turn::{Outcome, Turn};
+use outlast_wire::v1::chat::{Content, Part, PermissionBody, ToolBody, ToolState};
+
+/// Who settled a question that its attempt left open.
+pub(super) const BY_END_OF_TURN: &str = "the end of the turn";
+
+impl Coordinator {
+    /// Closes what the running attempt left open, if the event before which the conversation was `before` ended it. An agent that completed its turn may leave
+    /// calls open: its own end says that they are over.
+    pub(super) fn close_ended(&mut self, key: &str, before: &Conversation, batch: &mut Batch) {
+        let Some((head, attempt)) = before.running().and_then(|row| match row.turn {
+            Turn::Running { attempt, .. } => Some((row.id, attempt)),
+            Turn::Queued | Turn::Interrupted { .. } | Turn::Finished(_) => None,
+        }) else {
+            return;
+        };
+        let Some(live) = self.chats.get(key) else { return };
+        let has_ended = live.conversation.row(head).is_none_or(|row| match row.turn {
+            Turn::Running { attempt: of, .. } => of != attempt,
+            Turn::Finished(Outcome::Completed) => false,
+            Turn::Queued | Turn::Interrupted { .. } | Turn::Finished(_) => true,
+        });
+        if has_ended {
+            self.close_attempt(key, head, attempt, batch);
+        }
+    }
+
+    fn close_attempt(&mut self, key: &str, head: TurnId, attempt: u32, batch: &mut Batch) {
+        let mut parts = match self.store.calls(head, attempt) {
+            Ok(parts) => parts,
+            Err(error) => {
+                // They are shown as they were. The turn itself must not wait for that.
+                tracing::error!(%error, key, "cannot look at what an attempt left open");
+                return;
+            }
+        };
+        parts.extend(batch.parts_of(head, attempt).cloned());
+        for mut body in open_calls(&parts) {
+            body.state = ToolState::Unknown;
+            self.part(key, Some(head), attempt, &Content::Tool(body), batch);
+        }
+        for mut body in open_questions(&parts) {
+            let refused = body.options.iter().find(|option| option.kind.starts_with("reject")).map(|option| option.option.clone());
+            (body.answer, body.by) = (refused.or_else(|| Some("denied".into())), Some(BY_END_OF_TURN.into()));
+            self.part(key, Some(head), attempt, &Content::Permission(body), batch);
+        }
+        let open = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut());
+        if let Some(open) = open.filter(|open| open.head == head && open.attempt == attempt) {
+            open.permissions.clear();
+        }
+    }
+}
+
+/// The tool calls without an outcome, in the order in which they were begun.
+pub(super) fn open_calls(parts: &[Part]) -> Vec<ToolBody> {
+    let mut open: Vec<ToolBody> = Vec::new();
+    for part in parts {
+        let Content::Tool(tool) = part.content() else { continue };
+        let known = open.iter().position(|one| one.call == tool.call);
+        match (&tool.state, known) {
+            (ToolState::Pending | ToolState::Running | ToolState::Unknown, Some(at)) => open[at] = tool,
+            (ToolState::Pending | ToolState::Running | ToolState::Unknown, None) => open.push(tool),
+            (_, Some(at)) => _ = open.remove(at),
+            (_, None) => {}
+        }
+    }
+    open
+}
+
+fn open_questions(parts: &[Part]) -> Vec<PermissionBody> {
+    let mut open: Vec<PermissionBody> = Vec::new();
+    for part in parts {
+        let Content::Permission(asked) = part.content() else { continue };
+        open.retain(|one| one.permission != asked.permission);
+        if asked.answer.is_none() {
+            open.push(asked);
+        }
+    }
+    open
+}
