@@ -4,7 +4,7 @@
 //! them do over MCP, how they are woken, and what the models of agent frameworks are given.
 
 mod kimi_acp;
-mod model;
+pub(crate) mod model;
 pub(crate) mod npm;
 mod venv;
 
@@ -70,10 +70,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         let known: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
         bail!("there is no agent {unknown}: known are {}", known.join(", "));
     }
-    let root = match flags.get::<PathBuf>("--prefix")? {
-        Some(root) => std::path::absolute(root)?,
-        None => std::env::current_exe()?.with_file_name("agents"),
-    };
+    let root = root(&flags)?;
     let program = super::program(&flags)?;
     let mut failed = Vec::new();
     for agent in AGENTS.iter().filter(|agent| names.is_empty() || names.iter().any(|name| name == agent.name)) {
@@ -86,7 +83,17 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     Ok(())
 }
 
-fn play(agent: &Agent, root: &Path, program: &Path) -> Result<()> {
+/// Where packages are installed: as the flags say, else beside this program.
+pub(crate) fn root(flags: &Flags<'_>) -> Result<PathBuf> {
+    match flags.get::<PathBuf>("--prefix")? {
+        Some(root) => Ok(std::path::absolute(root)?),
+        None => Ok(std::env::current_exe()?.with_file_name("agents")),
+    }
+}
+
+/// Installs an agent unless it is there. False, and a line that says so, where that cannot be done; in CI that is a failure.
+pub(crate) fn install(name: &str, root: &Path) -> Result<bool> {
+    let agent = AGENTS.iter().find(|agent| agent.name == name).with_context(|| format!("there is no agent {name}"))?;
     let missing = match &agent.package {
         Package::Npm(packages) => Npm::at(root).get(packages),
         Package::Venv(packages) => venv::get(root, 10, packages),
@@ -94,7 +101,19 @@ fn play(agent: &Agent, root: &Path, program: &Path) -> Result<()> {
     }?;
     if let Some(why) = missing {
         ensure!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
-        println!("skipped: {}: {why}", agent.name);
+        println!("skipped: {name}: {why}");
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The directories with the programs of agents that were installed.
+pub(crate) fn bins(root: &Path) -> [PathBuf; 2] {
+    [Npm::at(root).bin(), root.join("venv/bin")]
+}
+
+fn play(agent: &Agent, root: &Path, program: &Path) -> Result<()> {
+    if !install(agent.name, root)? {
         return Ok(());
     }
     if agent.scripts.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! `RUN: line` in a user's message is a call of the agent's shell tool; what the tool said, and anything else a user says, is answered with a text that repeats it.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,32 +13,46 @@ pub(super) const RUN: &str = "RUN: ";
 /// Names that shell tools have.
 const SHELLS: &[&str] = &["bash", "shell", "terminal", "run_shell_command", "exec_command", "run_command"];
 
+/// What a model says to a request: a message of the role `assistant`, whole. It may take its time.
+pub(crate) type Answer = dyn Fn(&Value) -> Value + Send + Sync;
+
 /// The model. It answers for as long as the program runs.
-pub(super) struct Model {
+pub(crate) struct Model {
     port: u16,
     asked: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Model {
     pub(super) fn start() -> Result<Self> {
+        Self::answering(Box::new(answer))
+    }
+
+    /// One that answers as it is told. What it is asked is written down before it answers.
+    pub(crate) fn answering(answer: Box<Answer>) -> Result<Self> {
+        let answer: Arc<Answer> = answer.into();
         let door = TcpListener::bind(("127.0.0.1", 0)).context("cannot listen on the loopback")?;
         let port = door.local_addr()?.port();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let heard = asked.clone();
         std::thread::spawn(move || {
             for stream in door.incoming().flatten() {
-                let heard = heard.clone();
+                let (heard, answer) = (heard.clone(), answer.clone());
                 std::thread::spawn(move || {
                     // Who hangs up before the answer asks again.
-                    let _left = serve(&stream, &heard);
+                    let _left = serve(&stream, &heard, &*answer);
                 });
             }
         });
         Ok(Self { port, asked })
     }
 
+    /// All that it was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Value> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Where it is, as agents want it.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/v1", self.port)
     }
 
@@ -60,7 +74,7 @@ impl Model {
     }
 }
 
-fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Value>>) -> Result<()> {
+fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Value>>, answer: &Answer) -> Result<()> {
     let mut lines = BufReader::new(stream);
     loop {
         let mut first = String::new();
@@ -88,15 +102,18 @@ fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Value>>) -> Result<()> {
             continue;
         }
         let request: Value = serde_json::from_slice(&body).context("the agent did not send JSON")?;
+        asked.lock().unwrap_or_else(PoisonError::into_inner).push(request.clone());
         let delta = answer(&request);
-        let is_streamed = request["stream"] == true;
-        asked.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-        if !is_streamed {
-            bail!("an agent that does not stream");
-        }
         let finish = if delta["tool_calls"].is_null() { "stop" } else { "tool_calls" };
+        let usage = json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2});
+        if request["stream"] != true {
+            let choices = json!([{"index": 0, "message": delta, "finish_reason": finish}]);
+            let whole = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "mock", "choices": choices, "usage": usage});
+            let whole = whole.to_string();
+            write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{whole}", whole.len())?;
+            continue;
+        }
         let chunk = |delta: Value, finish: Value| {
-            let usage = json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2});
             let choices = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
             json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "mock", "choices": choices, "usage": usage})
         };
@@ -121,17 +138,17 @@ fn answer(request: &Value) -> Value {
 }
 
 /// The agent's shell tool, if it offers one.
-fn shell(request: &Value) -> Option<&str> {
+pub(crate) fn shell(request: &Value) -> Option<&str> {
     let tools = request["tools"].as_array()?;
     tools.iter().filter_map(|t| t["function"]["name"].as_str()).find(|name| SHELLS.contains(&name.to_ascii_lowercase().as_str()))
 }
 
-fn messages(request: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn messages(request: &Value) -> impl Iterator<Item = &Value> {
     request["messages"].as_array().into_iter().flatten()
 }
 
 /// A message's text, whether it is one or a list of parts.
-fn text(message: &Value) -> String {
+pub(crate) fn text(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts.iter().filter_map(|p| p["text"].as_str()).collect::<Vec<_>>().join("\n"),
