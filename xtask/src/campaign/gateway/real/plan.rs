@@ -115,7 +115,8 @@ impl Plan {
             order.swap(at, rng.below(at as u64 + 1) as usize);
         }
         let (way, when) = STEPS[order[(round % count) as usize]];
-        let victim = Victim::ALL[((round + round / count + seed) % victims) as usize];
+        // The number of steps is no multiple of the number of victims.
+        let victim = Victim::ALL[((round + seed) % victims) as usize];
         Self { way, when, victim }
     }
 }
@@ -124,5 +125,17 @@ impl std::fmt::Display for Plan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { way, when, victim } = self;
         write!(f, "{way:?}, {victim:?} killed {}", when.words())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_victim_comes_to_every_step() {
+        let rounds = (STEPS.len() * Victim::ALL.len()) as u64;
+        let all: std::collections::BTreeSet<String> = (0..rounds).map(|round| Plan::draw(1, round).to_string()).collect();
+        assert_eq!(all.len() as u64, rounds);
     }
 }

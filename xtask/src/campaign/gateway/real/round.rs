@@ -222,6 +222,19 @@ impl<'a> Round<'a> {
     /// Everything that is wrong when all is answered.
     fn audit(&self, needle: &str, report: &Report) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
+        // A notice whose acknowledgement was lost is offered again when its lease is over, and recognised. Nothing may come of that.
+        let history = self.until("the end of every lease", || {
+            let history = self.product.json(["events", "history"]);
+            let is_open = |one: &Value| one["state"] == "pending" || one["state"] == "leased";
+            Ok((!history["notices"].as_array().context("a history")?.iter().any(is_open)).then_some(history))
+        })?;
+        for one in history["notices"].as_array().into_iter().flatten() {
+            let is_told = needle.contains(one["event"]["session_id"].as_str().unwrap_or("?"));
+            // What an agent was answered itself is consumed.
+            if one["state"] != "delivered" && (is_told || one["state"] != "consumed") {
+                wrong.push(format!("a notice is {}: {one}", one["state"]));
+            }
+        }
         let shown = self.show()?;
         let info = &shown.conversation;
         if info.standing != Standing::Active || info.strikes != 0 || info.open_turns != 0 || info.generation != 1 {
@@ -266,14 +279,6 @@ impl<'a> Round<'a> {
         let last = turns.last().map(Value::to_string).unwrap_or_default();
         if !last.contains(&format!("[[{FIRST}]]")) || last.contains(SUMMARY) {
             wrong.push(format!("the session did not go on: {last}"));
-        }
-        let history = self.product.json(["events", "history"]);
-        for one in history["notices"].as_array().into_iter().flatten() {
-            let is_told = needle.contains(one["event"]["session_id"].as_str().unwrap_or("?"));
-            // What an agent was answered itself is consumed.
-            if one["state"] != "delivered" && (is_told || one["state"] != "consumed") {
-                wrong.push(format!("a notice is {}: {one}", one["state"]));
-            }
         }
         Ok(wrong)
     }
