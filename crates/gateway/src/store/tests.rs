@@ -66,7 +66,7 @@ fn open(dir: &tempfile::TempDir) -> SqliteStore {
 }
 
 #[test]
-fn what_is_committed_is_there_again_and_nothing_else() {
+fn case_015_and_027_what_is_committed_is_there_again_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mark = Mark { reason: InterruptReason::RestartInterrupted, at: at(7) };
     let interrupted = TurnRecord {
@@ -131,7 +131,7 @@ fn a_conversation_has_one_running_turn_and_one_current_generation() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_is_named_and_the_others_load() {
+fn case_018_and_070_a_row_that_cannot_be_read_is_named_and_the_others_load() {
     let dir = tempfile::tempdir().unwrap();
     {
         let mut store = open(&dir);
@@ -171,7 +171,7 @@ fn context_begins_so_many_parts_before_a_place() {
 }
 
 #[test]
-fn a_file_of_the_first_layout_is_brought_to_this_one_and_keeps_what_it_had() {
+fn case_016_a_file_of_the_first_layout_is_brought_to_this_one_and_keeps_what_it_had() {
     let dir = tempfile::tempdir().unwrap();
     let row = ConversationRecord { chat: ChatState { resumed_from: None, ..conversation(KEY, 1).chat }, ..conversation(KEY, 1) };
     open(&dir).commit(&[StoreChange::Conversation(Box::new(row.clone()))]).unwrap();

@@ -115,7 +115,7 @@ fn an_agent_that_dies_with_the_prompt_is_tried_again_once() {
 
 /// Message → accepted → started → prompted → reply → recorded → shown: whichever step the gateway is killed at, the message is answered once.
 #[test]
-fn a_message_is_answered_once_whichever_step_the_gateway_is_killed_at() {
+fn case_020_a_message_is_answered_once_whichever_step_the_gateway_is_killed_at() {
     for point in [
         "gateway.before_commit",
         "gateway.message.accepted",

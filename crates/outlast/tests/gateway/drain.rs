@@ -47,7 +47,7 @@ fn a_gateway_that_the_engine_was_starting_when_a_person_stopped_it_stays_away() 
 }
 
 #[test]
-fn a_drain_that_times_out_marks_the_turn_and_the_next_gateway_resumes_it() {
+fn case_091_a_drain_that_times_out_marks_the_turn_and_the_next_gateway_resumes_it() {
     let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.3\n");
     let agent = bench.gated();
     let turn = bench.send("long", &agent).turn;
@@ -69,7 +69,7 @@ fn a_drain_that_times_out_marks_the_turn_and_the_next_gateway_resumes_it() {
 }
 
 #[test]
-fn a_restart_comes_back_by_itself_with_exit_code_75() {
+fn case_098_a_restart_comes_back_by_itself_with_exit_code_75() {
     let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.2\n");
     let agent = bench.gated();
     let turn = bench.send("long", &agent).turn;
@@ -84,7 +84,7 @@ fn a_restart_comes_back_by_itself_with_exit_code_75() {
 }
 
 #[test]
-fn an_unasked_sigterm_exits_with_1_and_an_idle_gateway_with_0() {
+fn case_103_an_unasked_sigterm_exits_with_1_and_an_idle_gateway_with_0() {
     let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.5\n");
     let turn = bench.send("x", &cat()).turn;
     bench.wait(turn);
@@ -152,7 +152,7 @@ fn case_106_a_process_of_the_agent_goes_on_over_a_restart_and_its_end_is_told() 
 }
 
 #[test]
-fn a_stop_after_a_restart_is_a_stop_with_its_own_limit() {
+fn case_099_a_stop_after_a_restart_is_a_stop_with_its_own_limit() {
     let bench = Bench::new();
     let agent = bench.gated();
     let turn = bench.send("long", &agent).turn;

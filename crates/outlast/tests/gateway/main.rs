@@ -1,8 +1,10 @@
 //! The real gateway, engine and agents, through the client that `outlast chat` uses.
 
+mod cases;
 mod crash;
 mod drain;
 mod drill;
+mod ends;
 mod flood;
 mod list;
 mod note;

@@ -22,7 +22,7 @@ fn one_finished(shown: &Shown) -> bool {
 }
 
 #[test]
-fn the_end_of_a_process_starts_a_turn_in_its_conversation() {
+fn case_152_and_196_the_end_of_a_process_starts_a_turn_in_its_conversation() {
     let bench = Bench::new();
     let turn = bench.send("start it", &starter(&bench, "echo built; exit 3")).turn;
     assert_eq!(bench.wait(turn).reply.as_deref(), Some("started"));
@@ -109,7 +109,7 @@ fn a_notice_of_an_ended_generation_starts_nothing() {
 
 /// Notice → lease → accepted → acknowledged → turn → reply: whichever step the gateway is killed at, the notice has one turn.
 #[test]
-fn a_notice_has_one_turn_whichever_step_the_gateway_is_killed_at() {
+fn case_163_a_notice_has_one_turn_whichever_step_the_gateway_is_killed_at() {
     for point in ["gateway.notice.leased", "gateway.notice.accepted", "gateway.notice.acknowledged", "gateway.turn.recorded"] {
         let bench = Bench::new();
         bench.wait(bench.send("hi", &cat()).turn);
@@ -159,7 +159,7 @@ fn the_budget_holds_unattended_turns_back() {
 }
 
 #[test]
-fn a_session_without_a_conversation_is_left_to_others() {
+fn case_157_and_158_a_session_without_a_conversation_is_left_to_others() {
     let bench = Bench::new();
     bench.wait(bench.send("hi", &cat()).turn);
     let other = "agent:main:telegram:dm:7";

@@ -55,7 +55,7 @@ fn without_a_setting_a_local_chat_is_never_reset() {
 }
 
 #[test]
-fn case_042_a_young_process_keeps_its_conversation_and_046_one_that_is_gone_does_not() {
+fn case_042_and_046_a_young_process_keeps_its_conversation_and_one_that_is_gone_does_not() {
     let bench = Bench::configured(IDLE);
     let gate = bench.work().join("server");
     assert!(std::process::Command::new("mkfifo").arg(&gate).status().unwrap().success());

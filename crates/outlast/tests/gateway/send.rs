@@ -77,7 +77,7 @@ fn a_terminal_sees_the_draft_the_part_and_the_end() {
 }
 
 #[test]
-fn a_command_that_fails_or_is_missing_ends_its_turn_and_no_other() {
+fn case_130_a_command_that_fails_or_is_missing_ends_its_turn_and_no_other() {
     let bench = Bench::new();
     let turn = bench.send("x", &outlast_client::AgentChoice::Command("echo no >&2; exit 3".into())).turn;
     let failed = bench.wait(turn);

@@ -26,7 +26,7 @@ fn malformed_and_oversized_input_ends_its_connection_and_nothing_else() {
 }
 
 #[test]
-fn keys_ids_and_words_from_outside_are_checked() {
+fn case_019_keys_ids_and_words_from_outside_are_checked() {
     let bench = Bench::new();
     let setup = Setup::default().answered_by(cat());
     let refused = |key: &str, id: &str, words: &str| {
@@ -121,7 +121,7 @@ fn answer(socket: &str) -> std::io::Result<Vec<u8>> {
 }
 
 #[test]
-fn another_user_is_refused_at_the_socket_and_reads_no_file() {
+fn case_200_another_user_is_refused_at_the_socket_and_reads_no_file() {
     let bench = Bench::new();
     bench.wait(bench.send("a secret", &cat()).turn);
     let (home, sockets) = (bench.home(), bench.product().socket_dir().unwrap());

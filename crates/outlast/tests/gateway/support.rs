@@ -162,8 +162,12 @@ impl Bench {
 
     /// Everything that was written in the conversation: kind and text of each part.
     pub(crate) fn parts(&self) -> Vec<(String, String)> {
+        self.parts_of(KEY)
+    }
+
+    fn parts_of(&self, key: &str) -> Vec<(String, String)> {
         self.block(async {
-            let mut feed = self.chat_now().await.follow(KEY);
+            let mut feed = self.chat_now().await.follow(key);
             let mut all = Vec::new();
             loop {
                 match feed.next().await.unwrap() {
@@ -185,7 +189,11 @@ impl Bench {
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.parts().into_iter().filter(|(kind, _)| kind == "line").map(|(_, text)| text).collect()
+        self.lines_of(KEY)
+    }
+
+    pub(crate) fn lines_of(&self, key: &str) -> Vec<String> {
+        self.parts_of(key).into_iter().filter(|(kind, _)| kind == "line").map(|(_, text)| text).collect()
     }
 
     /// What agents of [`Bench::gated`] and [`Bench::acp`] were given, one for each prompt.

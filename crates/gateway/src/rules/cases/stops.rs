@@ -65,7 +65,7 @@ fn case_025_and_026_only_a_completed_turn_clears_the_mark() {
 }
 
 #[test]
-fn case_055_and_057_and_058_a_crash_interrupts_what_ran_and_nothing_else() {
+fn case_055_to_058_a_crash_interrupts_what_ran_and_nothing_else() {
     // The journal alone says what ran; how long ago it started does not matter.
     let crashed = crash(Conversation { last_message_at: Some(ago(50 * HOUR)), ..running() });
     assert_eq!(crashed.standing(), pending(InterruptReason::RestartInterrupted));
@@ -74,7 +74,7 @@ fn case_055_and_057_and_058_a_crash_interrupts_what_ran_and_nothing_else() {
 }
 
 #[test]
-fn case_061_to_064_strikes_are_per_conversation_and_three_suspend() {
+fn case_061_and_062_and_064_strikes_are_per_conversation_and_three_suspend() {
     let first = drain(running(), DrainKind::Restart, true);
     let second = drain(start(first.clone()), DrainKind::Restart, true);
     let third = drain(start(second.clone()), DrainKind::Restart, true);
