@@ -471,10 +471,17 @@ impl Outbox {
     }
 }
 
-/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before.
+/// The agent of a conversation runs in a session of its own, which is this and the conversation's.
+const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
+
+/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before. A life is seen when its agent is started: what the agent leaves
+/// behind may speak for the first time when the next life has begun, and must not pass for a newer one.
 pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
     match (&by.session, &by.generation) {
-        (Some(session), Some(generation)) => table::lives(db, session, generation),
+        (Some(session), Some(generation)) => {
+            let session = session.strip_prefix(AGENT_SESSION_PREFIX).unwrap_or(session);
+            table::lives(db, session, generation)
+        }
         _ => Ok(()),
     }
 }

@@ -311,6 +311,23 @@ fn case_186_and_195_people_see_as_much_as_is_set_and_never_an_id_or_an_escape_co
     }
 }
 
+/// What an earlier generation left behind may be the first thing of it that the engine hears of.
+#[test]
+fn a_process_that_an_ended_generation_starts_late_silences_no_later_one() {
+    let bench = opened("");
+    let old = bench.generation();
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    bench.wait(bench.send("anew", &cat()).turn);
+    run(&bench, &["--notify"], "echo first");
+    answered(&bench, 1);
+    let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", old.as_str())];
+    assert!(bench.product().command(["run", "--notify", "--", "echo late"]).envs(env).output().unwrap().status.success());
+    bench.until_line("1 notice from processes of an earlier conversation");
+    run(&bench, &["--notify"], "echo second");
+    let shown = answered(&bench, 2);
+    assert!(notices(&shown)[1].words.as_deref().unwrap().contains("echo second"), "{shown:?}");
+}
+
 trait Nonblocking {
     fn custom_flags_nonblocking(&mut self) -> &mut Self;
 }
