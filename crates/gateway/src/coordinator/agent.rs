@@ -321,6 +321,9 @@ impl Coordinator {
     }
 
     fn draft(&mut self, key: &str, text: &str) {
+        if !self.chats.get(key).is_some_and(Live::is_attempt_current) {
+            return;
+        }
         let Some(open) = self.open_of(key) else { return };
         if open.draft.len() + text.len() > MAX_DRAFT_BYTES {
             return;
@@ -347,11 +350,7 @@ impl Coordinator {
         let Some(live) = self.chats.get(key) else { return };
         let Some(open) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return };
         let (head, attempt) = (open.head, open.attempt);
-        let is_current = live.conversation.row(head).is_some_and(|row| match row.turn {
-            Turn::Running { attempt: of, .. } | Turn::Interrupted { attempt: of, .. } => of == attempt,
-            Turn::Queued | Turn::Finished(_) => false,
-        });
-        if is_current {
+        if live.is_attempt_current() {
             self.part(key, Some(head), attempt, content, batch);
         }
     }
@@ -397,6 +396,16 @@ impl Coordinator {
         let Some(open) = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut()) else { return };
         for text in std::mem::take(&mut open.texts) {
             self.own_part(key, &Content::Text(TextBody::new(text)), batch);
+        }
+    }
+
+    /// Writes down the text that an agent has not finished, before an order ends its turn: a person has seen it.
+    pub(super) fn keep_draft(&mut self, key: &str, batch: &mut Batch) {
+        self.write_texts(key, batch);
+        let open = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut());
+        let draft = open.map(|open| std::mem::take(&mut open.draft)).unwrap_or_default();
+        if !draft.trim().is_empty() {
+            self.own_part(key, &Content::Text(TextBody::new(draft.trim_end_matches('\n'))), batch);
         }
     }
 

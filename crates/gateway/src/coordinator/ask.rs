@@ -180,6 +180,9 @@ impl Coordinator {
         live.add_detail(turn, body, now);
         live.chat.owner = Some(by.stored());
         let message = Message { turn, message_id: id.to_owned(), known_as: None, has_prompt, draining, reset, mark_window };
+        if is_interrupting && has_prompt {
+            self.keep_draft(key, batch);
+        }
         let at = self.next_part;
         self.next_part += 1;
         let lines = self.apply(key, Event::Message(message), batch);
@@ -283,6 +286,10 @@ impl Coordinator {
         if let (ChatOrder::Resume(_), Some(live)) = (order, self.touch(key, batch)) {
             // What goes on from here on is started for this user.
             live.chat.owner = Some(by.stored());
+        }
+        // All others end the turn that runs.
+        if event != Event::Resume {
+            self.keep_draft(key, batch);
         }
         let lines = self.apply(key, event, batch);
         let Some(live) = self.touch(key, batch) else { return Err(not_found(key)) };

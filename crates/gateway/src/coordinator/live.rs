@@ -260,6 +260,15 @@ impl Live {
         !matches!(open.prompt, PromptState::Withdrawn | PromptState::Refused)
     }
 
+    /// Whether the attempt that the agent works on still counts for the rules.
+    pub(crate) fn is_attempt_current(&self) -> bool {
+        let Some(open) = self.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return false };
+        self.conversation.row(open.head).is_some_and(|row| match row.turn {
+            Turn::Running { attempt, .. } | Turn::Interrupted { attempt, .. } => attempt == open.attempt,
+            Turn::Queued | Turn::Finished(_) => false,
+        })
+    }
+
     /// Whether an agent works on something that it may have seen.
     pub(crate) fn is_agent_working(&self) -> bool {
         self.actor.as_ref().is_some_and(|actor| actor.open.is_some())

@@ -1,7 +1,7 @@
 //! What a person orders: /stop, /new, /resume.
 
 use crate::support::{Bench, KEY, acp_config, cat, scripted};
-use outlast_client::{ChatEvent, Content, Heard, Standing, TurnOutcome, TurnState};
+use outlast_client::{AgentChoice, ChatEvent, Content, Heard, Standing, TurnOutcome, TurnState};
 use outlast_testkit::product::Product;
 
 #[test]
@@ -18,6 +18,24 @@ fn stop_cancels_the_running_turn_and_the_queue_goes_on() {
     bench.open_gate();
     assert_eq!(bench.wait(second).reply.as_deref(), Some("did: two"));
     assert_eq!(bench.block(bench.chat().stop(KEY)).unwrap().said, "Nothing is running.");
+}
+
+#[test]
+fn what_a_stopped_agent_had_said_is_kept() {
+    let bench = Bench::new();
+    let turn = bench.send("count", &AgentChoice::Command("cat > /dev/null; echo one; echo two; exec sleep 1000".into())).turn;
+    let mut feed = bench.chat().follow(KEY);
+    bench.block(async {
+        let mut said = String::new();
+        while said != "one\ntwo\n" {
+            if let Heard::Event(ChatEvent::Draft { text, .. }) = feed.next().await.unwrap() {
+                said.push_str(&text);
+            }
+        }
+    });
+    bench.block(bench.chat().stop(KEY)).unwrap();
+    assert_eq!(bench.wait(turn).reply.as_deref(), Some("one\ntwo"));
+    assert_eq!(bench.parts().iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["words", "text", "line"]);
 }
 
 #[test]

@@ -188,6 +188,13 @@ fn a_draft_that_is_sent_again_is_not_shown_again() {
 }
 
 #[test]
+fn a_reply_that_comes_after_its_turn_was_interrupted_is_not_shown_again() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().running().draft(1, 0, "one\ntwo\n").turn(TurnState::Interrupted, None, None).text("one\ntwo\nthree");
+    assert_eq!(play.shown, ["one", "two", "", "[interrupted; it will be resumed]", "three"]);
+}
+
+#[test]
 fn a_turn_without_a_reply_says_why_once() {
     let mut play = Screenplay::new(None);
     play.caught_up().words("a").running().turn(TurnState::Finished, Some(TurnOutcome::Cancelled), Some("stopped"));

@@ -340,6 +340,9 @@ impl ChatView {
 
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
+        if body.about.as_deref() == Some("stopped") {
+            self.told.extend(self.open.keys());
+        }
         if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
             return Vec::new();
         }
@@ -362,23 +365,32 @@ impl ChatView {
         if !turn.is_finished() {
             self.open.insert(turn.id, turn.clone());
             let is_cut = turn.state == TurnState::Interrupted && before.is_some_and(|(state, _)| state == TurnState::Running);
-            return if is_cut { self.ended(turn, "interrupted; it will be resumed") } else { Vec::new() };
+            if !is_cut {
+                return Vec::new();
+            }
+            // Kept: the part that replaces the draft may still come, and shows then what is not there.
+            let mut lines = self.flush_draft();
+            lines.extend(self.ended(turn, "interrupted; it will be resumed"));
+            return lines;
         }
         self.open.remove(&turn.id);
         self.question = None;
         match &turn.outcome {
             None | Some(TurnOutcome::Completed) => self.drop_draft(),
-            Some(outcome) => self.ended(turn, &outcome_words(outcome, turn.why.as_deref())),
+            Some(outcome) => {
+                let mut lines = self.drop_draft();
+                lines.extend(self.ended(turn, &outcome_words(outcome, turn.why.as_deref())));
+                lines
+            }
         }
     }
 
     /// A turn stopped without a reply. If the gateway had no line about it, this is the line.
     fn ended(&mut self, turn: &TurnInfo, how: &str) -> Vec<StyledLine> {
-        let mut lines = self.drop_draft();
-        if !self.told.remove(&turn.id) && self.is_caught_up {
-            lines.extend(self.remark(Style::Busy, &format!("[{how}]")));
+        match !self.told.remove(&turn.id) && self.is_caught_up {
+            true => self.remark(Style::Busy, &format!("[{how}]")),
+            false => Vec::new(),
         }
-        lines
     }
 
     fn gap_after(&self, which: &[LastShown]) -> Vec<StyledLine> {
