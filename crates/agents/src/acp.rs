@@ -12,7 +12,7 @@ mod talk;
 pub(crate) use drive::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, cancelled_before_prompt, tell_gone, until};
 pub use line::{Incoming, Nonsense, RequestId, RpcFailure, ToolNews, parse_line};
 
-use crate::driver::{Attempt, Conversation, Driver, HoldsFuture, MAX_WAITING_EVENTS, Started, orders};
+use crate::driver::{Attempt, Conversation, Driver, FoundAttempt, FoundFuture, MAX_WAITING_EVENTS, Started, orders};
 use crate::permission::PermissionPolicy;
 use crate::program::AgentPlace;
 use serde_json::{Value, json};
@@ -138,9 +138,9 @@ impl Driver for AcpDriver {
         Started { handle, events }
     }
 
-    /// Never: what an agent answered in between would have to be understood from the middle of the talk. The next gateway stops the agent, and the turn is
+    /// Never to be continued: what an agent answered in between would have to be understood from the middle of the talk. The next gateway stops the agent, and the turn is
     /// started again with a note.
-    fn holds<'a>(&'a self, _key: &'a str, _attempt: &'a Attempt) -> HoldsFuture<'a> {
-        Box::pin(std::future::ready(Ok(false)))
+    fn find<'a>(&'a self, _key: &'a str, _attempt: &'a Attempt) -> FoundFuture<'a> {
+        Box::pin(std::future::ready(Ok(FoundAttempt::Gone)))
     }
 }

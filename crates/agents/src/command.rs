@@ -6,8 +6,8 @@
 
 use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, cancelled_before_prompt, tell_gone, until};
 use crate::driver::{
-    AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_REPLY_BYTES, MAX_WAITING_EVENTS, Opened, Order, Orders,
-    Prompt, Started, StopReason, orders,
+    AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, FoundAttempt, FoundFuture, MAX_REPLY_BYTES, MAX_WAITING_EVENTS, Opened,
+    Order, Orders, Prompt, Started, StopReason, orders,
 };
 use crate::program::{
     AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
@@ -68,12 +68,13 @@ impl Driver for CommandDriver {
         Started { handle, events }
     }
 
-    /// True if the process of the attempt runs or has ended, and its output can be read. One whose end was not observed counts as interrupted.
-    fn holds<'a>(&'a self, key: &'a str, attempt: &'a Attempt) -> HoldsFuture<'a> {
+    /// A process that runs, or has ended, is held if its output can be read. One whose end was not observed cannot be continued.
+    fn find<'a>(&'a self, key: &'a str, attempt: &'a Attempt) -> FoundFuture<'a> {
         Box::pin(async move {
             match self.place.client.poll(&attempt_process(key, attempt).to_string()).await {
-                Ok(info) => Ok(is_held(&info, key)),
-                Err(e) if e.code() == code::NOT_FOUND => Ok(false),
+                Ok(info) if is_held(&info, key) => Ok(FoundAttempt::Held),
+                Ok(_) => Ok(FoundAttempt::Gone),
+                Err(e) if e.code() == code::NOT_FOUND => Ok(FoundAttempt::NotStarted),
                 Err(e) => Err(e),
             }
         })
@@ -81,7 +82,7 @@ impl Driver for CommandDriver {
 }
 
 /// The id of the process of an attempt.
-fn attempt_process(key: &str, attempt: &Attempt) -> ProcessId {
+pub(crate) fn attempt_process(key: &str, attempt: &Attempt) -> ProcessId {
     let mut sum = Sha256::new();
     for part in ["outlast command agent", key, &attempt.turn, &attempt.number.to_string()] {
         // The length before each part keeps two different attempts from being written alike.
@@ -355,10 +356,11 @@ fn write_prompt(prompt: &Prompt, file: &Path) -> std::io::Result<()> {
     let (Some(dir), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) else {
         return Err(std::io::ErrorKind::InvalidInput.into());
     };
-    // Made private first, and then filled: what an attempt before wrote is written over.
-    own_file(dir, name)?;
-    std::fs::write(file, text.join("\n\n") + "\n")?;
-    std::fs::File::open(file)?.sync_all()
+    // Filled under another name and then put in place: a process that an earlier gateway asked for may read what that one wrote, and must not read half of it.
+    let draft = own_file(dir, &format!("{name}.new"))?;
+    std::fs::write(&draft, text.join("\n\n") + "\n")?;
+    std::fs::File::open(&draft)?.sync_all()?;
+    std::fs::rename(draft, file)
 }
 
 /// The reply so far. Output is bytes, and a character may be cut by the end of a piece.

@@ -23,12 +23,24 @@ pub trait Driver: Send + Sync {
     /// The actor stops other agents of the same conversation before it starts one or follows one.
     fn start(&self, conversation: Conversation) -> Started;
 
-    /// Whether a process that an earlier gateway started has this attempt, so that a prompt for it continues to follow that process instead of starting one.
-    fn holds<'a>(&'a self, key: &'a str, attempt: &'a Attempt) -> HoldsFuture<'a>;
+    /// What became of an attempt that an earlier gateway started.
+    fn find<'a>(&'a self, key: &'a str, attempt: &'a Attempt) -> FoundFuture<'a>;
 }
 
-/// The answer of [`Driver::holds`].
-pub type HoldsFuture<'a> = Pin<Box<dyn Future<Output = Result<bool, ClientError>> + Send + 'a>>;
+/// The answer of [`Driver::find`].
+pub type FoundFuture<'a> = Pin<Box<dyn Future<Output = Result<FoundAttempt, ClientError>> + Send + 'a>>;
+
+/// What became of an attempt that an earlier gateway started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundAttempt {
+    /// Its process is there, and a prompt for the attempt continues to follow it.
+    Held,
+    /// It has no process, but the engine may be about to start one: the earlier gateway died with the request under way. A later attempt under the same name
+    /// gets that process or starts it, and there are never two.
+    NotStarted,
+    /// It cannot be continued.
+    Gone,
+}
 
 /// An actor that was started.
 pub struct Started {

@@ -7,7 +7,7 @@
 //! # Agents are processes of the engine
 //!
 //! Every agent is started by the engine, in the session `outlast:agent:KEY` and without a notice. It therefore outlives a gateway that crashes, and a later gateway
-//! finds it by its session and stops its whole tree ([`stop_agents_of`]), or continues to follow it ([`Driver::holds`]). Input is written at byte offsets and output
+//! finds it by its session and stops its whole tree ([`stop_agents_of`]), or continues to follow it ([`Driver::find`]). Input is written at byte offsets and output
 //! is read at byte offsets, so neither is lost or doubled when the engine is killed in the middle of a turn.
 //!
 //! ## What the way through keepers costs
@@ -48,11 +48,11 @@ mod program;
 pub use acp::{AcpDriver, AcpLimits, AcpSettings, Incoming, McpServer, Nonsense, RequestId, RpcFailure, ToolNews, parse_line};
 pub use command::{CommandDriver, CommandSettings};
 pub use driver::{
-    AgentEvent, AgentHandle, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, NotTaken, Opened, Order, Orders, Prompt,
-    Started, StopReason, ToolLine, ToolStatus, orders,
+    AgentEvent, AgentHandle, AgentNews, Attempt, Block, Conversation, Driver, FoundAttempt, FoundFuture, NotTaken, Opened, Order, Orders,
+    Prompt, Started, StopReason, ToolLine, ToolStatus, orders,
 };
 pub use permission::{Decision, OptionKind, PermissionAsk, PermissionMode, PermissionOption, PermissionPolicy, SettledBy};
 pub use program::{
     AgentName, AgentPaths, AgentPlace, EnvFileError, ProgramNotFound, RunningAgent, agent_session, find_agent, remember_agent,
-    running_agents, stop_agents_of,
+    running_agents, stop_agents_but, stop_agents_of,
 };

@@ -8,6 +8,8 @@ pub use env_file::EnvFileError;
 pub use find::{AgentPaths, ProgramNotFound, find_agent, remember_agent};
 pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Ended, Launch, is_held, last_line_of, one_line, retried, stop_process};
 
+use crate::command::attempt_process;
+use crate::driver::Attempt;
 use outlast_client::{Caller, Client, ClientError, ProcessId, Scope, caller};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -161,6 +163,15 @@ pub async fn running_agents(client: &Client) -> Result<Vec<RunningAgent>, Client
 /// If the engine cannot be asked, or agents of the conversation keep being started.
 pub async fn stop_agents_of(client: &Client, key: &str) -> Result<usize, ClientError> {
     stop_agents_except(client, key, None).await
+}
+
+/// The same, but for the command of an attempt.
+///
+/// # Errors
+///
+/// The same.
+pub async fn stop_agents_but(client: &Client, key: &str, kept: &Attempt) -> Result<usize, ClientError> {
+    stop_agents_except(client, key, Some(attempt_process(key, kept))).await
 }
 
 /// The same, but for one process.

@@ -32,6 +32,8 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 const LAST_WORDS: u64 = 4 << 10;
 /// What a program says that gives up. One that listens says `ready`.
 const FAILED: &[u8] = b"failed\n";
+/// What a gateway says that found another one at work.
+const TAKEN: &[u8] = b"taken\n";
 
 /// A connection to the engine or gateway of `home`, which is started unless another client just did.
 pub(crate) async fn started<T: Talk>(home: &Path, program: &Path) -> Result<Link<T>, ClientError> {
@@ -60,8 +62,8 @@ pub(crate) async fn started<T: Talk>(home: &Path, program: &Path) -> Result<Link
         };
         // One that was killed says nothing about the next; one that gave up would again.
         let killed = matches!(status, Ok(Ok(s)) if s.signal().is_some() || s.success() && child.word != FAILED);
-        // The engine starts gateways as well, and may have been first: then that one is waited for.
-        let is_beaten = T::PEER == Peer::Gateway && at.is_held();
+        // The engine starts gateways as well, and may have been first: then that one is waited for, or if it is gone by now, another is started.
+        let is_beaten = T::PEER == Peer::Gateway && (child.word == TAKEN || at.is_held());
         if !killed && !is_beaten {
             break;
         }
@@ -305,6 +307,7 @@ async fn end_of(ready: OwnedFd) -> io::Result<Vec<u8>> {
 
 fn ended(status: ExitStatus, word: &[u8]) -> String {
     match word {
+        TAKEN => "another one was started each time, and did not stay".into(),
         FAILED => "it gave up, and could not write why into its log; is the disk full?".into(),
         // That is what it came from, which ends well; of itself, an engine that could not start says so.
         _ if status.success() => "it was killed while it started".into(),

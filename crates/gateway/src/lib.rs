@@ -132,7 +132,10 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     let path = home.join("gateway.lock");
     points::reach("gateway.before_lock");
     let taken = GatewayLock::take(&path, settings.is_service).map_err(StartError::file("lock", &path))?;
-    let Some(mut lock) = taken else { return Ok(Ran::Taken) };
+    let Some(mut lock) = taken else {
+        points::reach("gateway.taken");
+        return Ok(Ran::Taken);
+    };
     // Between the engine's decision to start this gateway and the lock, a person may have started one and stopped it again.
     if settings.unless_stopped && lock.says_stopped().map_err(StartError::file("read", &path))? {
         return Ok(Ran::Stopped);

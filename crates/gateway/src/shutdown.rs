@@ -5,7 +5,8 @@ use crate::rules::conversation::Event;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, TurnKind};
 use crate::store::StoreChange;
-use outlast_client::{Owner, Until};
+use outlast_agents::{running_agents, stop_agents_of};
+use outlast_client::{Client, ClientError, Owner, Until};
 use rustix::fs::{FlockOperation, flock};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -267,6 +268,7 @@ impl Coordinator {
                 let _ended = actor.handle.stop();
             }
         }
+        let engine = self.engine.clone();
         let stopping = async {
             while self.chats.values().any(|live| live.actor.is_some()) {
                 match self.next_input().await {
@@ -274,10 +276,24 @@ impl Coordinator {
                     None => break,
                 }
             }
+            stop_strays(&engine).await;
         };
         if tokio::time::timeout(AGENT_STOP_LIMIT, stopping).await.is_err() {
             tracing::warn!("agents did not stop in time; the next gateway stops them");
         }
+    }
+}
+
+/// Stops agents that no actor drives. An earlier gateway may have died with a start under way, which the engine carried out after this one had looked.
+async fn stop_strays(engine: &Client) {
+    let stopped = async {
+        for agent in running_agents(engine).await? {
+            stop_agents_of(engine, &agent.key).await?;
+        }
+        Ok::<(), ClientError>(())
+    };
+    if let Err(error) = stopped.await {
+        tracing::warn!(%error, "agents could not be looked for; the next gateway stops them");
     }
 }
 

@@ -5,9 +5,9 @@ use crate::rules::breaker::{BREAKER_STARTS, RunStart, judge};
 use crate::rules::turn::Turn;
 use crate::settings::GatewaySettings;
 use crate::store::{SqliteStore, Store, StoreError};
-use outlast_agents::{AgentPlace, running_agents, stop_agents_of};
+use outlast_agents::{AgentPlace, Attempt, FoundAttempt, running_agents, stop_agents_but, stop_agents_of};
 use outlast_client::{Client, ClientError, Connect};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,38 +50,52 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     let breaker = judge(&starts);
     let parts = Parts { settings, store: Box::new(store), loaded, engine, place, breaker, run, started_at };
     let (mut coordinator, gateway) = Coordinator::new(parts);
-    let held = held_attempts(&coordinator).await?;
-    stop_others(&coordinator.engine, &held).await?;
+    let found = found_attempts(&coordinator).await?;
+    stop_others(&coordinator.engine, &found).await?;
     crate::points::reach("gateway.before_marks");
-    tokio::task::block_in_place(|| coordinator.mark_interrupted(&held, has_found_interrupted))?;
+    tokio::task::block_in_place(|| coordinator.mark_interrupted(&found, has_found_interrupted))?;
     Ok((coordinator, gateway))
 }
 
-/// The conversations whose running attempt still has its process.
-async fn held_attempts(coordinator: &Coordinator) -> Result<BTreeSet<String>, ClientError> {
-    let mut held = BTreeSet::new();
-    for (key, live) in &coordinator.chats {
-        let Some((attempt, choice)) = running_attempt(live).zip(live.chat.agent.as_ref()) else { continue };
-        // A driver that cannot be made holds nothing.
-        let Ok(driver) = coordinator.driver(key, &live.conversation.generation.name(), choice) else { continue };
-        if driver.holds(key, &attempt).await? {
-            held.insert(key.clone());
-        }
-    }
-    Ok(held)
+/// What became of attempts that an earlier run left running, by the key of the conversation.
+#[derive(Default)]
+pub(crate) struct FoundAttempts {
+    /// Their processes are there.
+    pub(crate) held: BTreeSet<String>,
+    /// They have no process, and the engine may be about to start it.
+    pub(crate) not_started: BTreeMap<String, Attempt>,
 }
 
-fn running_attempt(live: &Live) -> Option<outlast_agents::Attempt> {
+async fn found_attempts(coordinator: &Coordinator) -> Result<FoundAttempts, ClientError> {
+    let mut found = FoundAttempts::default();
+    for (key, live) in &coordinator.chats {
+        let Some((attempt, choice)) = running_attempt(live).zip(live.chat.agent.as_ref()) else { continue };
+        // A driver that cannot be made has no process that could be followed.
+        let Ok(driver) = coordinator.driver(key, &live.conversation.generation.name(), choice) else { continue };
+        match driver.find(key, &attempt).await? {
+            FoundAttempt::Held => _ = found.held.insert(key.clone()),
+            FoundAttempt::NotStarted => _ = found.not_started.insert(key.clone(), attempt),
+            FoundAttempt::Gone => {}
+        }
+    }
+    Ok(found)
+}
+
+fn running_attempt(live: &Live) -> Option<Attempt> {
     let head = live.conversation.running()?.id;
     let starts = live.details.get(&head)?.starts;
     Some(driver_attempt(live, head, starts))
 }
 
 /// Stops the agents of an earlier run, whole trees, but for those that still work on an attempt.
-async fn stop_others(engine: &Client, held: &BTreeSet<String>) -> Result<(), ClientError> {
+async fn stop_others(engine: &Client, found: &FoundAttempts) -> Result<(), ClientError> {
     let keys: BTreeSet<String> = running_agents(engine).await?.into_iter().map(|agent| agent.key).collect();
-    for key in keys.difference(held) {
-        let stopped = stop_agents_of(engine, key).await?;
+    for key in keys.difference(&found.held) {
+        let stopped = match found.not_started.get(key) {
+            // It came up in this moment, and the next attempt follows it.
+            Some(attempt) => stop_agents_but(engine, key, attempt).await?,
+            None => stop_agents_of(engine, key).await?,
+        };
         tracing::info!(key, stopped, "stopped agents of an earlier run");
     }
     Ok(())

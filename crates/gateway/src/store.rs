@@ -150,7 +150,8 @@ pub(crate) struct TurnRecord {
     pub(crate) turn: Turn,
     /// How often it was started; kept when it is finished.
     pub(crate) attempt: u32,
-    /// How often it was started, starts that were taken back included. So the number of a start is never used twice.
+    /// How often it was started, starts that were taken back included: the number of a start is part of its name for the driver. It is used twice only if the first
+    /// gateway died before there was a process of that name.
     pub(crate) starts: u32,
     pub(crate) head: TurnId,
     pub(crate) quotes: Option<TurnId>,

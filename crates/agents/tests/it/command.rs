@@ -1,5 +1,5 @@
 use crate::support::*;
-use outlast_agents::{AgentNews, Attempt, Block, CommandDriver, CommandSettings, Driver, Opened, StopReason, stop_agents_of};
+use outlast_agents::{AgentNews, Attempt, Block, CommandDriver, CommandSettings, Driver, FoundAttempt, Opened, StopReason, stop_agents_of};
 use outlast_testkit::product::eventually;
 use std::time::Duration;
 
@@ -60,9 +60,9 @@ async fn a_later_gateway_follows_the_same_process() {
     drop(chat);
     world.product.kill_engine();
     let driver = driver(&world, &line);
-    assert!(driver.holds(KEY, &attempt).await.unwrap());
-    assert!(!driver.holds(KEY, &Attempt::new("turn-1", 2)).await.unwrap());
-    assert!(!driver.holds("another", &attempt).await.unwrap());
+    assert_eq!(driver.find(KEY, &attempt).await.unwrap(), FoundAttempt::Held);
+    assert_eq!(driver.find(KEY, &Attempt::new("turn-1", 2)).await.unwrap(), FoundAttempt::NotStarted);
+    assert_eq!(driver.find("another", &attempt).await.unwrap(), FoundAttempt::NotStarted);
     let mut chat = Chat::of(driver.start(world.conversation()));
     // What the prompt is by now does not matter: the process has it.
     chat.prompt(1, "something else");
@@ -72,7 +72,7 @@ async fn a_later_gateway_follows_the_same_process() {
     assert_eq!(events.last(), Some(&AgentNews::Completed { stop_reason: StopReason::EndTurn }));
     // One that has ended is followed just so.
     drop(chat);
-    assert!(driver.holds(KEY, &attempt).await.unwrap());
+    assert_eq!(driver.find(KEY, &attempt).await.unwrap(), FoundAttempt::Held);
     let mut chat = Chat::of(driver.start(world.conversation()));
     chat.prompt(1, "");
     assert_eq!(texts(&chat.turn().await), ["before\nafter\n"]);

@@ -5,12 +5,13 @@ use super::live::Live;
 use super::{AnswerTo, COMMIT_RETRY_PAUSE, ChatAnswer, Coordinator, Input, store_failed};
 use crate::rules::conversation::{self, Conversation, Effect, Event, TurnId};
 use crate::rules::text::Line;
+use crate::startup::FoundAttempts;
 use crate::store::{StoreChange, StoreError, TurnRecord};
 use outlast_agents::Decision;
 use outlast_core::Time;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest, Content, LineBody, Part};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -203,12 +204,16 @@ impl Coordinator {
     }
 
     /// The one commit of a start: every turn that was running, as the rules say, and the row of this run. Then agents that still work are followed.
-    pub(crate) fn mark_interrupted(&mut self, held: &BTreeSet<String>, has_found_interrupted: bool) -> Result<(), StoreError> {
+    pub(crate) fn mark_interrupted(&mut self, found: &FoundAttempts, has_found_interrupted: bool) -> Result<(), StoreError> {
         let mut batch = Batch::new(self.started_at);
         let running: Vec<String> =
             self.chats.iter().filter(|(_, live)| live.conversation.running().is_some()).map(|(key, _)| key.clone()).collect();
         for key in &running {
-            self.apply(key, Event::GatewayStarted { is_held: held.contains(key) }, &mut batch);
+            let head = self.chats.get(key).and_then(|live| live.conversation.running()).map(|row| row.id);
+            self.apply(key, Event::GatewayStarted { is_held: found.held.contains(key) }, &mut batch);
+            if let (Some(head), true, Some(live)) = (head, found.not_started.contains_key(key), self.chats.get_mut(key)) {
+                live.take_back_start(head);
+            }
         }
         batch.change(StoreChange::RunStarted { id: self.run, at: self.started_at, has_found_interrupted });
         let mut changes = Vec::new();

@@ -211,6 +211,16 @@ impl Live {
         }
     }
 
+    /// A start whose process never came up gives its number back, so that the next one has the same name for its driver. Should the engine still be about to
+    /// start that process, the next attempt gets it, and there are not two.
+    pub(crate) fn take_back_start(&mut self, head: TurnId) {
+        for row in self.conversation.rows.iter().filter(|row| row.head == head) {
+            if let Some(detail) = self.details.get_mut(&row.id) {
+                detail.starts = detail.starts.saturating_sub(1);
+            }
+        }
+    }
+
     /// Drops what is known of finished turns. To be called once they are committed.
     pub(crate) fn forget_finished(&mut self) {
         self.conversation.forget_finished();

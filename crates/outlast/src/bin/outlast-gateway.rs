@@ -29,7 +29,7 @@ struct AsGateway {
     /// The home
     #[arg(long)]
     home: PathBuf,
-    /// A descriptor to write `ready` and a newline to once it listens, or `failed`
+    /// A descriptor to write `ready` and a newline to once it listens, `taken` if another gateway serves the home, or `failed`
     #[arg(long)]
     ready_fd: Option<i32>,
     /// Be nobody's child, so that whoever ends the tree of a caller does not end this
@@ -96,6 +96,7 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
         Ok(Ran::Stopped) => Ok(0),
         Ok(Ran::Taken) => {
             say(&format!("another gateway serves {}", settings.home.display()));
+            starter.tell(b"taken\n");
             Ok(0)
         }
         Err(error) => {

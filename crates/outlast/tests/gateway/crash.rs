@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, KEY, acp_config, cat, scripted};
 use outlast_client::{Standing, TurnOutcome, TurnState};
-use outlast_testkit::product::Product;
+use outlast_testkit::product::{Product, eventually};
 
 const RESUMED: &str = "Resumed after an interruption of the gateway.";
 
@@ -84,6 +84,47 @@ fn the_reply_of_a_configured_command_is_there_once_after_a_crash() {
     assert_eq!((ended.outcome, ended.attempt, ended.reply.as_deref()), (Some(TurnOutcome::Completed), 1, Some("once")));
     let texts: Vec<_> = bench.parts().into_iter().filter(|(kind, _)| kind == "text").collect();
     assert_eq!(texts.len(), 1, "{texts:?}");
+}
+
+/// Once there were two agents at work: the process of the first attempt came up when the next gateway had started the second.
+#[test]
+fn a_command_that_the_engine_was_about_to_start_when_the_gateway_died_runs_once() {
+    let bench = Bench::new();
+    let agent = bench.gated();
+    let points = bench.product().points();
+    points.arm("run.before_commit").unwrap();
+    let turn = bench.send("long", &agent).turn;
+    eventually("the request", || points.held("run.before_commit"));
+    let pid = bench.kill();
+    bench.next_after(pid);
+    bench.until("the next attempt", |shown| shown.turns[0].attempt == 2 && shown.turns[0].state == TurnState::Running);
+    points.release("run.before_commit").unwrap();
+    bench.wait_for_prompts(1);
+    bench.open_gate();
+    let ended = bench.wait(turn);
+    assert_eq!((ended.outcome, ended.attempt, ended.reply.as_deref()), (Some(TurnOutcome::Completed), 2, Some("did: long")));
+    assert_eq!(bench.prompts().len(), 1);
+    let all = bench.product().json(["list", "--all"]);
+    assert_eq!(all["processes"].as_array().unwrap().len(), 1, "{all}");
+}
+
+#[test]
+fn an_agent_that_comes_up_late_has_no_prompt_and_ends_with_the_gateway() {
+    let bench = with_acp();
+    let points = bench.product().points();
+    points.arm("run.before_commit").unwrap();
+    let turn = bench.send("build it", &scripted()).turn;
+    eventually("the request", || points.held("run.before_commit"));
+    let pid = bench.kill();
+    bench.next_after(pid);
+    bench.wait_for_prompts(1);
+    points.release("run.before_commit").unwrap();
+    let agents = || bench.product().json(["list"])["processes"].as_array().unwrap().len();
+    eventually("the late agent", || (agents() == 2).then_some(()));
+    bench.open_gate();
+    assert_eq!((bench.wait(turn).attempt, bench.prompts().len()), (2, 1));
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    assert_eq!(agents(), 0);
 }
 
 #[test]

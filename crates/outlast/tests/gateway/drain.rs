@@ -2,7 +2,8 @@
 
 use crate::support::{Bench, KEY, cat};
 use outlast_client::{AgentChoice, TurnOutcome, TurnState};
-use outlast_testkit::product::{PATIENCE, eventually, wait_for_end};
+use outlast_testkit::product::{PATIENCE, Product, eventually, wait_for_end};
+use std::process::Stdio;
 use std::time::Duration;
 
 #[test]
@@ -44,6 +45,29 @@ fn a_gateway_that_the_engine_was_starting_when_a_person_stopped_it_stays_away() 
     points.release("gateway.before_lock").unwrap();
     assert!(wait_for_end(late, PATIENCE), "{}", bench.log());
     assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None));
+}
+
+/// A client whose gateway found another one at work, which died in that moment, once gave up.
+#[test]
+fn a_client_starts_another_gateway_if_the_one_that_was_first_is_gone() {
+    let bench = Bench::stopped(Product::new(env!("CARGO_BIN_EXE_outlast")));
+    let points = bench.product().points();
+    points.arm("gateway.before_lock").unwrap();
+    points.arm("gateway.taken").unwrap();
+    let mut call = bench.product().command(["chat", "send", "main", "hello", "--command", "cat", "--wait"]);
+    let client = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the client's gateway", || points.held("gateway.before_lock"));
+    bench.start();
+    points.release("gateway.before_lock").unwrap();
+    eventually("it found the other one", || points.held("gateway.taken"));
+    // The engine starts another one, which comes too late.
+    points.arm("gateway.before_lock").unwrap();
+    bench.kill();
+    eventually("the engine's gateway", || points.held("gateway.before_lock"));
+    points.release("gateway.taken").unwrap();
+    let said = client.wait_with_output().unwrap();
+    assert_eq!((said.status.code(), String::from_utf8_lossy(&said.stdout).as_ref()), (Some(0), "hello\n"), "{said:?}");
+    points.release("gateway.before_lock").unwrap();
 }
 
 #[test]

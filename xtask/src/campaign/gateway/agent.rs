@@ -29,6 +29,8 @@ const REPEAT: &str = "(this may be a repeat)";
 pub(super) enum Noted {
     /// A prompt came.
     Prompt(Prompt),
+    /// The agent waits to be let go on with this token.
+    Waiting(String),
     /// The turn of the prompt with this nonce is about to be ended by the agent.
     Ending(String),
     /// Another agent of the same conversation was at work.
@@ -71,7 +73,7 @@ pub(super) fn noted(dir: &Path) -> Vec<Noted> {
 pub(super) fn prompts_of(dir: &Path, token: &str) -> Vec<Prompt> {
     let is_one = |noted: Noted| match noted {
         Noted::Prompt(prompt) => Some(prompt).filter(|prompt| prompt.tokens.contains(token)),
-        Noted::Ending(_) | Noted::Clash { .. } => None,
+        Noted::Waiting(_) | Noted::Ending(_) | Noted::Clash { .. } => None,
     };
     noted(dir).into_iter().filter_map(is_one).collect()
 }
@@ -80,8 +82,13 @@ pub(super) fn prompts_of(dir: &Path, token: &str) -> Vec<Prompt> {
 pub(super) fn generation_of(dir: &Path, key: &str) -> Option<String> {
     noted(dir).into_iter().rev().find_map(|noted| match noted {
         Noted::Prompt(prompt) if prompt.key == key => Some(prompt.generation),
-        Noted::Prompt(_) | Noted::Ending(_) | Noted::Clash { .. } => None,
+        Noted::Prompt(_) | Noted::Waiting(_) | Noted::Ending(_) | Noted::Clash { .. } => None,
     })
+}
+
+/// Whether an agent waits to be let go on with a token.
+pub(super) fn is_waiting(dir: &Path, token: &str) -> bool {
+    noted(dir).iter().any(|noted| matches!(noted, Noted::Waiting(of) if of == token))
 }
 
 /// Whether the agent began to end the turn of this prompt.
@@ -250,6 +257,7 @@ impl Agent {
 
     fn wait(&self, tokens: &BTreeSet<String>) -> Result<()> {
         let began = Instant::now();
+        tokens.iter().try_for_each(|token| self.note(&Noted::Waiting(token.clone())))?;
         // No descriptor tells of a file that the round makes.
         while !tokens.iter().all(|token| gate(&self.dir, token).exists()) {
             ensure!(began.elapsed() < GATE_LIMIT, "nobody lets {tokens:?} go on");

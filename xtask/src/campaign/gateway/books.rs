@@ -141,7 +141,7 @@ impl Books {
                         wrong.push(format!("an agent was prompted without words: {prompt:?}"));
                     }
                 }
-                Noted::Ending(_) => {}
+                Noted::Waiting(_) | Noted::Ending(_) => {}
             }
         }
         wrong.extend(self.conversations.iter().filter(|row| row.is_current).filter_map(|row| {
@@ -173,9 +173,9 @@ impl Books {
         ensure!(prompts.iter().all(|prompt| prompt.key == entry.key), "the agent of another conversation saw it: {prompts:?}");
         let unmarked = prompts.iter().skip(1).find(|prompt| !prompt.is_marked(&entry.token));
         ensure!(unmarked.is_none(), "it was said again and not marked: {unmarked:?}");
-        // The first prompt of a later attempt cannot know that no agent saw the earlier one.
+        // A later attempt cannot know that no agent saw the one before; only a command may be the one that the first attempt had asked for.
         let is_late = prompts.first().is_some_and(|prompt| prompts.len() < turn.attempt as usize && !prompt.is_marked(&entry.token));
-        ensure!(!is_late, "attempt {} says nothing of the one before: {prompts:?}", turn.attempt);
+        ensure!(!is_late || entry.driver.is_per_turn(), "attempt {} says nothing of the one before: {prompts:?}", turn.attempt);
         let is_marked = turn.attempt == 1 && prompts.first().is_some_and(|prompt| prompt.is_marked(&entry.token));
         ensure!(!(entry.is_certain && is_marked), "it was said once, and marked as a repeat: {prompts:?}");
         if entry.outcome == "completed" {
@@ -202,7 +202,7 @@ impl Books {
     fn prompts<'a>(&'a self, token: &str) -> Vec<&'a Prompt> {
         let prompt = |noted: &'a Noted| match noted {
             Noted::Prompt(prompt) if prompt.tokens.contains(token) => Some(prompt),
-            Noted::Prompt(_) | Noted::Ending(_) | Noted::Clash { .. } => None,
+            Noted::Prompt(_) | Noted::Waiting(_) | Noted::Ending(_) | Noted::Clash { .. } => None,
         };
         self.noted.iter().filter_map(prompt).collect()
     }
@@ -225,8 +225,11 @@ impl Books {
         let keys: BTreeSet<&str> = ledger.iter().map(|entry| entry.key.as_str()).collect();
         for key in keys {
             let turns: Vec<&TurnRow> = self.turns.iter().filter(|turn| turn.key == key && turn.head == turn.id).collect();
+            // The death of an agent is told when it happens, also if the turn is not tried again because a newer message took its place.
             let again = |reason: &str| -> usize {
-                turns.iter().filter(|turn| turn.reason.as_deref() == Some(reason)).map(|turn| turn.attempt as usize - 1).sum()
+                let is_told_at_once = |turn: &TurnRow| reason == "agent_ended" && turn.outcome.as_deref() == Some("cancelled");
+                let of = turns.iter().filter(|turn| turn.reason.as_deref() == Some(reason));
+                of.map(|turn| turn.attempt as usize - 1 + usize::from(is_told_at_once(turn))).sum()
             };
             let said = |text: &str| {
                 let lines = self.parts.iter().filter(|(of, part)| of == key && part.kind.as_str() == "line");
@@ -243,6 +246,18 @@ impl Books {
             }
         }
         wrong
+    }
+
+    /// The turns of `chat show` that are otherwise in the table.
+    pub(super) fn differences<'a>(&'a self, turns: &'a Value) -> impl Iterator<Item = &'a Value> {
+        turns.as_array().into_iter().flatten().filter(|turn| {
+            let is_same = |row: &TurnRow| {
+                let words = [("cause", Some(&row.cause)), ("state", Some(&row.state))];
+                let words = words.into_iter().chain([("interrupt_reason", row.reason.as_ref()), ("outcome", row.outcome.as_ref())]);
+                turn["attempt"] == row.attempt && words.into_iter().all(|(name, word)| turn[name].as_str() == word.map(String::as_str))
+            };
+            !self.turns.iter().any(|row| turn["id"] == row.id && is_same(row))
+        })
     }
 
     /// The parts of a conversation as the database has them.

@@ -5,6 +5,7 @@
 mod agent;
 mod books;
 mod client;
+mod close;
 mod eyes;
 mod plan;
 mod real;

@@ -255,6 +255,8 @@ impl Plan {
     pub(super) fn finds_interrupted(&self) -> Option<bool> {
         match self.progress() {
             _ if self.bystander.is_some() => Some(true),
+            // The message that collides may be anywhere.
+            Progress::Unwritten | Progress::Finished if self.does_collide => None,
             Progress::Unwritten | Progress::Finished => Some(false),
             Progress::Started | Progress::MaybePrompted | Progress::Prompted => Some(true),
             Progress::Unknown => None,
@@ -354,7 +356,8 @@ pub(super) fn expected(plan: &Plan, seen: Seen) -> Outcomes {
         // A command that outlives the gateway is followed by the next one, unless its end was not seen by a keeper.
         progress if victim.has_gateway() => match (victim, seen.has_prompt, seen.is_ending) {
             (Victim::Everything, true, false) => vec![AFTER_CRASH],
-            (Victim::Everything, ..) => vec![ONCE, AFTER_CRASH],
+            // A keeper that was being forked may be the last to die, and see the command die before it.
+            (Victim::Everything, ..) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
             (_, true, false) if seen.is_agent_killed => vec![AFTER_AGENT],
             (_, true, _) if !seen.is_agent_killed => vec![ONCE],
             (_, true, _) => vec![ONCE, AFTER_AGENT],

@@ -47,7 +47,8 @@ impl Scene {
             // Until then the saboteur may not be done with those who are to die together.
             self.until("the end of the kill", || Ok((saboteur.has_struck() || saboteur.is_off()).then_some(())))?;
             if plan.is_client_late && self.is_kept(chat, client.token(), plan)? {
-                self.until_finished(chat, client.token())?;
+                let token = client.token();
+                self.until(&format!("the end of {token} without its client"), || Ok(self.turn(chat, token).filter(TurnInfo::is_finished)))?;
             }
         }
     }

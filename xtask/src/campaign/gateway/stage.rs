@@ -2,17 +2,16 @@
 
 use super::super::report::Report;
 use super::agent;
-use super::books::{Books, Cause, Entry};
+use super::books::{Cause, Entry};
 use super::client::{Client, Reply};
-use super::eyes::{self, Eyes};
+use super::eyes::Eyes;
 use super::plan::{AFTER_CRASH, Driver, Kind, ONCE, Ordeal, Outcomes, Plan, Progress, Release, Seen, Victim, expected};
 use super::scene::{Scene, joined};
 use super::strike::Saboteur;
 use anyhow::{Context, Result, bail, ensure};
 use outlast_client::{Part, Standing, TurnInfo};
 use outlast_testkit::product::{Product, kill_and_wait};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A home is closed after this many deaths of its gateway: the engine's pauses before the next one grow.
 const MAX_GATEWAY_KILLS: u32 = 3;
@@ -25,15 +24,15 @@ const BREAKER_STARTS: u32 = 3;
 
 /// One home.
 pub(super) struct Stage {
-    scene: Scene,
-    chats: Vec<ChatOf>,
-    ledger: Vec<Entry>,
+    pub(super) scene: Scene,
+    pub(super) chats: Vec<ChatOf>,
+    pub(super) ledger: Vec<Entry>,
     rounds: u32,
     gateway_kills: u32,
     /// How many of the last starts in a row found an interrupted turn.
     chain: u32,
     /// What each start of a gateway must have found, as far as the plans can say.
-    founds: Vec<Option<bool>>,
+    pub(super) founds: Vec<Option<bool>>,
     is_spent: bool,
 }
 
@@ -136,7 +135,7 @@ impl Stage {
         let scene = &self.scene;
         Client::new(&scene.product, &chat, &token).speak("<<wait>>", false)?;
         scene.eyes.follow(&chat.key);
-        scene.until("the bystander's prompt", || Ok((!agent::prompts_of(&scene.dir, &token).is_empty()).then_some(())))?;
+        scene.until("the bystander's wait", || Ok(agent::is_waiting(&scene.dir, &token).then_some(())))?;
         if driver == Driver::Acp {
             // From here on nothing of it is committed, and it reaches no point.
             scene.until("the bystander's tool", || {
@@ -205,7 +204,8 @@ impl Stage {
         entry.least_prompts = least_prompts(&outcomes, seen);
         if release == Some(Release::Write) {
             // The message that let it go on took its place, and quotes it.
-            (entry.outcome, entry.outcomes) = ("cancelled", Some(vec![(1, Some("restart_interrupted"))]));
+            let once_each = |(_, reason): (u32, Option<&'static str>)| (1, reason);
+            (entry.outcome, entry.outcomes) = ("cancelled", Some(outcomes.into_iter().map(once_each).collect()));
             entry.least_prompts = usize::from(seen.has_prompt);
         }
         self.enter_release(chat, plan, release, report)?;
@@ -279,7 +279,7 @@ impl Stage {
         let outcomes = expected(plan, seen);
         let opens = plan.victim.has_gateway() && plan.finds_interrupted() == Some(true) && self.chain + 1 >= BREAKER_STARTS;
         let mut release = None;
-        if opens && outcomes.contains(&AFTER_CRASH) {
+        if opens && outcomes.iter().any(|outcome| *outcome != ONCE) {
             if self.scene.until_held_back(chat, token)? {
                 release = Some(plan.release);
                 match plan.release {
@@ -387,92 +387,6 @@ impl Stage {
         self.founds.push(found);
         self.chain = if found == Some(true) { self.chain + 1 } else { 0 };
         self.is_spent |= found.is_none() || self.is_breaker_open();
-    }
-
-    /// Closes the home, and checks its books.
-    pub(super) fn close(self, report: &Report) -> Result<()> {
-        let wrong = self.audit(report);
-        let wrong = wrong.unwrap_or_else(|e| vec![format!("a home cannot be closed: {e:#}")]);
-        report.add("homes", 1);
-        if wrong.is_empty() {
-            // It has let go of everything, and may need a moment to be gone.
-            self.scene.until("the end of the gateway", || Ok(eyes::gateways(&self.scene.product).is_empty().then_some(())))?;
-            return self.scene.product.shut_down().context("left over at the end");
-        }
-        let kept = self.give_up()?;
-        wrong.into_iter().for_each(|what| report.bad(format!("{what}; kept: {}", kept.display())));
-        Ok(())
-    }
-
-    /// Everything that is wrong.
-    fn audit(&self, report: &Report) -> Result<Vec<String>> {
-        let Scene { product, dir, eyes } = &self.scene;
-        let mut wrong = Vec::new();
-        let mut shown = Vec::new();
-        for chat in &self.chats {
-            let exported = product.call(["chat", "export", "--json", &chat.name]).good().json();
-            let parts: Vec<Part> = serde_json::from_value(exported["parts"].clone()).context("the parts of an export")?;
-            let last = parts.last().map(|part| part.id);
-            // A follower has until now to see the last part, and nothing comes behind it.
-            let followed = self.scene.until("the last part", || {
-                let followed = eyes.parts(&chat.key)?;
-                Ok((followed.last().map(|part| part.id) >= last).then_some(followed))
-            })?;
-            shown.push((chat, parts, followed));
-        }
-        // A notice whose acknowledgement was lost is offered again when its lease is over, and recognised.
-        let history = || -> Value { product.call(["events", "history", "--json", "--limit", "1000"]).good().json() };
-        self.scene.until("the end of every lease", || {
-            let told = history();
-            let is_open = |told: &Value| told["state"] == "pending" || told["state"] == "leased";
-            Ok((!told["notices"].as_array().context("a history")?.iter().any(is_open)).then_some(()))
-        })?;
-        let stopped = product.call(["gateway", "stop"]);
-        ensure!(stopped.code == Some(0), "the gateway cannot be stopped: {stopped:?}");
-        let history = history();
-        let books = Books::read(&product.home().root, dir, &history)?;
-        wrong.extend(books.check(&self.ledger));
-        for (chat, exported, followed) in shown {
-            let stored = books.parts_of(&chat.key);
-            if !stored.iter().copied().eq(&exported) || !stored.iter().copied().eq(&followed) {
-                wrong.push(format!(
-                    "{}: {} parts are stored, {} exported, {} followed, and they differ",
-                    chat.key,
-                    stored.len(),
-                    exported.len(),
-                    followed.len()
-                ));
-            }
-            report.add("parts that a follower saw once", followed.len() as u64);
-        }
-        let is_same = self.founds.len() == books.founds.len()
-            && self.founds.iter().zip(&books.founds).all(|(planned, found)| planned.is_none_or(|planned| planned == *found));
-        if !is_same {
-            wrong.push(format!("starts of the gateway found interrupted turns: {:?}, and the plans say {:?}", books.founds, self.founds));
-        }
-        let is_suspended = |row: &&super::books::ConversationRow| !row.is_current && row.is_suspended;
-        report.add("conversations suspended after three deaths", books.conversations.iter().filter(is_suspended).count() as u64);
-        report.add("messages and notices", self.ledger.len() as u64);
-        Ok(wrong)
-    }
-
-    /// Ends everything at once, and keeps what helps to find out what went wrong.
-    pub(super) fn give_up(self) -> Result<PathBuf> {
-        let Scene { product, dir, eyes } = self.scene;
-        drop(eyes);
-        let home = product.home().root;
-        eyes::cut_power(&product, || None)?;
-        // Otherwise the next engine would start a gateway. A gateway that was killed leaves its socket.
-        std::fs::write(home.join("gateway.lock"), "stopped\n")?;
-        if let Some(dir) = product.socket_dir() {
-            let _absent = std::fs::remove_file(dir.join("gateway"));
-        }
-        let kept = tempfile::Builder::new().prefix("gateway-").tempdir()?.keep();
-        let files = [&home, &dir].map(std::fs::read_dir).into_iter().flatten().flatten().flatten();
-        for file in files.map(|entry| entry.path()).filter(|path| path.is_file()) {
-            std::fs::copy(&file, kept.join(file.file_name().unwrap_or_default()))?;
-        }
-        Ok(kept)
     }
 }
 
