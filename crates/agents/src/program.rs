@@ -2,6 +2,7 @@
 
 mod env_file;
 mod find;
+mod leftovers;
 mod process;
 
 pub use env_file::EnvFileError;
@@ -10,7 +11,7 @@ pub(crate) use process::{AgentInput, AgentOutput, AgentProcess, Ended, Launch, i
 
 use crate::command::attempt_process;
 use crate::driver::Attempt;
-use outlast_client::{Caller, Client, ClientError, ProcessId, Scope, caller};
+use outlast_client::{Caller, Client, ClientError, ProcessId, ProcessInfo, Scope, Status, caller};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -176,13 +177,26 @@ pub async fn stop_agents_but(client: &Client, key: &str, kept: &Attempt) -> Resu
 
 /// The same, but for one process.
 pub(crate) async fn stop_agents_except(client: &Client, key: &str, kept: Option<ProcessId>) -> Result<usize, ClientError> {
+    Ok(clear_agents(client, key, kept).await?.stopped)
+}
+
+/// What was found when the agents of a conversation were stopped.
+pub(crate) struct ClearedAgents {
+    stopped: usize,
+    /// Those that are over, by now or before.
+    pub(crate) finished: Vec<ProcessInfo>,
+}
+
+/// Stops every agent of a conversation but one, and says which there were.
+pub(crate) async fn clear_agents(client: &Client, key: &str, kept: Option<ProcessId>) -> Result<ClearedAgents, ClientError> {
     let client = client.with_owner(outlast_client::Owner::default());
     let scope = Scope::session(agent_session(key));
     let mut stopped = 0;
     for _ in 0..MAX_STOP_ROUNDS {
-        let running: Vec<_> = client.list(&scope, false).await?.into_iter().filter(|info| Some(info.session_id) != kept).collect();
+        let all = client.list(&scope, true).await?.into_iter().filter(|info| Some(info.session_id) != kept);
+        let (running, finished): (Vec<_>, Vec<_>) = all.partition(|info| info.status == Status::Running);
         if running.is_empty() {
-            return Ok(stopped);
+            return Ok(ClearedAgents { stopped, finished });
         }
         for info in running {
             // One that is still being started can be stopped in a moment.

@@ -200,6 +200,7 @@ impl Coordinator {
     pub(crate) async fn serve(&mut self) -> Exit {
         self.due.extend(self.chats.keys().cloned());
         self.pending.push_back(Input::Look);
+        let mut is_store_ready = false;
         loop {
             if let Some(exit) = self.exit_due() {
                 return exit;
@@ -210,6 +211,10 @@ impl Coordinator {
             let first = match self.pending.pop_front() {
                 Some(input) => Some(input),
                 None => {
+                    if !is_store_ready && self.inputs.is_empty() {
+                        is_store_ready = true;
+                        tokio::task::block_in_place(|| self.store.get_ready());
+                    }
                     let wake = self.next_wake();
                     tokio::select! {
                         input = self.inputs.recv() => input,

@@ -67,9 +67,10 @@ pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
 use coordinator::{Gateway, Input};
 use shutdown::{GatewayLock, LockWord, StopSignal};
 use startup::StartError;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use store::StoreError;
+use store::{SqliteStore, StoreError};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that run tasks: the coordinator writes to the disk in one of them.
@@ -117,13 +118,29 @@ pub fn run(settings: GatewaySettings, ready: impl FnOnce()) -> Result<Ran, RunEr
     let runtime = runtime.map_err(|e| RunError { what: format!("cannot start threads: {e}"), code: EXIT_UNASKED })?;
     let ran = runtime.block_on(serve_home(Arc::new(settings), ready));
     runtime.shutdown_timeout(RUNTIME_END_LIMIT);
-    ran.map_err(|error| {
-        let code = match &error {
-            StartError::Store(StoreError::Newer { .. }) => EXIT_CONFIGURATION,
-            StartError::File { .. } | StartError::Store(_) | StartError::Engine(_) => EXIT_UNASKED,
-        };
-        RunError { what: error.to_string(), code }
-    })
+    ran.map_err(|error| RunError { code: exit_code(&error), what: error.to_string() })
+}
+
+fn exit_code(error: &StartError) -> i32 {
+    match error {
+        StartError::Store(StoreError::Newer { .. }) => EXIT_CONFIGURATION,
+        StartError::File { .. } | StartError::Store(_) | StartError::Engine(_) => EXIT_UNASKED,
+    }
+}
+
+/// Looks at the memory of a home whose gateway does not run: every row that cannot be read, in a sentence each. Nothing if a gateway runs, which knows itself.
+///
+/// # Errors
+///
+/// If a gateway of this build could not be started with it.
+pub fn check(home: &Path) -> Result<Vec<String>, RunError> {
+    let path = home.join("gateway.lock");
+    let looked = match shutdown::look_at_lock(&path) {
+        Ok(Some(_held)) => SqliteStore::look(&home.join("gateway.db")).map_err(StartError::from),
+        Ok(None) => Ok(Vec::new()),
+        Err(error) => Err(StartError::file("look at", &path)(error)),
+    };
+    looked.map_err(|error| RunError { code: exit_code(&error), what: error.to_string() })
 }
 
 async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Result<Ran, StartError> {

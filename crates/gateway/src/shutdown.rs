@@ -340,6 +340,12 @@ impl GatewayLock {
     }
 }
 
+/// Keeps a gateway from starting for an instant, to look at its files: one that starts waits for that. Nothing: a gateway runs.
+pub(crate) fn look_at_lock(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
+    Ok(is_locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(file))
+}
+
 fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {
     match flock(file, how) {
         Ok(()) => Ok(true),

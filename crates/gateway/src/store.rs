@@ -30,6 +30,9 @@ pub(crate) trait Store: Send {
     /// A generation, current or ended. One that cannot be read is named when the gateway starts.
     fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError>;
 
+    /// Called once when nothing waits: makes later commits quicker, where that can be done beforehand.
+    fn get_ready(&mut self);
+
     /// The turn that a cause has, of whichever conversation and generation.
     fn turn_of_cause(&self, cause: &Cause) -> Result<Option<TurnRecord>, StoreError>;
 

@@ -12,6 +12,7 @@
 
 pub mod blank;
 pub mod calls;
+mod database_log;
 pub mod dir;
 mod frame;
 pub mod journal;
@@ -24,3 +25,5 @@ pub mod programs;
 pub mod segments;
 pub mod spec;
 mod v1;
+
+pub use database_log::lengthen_log;

@@ -381,6 +381,10 @@ impl Actor {
             }
         }
         let stopped = process.stop().await;
+        // One that failed is kept for people who look for the reason.
+        if stopped.is_ok() && matches!(end, DriveEnd::Ordered) {
+            process.remove().await;
+        }
         let why = match end {
             DriveEnd::Agent(TalkEnd::Failed(why)) => {
                 if let Some(attempt) = attempt.take() {

@@ -1,7 +1,8 @@
 //! One agent as a process of the engine: started, read, waited for and stopped, over any number of engines.
 
 use super::env_file::read_env_file;
-use super::{AgentPlace, EnvFileError, agent_session, own_file, stop_agents_except};
+use super::leftovers::{Leftovers, remove_process, remove_processes};
+use super::{AgentPlace, EnvFileError, agent_session, clear_agents, own_file};
 use crate::driver::Conversation;
 use outlast_client::{
     Chunk, Chunks, Client, ClientError, ErrorKind, Fate, From, Kill, Owner, ProcessId, ProcessInfo, Reason, Run, Spec, code,
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 
 /// How long an agent may take to end after SIGTERM before it is killed with its tree.
 const AGENT_STOP_GRACE: Duration = Duration::from_secs(2);
+/// How long the end of an agent may wait for its removal.
+const REMOVE_LIMIT: Duration = Duration::from_secs(2);
 /// How long no engine may answer before an agent is reported as gone. The client starts an engine if it must, so this is only reached where none stays up.
 const ENGINE_OUTAGE_LIMIT: Duration = Duration::from_secs(60);
 /// How long to wait before the engine is asked again. No descriptor tells when an engine of another program listens again.
@@ -85,14 +88,16 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Stops other agents of the conversation, and starts this one.
+    /// Stops other agents of the conversation, starts this one, and removes what earlier ones left behind.
     pub(crate) async fn start(place: &AgentPlace, of: &Conversation, launch: Launch<'_>) -> Result<Self, AgentStartError> {
         let (program, _) = launch.argv.split_first().ok_or(AgentStartError::NoCommand)?;
         let variables = launch.env_file.map(read_env_file).transpose()?.unwrap_or_default();
         let errors = own_file(&of.files, launch.errors).map_err(|error| AgentStartError::Files { dir: of.files.clone(), error })?;
         let errors_from = std::fs::metadata(&errors).map_or(0, |meta| meta.len());
         let kept = launch.id;
-        retried(|| stop_agents_except(&place.client, &of.key, kept)).await?;
+        let others = retried(|| clear_agents(&place.client, &of.key, kept)).await?;
+        let leftovers = Leftovers::of(others.finished, kept);
+        leftovers.remove_files(&of.files);
         let script = match &launch.input {
             AgentInput::Written => WITH_ERRORS_APART,
             AgentInput::File(_) => WITH_PROMPT_FROM_FILE,
@@ -116,6 +121,7 @@ impl AgentProcess {
             let error = format!("cannot start {program}: {why}");
             return Err(ClientError::Unavailable { error, hint: String::new() }.into());
         }
+        remove_processes(&place.client, leftovers.removable);
         Ok(Self { errors_from, ..Self::of(&place.client, info.session_id, errors) })
     }
 
@@ -147,6 +153,11 @@ impl AgentProcess {
     /// Stops it with its whole tree. It may be over already.
     pub(crate) async fn stop(&self) -> Result<(), ClientError> {
         retried(|| stop_process(&self.client, self.id)).await
+    }
+
+    /// Removes it with its log, for one that was stopped because it is not needed. What cannot be removed now is removed with the next start.
+    pub(crate) async fn remove(&self) {
+        let _later = tokio::time::timeout(REMOVE_LIMIT, remove_process(&self.client, self.id)).await;
     }
 
     /// The last line of its standard error, in the form `: line`, or nothing.

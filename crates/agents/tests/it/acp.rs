@@ -268,6 +268,17 @@ async fn a_session_is_resumed_else_loaded_without_its_replay_else_new_with_a_sum
 }
 
 #[tokio::test]
+async fn an_agent_that_was_stopped_in_order_leaves_no_process_behind() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"echo": null}]]}));
+    chat.prompt(1, "hello");
+    assert_eq!(texts(&chat.turn().await), ["hello"]);
+    chat.stop().await;
+    let left = world.client.list(&outlast_client::Scope::session(outlast_agents::agent_session(KEY)), true).await.unwrap();
+    assert_eq!(left, []);
+}
+
+#[tokio::test]
 async fn a_replay_that_comes_after_the_answer_is_no_reply() {
     let world = World::new().await;
     let old =

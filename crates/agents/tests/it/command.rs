@@ -25,9 +25,33 @@ async fn the_prompt_is_standard_input_and_the_reply_standard_output() {
         let ready = AgentNews::Ready { session: None, opened: Opened::PerTurn };
         assert_eq!(events.contains(&ready), number == 1);
     }
-    // The prompts are removed, and what was written to standard error stays.
+    // The prompts are removed, and what the last one wrote to standard error stays.
     let names: Vec<_> = std::fs::read_dir(world.files()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    assert!(names.len() == 2 && names.iter().all(|name| name.ends_with(".stderr")), "{names:?}");
+    assert!(names.len() == 1 && names[0].ends_with(".stderr"), "{names:?}");
+    chat.stop().await;
+}
+
+#[tokio::test]
+async fn what_earlier_commands_left_behind_is_removed_and_the_last_failures_are_kept() {
+    let world = World::new().await;
+    let mut chat = start(&world, "read n; echo said; exit $n");
+    let ids = || async {
+        let all = world.client.list(&outlast_client::Scope::session(outlast_agents::agent_session(KEY)), true).await.unwrap();
+        all.into_iter().map(|info| (info.started_at, info.fate.exit_code.flatten())).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    for (number, exit) in (1..).zip(["1", "0", "2", "0", "0", "3", "4", "0", "0"]) {
+        chat.prompt(number, exit);
+        chat.turn().await;
+    }
+    let expected = [Some(2), Some(3), Some(4), Some(0)];
+    let began = std::time::Instant::now();
+    // They are removed beside everything else.
+    while !ids().await.into_values().eq(expected) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", ids().await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let names: Vec<_> = std::fs::read_dir(world.files()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(names.len() == 4 && names.iter().all(|name| name.ends_with(".stderr")), "{names:?}");
     chat.stop().await;
 }
 

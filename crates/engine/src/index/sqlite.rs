@@ -9,7 +9,6 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction,
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -93,11 +92,6 @@ pub(super) fn open(path: &Path) -> Result<(Database, Vec<Row>, Option<PathBuf>, 
         }
     }
 }
-
-/// How long the log becomes before SQLite begins anew at its front: a thousand pages with their heads.
-const LOG_BYTES: u64 = 32 + 1_000 * (24 + 4_096);
-/// Only where there is so much room that nobody misses those bytes.
-const ROOM: u64 = 256 << 20;
 
 enum Trouble {
     /// The file is not what it was.
@@ -197,27 +191,9 @@ impl Database {
         Ok(rows)
     }
 
-    /// Writes the log to its full length once. A commit that makes a file longer waits for the file system's own journal as well; one that writes over what is there does not.
-    /// To SQLite, zeros behind what it wrote are the end.
+    /// Writes the log to its full length once, so that commits are quicker.
     pub(super) fn lengthen_log(&self) -> io::Result<()> {
-        let mut path = self.path.clone().into_os_string();
-        path.push("-wal");
-        let log = std::fs::OpenOptions::new().write(true).open(path)?;
-        let (from, room) = (log.metadata()?.len(), rustix::fs::fstatvfs(&log)?);
-        if room.f_bavail.saturating_mul(room.f_frsize) < ROOM {
-            return Ok(());
-        }
-        let zeros = vec![0; 64 << 10];
-        let mut at = from;
-        while at < LOG_BYTES {
-            let some = &zeros[..zeros.len().min((LOG_BYTES - at) as usize)];
-            if let Err(error) = log.write_all_at(some, at) {
-                log.set_len(from)?;
-                return Err(error);
-            }
-            at += some.len() as u64;
-        }
-        log.sync_data()
+        outlast_store::lengthen_log(&self.path)
     }
 
     /// Another connection, which reads while this one writes.

@@ -6,6 +6,7 @@ use crate::rules::conversation::{Cause, Generation, TurnId};
 use crate::rules::turn::{Mark, Outcome, Turn};
 use outlast_core::{OsText, Time};
 use outlast_wire::v1::chat::{Content, Part, PartKind};
+use rusqlite::config::DbConfig;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
@@ -82,6 +83,8 @@ impl SqliteStore {
         let failed = |e: rusqlite::Error| failed(path, &e);
         let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
+        // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each question.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
         connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
         let layout: i64 = connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(failed)?;
@@ -95,6 +98,36 @@ impl SqliteStore {
             _ => store.change(SCHEMA).map_err(failed)?,
         }
         Ok(store)
+    }
+
+    /// Reads every row of a file that exists, and names those that cannot be read. Changes nothing. The caller holds the gateway's lock.
+    pub(crate) fn look(path: &Path) -> Result<Vec<String>, StoreError> {
+        let failed = |e: rusqlite::Error| failed(path, &e);
+        // Opened for writing, because the log of a gateway that was killed may have to be recovered first.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags_and_vfs(path, flags, VFS).map_err(failed)?;
+        let layout: i64 = connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(failed)?;
+        if layout > LAYOUT {
+            return Err(StoreError::Newer { path: path.to_owned(), layout, known: LAYOUT });
+        }
+        let store = Self { path: path.to_owned(), connection };
+        let mut skipped = Vec::new();
+        // An older one is brought up to date by the next gateway, which names what it cannot read.
+        if layout == LAYOUT {
+            store.ask(|_| {
+                store.readable(
+                    &format!("SELECT {CONVERSATION} ORDER BY key, generation"),
+                    "conversations",
+                    &mut skipped,
+                    conversation_of,
+                )?;
+                store.readable(&format!("SELECT {TURN} ORDER BY t.id"), "turns", &mut skipped, turn_of)?;
+                store.readable("SELECT id, body, turn, attempt, kind, at FROM part ORDER BY id", "parts", &mut skipped, |row| {
+                    of_json::<serde_json::Value>(row, 1)
+                })
+            })?;
+        }
+        Ok(skipped)
     }
 
     fn change(&mut self, sql: &str) -> rusqlite::Result<()> {
@@ -123,7 +156,11 @@ impl SqliteStore {
             match read(row) {
                 Ok(one) => all.push(one),
                 Err(error) => {
-                    let name: String = row.get::<_, rusqlite::types::Value>(0).map(|v| format!("{v:?}")).unwrap_or_default();
+                    let name = match row.get_ref(0)? {
+                        ValueRef::Integer(number) => number.to_string(),
+                        ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                        other => format!("{other:?}"),
+                    };
                     skipped.push(format!("a row of {what} cannot be read ({name}): {error}"));
                 }
             }
@@ -173,6 +210,12 @@ impl Store for SqliteStore {
     fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError> {
         let sql = format!("SELECT {CONVERSATION} WHERE key = ?1 AND generation = ?2");
         self.ask(|db| db.prepare_cached(&sql)?.query_row(params![key, number], conversation_of).optional())
+    }
+
+    fn get_ready(&mut self) {
+        if let Err(error) = outlast_store::lengthen_log(&self.path) {
+            tracing::debug!(%error, "commits wait for the file system's journal, too");
+        }
     }
 
     fn turn_of_cause(&self, cause: &Cause) -> Result<Option<TurnRecord>, StoreError> {

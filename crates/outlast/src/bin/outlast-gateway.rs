@@ -38,6 +38,9 @@ struct AsGateway {
     /// Do nothing if a person stopped the gateway of this home
     #[arg(long)]
     unless_stopped: bool,
+    /// Only look whether one could be started, and print what cannot be read of its memory
+    #[arg(long, conflicts_with_all = ["ready_fd", "detach", "unless_stopped", "service"])]
+    check: bool,
     /// A service manager starts it again
     #[arg(long)]
     service: bool,
@@ -77,6 +80,9 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
         settings.gateway.faults.iter().for_each(|fault| say(fault));
         return Ok(EXIT_CONFIGURATION);
     }
+    if asked.check {
+        return Ok(check(&settings.home));
+    }
     let level = if settings.gateway.is_log_detailed { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).log_internal_errors(false);
     log.with_max_level(level).init();
@@ -102,6 +108,22 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
         Err(error) => {
             say(&error.to_string());
             Ok(error.code)
+        }
+    }
+}
+
+/// Prints what `outlast doctor` should know, a line each.
+fn check(home: &Path) -> i32 {
+    use std::io::Write as _;
+    match outlast_gateway::check(home) {
+        Ok(unreadable) => {
+            // Who asked may have left.
+            let _unheard = unreadable.iter().try_for_each(|line| writeln!(std::io::stdout(), "{}", line.replace('\n', " ")));
+            0
+        }
+        Err(error) => {
+            say(&error.to_string());
+            error.code
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod agents;
 mod engine;
+mod gateway;
 mod home;
 mod machine;
 mod notices;
@@ -113,6 +114,7 @@ impl Doctor {
         let unreaped = place::unreaped(&place).await;
         let facts = Facts { place, found: &found, trial: trial.as_ref(), unreaped };
         let mut checks = examine(ctx, &facts);
+        checks.extend(gateway::checks(ctx).await);
         checks.extend(agents::checks(ctx).await);
         let worst = checks.iter().map(|c| c.state).max().unwrap_or(State::Ok);
         if ctx.out.json {

@@ -2,6 +2,7 @@
 
 mod cases;
 mod crash;
+mod doctor;
 mod drain;
 mod drill;
 mod ends;
