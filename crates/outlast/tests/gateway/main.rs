@@ -1,5 +1,6 @@
 //! The real gateway, engine and agents, through the client that `outlast chat` uses.
 
+mod agent;
 mod cases;
 mod crash;
 mod doctor;
