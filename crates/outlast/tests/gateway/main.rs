@@ -19,3 +19,4 @@ mod session;
 mod strange;
 mod support;
 mod told;
+mod unwritable;
