@@ -239,7 +239,8 @@ impl Coordinator {
         self.answer_late_waiters(&mut batch);
         self.drain_on(&mut batch);
         self.wake_chats(batch.now);
-        let due: BTreeSet<String> = std::mem::take(&mut self.due).into_iter().chain(batch.touched().cloned()).collect();
+        batch.due = std::mem::take(&mut self.due);
+        let due: BTreeSet<String> = batch.due.iter().chain(batch.touched()).cloned().collect();
         for key in due {
             self.advance(&key, &mut batch);
         }

@@ -72,7 +72,8 @@ impl Coordinator {
             if session == OWN_SESSION {
                 self.take_own();
             } else if let Some(live) = self.chats.get_mut(&session) {
-                live.has_notices_due = true;
+                live.told_of_notices();
+                tracing::debug!(session, "the engine has told of notices");
                 self.due.insert(session);
             } else if !self.not_ours.contains(&session) {
                 if self.not_ours.len() < MAX_NOT_OURS {
@@ -128,6 +129,9 @@ impl Coordinator {
             let limit = u32::try_from(MAX_NOTICES_PER_TURN).unwrap_or(u32::MAX);
             let taken = engine.take(&Take::default().limit(limit).lease(NOTICE_LEASE)).await;
             let taken = taken.map_err(|e| e.to_string());
+            if taken.as_ref().is_ok_and(|taken| taken.notices.is_empty()) {
+                tokio::task::block_in_place(|| crate::points::reach("gateway.notices.none"));
+            }
             let _ended = inputs.send(Input::Taken { key, generation, connection, taken }).await;
         });
     }
@@ -135,7 +139,7 @@ impl Coordinator {
     /// Writes leased notices down. What starts with them is part of the same commit.
     pub(crate) fn taken(&mut self, key: String, generation: &str, connection: u64, taken: Result<Notices, String>, batch: &mut Batch) {
         if let Some(live) = self.chats.get_mut(&key) {
-            live.is_taking = false;
+            live.taking_over(taken.as_ref().is_ok_and(|taken| taken.notices.is_empty()));
         }
         let taken = match taken {
             Ok(taken) => taken,
@@ -155,9 +159,6 @@ impl Coordinator {
         }
         let notices = taken.notices;
         if notices.is_empty() {
-            if let Some(live) = self.chats.get_mut(&key) {
-                live.has_notices_due = false;
-            }
             self.due.insert(key);
             return;
         }

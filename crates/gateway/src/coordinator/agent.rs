@@ -476,10 +476,12 @@ impl Coordinator {
     pub(super) fn actor_over(&mut self, key: &str, actor: u64, batch: &mut Batch) {
         let Some(own) = self.chats.get(key).and_then(|live| live.actor.as_ref()).filter(|own| own.number == actor) else { return };
         let had_prompt = own.open.as_ref().is_some_and(|open| open.prompt == PromptState::Given);
+        batch.again(Input::ActorOver { key: key.to_owned(), actor });
         self.gone(key, true, had_prompt, "the driver of the agent broke down".into(), batch);
     }
 
     pub(super) fn cannot_start(&mut self, key: &str, head: TurnId, attempt: u32, why: String, batch: &mut Batch) {
+        batch.again(Input::CannotStart { key: key.to_owned(), head, attempt, why: why.clone() });
         self.report(key, head, attempt, AgentReport::Gone { had_prompt: false }, Some(why), batch);
     }
 }

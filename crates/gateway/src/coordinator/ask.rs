@@ -4,11 +4,11 @@ use super::batch::{Batch, Deed};
 use super::live::Live;
 use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
 use crate::owner::UserId;
-use crate::rules::conversation::{Cause, Conversation, Event, Message, TurnId};
+use crate::rules::conversation::{Cause, Conversation, Event, MAX_QUEUED_MESSAGES, Message, TurnId};
 use crate::rules::key::{LOCAL_PLATFORM, MAIN_NAMESPACE, SessionKey, parse};
 use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
-use crate::rules::turn::{DrainKind, InterruptReason, Turn};
+use crate::rules::turn::{DrainKind, InterruptReason, Turn, TurnKind};
 use crate::shutdown::Drain;
 use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
@@ -174,6 +174,10 @@ impl Coordinator {
         if let Some(row) = live.conversation.rows.iter().find(|row| row.cause == Cause::Message(id.to_owned())) {
             return Ok((row.id, None));
         }
+        // Before the running turn is touched: a message that is not kept takes no prompt back.
+        if live.conversation.queued(TurnKind::Message).count() >= MAX_QUEUED_MESSAGES {
+            return Err(too_many());
+        }
         let is_interrupting = live.conversation.mode == crate::rules::conversation::BusyMode::Interrupt && draining.is_none();
         let has_prompt = !is_interrupting || live.conversation.running().is_none() || live.has_prompt();
         let body = Arc::new(TurnBody::Message { words: words.clone() });
@@ -187,8 +191,7 @@ impl Coordinator {
         self.next_part += 1;
         let lines = self.apply(key, Event::Message(message), batch);
         if self.chats.get(key).is_some_and(|live| live.conversation.row(turn).is_none()) {
-            let what = "too many messages wait in this conversation";
-            return Err(refusal(code::TOO_MANY, what, "wait until some of them are answered, or use /stop and /new"));
+            return Err(too_many());
         }
         self.next_turn += 1;
         // The words come before what was told about them.
@@ -397,6 +400,11 @@ impl Coordinator {
     pub(crate) fn next_waiting(&self) -> Option<outlast_core::Time> {
         self.chats.values().filter_map(|live| live.wake_at).min()
     }
+}
+
+fn too_many() -> Error {
+    let what = "too many messages wait in this conversation";
+    refusal(code::TOO_MANY, what, "wait until some of them are answered, or use /stop and /new")
 }
 
 fn not_ours() -> Error {

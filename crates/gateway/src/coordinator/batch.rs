@@ -23,6 +23,8 @@ pub(crate) struct Batch {
     parts: Vec<(String, Part)>,
     changes: Vec<StoreChange>,
     deeds: Vec<Deed>,
+    /// The conversations in which something may start, as far as nothing in this batch says so.
+    pub(super) due: BTreeSet<String>,
     /// What is taken in again if the commit fails.
     again: Vec<Input>,
 }
@@ -72,7 +74,8 @@ pub(super) enum Deed {
 
 impl Batch {
     pub(super) fn new(now: Time) -> Self {
-        Self { now, before: BTreeMap::new(), parts: Vec::new(), changes: Vec::new(), deeds: Vec::new(), again: Vec::new() }
+        let (before, due) = (BTreeMap::new(), BTreeSet::new());
+        Self { now, before, parts: Vec::new(), changes: Vec::new(), deeds: Vec::new(), due, again: Vec::new() }
     }
 
     pub(crate) fn touched(&self) -> impl Iterator<Item = &String> {
@@ -236,11 +239,18 @@ impl Coordinator {
     }
 
     fn roll_back(&mut self, batch: Batch, error: &Error) {
+        // What would have started is asked for again, or it would wait for an event that may never come.
+        self.due.extend(batch.due);
         for (key, before) in batch.before {
             match before {
-                Some(before) => {
-                    let taken_back = self.chats.insert(key.clone(), before).and_then(|live| live.actor);
+                Some(mut before) => {
+                    let taken_back = self.chats.remove(&key).and_then(|live| {
+                        before.keep_what_others_said(&live);
+                        live.actor
+                    });
+                    self.chats.insert(key.clone(), before);
                     self.give_back_prompt(&key, taken_back);
+                    self.due.insert(key);
                 }
                 None => _ = self.chats.remove(&key),
             }
@@ -249,13 +259,18 @@ impl Coordinator {
             match deed {
                 Deed::Answer { to, .. } | Deed::Accepted { to, .. } | Deed::Tell { to, .. } => _ = to.send(Err(error.clone())),
                 Deed::Follow { to, .. } => _ = to.send(Err(error.clone())),
-                Deed::Effect { .. } | Deed::TakeNotices { .. } | Deed::StopActor { .. } | Deed::PromptAgain { .. } | Deed::Allow { .. } => {
+                Deed::TakeNotices { key } => {
+                    if let Some(live) = self.chats.get_mut(&key) {
+                        live.is_taking = false;
+                    }
                 }
+                Deed::Effect { .. } | Deed::StopActor { .. } | Deed::PromptAgain { .. } | Deed::Allow { .. } => {}
             }
         }
         for input in batch.again.into_iter().rev() {
             self.pending.push_front(input);
         }
+        self.pending.push_back(Input::Look);
         self.pause_until = Some(Instant::now() + COMMIT_RETRY_PAUSE);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Live {
     pub(crate) has_notices_due: bool,
     /// They are being taken.
     pub(crate) is_taking: bool,
+    /// The engine told of notices since then. The answer to the taking may be older, and have none of them.
+    pub(crate) was_told_while_taking: bool,
     /// What it waits for, if it does; the person was told.
     pub(crate) waits_for: Option<WaitReason>,
     /// When to ask again what starts next.
@@ -116,6 +118,7 @@ impl Live {
             actor: None,
             has_notices_due: false,
             is_taking: false,
+            was_told_while_taking: false,
             waits_for: None,
             wake_at: None,
             certain: BTreeMap::new(),
@@ -247,6 +250,27 @@ impl Live {
                 certainty.is_acknowledged = true;
             }
         }
+    }
+
+    /// Notes that the engine has notices.
+    pub(crate) fn told_of_notices(&mut self) {
+        self.has_notices_due = true;
+        self.was_told_while_taking = self.is_taking;
+    }
+
+    /// Notes the end of a taking, and whether it found nothing.
+    pub(crate) fn taking_over(&mut self, has_found_nothing: bool) {
+        self.is_taking = false;
+        let was_told = std::mem::take(&mut self.was_told_while_taking);
+        if has_found_nothing {
+            self.has_notices_due = was_told;
+        }
+    }
+
+    /// When a batch is undone: what the engine and terminals said stays true.
+    pub(crate) fn keep_what_others_said(&mut self, undone: &Self) {
+        (self.has_notices_due, self.is_taking) = (undone.has_notices_due, undone.is_taking);
+        (self.was_told_while_taking, self.attendants) = (undone.was_told_while_taking, undone.attendants);
     }
 
     /// Whether the agent can take a prompt.

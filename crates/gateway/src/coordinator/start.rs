@@ -3,7 +3,7 @@
 use super::batch::{Batch, Deed};
 use super::ended::open_calls;
 use super::live::{Certainty, Live};
-use super::{Coordinator, now};
+use super::{COMMIT_RETRY_PAUSE, Coordinator, later, now};
 use crate::owner::{self, UserId};
 use crate::rules::conversation::{Event, Prompt, TurnId};
 use crate::rules::note::ToolTail;
@@ -37,6 +37,9 @@ impl Coordinator {
             Ok(gates) => gates,
             Err(error) => {
                 tracing::error!(%error, key, "cannot look at what may start");
+                if let Some(live) = self.chats.get_mut(key) {
+                    live.wake_at = Some(later(batch.now, COMMIT_RETRY_PAUSE));
+                }
                 return;
             }
         };
@@ -54,13 +57,16 @@ impl Coordinator {
             Next::WaitForPerson(reason) => waits_for = Some(reason),
             Next::Nothing => {}
         }
-        let Some(live) = self.chats.get_mut(key) else { return };
-        live.wake_at = wake_at;
-        let was = std::mem::replace(&mut live.waits_for, waits_for);
+        let was = self.chats.get(key).and_then(|live| live.waits_for);
         // That it is suspended was told when it was.
-        if let Some(reason) = waits_for.filter(|reason| was != Some(*reason) && *reason != WaitReason::Suspended) {
+        let untold = waits_for.filter(|reason| was != Some(*reason) && *reason != WaitReason::Suspended);
+        if let Some(reason) = untold {
+            // With a copy of the conversation: if the commit fails, the person is not told, and this is tried again.
+            self.touch(key, batch);
             self.tell_once(key, Line::Waiting(reason), batch);
         }
+        let Some(live) = self.chats.get_mut(key) else { return };
+        (live.wake_at, live.waits_for) = (wake_at, waits_for);
     }
 
     fn gates(&self, key: &str, live: &Live, now: Time) -> Result<Gates, crate::store::StoreError> {

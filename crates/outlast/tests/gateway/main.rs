@@ -21,3 +21,4 @@ mod session;
 mod strange;
 mod support;
 mod told;
+mod unwritable;

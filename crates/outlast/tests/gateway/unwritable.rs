@@ -1,0 +1,62 @@
+//! A database that cannot be written for a while: what was undone is done once it can be.
+
+use crate::support::{Bench, KEY, cat};
+use outlast_client::{TurnKind, TurnOutcome};
+use outlast_testkit::product::eventually;
+
+/// What the log has when a commit failed.
+const FAILED: &str = "the memory of the gateway cannot be used";
+
+/// A gateway that finds one queued message, and that for some seconds cannot write a turn of this state. `also` is changed in its database.
+fn with_refused(state: &str, also: &str) -> Bench {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    bench.sql(&format!(
+        "UPDATE turn SET state = 'queued', attempt = 0, outcome = NULL, started_at = NULL, finished_at = NULL; {also}
+         CREATE TABLE until AS SELECT unixepoch() + 4 AS at;
+         CREATE TRIGGER refuse BEFORE INSERT ON turn WHEN NEW.state = '{state}' AND unixepoch() < (SELECT at FROM until)
+         BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END"
+    ));
+    bench.start();
+    eventually("a commit that fails", || bench.log().contains(FAILED).then_some(()));
+    bench
+}
+
+#[test]
+fn a_turn_whose_start_could_not_be_written_starts_later() {
+    let bench = with_refused("running", "");
+    let shown = bench.until("the turn", |shown| shown.turns.iter().all(|turn| turn.is_finished()));
+    assert_eq!((shown.turns.len(), shown.turns[0].outcome.clone()), (1, Some(TurnOutcome::Completed)));
+}
+
+#[test]
+fn an_agent_that_cannot_be_started_is_told_of_once_it_can_be_written() {
+    let bench = with_refused("finished", r#"UPDATE conversation SET agent = '{"agent":"nobody"}';"#);
+    let shown = bench.until("the turn", |shown| shown.turns.iter().all(|turn| turn.is_finished()));
+    assert_eq!((shown.turns.len(), shown.turns[0].outcome.clone()), (1, Some(TurnOutcome::Failed)));
+}
+
+/// The engine says "there are none" and then "there is one", over two connections. The gateway hears the second first.
+#[test]
+fn a_notice_that_came_while_the_gateway_heard_of_none_is_taken() {
+    let bench = Bench::configured("[gateway]\nlog = \"debug\"\n");
+    bench.wait(bench.send("hi", &cat()).turn);
+    let generation = bench.generation();
+    let points = bench.product().points();
+    let run = |line: &str| {
+        let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", generation.as_str())];
+        let ran = bench.product().command(["run", "--notify", "--", line]).envs(env).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    let told = || bench.log().matches("the engine has told of notices").count();
+    points.arm("gateway.notices.none").unwrap();
+    run("echo first");
+    eventually("a taking that found nothing", || points.held("gateway.notices.none"));
+    let before = told();
+    run("echo second");
+    eventually("that the engine tells of it", || (told() > before).then_some(()));
+    points.release("gateway.notices.none").unwrap();
+    bench.until("both turns", |shown| shown.turns.iter().filter(|turn| turn.kind == TurnKind::Notice && turn.is_finished()).count() == 2);
+}
