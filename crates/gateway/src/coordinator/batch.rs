@@ -11,7 +11,7 @@ use outlast_agents::Decision;
 use outlast_core::Time;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest, Content, LineBody, Part};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
