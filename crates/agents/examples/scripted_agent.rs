@@ -156,6 +156,12 @@ impl Agent {
                         std::thread::sleep(std::time::Duration::from_millis(2));
                     }
                 }
+                "wait_lines" => {
+                    let (path, count) = (with[0].as_str().expect("a path"), with[1].as_u64().expect("a number"));
+                    while (std::fs::read_to_string(path).unwrap_or_default().lines().count() as u64) < count {
+                        std::thread::sleep(std::time::Duration::from_millis(2));
+                    }
+                }
                 "until_cancelled" => {
                     while !self.is_cancelled {
                         self.is_cancelled = self.hear().expect("a cancel")["method"] == "session/cancel";

@@ -4,10 +4,10 @@
 //! a crash of the gateway. The prompt is a file, written before the command is started, and standard input is that file: there is no moment at which the command
 //! runs and has half of its prompt. Exit code 0 is *completed*, another one is *failed* with the last line it wrote. A command that a signal kills is *gone*.
 
-use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_LIMIT, cancelled_before_prompt, tell_gone, until};
+use crate::acp::{ERRORS_CHECK_PERIOD, OUTPUT_DRAIN_MOST, cancelled_before_prompt, drained_at, tell_gone, until};
 use crate::driver::{
-    AgentEvent, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_REPLY_BYTES, MAX_WAITING_EVENTS, Opened, Order, Orders,
-    Prompt, Started, StopReason, orders,
+    AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, MAX_REPLY_BYTES, MAX_WAITING_EVENTS, Opened,
+    Order, Orders, Prompt, Started, StopReason, orders,
 };
 use crate::program::{
     AgentInput, AgentPlace, AgentProcess, Ended, Launch, agent_session, is_held, last_line_of, own_file, retried, stop_agents_except,
@@ -210,7 +210,7 @@ impl CommandActor {
         let mut errors_check = Instant::now() + ERRORS_CHECK_PERIOD;
         let stop = loop {
             let silent = end.is_none().then(|| last_heard + self.settings.silence);
-            let drained = end.as_ref().map(|(_, until)| *until);
+            let drained = end.as_ref().map(|(_, at)| drained_at(*at, last_heard));
             tokio::select! {
                 biased;
                 order = self.orders.next() => match order {
@@ -220,27 +220,36 @@ impl CommandActor {
                     Some(Order::Cancel(_) | Order::Prompt | Order::Allow { .. } | Order::Attend(_)) => {}
                 },
                 () = until(silent) => {
-                    break CommandStop::Fault(format!("the command printed nothing for {} s and was stopped", self.settings.silence.as_secs_f64()));
+                    break CommandStop::Fault(AgentFault::TimedOut, format!("the command printed nothing for {} s and was stopped", self.settings.silence.as_secs_f64()));
                 }
-                () = until(drained) => break CommandStop::Over,
+                () = until(drained) => {
+                    let is_late = end.as_ref().is_none_or(|(_, at)| *at + OUTPUT_DRAIN_MOST <= Instant::now());
+                    match output.is_all_read().await {
+                        Ok(false) if !is_late => last_heard = Instant::now(),
+                        Ok(false) => break CommandStop::Fault(AgentFault::Garbled, "the rest of the reply cannot be read".into()),
+                        Ok(true) => break CommandStop::Over,
+                        Err(error) => break CommandStop::Unreachable(error),
+                    }
+                }
                 result = &mut ended, if end.is_none() => match result {
-                    Ok(how) => end = Some((how, Instant::now() + OUTPUT_DRAIN_LIMIT)),
+                    Ok(how) => end = Some((how, Instant::now())),
                     Err(error) => break CommandStop::Unreachable(error),
                 },
                 chunk = output.next() => {
-                    last_heard = Instant::now();
                     match chunk {
                         Ok(Some(Chunk::Bytes { bytes, .. })) => {
                             let draft = reply.push(&bytes);
                             if reply.text.len() > MAX_REPLY_BYTES {
-                                break CommandStop::Fault(format!("the command printed more than {MAX_REPLY_BYTES} bytes"));
+                                break CommandStop::Fault(AgentFault::Garbled, format!("the command printed more than {MAX_REPLY_BYTES} bytes"));
                             }
                             if !draft.is_empty() && !self.tell(attempt, AgentNews::Draft(draft)).await {
                                 return AttemptEnd::Detached;
                             }
+                            // A gateway that is slow does not cost the end of the reply.
+                            last_heard = Instant::now();
                         }
                         Ok(Some(Chunk::Gap { from, to, why })) => {
-                            break CommandStop::Fault(format!("bytes {from} to {to} of the reply are gone: {why}"));
+                            break CommandStop::Fault(AgentFault::Garbled, format!("bytes {from} to {to} of the reply are gone: {why}"));
                         }
                         Ok(None) => break CommandStop::Over,
                         Err(error) => break CommandStop::Unreachable(error),
@@ -267,6 +276,14 @@ impl CommandActor {
                     None => self.end_of(attempt, process, ended).await,
                 };
                 match ended {
+                    // It is tried again, and what is left of it would work beside the next attempt. What a command leaves that ended by itself is its intention.
+                    Ok(ended @ (Ended::Killed { .. } | Ended::Lost)) => match process.stop().await {
+                        Ok(()) => verdict(ended, process, last_line),
+                        Err(error) => AttemptEnd::Gone {
+                            had_prompt: true,
+                            why: format!("the command {ended}, and what it left could not be stopped: {error}"),
+                        },
+                    },
                     Ok(ended) => verdict(ended, process, last_line),
                     Err(end) => end,
                 }
@@ -296,7 +313,7 @@ impl CommandActor {
                     Ok(ended) => return Ok(ended),
                     Err(error) => break CommandStop::Unreachable(error),
                 },
-                () = tokio::time::sleep_until(silent) => break CommandStop::Fault("the command closed its output and did not end".into()),
+                () = tokio::time::sleep_until(silent) => break CommandStop::Fault(AgentFault::TimedOut, "the command closed its output and did not end".into()),
             }
         };
         Err(self.stopped(stop, process).await)
@@ -306,7 +323,7 @@ impl CommandActor {
     async fn stopped(&self, stop: CommandStop, process: &AgentProcess) -> AttemptEnd {
         let end = match stop {
             CommandStop::Cancelled => AttemptEnd::Told(AgentNews::Completed { stop_reason: StopReason::Cancelled }),
-            CommandStop::Fault(why) => AttemptEnd::Told(AgentNews::Failed { why }),
+            CommandStop::Fault(fault, why) => AttemptEnd::Told(AgentNews::Failed { fault, why }),
             CommandStop::Ordered | CommandStop::Over => AttemptEnd::Gone { had_prompt: true, why: "the agent was stopped".into() },
             CommandStop::Unreachable(error) => {
                 AttemptEnd::Gone { had_prompt: true, why: format!("the command cannot be followed any more: {error}") }
@@ -329,7 +346,7 @@ enum CommandStop {
     /// The gateway wants it stopped.
     Ordered,
     /// It did what it may not do.
-    Fault(String),
+    Fault(AgentFault, String),
     /// The engine does not answer.
     Unreachable(ClientError),
 }
@@ -343,7 +360,7 @@ fn verdict(ended: Ended, process: &AgentProcess, last_line: Option<String>) -> A
     };
     match &ended {
         Ended::Exited(0) => AttemptEnd::Told(AgentNews::Completed { stop_reason: StopReason::EndTurn }),
-        Ended::Exited(_) => AttemptEnd::Told(AgentNews::Failed { why: why() }),
+        Ended::Exited(_) => AttemptEnd::Told(AgentNews::Failed { fault: AgentFault::Reported, why: why() }),
         Ended::NotStarted(_) => AttemptEnd::Gone { had_prompt: false, why: why() },
         Ended::Killed { .. } | Ended::Lost => AttemptEnd::Gone { had_prompt: true, why: why() },
     }

@@ -165,6 +165,8 @@ pub enum AgentNews {
     },
     /// The turn failed. If the agent was stopped for it, [`AgentNews::Gone`] follows.
     Failed {
+        /// What the agent did wrong.
+        fault: AgentFault,
         /// Why, in a sentence for people.
         why: String,
     },
@@ -175,6 +177,18 @@ pub enum AgentNews {
         /// Why, in a sentence for people.
         why: String,
     },
+}
+
+/// What an agent did wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AgentFault {
+    /// It said itself that it failed.
+    Reported,
+    /// It was silent for too long, and was stopped.
+    TimedOut,
+    /// It said what makes no sense, or too much, and was stopped.
+    Garbled,
 }
 
 /// How a session came to be.

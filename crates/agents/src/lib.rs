@@ -48,8 +48,8 @@ mod program;
 pub use acp::{AcpDriver, AcpLimits, AcpSettings, Incoming, McpServer, Nonsense, RequestId, RpcFailure, ToolNews, parse_line};
 pub use command::{CommandDriver, CommandSettings};
 pub use driver::{
-    AgentEvent, AgentHandle, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, NotTaken, Opened, Order, Orders, Prompt,
-    Started, StopReason, ToolLine, ToolStatus, orders,
+    AgentEvent, AgentFault, AgentHandle, AgentNews, Attempt, Block, Conversation, Driver, HoldsFuture, NotTaken, Opened, Order, Orders,
+    Prompt, Started, StopReason, ToolLine, ToolStatus, orders,
 };
 pub use permission::{Decision, OptionKind, PermissionAsk, PermissionMode, PermissionOption, PermissionPolicy, SettledBy};
 pub use program::{

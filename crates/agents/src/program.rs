@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// What the sessions of agents begin with. What an agent starts itself belongs to the session of its conversation instead.
 const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
+/// The phase of a process that is over and whose output is still open.
+const DRAINING: &str = "draining";
 /// How often agents are looked for before a stop is given up: one that starts while others are stopped is found by the next look.
 const MAX_STOP_ROUNDS: usize = 8;
 
@@ -183,6 +185,16 @@ pub(crate) async fn stop_agents_except(client: &Client, key: &str, kept: Option<
         error: format!("agents of the conversation {key} keep being started"),
         hint: "two gateways may use the same state directory: stop one of them".into(),
     })
+}
+
+/// Stops what agents of a conversation left behind that are over: as long as it holds their output, it may be at work.
+pub(crate) async fn stop_left_behind(client: &Client, key: &str) -> Result<(), ClientError> {
+    let client = client.with_owner(outlast_client::Owner::default());
+    let all = client.list(&Scope::session(agent_session(key)), true).await?;
+    for info in all.into_iter().filter(|info| info.phase == DRAINING) {
+        retried(|| stop_process(&client, info.session_id)).await?;
+    }
+    Ok(())
 }
 
 /// A file of the conversation's directory, which is created with its parents and is the user's alone.

@@ -212,6 +212,16 @@ pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
 }
 
 /// The stops that an orphan was asked for, and when.
+/// As which life of which pid a process was started, if it was.
+pub(crate) fn started_as(dir: &ProcessDir) -> Option<Incarnation> {
+    let started = |(_, record)| match record {
+        Record::Started { of, .. } => Some(of),
+        _ => None,
+    };
+    let seen = Seen::look(dir, 0);
+    seen.meta.and_then(|meta| meta.command()).or_else(|| seen.journal.into_iter().find_map(started))
+}
+
 fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
     let asked = |(_, record)| match record {
         Record::StopAsked { at, stop } => Some((at, stop)),

@@ -61,7 +61,7 @@ mod startup;
 mod store;
 
 pub use rules::shown::NoticeMode;
-pub use settings::{AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings};
+pub use settings::{AgentLimits, AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings};
 pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
 
 use coordinator::{Gateway, Input};

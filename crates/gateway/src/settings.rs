@@ -4,6 +4,7 @@ use crate::rules::conversation::BusyMode;
 use crate::rules::reset::ResetPolicies;
 use crate::rules::shown::NoticeMode;
 use crate::rules::turn::MarkWindow;
+use outlast_agents::{AcpLimits, PermissionPolicy};
 use outlast_core::Time;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -48,6 +49,8 @@ pub struct GatewaySettings {
     pub agent: Option<String>,
     /// The configured agents, by name.
     pub agents: BTreeMap<String, AgentSettings>,
+    /// How long agents may take.
+    pub limits: AgentLimits,
     /// It was not a person who started it, so it ends at once if a person stopped the one before.
     pub unless_stopped: bool,
     /// Where tests hold it.
@@ -73,6 +76,7 @@ impl GatewaySettings {
             notices: NoticeMode::Concise,
             agent: None,
             agents: BTreeMap::new(),
+            limits: AgentLimits::default(),
             unless_stopped: false,
             test_points: None,
         }
@@ -90,6 +94,24 @@ pub struct AgentSettings {
     pub env_file: Option<PathBuf>,
     /// Who decides what it may do.
     pub permission: AgentPermission,
+}
+
+/// How long agents may take.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentLimits {
+    /// How long an agent may say nothing in a turn.
+    pub silence: Duration,
+    /// How long an agent may take to open its session.
+    pub start: Duration,
+    /// How long a question about a permission waits if no person is present.
+    pub permission: Duration,
+}
+
+impl Default for AgentLimits {
+    fn default() -> Self {
+        let limits = AcpLimits::default();
+        Self { silence: limits.silence, start: limits.start, permission: PermissionPolicy::default().unattended_limit }
+    }
 }
 
 /// Who decides what an agent may do.

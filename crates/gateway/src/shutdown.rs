@@ -228,7 +228,8 @@ impl Coordinator {
         if self.settings.idle_exit.is_zero() {
             return None;
         }
-        Some(self.idle_since? + self.settings.idle_exit)
+        // A time too far away to be an instant does not come.
+        self.idle_since?.checked_add(self.settings.idle_exit)
     }
 
     /// Notes whether there is something to do.

@@ -11,7 +11,7 @@ mod sinks;
 
 pub(crate) use detach::DetachKey;
 #[allow(unused_imports)] // Only the gateway's own program makes something of them.
-pub(crate) use gateway::{AgentTable, GatewayTable, Permission, ResetTable};
+pub(crate) use gateway::{AgentTable, GatewayTable, LimitTable, Permission, ResetTable};
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
@@ -316,6 +316,9 @@ const KEYS: &[&str] = &[
     "gateway.notices",
     "gateway.agent",
     "gateway.log",
+    "gateway.silence_seconds",
+    "gateway.agent_start_seconds",
+    "gateway.permission_seconds",
 ];
 
 fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {

@@ -3,7 +3,7 @@
 use super::AcpSettings;
 use super::line::parse_line;
 use super::talk::{Effect, Talk, TalkEnd};
-use crate::driver::{AgentEvent, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
+use crate::driver::{AgentEvent, AgentFault, AgentNews, Attempt, Conversation, Order, Orders, StopReason};
 use crate::program::{AgentInput, AgentOutput, AgentPlace, AgentProcess, Ended, Launch, retried};
 use outlast_acp::{Line, Splitter, TerminalAnswer, TerminalService};
 use outlast_client::{At, Chunk, ClientError, Owner, caller, code};
@@ -18,8 +18,10 @@ use tokio::time::Instant;
 const MAX_WAITING_LINES: usize = 1_024;
 /// How many events are held for a slow gateway, next to those in its channel, before the agent is not read any more.
 const MAX_HELD_EVENTS: usize = 256;
-/// How long output may stay open behind the end of the agent: something that it started may hold it for ever.
-pub(crate) const OUTPUT_DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// How long output may stay open behind the end of the agent without a byte of it: something that it started may hold it for ever.
+const OUTPUT_DRAIN_LIMIT: Duration = Duration::from_secs(2);
+/// How long it is read behind the end in all: what holds it may also write to it for ever.
+pub(crate) const OUTPUT_DRAIN_MOST: Duration = Duration::from_secs(60);
 /// How often the file with standard error is looked at.
 pub(crate) const ERRORS_CHECK_PERIOD: Duration = Duration::from_secs(60);
 /// The name of the file with standard error in the conversation's directory.
@@ -139,8 +141,10 @@ struct Actor {
     /// Nothing once it has ended.
     writer: Option<JoinHandle<Result<(), ClientError>>>,
     ended: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
-    /// How the agent ended, and until when its output is read on.
+    /// How the agent ended, and when.
     end: Option<(Ended, Instant)>,
+    /// When something of its output was last read or understood.
+    last_progress: Instant,
     held: VecDeque<AgentEvent>,
     errors_check: Instant,
     process: AgentProcess,
@@ -169,6 +173,7 @@ impl Actor {
             lines,
             ended: Box::pin(process.clone().ended()),
             end: None,
+            last_progress: Instant::now(),
             held: VecDeque::new(),
             errors_check: Instant::now() + ERRORS_CHECK_PERIOD,
             process: process.clone(),
@@ -199,7 +204,7 @@ impl Actor {
                 }
             }
             let due = self.talk.deadline(!self.calls.is_empty());
-            let drained = self.end.as_ref().map(|(_, until)| *until);
+            let drained = self.end.as_ref().map(|(_, at)| drained_at(*at, self.last_progress));
             tokio::select! {
                 biased;
                 order = orders.next() => match order {
@@ -209,7 +214,13 @@ impl Actor {
                 },
                 // Before what the agent says, so that a flood holds up no limit.
                 () = until(due) => self.talk.tick(!self.calls.is_empty(), Instant::now()),
-                () = until(drained) => return DriveEnd::Agent(self.gone()),
+                // A gateway that is slow does not cost the end of what was said.
+                () = until(drained), if self.held.len() < MAX_HELD_EVENTS => {
+                    if self.is_drained().await {
+                        return DriveEnd::Agent(self.gone());
+                    }
+                    self.last_progress = Instant::now();
+                }
                 room = events.reserve(), if !self.held.is_empty() => match (room, self.held.pop_front()) {
                     (Ok(room), Some(event)) => room.send(event),
                     (Ok(_), None) => {}
@@ -228,7 +239,7 @@ impl Actor {
                     }
                 }
                 ended = &mut self.ended, if self.end.is_none() => match ended {
-                    Ok(ended) => self.end = Some((ended, Instant::now() + OUTPUT_DRAIN_LIMIT)),
+                    Ok(ended) => self.end = Some((ended, Instant::now())),
                     Err(error) => return DriveEnd::Agent(TalkEnd::Gone(format!("the agent cannot be waited for: {error}"))),
                 },
                 written = joined(&mut self.writer) => {
@@ -264,9 +275,10 @@ impl Actor {
     fn write(&mut self, outgoing: Outgoing) -> Option<TalkEnd> {
         match self.lines.try_send(outgoing) {
             Ok(()) => None,
-            Err(mpsc::error::TrySendError::Full(_)) => {
-                Some(TalkEnd::Failed(format!("the agent does not read its input: {MAX_WAITING_LINES} messages wait for it")))
-            }
+            Err(mpsc::error::TrySendError::Full(_)) => Some(TalkEnd::Failed(
+                AgentFault::TimedOut,
+                format!("the agent does not read its input: {MAX_WAITING_LINES} messages wait for it"),
+            )),
             // The writer ends when the agent does, whose output tells how.
             Err(mpsc::error::TrySendError::Closed(_)) => None,
         }
@@ -307,6 +319,7 @@ impl Actor {
 
     /// Takes a piece of the agent's output, or its end.
     async fn read(&mut self, chunk: Result<Option<Chunk>, ClientError>) -> Option<TalkEnd> {
+        self.last_progress = Instant::now();
         match chunk {
             Ok(Some(Chunk::Bytes { bytes, .. })) => {
                 tracing::debug!(key = self.key, bytes = bytes.len(), "an agent has said something");
@@ -318,7 +331,7 @@ impl Actor {
                 None
             }
             Ok(Some(Chunk::Gap { from, to, why })) => {
-                Some(TalkEnd::Failed(format!("bytes {from} to {to} of the agent's output are gone: {why}")))
+                Some(TalkEnd::Failed(AgentFault::Garbled, format!("bytes {from} to {to} of the agent's output are gone: {why}")))
             }
             Ok(None) => {
                 // An agent that has closed its output says nothing more, whether or not it lives.
@@ -334,6 +347,7 @@ impl Actor {
 
     /// Takes a line of the agent's.
     fn hear(&mut self, line: Line) -> Option<TalkEnd> {
+        self.last_progress = Instant::now();
         let line = match line {
             Line::Whole(line) => line,
             Line::Long(_) => return Some(self.too_long()),
@@ -348,13 +362,20 @@ impl Actor {
         }
         match parse_line(&line) {
             Ok(said) => self.talk.hear(said, line.len(), Instant::now()),
-            Err(nonsense) => return Some(TalkEnd::Failed(format!("the agent does not speak ACP: {nonsense}"))),
+            Err(nonsense) => return Some(TalkEnd::Failed(AgentFault::Garbled, format!("the agent does not speak ACP: {nonsense}"))),
         }
         None
     }
 
+    /// Whether nothing more of an agent that is over is waited for.
+    async fn is_drained(&mut self) -> bool {
+        let is_late = self.end.as_ref().is_none_or(|(_, at)| *at + OUTPUT_DRAIN_MOST <= Instant::now());
+        // An engine that does not answer for so long has nothing to add.
+        is_late || self.output.is_all_read().await.unwrap_or(true)
+    }
+
     fn too_long(&self) -> TalkEnd {
-        TalkEnd::Failed(format!("the agent wrote a line of more than {} bytes", self.line_bytes))
+        TalkEnd::Failed(AgentFault::Garbled, format!("the agent wrote a line of more than {} bytes", self.line_bytes))
     }
 
     fn gone(&self) -> TalkEnd {
@@ -382,9 +403,9 @@ impl Actor {
         }
         let stopped = process.stop().await;
         let why = match end {
-            DriveEnd::Agent(TalkEnd::Failed(why)) => {
+            DriveEnd::Agent(TalkEnd::Failed(fault, why)) => {
                 if let Some(attempt) = attempt.take() {
-                    self.hold(AgentEvent { attempt: Some(attempt), what: AgentNews::Failed { why: why.clone() } });
+                    self.hold(AgentEvent { attempt: Some(attempt), what: AgentNews::Failed { fault, why: why.clone() } });
                 }
                 why
             }
@@ -434,6 +455,11 @@ fn unwritten(written: Result<Result<(), ClientError>, tokio::task::JoinError>) -
         Ok(Err(error)) => Some(TalkEnd::Gone(format!("the agent cannot be written to: {error}"))),
         Err(_) => Some(TalkEnd::Gone("the agent cannot be written to".into())),
     }
+}
+
+/// When output is read no more behind the end of an agent.
+pub(crate) fn drained_at(ended_at: Instant, last_progress: Instant) -> Instant {
+    (last_progress.max(ended_at) + OUTPUT_DRAIN_LIMIT).min(ended_at + OUTPUT_DRAIN_MOST)
 }
 
 pub(crate) async fn until(due: Option<Instant>) {

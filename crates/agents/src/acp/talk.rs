@@ -6,7 +6,7 @@
 use super::line::{Incoming, MAX_AGENT_ID_BYTES, RequestId, RpcFailure, ToolNews};
 use super::{AcpLimits, AcpSettings, McpServer};
 use crate::driver::{
-    AgentEvent, AgentNews, Attempt, Block, Conversation, MAX_REPLY_BYTES, Opened, Prompt, StopReason, ToolLine, ToolStatus,
+    AgentEvent, AgentFault, AgentNews, Attempt, Block, Conversation, MAX_REPLY_BYTES, Opened, Prompt, StopReason, ToolLine, ToolStatus,
 };
 use crate::permission::{Decision, PermissionAsk, PermissionPolicy, Ruling, SettledBy};
 use crate::program::one_line;
@@ -57,8 +57,8 @@ pub(super) enum Effect {
 /// Why an agent is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TalkEnd {
-    /// The attempt has failed by the agent's fault.
-    Failed(String),
+    /// The attempt has failed by this fault of the agent's.
+    Failed(AgentFault, String),
     /// The agent cannot go on.
     Gone(String),
 }
@@ -241,7 +241,8 @@ impl Talk {
             turn.last_heard = now;
             turn.heard_bytes += bytes as u64;
             if turn.heard_bytes > MAX_TURN_BYTES {
-                return self.end(TalkEnd::Failed(format!("the agent wrote more than {MAX_TURN_BYTES} bytes in one turn")));
+                return self
+                    .end(TalkEnd::Failed(AgentFault::Garbled, format!("the agent wrote more than {MAX_TURN_BYTES} bytes in one turn")));
             }
         }
         if let Stage::Settling { since, is_disturbed, .. } = &mut self.stage
@@ -312,7 +313,7 @@ impl Talk {
             }
             Some(_) => {
                 let silence = self.limits.silence.as_secs_f64();
-                self.end(TalkEnd::Failed(format!("the agent said nothing for {silence} s and was stopped")));
+                self.end(TalkEnd::Failed(AgentFault::TimedOut, format!("the agent said nothing for {silence} s and was stopped")));
             }
         }
     }
@@ -432,7 +433,7 @@ impl Talk {
             Ok(answer) => AgentNews::Completed { stop_reason: stop_reason(answer["stopReason"].as_str().unwrap_or("end_turn")) },
             // Some agents answer a prompt that was cancelled with an error.
             Err(_) if turn.cancel_limit.is_some() => AgentNews::Completed { stop_reason: StopReason::Cancelled },
-            Err(failure) => AgentNews::Failed { why: shown(&failure) },
+            Err(failure) => AgentNews::Failed { fault: AgentFault::Reported, why: shown(&failure) },
         };
         self.tell(Some(turn.attempt), what);
     }
@@ -445,7 +446,7 @@ impl Talk {
         let Some(turn) = turn_in(&self.stage, &mut self.turn, session) else { return };
         turn.reply_bytes += text.len();
         if turn.reply_bytes > MAX_REPLY_BYTES {
-            return self.end(TalkEnd::Failed(format!("the agent wrote a reply of more than {MAX_REPLY_BYTES} bytes")));
+            return self.end(TalkEnd::Failed(AgentFault::Garbled, format!("the agent wrote a reply of more than {MAX_REPLY_BYTES} bytes")));
         }
         turn.text.push_str(text);
         let attempt = turn.attempt.clone();
@@ -550,7 +551,7 @@ impl Talk {
     }
 
     fn too_many_parts(&mut self) {
-        self.end(TalkEnd::Failed(format!("the agent did more than {MAX_TURN_PARTS} things in one turn")));
+        self.end(TalkEnd::Failed(AgentFault::Garbled, format!("the agent did more than {MAX_TURN_PARTS} things in one turn")));
     }
 
     fn settle(&mut self, open: OpenPermission, ruling: &Ruling, by: SettledBy) {

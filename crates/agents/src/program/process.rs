@@ -1,7 +1,7 @@
 //! One agent as a process of the engine: started, read, waited for and stopped, over any number of engines.
 
 use super::env_file::read_env_file;
-use super::{AgentPlace, EnvFileError, agent_session, own_file, stop_agents_except};
+use super::{AgentPlace, EnvFileError, agent_session, own_file, stop_agents_except, stop_left_behind};
 use crate::driver::Conversation;
 use outlast_client::{
     Chunk, Chunks, Client, ClientError, ErrorKind, Fate, From, Kill, Owner, ProcessId, ProcessInfo, Reason, Run, Spec, code,
@@ -93,6 +93,9 @@ impl AgentProcess {
         let errors_from = std::fs::metadata(&errors).map_or(0, |meta| meta.len());
         let kept = launch.id;
         retried(|| stop_agents_except(&place.client, &of.key, kept)).await?;
+        if matches!(launch.input, AgentInput::Written) {
+            retried(|| stop_left_behind(&place.client, &of.key)).await?;
+        }
         let script = match &launch.input {
             AgentInput::Written => WITH_ERRORS_APART,
             AgentInput::File(_) => WITH_PROMPT_FROM_FILE,
@@ -160,9 +163,9 @@ impl AgentProcess {
     }
 }
 
-/// Stops one process with its whole tree; one that is over already is left as it is.
+/// Stops one process with its whole tree. Of one that is over it stops what is left: a worker that outlived its agent would work beside the next one.
 pub(crate) async fn stop_process(client: &Client, id: ProcessId) -> Result<(), ClientError> {
-    match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE)).await {
+    match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE).with_left_behind()).await {
         Ok(_) => Ok(()),
         Err(e) if matches!(e.code(), code::ALREADY_EXITED | code::NOT_FOUND) => Ok(()),
         Err(e) => Err(e),
@@ -239,6 +242,14 @@ impl AgentOutput {
                 }
             }
         }
+    }
+}
+
+impl AgentOutput {
+    /// Whether everything was read that is in the log by now. An engine that was started again may need a moment before it goes on with the output.
+    pub(crate) async fn is_all_read(&self) -> Result<bool, ClientError> {
+        let info = retried(|| self.client.poll(&self.name)).await?;
+        Ok(self.chunks.next_byte().unwrap_or(0) >= info.output_bytes)
     }
 }
 

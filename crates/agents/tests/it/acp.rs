@@ -1,5 +1,5 @@
 use crate::support::*;
-use outlast_agents::{AgentNews, McpServer, NotTaken, Opened, StopReason, ToolStatus, agent_session};
+use outlast_agents::{AgentFault, AgentNews, McpServer, NotTaken, Opened, StopReason, ToolStatus, agent_session};
 use outlast_client::{Owner, Scope, Take};
 use serde_json::json;
 use std::time::Duration;
@@ -141,14 +141,56 @@ async fn an_agent_that_exits_in_its_turn_is_gone_and_had_the_prompt() {
     assert_eq!((of, had_prompt, why.as_str()), (Some(attempt), true, "the agent exited with code 3: out of luck"));
 }
 
+/// A shell line for two processes that hold what they inherited: a child, and one in a session of its own. Both write down their pids.
+fn workers(world: &World) -> String {
+    let pids = world.path("pids");
+    format!("setsid sh -c 'echo $$ >> {pids}; exec sleep 1000' & echo $$ >> {pids}; exec sleep 1000")
+}
+
+/// How many of them live. One that was killed and that its keeper has not reaped yet is dead.
+fn alive(world: &World) -> usize {
+    let is_alive = |pid: &&str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+    };
+    std::fs::read_to_string(world.path("pids")).unwrap_or_default().lines().filter(is_alive).count()
+}
+
 #[tokio::test]
-async fn an_agent_that_leaves_something_behind_that_holds_its_output_is_gone_all_the_same() {
+async fn what_an_agent_leaves_behind_is_stopped_before_it_counts_as_gone() {
     let world = World::new().await;
-    let mut chat = world.start(&json!({"turns": [[{"spawn": world.lingering()}, {"exit": 0}]]}));
+    let mut chat = world.start(
+        &json!({"turns": [[{"terminal": "true"}, {"spawn": workers(&world)}, {"wait_lines": [world.path("pids"), 2]}, {"exit": 0}]]}),
+    );
+    let build = outlast_client::Spec::shell("exec sleep 1000").owned_by(Owner::session(KEY));
+    let build =
+        world.client.run_info(outlast_client::Run::new(build, world.place.surroundings.clone())).await.unwrap().session_id.to_string();
     chat.prompt(1, "hello");
     let (_, had_prompt, why) = chat.gone().await;
     assert!(had_prompt && why.starts_with("the agent exited with code 0"), "{why}");
+    assert_eq!((alive(&world), world.running().await), (0, 0));
+    // What it started through the engine goes on.
+    let running = world.client.poll(&build).await.unwrap();
+    assert_eq!(running.phase, "running");
+    world.client.kill(&build, outlast_client::Kill::at_once()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_an_agent_of_a_dead_gateway_left_behind_is_stopped_before_the_next_starts() {
+    let world = World::new().await;
+    let mut chat = world.start(&json!({"turns": [[{"spawn": workers(&world)}, {"wait_lines": [world.path("pids"), 2]}, {"text": "ready"}, {"wait_file": world.path("go")}, {"exit": 0}], [{"echo": null}]]}));
+    chat.prompt(1, "hello");
+    chat.until(|news| matches!(news, AgentNews::Draft(_))).await;
+    // As a crash would: without a word.
+    drop(chat);
     world.go();
+    eventually("the end of the agent", || async { world.running().await == 0 }).await;
+    assert_eq!(alive(&world), 2);
+    let mut chat = world.start(&json!({"turns": [[{"echo": null}]]}));
+    chat.prompt(1, "hello");
+    assert_eq!(texts(&chat.turn().await), ["hello"]);
+    assert_eq!(alive(&world), 0);
+    chat.stop().await;
 }
 
 #[tokio::test]
@@ -191,7 +233,7 @@ async fn an_agent_that_speaks_nonsense_or_floods_fails_its_turn_and_is_stopped()
         chat.prompt(1, "hello");
         let events = chat.turn().await;
         assert_eq!(texts(&events), ["begun"]);
-        assert!(matches!(events.last(), Some(AgentNews::Failed { why }) if why.contains(want)), "{:?}", events.last());
+        assert!(matches!(events.last(), Some(AgentNews::Failed { why, .. }) if why.contains(want)), "{:?}", events.last());
         let (of, had_prompt, _) = chat.gone().await;
         assert_eq!((of, had_prompt, world.running().await), (None, false, 0));
     }
@@ -204,10 +246,10 @@ async fn an_agent_that_is_silent_for_too_long_is_stopped_and_a_refused_prompt_is
     settings.limits.silence = Duration::from_millis(200);
     let mut chat = world.start_with(settings, world.conversation());
     chat.prompt(1, "hello");
-    assert_eq!(chat.turn().await.last(), Some(&AgentNews::Failed { why: "the model is out".into() }));
+    assert_eq!(chat.turn().await.last(), Some(&AgentNews::Failed { fault: AgentFault::Reported, why: "the model is out".into() }));
     chat.prompt(2, "hello");
     let events = chat.turn().await;
-    assert!(matches!(events.last(), Some(AgentNews::Failed { why }) if why.contains("said nothing for 0.2 s")), "{events:?}");
+    assert!(matches!(events.last(), Some(AgentNews::Failed { why, .. }) if why.contains("said nothing for 0.2 s")), "{events:?}");
     chat.gone().await;
 }
 
@@ -314,6 +356,27 @@ async fn a_gateway_that_does_not_read_gets_every_event_when_it_does() {
     assert_eq!(events.iter().filter(|e| matches!(e, AgentNews::Tool(_))).count(), 2_000);
     assert_eq!(events.last(), Some(&END));
     chat.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_gateway_gets_the_answer_of_an_agent_that_ended_behind_it() {
+    let world = World::new().await;
+    let mut steps: Vec<_> =
+        (0..2_000).map(|n| json!({"update": {"sessionUpdate": "tool_call", "toolCallId": n.to_string(), "title": "t"}})).collect();
+    // The prompt is the third request.
+    steps.extend([json!({"raw": "{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"stopReason\":\"end_turn\"}}\n"}), json!({"exit": 0})]);
+    let mut chat = world.start(&json!({ "turns": [steps] }));
+    chat.prompt(1, "hello");
+    eventually("the end of the agent", || async {
+        world.client.list(&Scope::session(agent_session(KEY)), true).await.unwrap().iter().any(|p| p.fate.exit_code == Some(Some(0)))
+    })
+    .await;
+    // Longer than an output is waited for that something else holds open.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let events = chat.turn().await;
+    assert_eq!(events.iter().filter(|e| matches!(e, AgentNews::Tool(_))).count(), 2_000);
+    assert_eq!(events.last(), Some(&END));
+    chat.gone().await;
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 use crate::support::*;
-use outlast_agents::{AgentNews, Attempt, Block, CommandDriver, CommandSettings, Driver, Opened, StopReason, stop_agents_of};
+use outlast_agents::{AgentFault, AgentNews, Attempt, Block, CommandDriver, CommandSettings, Driver, Opened, StopReason, stop_agents_of};
 use outlast_testkit::product::eventually;
 use std::time::Duration;
 
@@ -40,9 +40,15 @@ async fn another_exit_fails_with_the_last_line_and_the_next_turn_is_taken() {
     chat.prompt(1, "1");
     let events = chat.turn().await;
     assert_eq!(texts(&events), ["partial\n"]);
-    assert_eq!(events.last(), Some(&AgentNews::Failed { why: "the command exited with code 3: no such model".into() }));
+    assert_eq!(
+        events.last(),
+        Some(&AgentNews::Failed { fault: AgentFault::Reported, why: "the command exited with code 3: no such model".into() })
+    );
     chat.prompt(2, "2");
-    assert_eq!(chat.turn().await.last(), Some(&AgentNews::Failed { why: "the command exited with code 4: said why".into() }));
+    assert_eq!(
+        chat.turn().await.last(),
+        Some(&AgentNews::Failed { fault: AgentFault::Reported, why: "the command exited with code 4: said why".into() })
+    );
     // A signal is no answer of the command's.
     let attempt = chat.prompt(3, "3");
     let (of, had_prompt, why) = chat.gone().await;
@@ -113,7 +119,7 @@ async fn a_cancel_stops_the_command_with_its_tree_and_so_do_silence_and_a_stop()
     let mut chat = Chat::of(CommandDriver::new(world.place.clone(), settings).start(world.conversation()));
     chat.prompt(3, "hello");
     let events = chat.turn().await;
-    assert!(matches!(events.last(), Some(AgentNews::Failed { why }) if why.contains("printed nothing for 0.3 s")), "{events:?}");
+    assert!(matches!(events.last(), Some(AgentNews::Failed { why, .. }) if why.contains("printed nothing for 0.3 s")), "{events:?}");
     assert_eq!(world.running().await, 0);
     chat.stop().await;
 }

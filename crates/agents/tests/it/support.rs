@@ -88,6 +88,16 @@ impl World {
     }
 }
 
+/// Waits until something holds.
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, is_so: impl Fn() -> F) {
+    let look = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("never came: {what}"));
+}
+
 /// The gateway's side of one actor.
 pub(crate) struct Chat {
     pub(crate) handle: AgentHandle,

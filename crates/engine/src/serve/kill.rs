@@ -30,7 +30,10 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<
     let mut view = asked.resolve(name).await?;
     let awaiting = Awaiting::end(asked, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.shared().config.grace) };
-    let done = stop_one(&asked.engine, &mut view, &stop).await?;
+    let done = match stop_one(&asked.engine, &mut view, &stop).await {
+        Err(error) if kill.left_behind && error.code == code::ALREADY_EXITED => stop_left_behind(&asked.engine, &view, &stop).await?,
+        done => done?,
+    };
     let ended = answer(asked, view, &stop, done).await?;
     // Of a process that goes on it has not seen the end.
     let awaiting = awaiting.filter(|_| ended.of.is_some());
@@ -198,6 +201,25 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
     let (ended, unrecorded) = under_way.await.map_err(refuse::fault)??;
     let done = Stopped { seen_dead: ended.seen_dead, unrecorded, unexamined: ended.unexamined.warning() };
     stopped(view, stop, done, &ended.survivors).await
+}
+
+/// Stops what a process left behind that is over: descendants that carry its id.
+async fn stop_left_behind(engine: &Engine, view: &View, stop: &Stop) -> Result<Stopped, Error> {
+    let (id, dir) = (view.id(), view.dir.clone());
+    let found = blocking(move || Ok(settle::started_as(&dir))).await.and_then(|found| found);
+    let found = found.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    // One that never ran has left nothing.
+    let Some(of) = found else { return Ok(Stopped { seen_dead: 0, unrecorded: None, unexamined: None }) };
+    let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
+    let stopping = super::asked::finished(async move {
+        let tree = orphan::Tree::new(&shared, id, of, detached);
+        orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop what {id} left behind"), &e))
+    });
+    let ended = stopping.await?;
+    if !ended.survivors.is_empty() {
+        return Err(survived(view, &ended.survivors));
+    }
+    Ok(Stopped { seen_dead: ended.seen_dead, unrecorded: None, unexamined: ended.unexamined.warning() })
 }
 
 async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {

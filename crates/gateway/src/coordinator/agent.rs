@@ -8,9 +8,9 @@ use crate::rules::turn::{FailureReason, Turn};
 use crate::settings::AgentPermission;
 use crate::store::TurnBody;
 use outlast_agents::{
-    AcpDriver, AcpSettings, AgentEvent, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings, Conversation, Decision,
-    Driver, McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason, ToolLine, ToolStatus,
-    find_agent,
+    AcpDriver, AcpSettings, AgentEvent, AgentFault, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings,
+    Conversation, Decision, Driver, McpServer, OptionKind, PermissionAsk, PermissionMode, PermissionPolicy, SettledBy, StopReason,
+    ToolLine, ToolStatus, find_agent,
 };
 use outlast_wire::v1::chat::{AgentChoice, ChatEvent, Content, LineBody, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState};
 use std::collections::BTreeMap;
@@ -134,24 +134,31 @@ impl Coordinator {
 
     /// The driver for a choice of agent.
     pub(crate) fn driver(&self, key: &str, generation: &str, choice: &AgentChoice) -> Result<Box<dyn Driver>, String> {
+        let limits = &self.settings.limits;
         match choice {
-            AgentChoice::Command(line) => Ok(Box::new(CommandDriver::new(self.place.clone(), CommandSettings::shell(line)))),
+            AgentChoice::Command(line) => {
+                let mut settings = CommandSettings::shell(line);
+                settings.silence = limits.silence;
+                Ok(Box::new(CommandDriver::new(self.place.clone(), settings)))
+            }
             AgentChoice::Agent(name) => {
                 let argv = self.argv_of(name).map_err(|(what, hint)| format!("{what}; {hint}"))?;
                 let configured = self.settings.agents.get(name);
                 let env_file = configured.and_then(|agent| agent.env_file.clone());
                 if self.is_per_turn(choice) {
                     let mut settings = CommandSettings::new(argv);
-                    settings.env_file = env_file;
+                    (settings.env_file, settings.silence) = (env_file, limits.silence);
                     return Ok(Box::new(CommandDriver::new(self.place.clone(), settings)));
                 }
                 let mut settings = AcpSettings::new(argv);
                 settings.env_file = env_file;
+                (settings.limits.silence, settings.limits.start) = (limits.silence, limits.start);
                 settings.permission = PermissionPolicy::new(match configured.map(|agent| &agent.permission) {
                     None | Some(AgentPermission::Ask) => PermissionMode::Ask,
                     Some(AgentPermission::AllowList(entries)) => PermissionMode::AllowList(entries.clone()),
                     Some(AgentPermission::Always) => PermissionMode::Always,
-                });
+                })
+                .denied_after(limits.permission);
                 let (outlast, home) = (self.settings.outlast.to_string_lossy(), self.settings.home.to_string_lossy());
                 let mcp = McpServer::outlast(outlast, home, key, generation);
                 let profile = name.parse().ok().and_then(AgentName::mcp_profile);
@@ -311,7 +318,14 @@ impl Coordinator {
                 };
                 self.attempt_over(&key, report, None, batch);
             }
-            AgentNews::Failed { why } => self.attempt_over(&key, AgentReport::Failed { why: FailureReason::Reported }, Some(why), batch),
+            AgentNews::Failed { fault, why } => {
+                let reason = match fault {
+                    AgentFault::TimedOut => FailureReason::TimedOut,
+                    AgentFault::Garbled => FailureReason::Garbled,
+                    _ => FailureReason::Reported,
+                };
+                self.attempt_over(&key, AgentReport::Failed { why: reason }, Some(why), batch);
+            }
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use outlast_gateway::rules::conversation::BusyMode;
 use outlast_gateway::rules::key::LOCAL_PLATFORM;
 use outlast_gateway::rules::reset::{ResetMode, ResetPolicy};
 use outlast_gateway::rules::turn::MarkWindow;
-use outlast_gateway::{AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran};
+use outlast_gateway::{AgentLimits, AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran};
 use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,6 +125,8 @@ fn gateway_settings(world: &World, configured: &Settings) -> GatewaySettings {
         _ => NoticeMode::Concise,
     };
     settings.agent.clone_from(&table.agent);
+    let config::LimitTable { silence, start, permission } = table.limits;
+    settings.limits = AgentLimits { silence, start, permission };
     settings.agents = table.agents.iter().map(|(name, agent)| (name.clone(), agent_settings(agent))).collect();
     settings.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
     settings

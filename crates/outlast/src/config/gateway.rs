@@ -18,6 +18,7 @@ pub(crate) struct GatewayTable {
     pub(crate) agent: Option<String>,
     /// Whether the log has a line for each step of a turn.
     pub(crate) is_log_detailed: bool,
+    pub(crate) limits: LimitTable,
     pub(crate) agents: BTreeMap<String, AgentTable>,
     /// What makes the section unusable: an agent that cannot be what was meant.
     pub(crate) faults: Vec<String>,
@@ -32,6 +33,14 @@ pub(crate) struct ResetTable {
     /// Local, 0 to 23.
     pub(crate) at_hour: u8,
     pub(crate) should_notify: bool,
+}
+
+/// How long agents may take.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LimitTable {
+    pub(crate) silence: Duration,
+    pub(crate) start: Duration,
+    pub(crate) permission: Duration,
 }
 
 /// How one agent is run.
@@ -57,6 +66,14 @@ const DRAIN_TIMEOUT_SECONDS: f64 = 60.0;
 const IDLE_EXIT_SECONDS: f64 = 600.0;
 /// How long an interrupted turn is resumed without a person.
 const RESUME_WINDOW_SECONDS: f64 = 3600.0;
+/// How long an agent may say nothing in a turn.
+const SILENCE_SECONDS: f64 = 1800.0;
+/// How long an agent may take to open its session.
+const AGENT_START_SECONDS: f64 = 180.0;
+/// How long a question about a permission waits if no person is present.
+const PERMISSION_SECONDS: f64 = 60.0;
+/// A longer limit is as good as none, and what is far beyond it is no time that a clock could reach.
+const LONGEST_LIMIT_SECONDS: f64 = 365.0 * 86_400.0;
 /// How long a conversation may be idle, where idle ones are reset.
 const IDLE_RESET_MINUTES: u64 = 1440;
 /// The hour of a daily reset: few people talk to an agent at four.
@@ -76,6 +93,11 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
         should_notify: r.flag("session_reset.notify", &[], true),
     };
     let log = r.word("gateway.log", &["info", "debug"]);
+    let limits = LimitTable {
+        silence: limit(r, "gateway.silence_seconds", SILENCE_SECONDS),
+        start: limit(r, "gateway.agent_start_seconds", AGENT_START_SECONDS),
+        permission: limit(r, "gateway.permission_seconds", PERMISSION_SECONDS),
+    };
     let (agents, faults) = agents(r, file);
     GatewayTable {
         drain_timeout: seconds(drain),
@@ -86,9 +108,16 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
         notices,
         agent: Some(agent).filter(|name| !name.is_empty()),
         is_log_detailed: log == "debug",
+        limits,
         agents,
         faults,
     }
+}
+
+/// A limit that no agent could keep would fail each turn, so none of it is the usual one.
+fn limit(r: &mut Reader<'_>, key: &'static str, usual: f64) -> Duration {
+    let given = r.number(key, &[], usual);
+    seconds(if given > 0.0 { given.min(LONGEST_LIMIT_SECONDS) } else { usual })
 }
 
 fn agents(r: &Reader<'_>, file: &Path) -> (BTreeMap<String, AgentTable>, Vec<String>) {

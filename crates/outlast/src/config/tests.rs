@@ -122,6 +122,18 @@ fn how_much_is_shown_of_notices_can_be_set() {
 }
 
 #[test]
+fn how_long_agents_may_take_can_be_set_and_is_never_nothing() {
+    let limits = |file: &str| with(file, &[]).gateway.limits;
+    let seconds = Duration::from_secs;
+    let usual = LimitTable { silence: seconds(1800), start: seconds(180), permission: seconds(60) };
+    assert_eq!(limits(""), usual);
+    let file = "[gateway]\nsilence_seconds = 0.5\nagent_start_seconds = 7\npermission_seconds = 1e300";
+    let set = LimitTable { silence: Duration::from_millis(500), start: seconds(7), permission: seconds(365 * 86_400) };
+    assert_eq!(limits(file), set);
+    assert_eq!(limits("[gateway]\nsilence_seconds = 0\nagent_start_seconds = -1\npermission_seconds = 'soon'"), usual);
+}
+
+#[test]
 fn sizes_have_units() {
     for (text, want) in [("5GiB", Some(5 << 30)), (" 64 MiB ", Some(64 << 20)), ("1kb", Some(1000)), ("7", Some(7)), ("2g", Some(2 << 30))]
     {

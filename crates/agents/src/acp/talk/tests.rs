@@ -116,7 +116,7 @@ fn silence_counts_while_the_agent_is_to_speak_and_not_while_it_waits_for_us() {
     assert!(told.later(29 * MINUTE, true).is_empty(), "a terminal of the agent's is waited for");
     told.talk.touch(told.now);
     let effects = told.later(30 * MINUTE, false);
-    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("1800 s")), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(_, why))] if why.contains("1800 s")), "{effects:?}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_reply_without_an_end_is_a_flood() {
     let piece = "x".repeat(1 << 20);
     assert!((0..2).all(|_| told.text("s", &piece).len() == 1));
     let effects = told.text("s", "x");
-    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("2097152")), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::End(TalkEnd::Failed(_, why))] if why.contains("2097152")), "{effects:?}");
 }
 
 #[test]
@@ -254,6 +254,6 @@ fn a_turn_of_too_many_parts_fails_whatever_they_are() {
             assert!(!told.says(&what(n).to_string()).iter().any(|effect| matches!(effect, Effect::End(_))));
         }
         let end = told.says(&what(MAX_TURN_PARTS).to_string());
-        assert!(matches!(&end[..], [Effect::End(TalkEnd::Failed(why))] if why.contains("50000 things")), "{end:?}");
+        assert!(matches!(&end[..], [Effect::End(TalkEnd::Failed(_, why))] if why.contains("50000 things")), "{end:?}");
     }
 }
