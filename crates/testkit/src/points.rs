@@ -53,13 +53,19 @@ impl Points {
         let prefix = format!("{name}.held.");
         for e in std::fs::read_dir(&self.dir)?.flatten() {
             if e.file_name().to_str().is_some_and(|n| n.starts_with(&prefix)) {
-                // Opening for writing is what the other side waits for; if it was killed there is nobody to wait with us.
-                let opened = rustix::fs::open(
+                let pid = e.file_name().to_str().and_then(|n| n.strip_prefix(&prefix)?.parse().ok());
+                let began = std::time::Instant::now();
+                // Opening for writing is what the other side waits for. Without a reader it fails: then the process was killed, or is between the rename and
+                // its own open, for which no descriptor tells.
+                while rustix::fs::open(
                     e.path(),
                     rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC,
                     rustix::fs::Mode::empty(),
-                );
-                drop(opened);
+                )
+                .is_err_and(|error| error == rustix::io::Errno::NXIO)
+                    && pid.is_some_and(|pid: u32| !crate::product::wait_for_end(pid, std::time::Duration::from_millis(1)))
+                    && began.elapsed() < crate::product::PATIENCE
+                {}
                 std::fs::remove_file(e.path())?;
             }
         }

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const ACP_VERSION: u64 = 1;
 /// How many tool calls, changes of them, questions and pieces of text one turn may have. Each is a row that is kept. An agent that works for a day has a tenth of
 /// it; one that has more repeats itself.
-const MAX_TURN_PARTS: usize = 50_000;
+const MAX_TURN_PARTS: usize = 20_000;
 /// How many bytes an agent may write in one turn, tool calls included. Some agents repeat all of a tool's output with each update.
 const MAX_TURN_BYTES: u64 = 1 << 30;
 /// How many tool calls of a turn are remembered. The oldest is forgotten first, and an update of it is then told under its id.

@@ -1,7 +1,7 @@
 //! The real gateway, engine and agents, through the client that `outlast chat` uses.
 
-mod cases;
 mod agent;
+mod cases;
 mod crash;
 mod drain;
 mod drill;

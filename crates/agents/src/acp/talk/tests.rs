@@ -254,6 +254,6 @@ fn a_turn_of_too_many_parts_fails_whatever_they_are() {
             assert!(!told.says(&what(n).to_string()).iter().any(|effect| matches!(effect, Effect::End(_))));
         }
         let end = told.says(&what(MAX_TURN_PARTS).to_string());
-        assert!(matches!(&end[..], [Effect::End(TalkEnd::Failed(_, why))] if why.contains("50000 things")), "{end:?}");
+        assert!(matches!(&end[..], [Effect::End(TalkEnd::Failed(_, why))] if why.contains("20000 things")), "{end:?}");
     }
 }
