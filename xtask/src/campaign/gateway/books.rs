@@ -1,7 +1,7 @@
 //! What was promised in a home, and what the database, the agents, the followers and the engine have of it.
 
 use super::agent::{self, Noted, Prompt};
-use super::plan::{Driver, Outcomes};
+use super::plan::{Came, Driver};
 use anyhow::{Context, Result, ensure};
 use outlast_client::Part;
 use rusqlite::{Connection, OpenFlags};
@@ -19,9 +19,8 @@ pub(super) struct Entry {
     /// The message's id, or the process of the notice.
     pub(super) cause: Cause,
     pub(super) token: String,
-    /// The attempts and reasons that are allowed; nothing where the plan cannot say.
-    pub(super) outcomes: Option<Outcomes>,
-    pub(super) outcome: &'static str,
+    /// What may have come of it. Empty: it is completed, and the plan cannot say in how many attempts.
+    pub(super) may_be: Vec<Came>,
     /// The fewest prompts that its agents must have seen.
     pub(super) least_prompts: usize,
     /// Whether its first prompt must say nothing of a repeat: nothing happened that could be one.
@@ -158,11 +157,10 @@ impl Books {
     fn check_entry(&self, entry: &Entry) -> Result<i64> {
         let turn = self.row(entry)?;
         ensure!(turn.key == entry.key, "it came to {}", turn.key);
-        ensure!(turn.state == "finished" && turn.outcome.as_deref() == Some(entry.outcome), "it is not {}: {turn:?}", entry.outcome);
-        if let Some(outcomes) = &entry.outcomes {
-            let is_one = outcomes.iter().any(|(attempt, reason)| *attempt == turn.attempt && *reason == turn.reason.as_deref());
-            ensure!(is_one, "it took {} attempts ({:?}), and allowed are {outcomes:?}", turn.attempt, turn.reason);
-        }
+        let outcome = turn.outcome.as_deref().filter(|_| turn.state == "finished");
+        let is_one = |came: &Came| (came.0, came.1, Some(came.2)) == (turn.attempt, turn.reason.as_deref(), outcome);
+        let is_well = entry.may_be.is_empty() && outcome == Some("completed");
+        ensure!(is_well || entry.may_be.iter().any(is_one), "it came to {turn:?}, and may be {:?}", entry.may_be);
         let prompts = self.prompts(&entry.token);
         ensure!(
             prompts.len() >= entry.least_prompts && prompts.len() <= turn.attempt as usize,
@@ -178,7 +176,7 @@ impl Books {
         ensure!(!is_late || entry.driver.is_per_turn(), "attempt {} says nothing of the one before: {prompts:?}", turn.attempt);
         let is_marked = turn.attempt == 1 && prompts.first().is_some_and(|prompt| prompt.is_marked(&entry.token));
         ensure!(!(entry.is_certain && is_marked), "it was said once, and marked as a repeat: {prompts:?}");
-        if entry.outcome == "completed" {
+        if outcome == Some("completed") {
             self.check_reply(entry, turn, prompts.last().context("no agent saw it")?)?;
         }
         Ok(turn.id)

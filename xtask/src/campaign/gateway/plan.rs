@@ -329,43 +329,49 @@ pub(super) struct Seen {
     pub(super) is_ending: bool,
 }
 
-/// How a turn may have come out: its attempts and the reason of the last interruption.
-pub(super) type Outcomes = Vec<(u32, Option<&'static str>)>;
+/// How a turn may have come out: its attempts, the reason of the last interruption, and its outcome.
+pub(super) type Came = (u32, Option<&'static str>, &'static str);
 
-pub(super) const ONCE: (u32, Option<&'static str>) = (1, None);
-pub(super) const AFTER_CRASH: (u32, Option<&'static str>) = (2, Some("restart_interrupted"));
-const AFTER_AGENT: (u32, Option<&'static str>) = (2, Some("agent_ended"));
+pub(super) const ONCE: Came = (1, None, "completed");
+pub(super) const AFTER_CRASH: Came = (2, Some("restart_interrupted"), "completed");
+const AFTER_AGENT: Came = (2, Some("agent_ended"), "completed");
+/// An agent that ends before it is ready counts as one that cannot be started.
+const CANNOT_START: Came = (1, None, "failed");
 
 /// What must come of the turn of a round in which something is killed once.
-pub(super) fn expected(plan: &Plan, seen: Seen) -> Outcomes {
-    let Plan { driver, victim, .. } = plan;
+pub(super) fn expected(plan: &Plan, seen: Seen) -> Vec<Came> {
     if !seen.is_killed {
         return vec![ONCE];
     }
     match plan.progress() {
-        Progress::Unwritten | Progress::Finished if !seen.is_agent_killed || victim.has_gateway() => vec![ONCE],
-        // An agent that was not prompted may be noticed to be dead before or after it is given the prompt.
-        Progress::Unwritten => vec![ONCE, AFTER_AGENT],
+        _ if plan.victim.has_gateway() => expected_after_crash(plan, seen),
         Progress::Finished => vec![ONCE],
-        _ if !victim.has_gateway() && !seen.is_agent_killed => vec![ONCE],
-        Progress::Started if victim.has_gateway() => vec![AFTER_CRASH],
-        progress if victim.has_gateway() && !driver.is_per_turn() => match progress {
-            Progress::Unknown => vec![ONCE, AFTER_CRASH],
-            _ => vec![AFTER_CRASH],
-        },
-        // A command that outlives the gateway is followed by the next one, unless its end was not seen by a keeper.
-        progress if victim.has_gateway() => match (victim, seen.has_prompt, seen.is_ending) {
-            (Victim::Everything, true, false) => vec![AFTER_CRASH],
-            // A keeper that was being forked may be the last to die, and see the command die before it.
-            (Victim::Everything, ..) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
-            (_, true, false) if seen.is_agent_killed => vec![AFTER_AGENT],
-            (_, true, _) if !seen.is_agent_killed => vec![ONCE],
-            (_, true, _) => vec![ONCE, AFTER_AGENT],
-            (_, false, _) if progress == Progress::MaybePrompted || progress == Progress::Unknown => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
-            (_, false, _) => vec![AFTER_CRASH],
-        },
-        // The agent alone.
+        _ if !seen.is_agent_killed => vec![ONCE],
         _ if seen.has_prompt && !seen.is_ending => vec![AFTER_AGENT],
-        _ => vec![ONCE, AFTER_AGENT],
+        // It may be noticed to be dead before or after it is given the prompt, or has answered.
+        _ if plan.is_warm || plan.driver.is_per_turn() || seen.has_prompt => vec![ONCE, AFTER_AGENT],
+        _ => vec![ONCE, AFTER_AGENT, CANNOT_START],
+    }
+}
+
+/// The same, if the gateway is among those that are killed.
+fn expected_after_crash(plan: &Plan, seen: Seen) -> Vec<Came> {
+    let progress = plan.progress();
+    match (progress, plan.driver.is_per_turn()) {
+        (Progress::Unwritten | Progress::Finished, _) => return vec![ONCE],
+        (Progress::Started, _) => return vec![AFTER_CRASH],
+        (Progress::Unknown, false) => return vec![ONCE, AFTER_CRASH],
+        (Progress::MaybePrompted | Progress::Prompted, false) => return vec![AFTER_CRASH],
+        (Progress::MaybePrompted | Progress::Prompted | Progress::Unknown, true) => {}
+    }
+    // A command that outlives the gateway is followed by the next one, unless its end was not seen by a keeper.
+    match (plan.victim, seen.has_prompt, seen.is_ending) {
+        // A keeper that was being forked may be the last to die, and see the command die before it.
+        (Victim::Everything, true, false) => vec![AFTER_CRASH, AFTER_AGENT],
+        (Victim::Everything, ..) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
+        (_, true, false) if seen.is_agent_killed => vec![AFTER_AGENT],
+        (_, true, _) if !seen.is_agent_killed => vec![ONCE],
+        (_, true, _) => vec![ONCE, AFTER_AGENT],
+        (_, false, _) => vec![ONCE, AFTER_CRASH, AFTER_AGENT],
     }
 }

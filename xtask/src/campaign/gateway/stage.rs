@@ -5,7 +5,7 @@ use super::agent;
 use super::books::{Cause, Entry};
 use super::client::{Client, Reply};
 use super::eyes::Eyes;
-use super::plan::{AFTER_CRASH, Driver, Kind, ONCE, Ordeal, Outcomes, Plan, Progress, Release, Seen, Victim, expected};
+use super::plan::{AFTER_CRASH, Came, Driver, Kind, ONCE, Ordeal, Plan, Progress, Release, Seen, Victim, expected};
 use super::scene::{Scene, joined};
 use super::strike::Saboteur;
 use anyhow::{Context, Result, bail, ensure};
@@ -111,18 +111,18 @@ impl Stage {
             Reply::Killed | Reply::Accepted => bail!("{token} was not answered"),
         }
         self.scene.eyes.follow(&chat.key);
-        self.enter(chat, token, plan, Some(vec![ONCE]));
+        self.enter(chat, token, plan, vec![ONCE]);
         Ok(())
     }
 
     /// Writes down what must come of a message or a notice. The caller changes what is otherwise.
-    fn enter(&mut self, chat: &ChatOf, token: &str, plan: &Plan, outcomes: Option<Outcomes>) -> &mut Entry {
+    fn enter(&mut self, chat: &ChatOf, token: &str, plan: &Plan, may_be: Vec<Came>) -> &mut Entry {
         let cause = match token.starts_with('n') {
             true => Cause::Notice { process: agent::process_id(token) },
             false => Cause::Message(format!("msg:{token}")),
         };
         let (of, key, driver, token) = (format!("round {} ({plan})", plan.round), chat.key.clone(), chat.driver, token.to_owned());
-        let entry = Entry { of, key, driver, cause, token, outcomes, outcome: "completed", least_prompts: 1, is_certain: true };
+        let entry = Entry { of, key, driver, cause, token, may_be, least_prompts: 1, is_certain: true };
         self.ledger.push(entry);
         let last = self.ledger.len() - 1;
         &mut self.ledger[last]
@@ -161,7 +161,7 @@ impl Stage {
         }
         agent::let_go(&self.scene.dir, &token)?;
         self.scene.until_finished(chat, &token)?;
-        self.enter(chat, &token, plan, Some(vec![outcome])).least_prompts = outcome.0 as usize;
+        self.enter(chat, &token, plan, vec![outcome]).least_prompts = outcome.0 as usize;
         self.scene.check_standing(chat)
     }
 
@@ -199,13 +199,12 @@ impl Stage {
         ensure!(matches!(again, Reply::Over(_)), "the client that came back was told {again:?}");
         self.scene.eyes.follow(&chat.key);
         self.note_kill(plan, seen);
-        let outcomes = expected(plan, seen);
-        let entry = self.enter(chat, &token, plan, Some(outcomes.clone()));
-        entry.least_prompts = least_prompts(&outcomes, seen);
+        let may_be = expected(plan, seen);
+        let entry = self.enter(chat, &token, plan, may_be.clone());
+        entry.least_prompts = least_prompts(&may_be, seen);
         if release == Some(Release::Write) {
             // The message that let it go on took its place, and quotes it.
-            let once_each = |(_, reason): (u32, Option<&'static str>)| (1, reason);
-            (entry.outcome, entry.outcomes) = ("cancelled", Some(outcomes.into_iter().map(once_each).collect()));
+            entry.may_be = may_be.into_iter().map(|(_, reason, _)| (1, reason, "cancelled")).collect();
             entry.least_prompts = usize::from(seen.has_prompt);
         }
         self.enter_release(chat, plan, release, report)?;
@@ -238,13 +237,14 @@ impl Stage {
         if let Some(spoken) = spoken {
             spoken?;
             self.scene.until_finished(chat, &beside)?;
-            self.enter(chat, &beside, plan, None);
+            self.enter(chat, &beside, plan, Vec::new());
         }
         self.note_kill(plan, seen);
-        let outcomes = expected(plan, seen);
+        let may_be = expected(plan, seen);
         let is_certain = !(plan.victim.has_gateway() || plan.victim.has_engine()) || plan.progress() == Progress::Finished;
-        let entry = self.enter(chat, &token, plan, Some(outcomes.clone()));
-        (entry.least_prompts, entry.is_certain) = (least_prompts(&outcomes, seen), is_certain);
+        let least = least_prompts(&may_be, seen);
+        let entry = self.enter(chat, &token, plan, may_be);
+        (entry.least_prompts, entry.is_certain) = (least, is_certain);
         self.enter_release(chat, plan, release, report)?;
         Ok(seen)
     }
@@ -276,10 +276,10 @@ impl Stage {
         let seen = joined(striking);
         struck?;
         let seen = seen?;
-        let outcomes = expected(plan, seen);
+        let may_be = expected(plan, seen);
         let opens = plan.victim.has_gateway() && plan.finds_interrupted() == Some(true) && self.chain + 1 >= BREAKER_STARTS;
         let mut release = None;
-        if opens && outcomes.iter().any(|outcome| *outcome != ONCE) {
+        if opens && may_be.iter().any(|came| *came != ONCE) {
             if self.scene.until_held_back(chat, token)? {
                 release = Some(plan.release);
                 match plan.release {
@@ -290,7 +290,7 @@ impl Stage {
                     }
                 }
             } else {
-                ensure!(outcomes.len() > 1, "the breaker did not hold it back");
+                ensure!(may_be.len() > 1, "the breaker did not hold it back");
             }
         }
         let turn = self.scene.until_finished(chat, token)?;
@@ -303,7 +303,7 @@ impl Stage {
         report.add(format!("held back by the breaker, and let go with {release:?}"), 1);
         if release == Release::Write {
             let token = format!("r{}", plan.round);
-            self.enter(chat, &token, plan, Some(vec![ONCE]));
+            self.enter(chat, &token, plan, vec![ONCE]);
             if plan.kind() == Kind::Message {
                 let prompts = agent::prompts_of(&self.scene.dir, &token);
                 let does_quote = prompts.first().is_some_and(|prompt| prompt.quoted.contains(&format!("m{}", plan.round)));
@@ -335,9 +335,8 @@ impl Stage {
         ensure!(shown.standing == Standing::Suspended && shown.strikes == 3, "after three deaths of the gateway: {shown:?}, {turn:?}");
         scene.eyes.follow(&chat.key);
         // A command is followed by each gateway, so it is asked once. An agent that speaks ACP is asked each time.
-        let outcome = if chat.driver.is_per_turn() { ONCE } else { (3, Some("restart_interrupted")) };
-        let entry = self.enter(chat, &token, plan, Some(vec![outcome]));
-        (entry.outcome, entry.least_prompts) = ("gave_up", outcome.0 as usize);
+        let (attempts, reason) = if chat.driver.is_per_turn() { (1, None) } else { (3, Some("restart_interrupted")) };
+        self.enter(chat, &token, plan, vec![(attempts, reason, "gave_up")]).least_prompts = attempts as usize;
         self.founds.extend([Some(true); 3]);
         self.is_spent = true;
         self.say(chat, &format!("y{}", plan.round), "", plan)?;
@@ -367,8 +366,7 @@ impl Stage {
         let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
         ensure!(shown.standing == Standing::Active && shown.strikes == 2, "after two deaths of the agent: {shown:?}, {turn:?}");
         scene.eyes.follow(&chat.key);
-        let entry = self.enter(chat, &token, plan, Some(vec![(2, Some("agent_ended"))]));
-        (entry.outcome, entry.least_prompts) = ("failed", 2);
+        self.enter(chat, &token, plan, vec![(2, Some("agent_ended"), "failed")]).least_prompts = 2;
         self.say(chat, &format!("y{}", plan.round), "", plan)?;
         Ok(Seen { is_killed: true, ..Seen::default() })
     }
@@ -412,10 +410,13 @@ impl Scene {
 }
 
 /// How many prompts agents must have seen at least.
-fn least_prompts(outcomes: &Outcomes, seen: Seen) -> usize {
-    match outcomes.iter().all(|(attempt, _)| *attempt == 2) && seen.has_prompt {
-        true => 2,
-        false => 1,
+fn least_prompts(may_be: &[Came], seen: Seen) -> usize {
+    let is_second = may_be.iter().all(|(attempt, ..)| *attempt == 2);
+    let can_fail = may_be.iter().any(|(.., outcome)| *outcome != "completed");
+    match (is_second && seen.has_prompt, can_fail) {
+        (true, _) => 2,
+        (false, true) => 0,
+        (false, false) => 1,
     }
 }
 
