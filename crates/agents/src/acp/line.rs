@@ -120,6 +120,16 @@ pub struct RpcFailure {
     /// In words.
     #[serde(default)]
     pub message: String,
+    /// More words, on one line: some agents say "internal error", and what to do only here.
+    #[serde(default, rename = "data", deserialize_with = "details")]
+    pub details: Option<String>,
+}
+
+/// The words in the data of an error. There is no rule where they are.
+fn details<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let data = Value::deserialize(from)?;
+    let words = data.as_str().or_else(|| ["details", "message", "error"].iter().find_map(|name| data[name].as_str()));
+    Ok(words.map(|words| one_line(words, MAX_DETAIL_CHARS)).filter(|words| !words.is_empty()))
 }
 
 /// Why a line is no message.
@@ -390,7 +400,7 @@ mod tests {
     fn answers_are_ours_by_their_number() {
         assert_eq!(parsed(&json!({"id": 3, "result": {"a": 1}})), Incoming::Answer { id: Some(3), outcome: Ok(json!({"a": 1})) });
         assert_eq!(parsed(&json!({"id": "3", "result": null})), Incoming::Answer { id: None, outcome: Ok(Value::Null) });
-        let failure = RpcFailure { code: -32000, message: "log in".into() };
+        let failure = RpcFailure { code: -32000, message: "log in".into(), details: None };
         let refused = json!({"id": 3, "error": {"code": -32000, "message": "log in", "data": {}}});
         assert_eq!(parsed(&refused), Incoming::Answer { id: Some(3), outcome: Err(failure) });
     }
@@ -431,6 +441,24 @@ mod tests {
         assert!(matches!(bad, Incoming::BadRequest { why, .. } if why.chars().count() <= MAX_TITLE_CHARS));
         let bad = parsed(&json!({"id": 1, "method": "session/request_permission", "params": {}}));
         assert!(matches!(bad, Incoming::BadRequest { .. }));
+    }
+
+    #[test]
+    fn an_error_is_read_with_what_its_data_says() {
+        for (data, want) in [
+            (json!({"details": "run\n`setup`"}), Some("run `setup`")),
+            (json!("no key"), Some("no key")),
+            (json!({"service": "session"}), None),
+            (json!([1]), None),
+            (json!(null), None),
+        ] {
+            let Incoming::Answer { outcome: Err(failure), .. } =
+                parsed(&json!({"id": 1, "error": {"code": -32603, "message": "m", "data": data}}))
+            else {
+                panic!("no error")
+            };
+            assert_eq!((failure.code, failure.message.as_str(), failure.details.as_deref()), (-32603, "m", want));
+        }
     }
 
     #[test]

@@ -610,7 +610,11 @@ fn turn_in<'a>(stage: &Stage, turn: &'a mut Option<TalkTurn>, session: &str) -> 
 
 fn shown(failure: &RpcFailure) -> String {
     let message = one_line(&failure.message, MAX_FAILURE_CHARS);
-    if message.is_empty() { format!("error {}", failure.code) } else { message }
+    let message = if message.is_empty() { format!("error {}", failure.code) } else { message };
+    match &failure.details {
+        Some(details) if !message.contains(details.as_str()) => format!("{message}: {details}"),
+        Some(_) | None => message,
+    }
 }
 
 fn stop_reason(word: &str) -> StopReason {
