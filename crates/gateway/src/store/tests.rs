@@ -173,16 +173,20 @@ fn context_begins_so_many_parts_before_a_place() {
 #[test]
 fn case_016_a_file_of_the_first_layout_is_brought_to_this_one_and_keeps_what_it_had() {
     let dir = tempfile::tempdir().unwrap();
-    let row = ConversationRecord { chat: ChatState { resumed_from: None, ..conversation(KEY, 1).chat }, ..conversation(KEY, 1) };
-    open(&dir).commit(&[StoreChange::Conversation(Box::new(row.clone()))]).unwrap();
     let db = rusqlite::Connection::open(dir.path().join("gateway.db")).unwrap();
-    db.execute_batch("ALTER TABLE conversation DROP COLUMN resumed_from; PRAGMA user_version = 1").unwrap();
+    db.execute_batch(include_str!("../../../../fixtures/gateway-1.sql")).unwrap();
     drop(db);
     let mut store = open(&dir);
-    assert_eq!(store.load().unwrap().conversations, [(row, vec![])]);
-    store.commit(&[StoreChange::Conversation(Box::new(conversation(KEY, 1)))]).unwrap();
+    let loaded = store.load().unwrap();
+    let [(row, turns)] = &loaded.conversations[..] else { panic!("{loaded:?}") };
+    assert_eq!((row.strikes, row.chat.agent_session.as_deref(), row.chat.resumed_from), (1, Some("s"), None));
+    let mark = Mark { reason: InterruptReason::RestartInterrupted, at: at(7) };
+    assert_eq!(turns.iter().map(|turn| turn.turn).collect::<Vec<_>>(), [Turn::Interrupted { attempt: 1, mark }]);
+    assert_eq!((loaded.last_turn, loaded.last_part, loaded.last_run, loaded.skipped), (1, 1, 1, Vec::new()));
+    let changed = ConversationRecord { chat: ChatState { resumed_from: Some(7), ..row.chat.clone() }, ..row.clone() };
+    store.commit(&[StoreChange::Conversation(Box::new(changed.clone()))]).unwrap();
     drop(store);
-    assert_eq!(open(&dir).generation(KEY, 1).unwrap(), Some(conversation(KEY, 1)));
+    assert_eq!(open(&dir).generation(KEY, 1).unwrap(), Some(changed));
 }
 
 #[test]

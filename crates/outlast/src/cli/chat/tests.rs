@@ -295,6 +295,8 @@ fn an_export_has_everything_that_was_said() {
         Content::Permission(asked),
         Content::Text(TextBody::new("It is **red**.\n")),
         Content::Line(LineBody::new("resumed after a restart", "resumed")),
+        Content::Line(LineBody::new("A process ended (exit code 1): make\nerror: a *star*", "notice")),
+        Content::Tool(ToolBody::new("2", "cargo doc", ToolState::Unknown)),
     ];
     let parts: Vec<Part> = contents.iter().enumerate().map(|(n, c)| Part::new(n as u64 + 1, Some(1), 1, c, at())).collect();
     let shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 1), Vec::new());
