@@ -168,9 +168,10 @@ async fn what_must_not_be_done_twice_is_not_repeated() {
     let place = Place::new();
     let chat = place.chat().await;
     place.gateway.fail_next("restart", Fault::DieAfter);
-    let failed = chat.restart(None).await.unwrap_err();
-    assert!(matches!(failed, ClientError::Unavailable { .. }), "{failed:?}");
-    assert!(failed.hint().contains("may have been done"));
+    // The gateway was faster with its end than with its answer.
+    assert_eq!(chat.restart(None).await.unwrap().status, "ok");
+    let restarts = place.gateway.asked().into_iter().filter(|asked| matches!(asked, ChatRequest::Restart { .. })).count();
+    assert_eq!(restarts, 1);
 }
 
 /// A gateway knows an order again by its id.

@@ -182,8 +182,19 @@ impl Store for SqliteStore {
             let keys: BTreeSet<String> = keys.query_map([], |row| row.get(0))?.filter_map(Result::ok).collect();
             Ok((conversations, turns, (max("turn")?, max("part")?, max("run")?), keys))
         })?;
+        let running = self.ask(|db| {
+            let mut rows = db.prepare("SELECT id, key FROM turn WHERE state = 'running' AND head = id")?;
+            let rows = rows.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+            Ok(rows.filter_map(Result::ok).collect::<Vec<_>>())
+        })?;
+        let is_read = |id: i64| turns.iter().any(|turn| turn.id.0 == id);
+        let stuck: BTreeSet<String> = running.into_iter().filter(|(id, _)| !is_read(*id)).map(|(_, key)| key).collect();
         let mut loaded = Loaded { last_turn: last.0, last_part: last.1.unsigned_abs(), last_run: last.2, ..Loaded::default() };
         for conversation in conversations {
+            // Nothing could start in it: the database allows one running turn, and that one cannot be ended.
+            if stuck.contains(&conversation.key) {
+                continue;
+            }
             unreadable.remove(&conversation.key);
             let (own, others) = turns.into_iter().partition(|turn| turn.key == conversation.key);
             turns = others;

@@ -152,6 +152,19 @@ fn case_018_and_070_a_row_that_cannot_be_read_is_named_and_the_others_load() {
     assert!(loaded.skipped.iter().any(|what| what.contains("other")), "{:?}", loaded.skipped);
 }
 
+/// The database allows one running turn in a conversation, so every start beside that one would fail, and with it the commits of others.
+#[test]
+fn a_running_turn_that_cannot_be_read_closes_its_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    open(&dir).commit(&[StoreChange::Conversation(Box::new(conversation(KEY, 1))), put(&running(1)), put(&turn(2, Turn::Queued))]).unwrap();
+    let db = rusqlite::Connection::open(dir.path().join("gateway.db")).unwrap();
+    db.execute_batch("UPDATE turn SET body = 'no JSON' WHERE id = 1").unwrap();
+    drop(db);
+    let loaded = open(&dir).load().unwrap();
+    assert_eq!(loaded.conversations, []);
+    assert!(loaded.unreadable.contains(KEY) && loaded.skipped.len() == 2, "{:?}", loaded.skipped);
+}
+
 #[test]
 fn context_begins_so_many_parts_before_a_place() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,6 +20,8 @@ while read -r line; do
     *'"session/prompt"'*)
       text s1 'begun '
       case "$line" in
+        # First, as a summary before it has the words of earlier turns.
+        *'fine?'*) text s1 'fine'; end $id ;;
         *'do hang'*) touch WORK/hangs; exec sleep 1000 ;;
         *'do exit'*) echo 'no luck today' >&2; exit 3 ;;
         *'do die'*) kill -9 $$ ;;

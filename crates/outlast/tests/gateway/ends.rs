@@ -168,7 +168,7 @@ fn case_124_a_mark_of_an_unknown_kind_starts_nothing_and_a_message_is_answered()
     assert_eq!(bench.wait(next).reply.as_deref(), Some("hello"));
     assert_eq!(bench.prompts().len(), 1, "the one with the mark was not started");
     let status = bench.block(bench.chat().status()).unwrap();
-    assert!(status.notes.iter().any(|note| note.contains(&format!("Integer({turn})"))), "it is named: {:?}", status.notes);
+    assert!(status.notes.iter().any(|note| note.contains(&format!("({turn})"))), "it is named: {:?}", status.notes);
 }
 
 #[test]
