@@ -29,7 +29,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask api [--record]
        cargo xtask check
-       cargo xtask dist [--to DIR]
+       cargo xtask dist [--to DIR] [--try]
        cargo xtask campaign agents [NAME]... [--prefix DIR] [--program PATH]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--home-on DIR [--fill]] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]

@@ -34,7 +34,7 @@ pub(crate) use self::histories::run as histories;
 pub(crate) use self::mcp::run as mcp;
 pub(crate) use self::nameserver::run as nameserver;
 pub(crate) use self::notices::run as notices;
-pub(crate) use self::places::run as places;
+pub(crate) use self::places::{Daemon, IMAGE as SKELETON_IMAGE, run as places};
 pub(crate) use self::stop::run as stop;
 pub(crate) use self::upgrade::run as upgrade;
 

@@ -10,6 +10,7 @@ mod sandboxes;
 mod tests;
 
 use self::bench::{Bench, Ran};
+pub(crate) use self::containers::{Daemon, IMAGE};
 use crate::Flags;
 use anyhow::{Result, bail, ensure};
 
