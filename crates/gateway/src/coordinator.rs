@@ -151,7 +151,7 @@ pub(crate) struct Coordinator {
     notes: Vec<String>,
     /// Conversations whose row cannot be read.
     unreadable: BTreeSet<String>,
-    /// Sessions with open notices that have no conversation here.
+    /// Sessions with open notices that had no conversation here when the engine told of them.
     pub(crate) not_ours: BTreeSet<String>,
     /// The words that settle notices, until they are acknowledged.
     pub(crate) leases: BTreeMap<String, Option<String>>,

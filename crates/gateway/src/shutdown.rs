@@ -250,6 +250,9 @@ impl Coordinator {
                 tracing::warn!(%error, "what waits for a time continues when a gateway is started");
             }
         }
+        if exit.word == LockWord::Empty {
+            self.disown_others().await;
+        }
         let ended = StoreChange::RunEnded { id: self.run, at: now(), how: exit.how.to_owned() };
         if let Err(error) = self.store.commit(&[ended]) {
             tracing::warn!(%error, "the end of this run was not written down");

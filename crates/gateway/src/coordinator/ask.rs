@@ -245,7 +245,11 @@ impl Coordinator {
         self.check_agent(&agent)?;
         let cwd = cwd.map(|dir| dir.as_path().to_owned()).filter(|dir| dir.is_absolute());
         let chat = ChatState { agent: Some(agent), cwd, owner: Some(by.stored()), ..ChatState::default() };
-        let live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
+        let mut live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
+        if self.not_ours.contains(key) {
+            // The engine has told of them already, and does not again.
+            live.told_of_notices();
+        }
         self.insert(key, live, batch);
         Ok(())
     }
