@@ -172,9 +172,9 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     tracing::info!(?exit, "ending");
     closing.send_replace(true);
     watching.abort();
-    coordinator.leave(exit).await;
+    let word = coordinator.leave(exit).await;
     points::reach("gateway.before_word");
-    lock.say(exit.word).map_err(StartError::file("write", &path))?;
+    lock.say(word).map_err(StartError::file("write", &path))?;
     // Connections end last, so that whoever waits for the end finds the lock free.
     drop(lock);
     listening.abort();
