@@ -87,12 +87,12 @@ impl Coordinator {
             ChatRequest::Drain { hold_seconds } => {
                 let hold = hold_seconds.map_or(MAX_HOLD, Duration::from_secs).min(MAX_HOLD);
                 self.hold_until = Some(Instant::now() + hold);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::ok() });
             }
             ChatRequest::Undrain => {
                 self.hold_until = None;
                 self.due.extend(self.chats.keys().cloned());
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::ok() });
             }
             ChatRequest::Restart { from } if self.was_ended_for(from.as_deref(), DrainKind::Restart) => {
                 tracing::info!(from, "asked again for a restart that has happened");
@@ -105,13 +105,13 @@ impl Coordinator {
             ChatRequest::Restart { from } => {
                 tracing::info!(from, "asked to restart");
                 self.begin_drain(Drain::restart(self.settings.drain_timeout).asked_by(from), batch);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::word("unmarked") });
             }
             ChatRequest::Shutdown { timeout_ms, from } => {
                 tracing::info!(from, "asked to end");
                 let limit = timeout_ms.map_or(self.settings.drain_timeout, Duration::from_millis);
                 self.begin_drain(Drain::stop(limit).asked_by(from), batch);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::word("unmarked") });
             }
             ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => Err(not_ours()),
         };

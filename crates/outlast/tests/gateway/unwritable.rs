@@ -1,6 +1,6 @@
 //! A database that cannot be written for a while: what was undone is done once it can be.
 
-use crate::support::{Bench, KEY, cat};
+use crate::support::{Bench, KEY, acp_config, cat, scripted};
 use outlast_client::{TurnKind, TurnOutcome};
 use outlast_testkit::product::{Product, eventually, terminate};
 
@@ -90,4 +90,33 @@ fn a_gateway_that_cannot_set_a_time_for_what_waits_leaves_the_next_start_to_the_
     bench.wait_for_prompts(1);
     terminate(next);
     bench.next_after(next);
+}
+
+/// The client was told that the stop had failed, and the gateway ended all the same.
+#[test]
+fn a_stop_is_answered_although_nothing_can_be_written_and_the_next_gateway_resumes_the_turn() {
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    product.configure(&acp_config(&product.work()));
+    let bench = Bench::stopped(product);
+    bench.start();
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    bench.sql(
+        "CREATE TRIGGER no_banner BEFORE INSERT ON part WHEN NEW.kind = 'line' BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END;
+         CREATE TRIGGER no_mark BEFORE INSERT ON turn WHEN NEW.state = 'interrupted' BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END",
+    );
+    bench.start();
+    let turn = bench.send("long", &scripted()).turn;
+    bench.wait_for_prompts(1);
+    let stopped = bench.product().json(["gateway", "stop", "--timeout", "0.3"]);
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert!(stopped["note"].as_str().unwrap().contains("found as interrupted"), "{stopped}");
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"), "{}", bench.log());
+    bench.sql("DROP TRIGGER no_banner; DROP TRIGGER no_mark");
+    bench.start();
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("interrupted by a gateway interruption"), "{prompts:?}");
+    bench.open_gate();
+    let ended = bench.wait(turn);
+    assert_eq!((ended.outcome, ended.interrupt_reason.as_deref()), (Some(TurnOutcome::Completed), Some("restart_interrupted")));
 }
