@@ -10,6 +10,7 @@ mod ended;
 mod follow;
 mod guard;
 mod live;
+mod read;
 mod reset;
 mod start;
 
@@ -17,6 +18,7 @@ pub(crate) use agent::{driver_attempt, known_agents};
 pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
 pub(crate) use live::Live;
+pub(crate) use read::Reading;
 
 use crate::owner::Asker;
 use crate::rules::breaker::Breaker;
@@ -298,7 +300,7 @@ impl Coordinator {
             Input::Left { follower } => self.unfollow(follower),
             Input::Parts { key, after, upto, to } => {
                 // A follower that has left needs no answer.
-                let _left = to.send(self.page(&key, after, upto));
+                let _left = to.send(self.reading().page(&key, after, upto));
             }
             Input::Agent { key, actor, event } => self.agent_event(key, actor, *event, batch),
             Input::ActorOver { key, actor } => self.actor_over(&key, actor, batch),

@@ -14,9 +14,7 @@ use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
 use outlast_wire::code;
-use outlast_wire::v1::chat::{
-    AgentChoice, Changed, ChatRequest, Content, ConversationInfo, Conversations, GatewayStatus, MAX_WORDS_BYTES, Opened, Shown, WordsBody,
-};
+use outlast_wire::v1::chat::{AgentChoice, Changed, ChatRequest, Content, GatewayStatus, MAX_WORDS_BYTES, Opened, WordsBody};
 use outlast_wire::v1::{Done, Error};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +27,6 @@ const MAX_ID_LEN: usize = 128;
 /// How many conversations a home may have. Each is kept in memory and looked at with each step of the gateway; a script that makes a new one for each message has to
 /// notice.
 const MAX_CONVERSATIONS: usize = 10_000;
-/// How much of a shell line a list of conversations has.
-const MAX_LISTED_AGENT_CHARS: usize = 200;
 /// The longest shell line or name of an agent.
 const MAX_AGENT_LEN: usize = 64 << 10;
 
@@ -135,8 +131,8 @@ impl Coordinator {
     pub(super) fn tell_client(&mut self, request: ChatRequest, to: AnswerTo) {
         let answer = match request {
             ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to),
-            ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
-            ChatRequest::Show { key, generation } => self.shown(&key, generation),
+            ChatRequest::List => Ok(ChatAnswer::Conversations(self.reading().list())),
+            ChatRequest::Show { key, generation } => self.reading().shown(&key, generation).map(|shown| ChatAnswer::Shown(Box::new(shown))),
             ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
             _ => Err(not_ours()),
         };
@@ -347,28 +343,6 @@ impl Coordinator {
         // A number that no part has yet would hide what is to come.
         live.chat.seen = live.chat.seen.max(Some(part).min(last));
         Ok(ChatAnswer::Done(Done::ok()))
-    }
-
-    fn list(&self) -> Conversations {
-        let in_one_line = |(key, live): (&String, &Live)| {
-            let mut info = live.info(key);
-            // A shell line may be long, and there may be many conversations.
-            info.agent = info.agent.map(|agent| agent.chars().take(MAX_LISTED_AGENT_CHARS).collect());
-            info
-        };
-        let mut all: Vec<ConversationInfo> = self.chats.iter().map(in_one_line).collect();
-        all.sort_by_key(|info| std::cmp::Reverse(info.last_message_at));
-        Conversations::new(all)
-    }
-
-    fn shown(&self, key: &str, generation: Option<u64>) -> Result<ChatAnswer, Error> {
-        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
-        let generation = match generation {
-            Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
-            None => live.conversation.generation.number,
-        };
-        let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
-        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns))))
     }
 
     fn status(&self) -> GatewayStatus {

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 /// Stop the gateway, once the turns that run have finished
 ///
-/// Turns that take longer than --timeout are interrupted, and resumed when there is a gateway again. It stays stopped until `outlast chat`
-/// or `outlast gateway run` starts it. Processes keep running. From within a conversation the answer comes at once, and the end follows.
+/// Turns that take longer than --timeout are interrupted, and resumed when there is a gateway again. It stays stopped until `outlast chat
+/// NAME`, `outlast chat send` or `outlast gateway run` starts it. Processes keep running. From within a conversation the answer comes at
+/// once, and the end follows.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
     /// How many seconds turns may take to finish [default: as configured, 60]
