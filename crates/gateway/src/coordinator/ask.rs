@@ -193,8 +193,13 @@ impl Coordinator {
         // The words come before what was told about them.
         let content = Content::Words(WordsBody::new(words, message_id));
         self.part_at(at, key, Some(turn), 0, &content, batch);
-        let note = lines.iter().find(|line| matches!(line, Line::KeptWhileDraining(_))).map(Line::to_string);
-        Ok((turn, note))
+        let mut kept = lines.into_iter().find(|line| matches!(line, Line::KeptWhileDraining(_)));
+        if let (None, Some(until)) = (draining, self.hold_until) {
+            let line = Line::KeptWhileHeld(minutes_until(until));
+            self.tell(key, line, batch);
+            kept = Some(line);
+        }
+        Ok((turn, kept.map(|line| line.to_string())))
     }
 
     fn open(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<ChatAnswer, Error> {
@@ -378,6 +383,11 @@ impl Coordinator {
     pub(crate) fn next_waiting(&self) -> Option<outlast_core::Time> {
         self.chats.values().filter_map(|live| live.wake_at).min()
     }
+}
+
+/// How many minutes it is until then, of which one has begun.
+fn minutes_until(at: Instant) -> u64 {
+    at.saturating_duration_since(Instant::now()).as_secs().saturating_add(1).div_ceil(60)
 }
 
 fn too_many() -> Error {

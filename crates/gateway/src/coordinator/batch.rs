@@ -311,7 +311,7 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
 fn about(line: &Line) -> &'static str {
     match line {
         Line::Banner(_) => "banner",
-        Line::KeptWhileDraining(_) => "kept",
+        Line::KeptWhileDraining(_) | Line::KeptWhileHeld(_) => "kept",
         Line::ResumedAfterRestart | Line::ResumedAfterInterruption => "resumed",
         Line::AgentEndedRetrying => "interrupted",
         Line::Failed(_) | Line::GaveUp => "failed",
