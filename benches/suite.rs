@@ -30,20 +30,15 @@ const TOPICS: [(&str, Topic); 7] = [
     ("crash", crash::run),
 ];
 
-/// Whether there is a benchmark of this name here.
-pub(crate) fn has(name: &str) -> bool {
-    TOPICS.iter().any(|(topic, _)| *topic == name)
-}
-
-/// Runs one of them, or all, and fails if a goal was missed.
-pub(crate) fn run(only: Option<&str>, flags: &Flags<'_>) -> Result<()> {
+/// Runs those that are named, or all, and fails if a goal was missed.
+pub(crate) fn run(only: &[String], flags: &Flags<'_>) -> Result<()> {
     let mut bench = Bench::new(Settings::read(flags)?)?;
-    for (name, topic) in TOPICS.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+    for (name, topic) in TOPICS.iter().filter(|(name, _)| only.is_empty() || only.iter().any(|only| only == name)) {
         bench.say(name);
         topic(&mut bench)?;
     }
     harness::print(&bench);
-    if only.is_none() && !bench.settings.quick {
+    if only.is_empty() && !bench.settings.quick {
         harness::docs::write(&bench, &TOPICS.map(|(name, _)| name), &memory::LINES)?;
     }
     let missed: Vec<String> =

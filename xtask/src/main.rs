@@ -23,32 +23,10 @@ mod puppet;
 mod rng;
 mod sink;
 mod smoke;
+mod usage;
 
 use anyhow::{Result, bail};
-
-const USAGE: &str = "\
-usage: cargo xtask api [--record]
-       cargo xtask check
-       cargo xtask dist [--to DIR] [--try]
-       cargo xtask campaign agents [NAME]... [--prefix DIR] [--program PATH]
-       cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--home-on DIR [--fill]] [--program PATH]
-       cargo xtask campaign flood [--seconds N] [--program PATH]
-       cargo xtask campaign fuzz [--seconds N] [--target NAME]
-       cargo xtask campaign gateway [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH] [--agent NAME [--prefix DIR]]
-       cargo xtask campaign histories [--cases N] [--orders N]
-       cargo xtask campaign mcp [--only conformance|inspector|python] [--program PATH]
-       cargo xtask campaign nameserver [--seconds N] [--program PATH]
-       cargo xtask campaign notices [--rounds N] [--seed S] [--homes N] [--only ROUND] [--program PATH]
-       cargo xtask campaign places [PLACE]... [--program PATH] [--list] [--record] [--tests]
-       cargo xtask campaign stop [--rounds N] [--seed S] [--program PATH]
-       cargo xtask campaign upgrade [--from COMMIT | --old PATH] [--program PATH]
-       cargo xtask bench [start|rate|end|output|memory|queries|crash] [--rounds N] [--quick] [--without PEER,...] [--idle-wait SECONDS] [--program PATH]
-       cargo xtask bench gateway [--ends N] [--opens N] [--conversations N] [--rounds N] [--home-on DIR] [--program PATH]
-       cargo xtask bench mcp [--calls N] [--rounds N] [--agents N] [--program PATH]
-       cargo xtask bench notices [--ends N] [--old N] [--program PATH]
-       cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
-       cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
-       cargo xtask bench tokens";
+use usage::{Asked, USAGE};
 
 fn main() -> Result<()> {
     if let Some(failed) = api::stand_in() {
@@ -56,6 +34,17 @@ fn main() -> Result<()> {
     }
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let named = match words.first() {
+        // A copy of this program that it starts itself.
+        Some(own) if own.starts_with("__") => Vec::new(),
+        _ => match usage::read(&args)? {
+            Asked::Help(text) => {
+                println!("{text}");
+                return Ok(());
+            }
+            Asked::Run(named) => named,
+        },
+    };
     match words[..] {
         ["__agent", ..] => campaign::gateway_agent(&args[1..]),
         ["__hook", ..] => sink::hook(&args[1..]),
@@ -64,7 +53,7 @@ fn main() -> Result<()> {
         ["__mcp-echo"] => bench_mcp::echo(),
         ["__puppet", ..] => puppet::main(&args[1..]),
         ["__smoke", ..] => smoke::run(&Flags(&args[1..])),
-        ["campaign", "agents", ..] => campaign::agents(&args[2..]),
+        ["campaign", "agents", ..] => campaign::agents(&named, &Flags(&args[2..])),
         ["campaign", "core", ..] => campaign::core(&Flags(&args[2..])),
         ["campaign", "flood", ..] => campaign::flood(&Flags(&args[2..])),
         ["campaign", "fuzz", ..] => campaign::fuzz(&Flags(&args[2..])),
@@ -73,7 +62,7 @@ fn main() -> Result<()> {
         ["campaign", "mcp", ..] => campaign::mcp(&Flags(&args[2..])),
         ["campaign", "nameserver", ..] => campaign::nameserver(&Flags(&args[2..])),
         ["campaign", "notices", ..] => campaign::notices(&Flags(&args[2..])),
-        ["campaign", "places", ..] => campaign::places(&args[2..]),
+        ["campaign", "places", ..] => campaign::places(&named, &Flags(&args[2..])),
         ["campaign", "stop", ..] => campaign::stop(&Flags(&args[2..])),
         ["campaign", "upgrade", ..] => campaign::upgrade(&Flags(&args[2..])),
         ["api", ..] => api::run(&Flags(&args[1..])),
@@ -88,9 +77,7 @@ fn main() -> Result<()> {
         ["bench", "tokens"] => bench_tokens::run(),
         ["bench", "recovery", ..] => bench_recovery::run(&Flags(&args[2..])),
         ["bench", "scan", ..] => bench_scan::run(&Flags(&args[2..])),
-        ["bench"] => bench_suite::run(None, &Flags(&[])),
-        ["bench", name, ..] if bench_suite::has(name) => bench_suite::run(Some(name), &Flags(&args[2..])),
-        ["bench", flag, ..] if flag.starts_with("--") => bench_suite::run(None, &Flags(&args[1..])),
+        ["bench", ..] => bench_suite::run(&named, &Flags(&args[1..])),
         _ => bail!("{USAGE}"),
     }
 }

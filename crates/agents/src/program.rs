@@ -109,12 +109,14 @@ pub struct AgentPlace {
     pub client: Client,
     /// What agents inherit, next to what login files set.
     pub surroundings: Caller,
+    /// The directory of the `outlast` program that agents find if their PATH has none.
+    pub outlast_dir: Option<PathBuf>,
 }
 
 impl AgentPlace {
     /// Agents run by the engine that `client` speaks to, with these surroundings.
     pub fn new(client: &Client, surroundings: Caller) -> Self {
-        Self { client: client.with_owner(outlast_client::Owner::default()), surroundings }
+        Self { client: client.with_owner(outlast_client::Owner::default()), surroundings, outlast_dir: None }
     }
 
     /// Agents that inherit what a login would give this user, and nothing of the program that started the gateway: a gateway that was started again from another
@@ -127,6 +129,12 @@ impl AgentPlace {
         // The limits of this process are those of its starter. Without them, the engine's hold.
         surroundings.limits = None;
         Self::new(client, surroundings)
+    }
+
+    /// The same, for agents that find this `outlast` program if their PATH has none.
+    #[must_use]
+    pub fn finding(self, outlast: &Path) -> Self {
+        Self { outlast_dir: outlast.parent().map(Path::to_owned), ..self }
     }
 }
 

@@ -240,7 +240,8 @@ impl Chat {
     }
 
     /// Ends the gateway, and returns when it has. Turns may take so long to finish; then they are interrupted, and resumed by the next
-    /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`.
+    /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`. The status is `unmarked` if the gateway could not write when it was asked:
+    /// the next one resumes such turns all the same, as after a crash.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
         let request = ChatRequest::Shutdown { timeout_ms: timeout.map(millis), from: None };

@@ -119,7 +119,7 @@ impl Client {
         SessionFeed { client: self.clone(), stream: None }
     }
 
-    /// Says that the gateway has no conversation for these sessions.
+    /// Says at the end of a gateway that it has no conversation for these sessions. That holds until a gateway serves again.
     pub async fn disown(&self, sessions: &[String]) -> Result<Done, ClientError> {
         self.ask("say which sessions are not ours", Request::Disown { sessions: sessions.to_vec() }, Repeat::Safe).await
     }

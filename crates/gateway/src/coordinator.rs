@@ -10,6 +10,7 @@ mod ended;
 mod follow;
 mod guard;
 mod live;
+mod read;
 mod reset;
 mod start;
 
@@ -17,6 +18,7 @@ pub(crate) use agent::{driver_attempt, known_agents};
 pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
 pub(crate) use live::Live;
+pub(crate) use read::Reading;
 
 use crate::owner::Asker;
 use crate::rules::breaker::Breaker;
@@ -151,7 +153,7 @@ pub(crate) struct Coordinator {
     notes: Vec<String>,
     /// Conversations whose row cannot be read.
     unreadable: BTreeSet<String>,
-    /// Sessions with open notices that have no conversation here.
+    /// Sessions with open notices that had no conversation here when the engine told of them.
     pub(crate) not_ours: BTreeSet<String>,
     /// The words that settle notices, until they are acknowledged.
     pub(crate) leases: BTreeMap<String, Option<String>>,
@@ -298,7 +300,7 @@ impl Coordinator {
             Input::Left { follower } => self.unfollow(follower),
             Input::Parts { key, after, upto, to } => {
                 // A follower that has left needs no answer.
-                let _left = to.send(self.page(&key, after, upto));
+                let _left = to.send(self.reading().page(&key, after, upto));
             }
             Input::Agent { key, actor, event } => self.agent_event(key, actor, *event, batch),
             Input::ActorOver { key, actor } => self.actor_over(&key, actor, batch),
@@ -343,6 +345,9 @@ impl Coordinator {
             Deed::Answer { to, answer } => {
                 // A client that has left asks again.
                 let _left = to.send(*answer);
+            }
+            Deed::AnswerAnyway { to, written, .. } => {
+                let _left = to.send(Ok(ChatAnswer::Done(written)));
             }
             Deed::Accepted { key, turn, note, to } => {
                 crate::points::reach("gateway.message.accepted");

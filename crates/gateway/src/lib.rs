@@ -53,6 +53,7 @@ mod coordinator;
 mod notices;
 mod owner;
 mod points;
+mod read;
 pub mod rules;
 mod serve;
 mod settings;
@@ -60,6 +61,7 @@ mod shutdown;
 mod startup;
 mod store;
 
+pub use read::{ReadAnswer, ReadRequest, read};
 pub use rules::shown::NoticeMode;
 pub use settings::{AgentLimits, AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings};
 pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
@@ -118,7 +120,13 @@ pub fn run(settings: GatewaySettings, ready: impl FnOnce()) -> Result<Ran, RunEr
     let runtime = runtime.map_err(|e| RunError { what: format!("cannot start threads: {e}"), code: EXIT_UNASKED })?;
     let ran = runtime.block_on(serve_home(Arc::new(settings), ready));
     runtime.shutdown_timeout(RUNTIME_END_LIMIT);
-    ran.map_err(|error| RunError { code: exit_code(&error), what: error.to_string() })
+    Ok(ran?)
+}
+
+impl From<StartError> for RunError {
+    fn from(error: StartError) -> Self {
+        Self { code: exit_code(&error), what: error.to_string() }
+    }
 }
 
 fn exit_code(error: &StartError) -> i32 {
@@ -140,7 +148,7 @@ pub fn check(home: &Path) -> Result<Vec<String>, RunError> {
         Ok(None) => Ok(Vec::new()),
         Err(error) => Err(StartError::file("look at", &path)(error)),
     };
-    looked.map_err(|error| RunError { code: exit_code(&error), what: error.to_string() })
+    Ok(looked?)
 }
 
 async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Result<Ran, StartError> {
@@ -172,9 +180,9 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
     tracing::info!(?exit, "ending");
     closing.send_replace(true);
     watching.abort();
-    coordinator.leave(exit).await;
+    let word = coordinator.leave(exit).await;
     points::reach("gateway.before_word");
-    lock.say(exit.word).map_err(StartError::file("write", &path))?;
+    lock.say(word).map_err(StartError::file("write", &path))?;
     // Connections end last, so that whoever waits for the end finds the lock free.
     drop(lock);
     listening.abort();

@@ -21,7 +21,7 @@ pub(crate) const OWN_SESSION: &str = "outlast:gateway";
 const NOTICE_LEASE: Duration = Duration::from_secs(10);
 /// How long is waited before an engine that cannot be reached is asked again.
 const ENGINE_RETRY_PAUSE: Duration = Duration::from_millis(200);
-/// How many sessions are remembered as not the gateway's. Past it, the engine is told again of those that it tells of again.
+/// How many sessions are remembered as not the gateway's. For one more, the engine may start a gateway that has nothing to do.
 const MAX_NOT_OURS: usize = 10_000;
 /// How many notices for the gateway itself are taken at once.
 const MAX_OWN_NOTICES: u32 = 100;
@@ -67,7 +67,6 @@ impl Serving {
 impl Coordinator {
     pub(crate) fn notices_open(&mut self, sessions: Vec<String>, connection: u64) {
         self.connection = connection;
-        let mut strange = Vec::new();
         for session in sessions {
             if session == OWN_SESSION {
                 self.take_own();
@@ -75,27 +74,23 @@ impl Coordinator {
                 live.told_of_notices();
                 tracing::debug!(session, "the engine has told of notices");
                 self.due.insert(session);
-            } else if !self.not_ours.contains(&session) {
-                if self.not_ours.len() < MAX_NOT_OURS {
-                    self.not_ours.insert(session.clone());
-                }
-                strange.push(session);
+            } else if self.not_ours.len() < MAX_NOT_OURS && !self.not_ours.contains(&session) {
+                tracing::info!(session, "notices of a session that has no conversation here are left to others");
+                self.not_ours.insert(session);
             }
-        }
-        if !strange.is_empty() {
-            self.disown(strange);
         }
     }
 
-    /// Another program uses such a key in the same home. The engine starts no gateway for it again.
-    fn disown(&mut self, sessions: Vec<String>) {
-        tracing::info!(?sessions, "notices of sessions that have no conversation here are left to others");
-        let engine = self.engine.clone();
-        tokio::spawn(async move {
-            if let Err(error) = engine.disown(&sessions).await {
-                tracing::warn!(%error, "the engine was not told which sessions are not ours");
-            }
-        });
+    /// Tells the engine for which sessions it starts no gateway: another program uses their keys in the same home. The engine asks itself that only while no
+    /// gateway serves, and forgets it when the next one does. So the gateway tells it once, at its end, and a conversation that was created meanwhile is its own.
+    pub(crate) async fn disown_others(&self) {
+        let others: Vec<String> = self.not_ours.iter().filter(|session| !self.chats.contains_key(*session)).cloned().collect();
+        if others.is_empty() {
+            return;
+        }
+        if let Err(error) = self.engine.disown(&others).await {
+            tracing::warn!(%error, "the engine was not told which sessions are not ours, and may start a gateway for them");
+        }
     }
 
     pub(crate) fn engine_lost(&mut self) {

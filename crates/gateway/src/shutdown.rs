@@ -239,21 +239,28 @@ impl Coordinator {
         self.idle_since = if is_busy { None } else { self.idle_since.or_else(|| Some(Instant::now())) };
     }
 
-    /// The last acts: agents are stopped, what waits for a time is set as a barrier in the engine, and the run is closed.
-    pub(crate) async fn leave(&mut self, exit: Exit) {
+    /// The last acts: agents are stopped, what waits for a time is set as a barrier in the engine, and the run is closed. Returns the word for the lock.
+    pub(crate) async fn leave(&mut self, exit: Exit) -> LockWord {
         self.stop_all_agents().await;
+        let mut word = exit.word;
         let returns_at = (exit.does_return && self.has_open_turns()).then(|| later(now(), RETURN_AFTER_SIGTERM));
         let waits_until = self.next_waiting().filter(|_| exit.word == LockWord::Empty);
         if let Some(at) = waits_until.into_iter().chain(returns_at).min() {
             let engine = self.engine.with_owner(Owner::session(crate::notices::OWN_SESSION));
             if let Err(error) = engine.set_until(Until::Time { at }).await {
-                tracing::warn!(%error, "what waits for a time continues when a gateway is started");
+                // Without it, no program would start a gateway when the time comes. With this word, the engine does at once.
+                tracing::warn!(%error, "no time could be set for what waits, so the next gateway is started now");
+                word = LockWord::AtWork;
             }
+        }
+        if word == LockWord::Empty {
+            self.disown_others().await;
         }
         let ended = StoreChange::RunEnded { id: self.run, at: now(), how: exit.how.to_owned() };
         if let Err(error) = self.store.commit(&[ended]) {
             tracing::warn!(%error, "the end of this run was not written down");
         }
+        word
     }
 
     /// Whether a turn is open that does not wait for a person.

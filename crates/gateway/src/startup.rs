@@ -39,6 +39,7 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     }
     let engine = Client::connect(&Connect::to(&settings.home).starting(&settings.outlast)).await?;
     let place = AgentPlace::of_login(&engine, &settings.user, &settings.user_home, &[("OUTLAST_HOME", settings.home.as_os_str())]);
+    let place = place.finding(&settings.outlast);
     let (run, started_at) = (loaded.last_run + 1, now());
     let has_found_interrupted = loaded
         .conversations

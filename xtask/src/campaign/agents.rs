@@ -63,15 +63,13 @@ const fn client(name: &'static str, package: Package) -> Agent {
 }
 
 /// Plays with the agents that are named, or with all. One that fails does not keep the others from being played with.
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let named = args.iter().take_while(|arg| !arg.starts_with("--")).count();
-    let (names, flags) = (&args[..named], Flags(&args[named..]));
+pub(crate) fn run(names: &[String], flags: &Flags<'_>) -> Result<()> {
     if let Some(unknown) = names.iter().find(|name| AGENTS.iter().all(|agent| agent.name != **name)) {
         let known: Vec<&str> = AGENTS.iter().map(|agent| agent.name).collect();
         bail!("there is no agent {unknown}: known are {}", known.join(", "));
     }
-    let root = root(&flags)?;
-    let program = super::program(&flags)?;
+    let root = root(flags)?;
+    let program = super::program(flags)?;
     let mut failed = Vec::new();
     for agent in AGENTS.iter().filter(|agent| names.is_empty() || names.iter().any(|name| name == agent.name)) {
         if let Err(why) = play(agent, &root, &program) {

@@ -35,6 +35,10 @@ const MAX_QUOTED_CHARS: usize = 300;
 const WITH_ERRORS_APART: &str = r#"exec 2>>"$OUTLAST_STDERR"; unset OUTLAST_STDERR OUTLAST_START
 case $1 in /*/*) case ":$PATH:" in *":${1%/*}:"*) ;; *) PATH=${1%/*}:$PATH; export PATH ;; esac ;; esac
 exec "$@""#;
+/// Comes before either of the two. Agents run with the PATH of a login, which may not have the directory of the `outlast` that a person's terminal has. It comes last,
+/// so that no other program is found in place of the one that was found before.
+const WITH_OUTLAST: &str = r#"command -v outlast >/dev/null || { PATH=$PATH:$OUTLAST_DIR; export PATH; }; unset OUTLAST_DIR
+"#;
 /// The same for a command, with a file as standard input, which is at its end behind the prompt.
 const WITH_PROMPT_FROM_FILE: &str =
     r#"exec 2>>"$OUTLAST_STDERR" <"$OUTLAST_STDIN"; unset OUTLAST_STDERR OUTLAST_STDIN OUTLAST_START; exec "$@""#;
@@ -112,6 +116,13 @@ impl AgentProcess {
         spec.env = variables;
         // Behind the file, which cannot give an agent to another conversation.
         spec = spec.with_env("OUTLAST_SESSION", of.key.as_str()).with_env("OUTLAST_GENERATION", of.generation.as_str());
+        let script = match &place.outlast_dir {
+            Some(dir) => {
+                spec = spec.with_env("OUTLAST_DIR", dir.as_path());
+                format!("{WITH_OUTLAST}{script}")
+            }
+            None => script.to_owned(),
+        };
         spec = spec.with_env("OUTLAST_START", script).with_env("OUTLAST_STDERR", errors.as_path());
         spec = match launch.input {
             AgentInput::Written => spec.with_input(),

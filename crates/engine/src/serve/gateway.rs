@@ -7,17 +7,18 @@ use crate::refuse;
 use crate::shared::Closing;
 use outlast_wire::v1::{Done, Error, Event};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The most sessions that are remembered as not the gateway's. Past it, a gateway may be started in vain once more.
+/// The most sessions that are remembered as not the gateway's. For one more, a gateway may be started that has nothing to do.
 const MAX_DISOWNED: usize = 10_000;
 
 /// Which gateways serve the home, and which sessions are not theirs.
 #[derive(Debug)]
 pub(crate) struct Gateways {
     serving: watch::Sender<usize>,
+    /// What the last gateway said at its end.
     disowned: Mutex<BTreeSet<String>>,
 }
 
@@ -28,8 +29,13 @@ impl Default for Gateways {
 }
 
 impl Gateways {
+    /// The sessions that are not the gateway's. They count only while no gateway serves.
+    fn disowned(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.disowned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_ours(&self, session: &str) -> bool {
-        !self.disowned.lock().unwrap_or_else(PoisonError::into_inner).contains(session)
+        !self.disowned().contains(session)
     }
 }
 
@@ -38,6 +44,8 @@ struct Serving<'a>(&'a Gateways);
 
 impl<'a> Serving<'a> {
     fn new(gateways: &'a Gateways) -> Self {
+        // It may create the conversations that the one before had not.
+        gateways.disowned().clear();
         gateways.serving.send_modify(|n| *n += 1);
         Self(gateways)
     }
@@ -78,7 +86,7 @@ pub(super) async fn serve(asked: &Asked) -> Result<Done, Error> {
 }
 
 pub(super) fn disown(asked: &Asked, sessions: Vec<String>) -> Done {
-    let mut disowned = asked.shared().gateways.disowned.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut disowned = asked.shared().gateways.disowned();
     let room = MAX_DISOWNED.saturating_sub(disowned.len());
     disowned.extend(sessions.into_iter().take(room));
     Done::ok()
@@ -90,7 +98,7 @@ impl Engine {
         *self.shared().gateways.serving.borrow() > 0
     }
 
-    /// Whether a notice is open for a session of gateways that none of them has disowned.
+    /// Whether a notice is open for a session of gateways that the last of them has not disowned.
     ///
     /// # Errors
     ///

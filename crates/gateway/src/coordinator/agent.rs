@@ -215,7 +215,7 @@ impl Coordinator {
         let cut = |text: &str| text.chars().take(MAX_SUMMARY_CHARS).collect::<String>();
         let mut lines = Vec::new();
         for turn in turns.iter().filter(|turn| !turn.turn.is_open()) {
-            let Some(reply) = self.turn_info(turn).ok().and_then(|info| info.reply) else { continue };
+            let Some(reply) = self.reading().turn_info(turn).ok().and_then(|info| info.reply) else { continue };
             let from = match &*turn.body {
                 TurnBody::Message { .. } => "User",
                 TurnBody::Notice { .. } => "Notice",

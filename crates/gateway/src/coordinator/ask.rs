@@ -14,9 +14,7 @@ use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
 use outlast_wire::code;
-use outlast_wire::v1::chat::{
-    AgentChoice, Changed, ChatRequest, Content, ConversationInfo, Conversations, GatewayStatus, MAX_WORDS_BYTES, Opened, Shown, WordsBody,
-};
+use outlast_wire::v1::chat::{AgentChoice, Changed, ChatRequest, Content, GatewayStatus, MAX_WORDS_BYTES, Opened, WordsBody};
 use outlast_wire::v1::{Done, Error};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +27,6 @@ const MAX_ID_LEN: usize = 128;
 /// How many conversations a home may have. Each is kept in memory and looked at with each step of the gateway; a script that makes a new one for each message has to
 /// notice.
 const MAX_CONVERSATIONS: usize = 10_000;
-/// How much of a shell line a list of conversations has.
-const MAX_LISTED_AGENT_CHARS: usize = 200;
 /// The longest shell line or name of an agent.
 const MAX_AGENT_LEN: usize = 64 << 10;
 
@@ -87,12 +83,12 @@ impl Coordinator {
             ChatRequest::Drain { hold_seconds } => {
                 let hold = hold_seconds.map_or(MAX_HOLD, Duration::from_secs).min(MAX_HOLD);
                 self.hold_until = Some(Instant::now() + hold);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::ok() });
             }
             ChatRequest::Undrain => {
                 self.hold_until = None;
                 self.due.extend(self.chats.keys().cloned());
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::ok() });
             }
             ChatRequest::Restart { from } if self.was_ended_for(from.as_deref(), DrainKind::Restart) => {
                 tracing::info!(from, "asked again for a restart that has happened");
@@ -105,13 +101,13 @@ impl Coordinator {
             ChatRequest::Restart { from } => {
                 tracing::info!(from, "asked to restart");
                 self.begin_drain(Drain::restart(self.settings.drain_timeout).asked_by(from), batch);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::word("unmarked") });
             }
             ChatRequest::Shutdown { timeout_ms, from } => {
                 tracing::info!(from, "asked to end");
                 let limit = timeout_ms.map_or(self.settings.drain_timeout, Duration::from_millis);
                 self.begin_drain(Drain::stop(limit).asked_by(from), batch);
-                Ok(ChatAnswer::Done(Done::ok()))
+                return batch.deed(Deed::AnswerAnyway { to, written: Done::ok(), unwritten: Done::word("unmarked") });
             }
             ChatRequest::Hello { .. } | ChatRequest::Follow { .. } | ChatRequest::Cancel { .. } => Err(not_ours()),
         };
@@ -135,8 +131,8 @@ impl Coordinator {
     pub(super) fn tell_client(&mut self, request: ChatRequest, to: AnswerTo) {
         let answer = match request {
             ChatRequest::Wait { key, turn, timeout_ms } => return self.wait_for(&key, turn, timeout_ms, to),
-            ChatRequest::List => Ok(ChatAnswer::Conversations(self.list())),
-            ChatRequest::Show { key, generation } => self.shown(&key, generation),
+            ChatRequest::List => Ok(ChatAnswer::Conversations(self.reading().list())),
+            ChatRequest::Show { key, generation } => self.reading().shown(&key, generation).map(|shown| ChatAnswer::Shown(Box::new(shown))),
             ChatRequest::Status => Ok(ChatAnswer::Status(Box::new(self.status()))),
             _ => Err(not_ours()),
         };
@@ -197,8 +193,13 @@ impl Coordinator {
         // The words come before what was told about them.
         let content = Content::Words(WordsBody::new(words, message_id));
         self.part_at(at, key, Some(turn), 0, &content, batch);
-        let note = lines.iter().find(|line| matches!(line, Line::KeptWhileDraining(_))).map(Line::to_string);
-        Ok((turn, note))
+        let mut kept = lines.into_iter().find(|line| matches!(line, Line::KeptWhileDraining(_)));
+        if let (None, Some(until)) = (draining, self.hold_until) {
+            let line = Line::KeptWhileHeld(minutes_until(until));
+            self.tell(key, line, batch);
+            kept = Some(line);
+        }
+        Ok((turn, kept.map(|line| line.to_string())))
     }
 
     fn open(&mut self, key: &str, wanted: Wanted, batch: &mut Batch) -> Result<ChatAnswer, Error> {
@@ -245,7 +246,11 @@ impl Coordinator {
         self.check_agent(&agent)?;
         let cwd = cwd.map(|dir| dir.as_path().to_owned()).filter(|dir| dir.is_absolute());
         let chat = ChatState { agent: Some(agent), cwd, owner: Some(by.stored()), ..ChatState::default() };
-        let live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
+        let mut live = Live::new(Conversation::first(self.settings.mode, batch.now), chat);
+        if self.not_ours.contains(key) {
+            // The engine has told of them already, and does not again.
+            live.told_of_notices();
+        }
         self.insert(key, live, batch);
         Ok(())
     }
@@ -345,28 +350,6 @@ impl Coordinator {
         Ok(ChatAnswer::Done(Done::ok()))
     }
 
-    fn list(&self) -> Conversations {
-        let in_one_line = |(key, live): (&String, &Live)| {
-            let mut info = live.info(key);
-            // A shell line may be long, and there may be many conversations.
-            info.agent = info.agent.map(|agent| agent.chars().take(MAX_LISTED_AGENT_CHARS).collect());
-            info
-        };
-        let mut all: Vec<ConversationInfo> = self.chats.iter().map(in_one_line).collect();
-        all.sort_by_key(|info| std::cmp::Reverse(info.last_message_at));
-        Conversations::new(all)
-    }
-
-    fn shown(&self, key: &str, generation: Option<u64>) -> Result<ChatAnswer, Error> {
-        let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
-        let generation = match generation {
-            Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
-            None => live.conversation.generation.number,
-        };
-        let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
-        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns))))
-    }
-
     fn status(&self) -> GatewayStatus {
         let home = self.settings.home.to_string_lossy();
         let mut status = GatewayStatus::new(std::process::id(), env!("CARGO_PKG_VERSION"), home, self.started_at);
@@ -400,6 +383,11 @@ impl Coordinator {
     pub(crate) fn next_waiting(&self) -> Option<outlast_core::Time> {
         self.chats.values().filter_map(|live| live.wake_at).min()
     }
+}
+
+/// How many minutes it is until then, of which one has begun.
+fn minutes_until(at: Instant) -> u64 {
+    at.saturating_duration_since(Instant::now()).as_secs().saturating_add(1).div_ceil(60)
 }
 
 fn too_many() -> Error {

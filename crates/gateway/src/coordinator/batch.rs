@@ -9,8 +9,8 @@ use crate::startup::FoundAttempts;
 use crate::store::{StoreChange, StoreError, TurnRecord};
 use outlast_agents::Decision;
 use outlast_core::Time;
-use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest, Content, LineBody, Part};
+use outlast_wire::v1::{Done, Error};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -34,6 +34,12 @@ pub(super) enum Deed {
     Answer {
         to: AnswerTo,
         answer: Box<Result<ChatAnswer, Error>>,
+    },
+    /// What was asked for does not depend on the commit.
+    AnswerAnyway {
+        to: AnswerTo,
+        written: Done,
+        unwritten: Done,
     },
     /// A message is answered with its turn, as that is after the commit.
     Accepted {
@@ -259,6 +265,7 @@ impl Coordinator {
             match deed {
                 Deed::Answer { to, .. } | Deed::Accepted { to, .. } | Deed::Tell { to, .. } => _ = to.send(Err(error.clone())),
                 Deed::Follow { to, .. } => _ = to.send(Err(error.clone())),
+                Deed::AnswerAnyway { to, unwritten, .. } => _ = to.send(Ok(ChatAnswer::Done(unwritten))),
                 Deed::TakeNotices { key } => {
                     if let Some(live) = self.chats.get_mut(&key) {
                         live.is_taking = false;
@@ -304,7 +311,7 @@ fn differences(key: &str, before: Option<&Live>, after: &Live, now: Time) -> (Ve
 fn about(line: &Line) -> &'static str {
     match line {
         Line::Banner(_) => "banner",
-        Line::KeptWhileDraining(_) => "kept",
+        Line::KeptWhileDraining(_) | Line::KeptWhileHeld(_) => "kept",
         Line::ResumedAfterRestart | Line::ResumedAfterInterruption => "resumed",
         Line::AgentEndedRetrying => "interrupted",
         Line::Failed(_) | Line::GaveUp => "failed",

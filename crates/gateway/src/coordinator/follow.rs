@@ -2,27 +2,20 @@
 
 use super::batch::{Batch, Deed};
 use super::live::Live;
+use super::read::state_of;
 use super::{AnswerTo, ChatAnswer, Coordinator, store_failed};
 use crate::rules::conversation::TurnId;
-use crate::rules::turn::{Outcome, Turn};
+use crate::rules::turn::Turn;
 use crate::store::{StoreError, TurnRecord};
 use outlast_wire::v1::Error;
-use outlast_wire::v1::chat::{Accepted, ChatEvent, Part, TurnInfo, TurnKind, TurnOutcome, TurnState};
+use outlast_wire::v1::chat::{Accepted, ChatEvent, TurnInfo};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
 /// How many events may wait for a follower. One that is slower is cut off, and asks again behind the last part that it has.
 const MAX_WAITING_EVENTS: usize = 256;
-/// How many parts are read for a follower at once.
-const PARTS_PER_PAGE: usize = 64;
 
-/// How many turns of a generation are shown, the last ones.
-const MAX_SHOWN_TURNS: usize = 1000;
-/// How many bytes of texts one answer carries, as they are escaped. A frame has room for a quarter more: numbers, names, and the beginnings of texts that were cut.
-const MAX_ANSWER_BYTES: usize = 12 << 20;
-/// How much is shown of a text that was cut.
-const MAX_CUT_CHARS: usize = 200;
 /// How many bytes of events may wait for a follower, in KiB; see [`MAX_WAITING_EVENTS`]. The longest event fits.
 const MAX_WAITING_KIB: u32 = 16 << 10;
 
@@ -109,7 +102,7 @@ impl Coordinator {
             count => self.store.part_before(&key, after.unwrap_or(0), count).map_err(|e| store_failed(&e))?,
         };
         let open = live.conversation.rows.iter().filter_map(|row| live.turn_record(&key, row));
-        let open = open.map(|turn| self.turn_info(&turn)).collect::<Result<_, _>>().map_err(|e| store_failed(&e))?;
+        let open = open.map(|turn| self.reading().turn_info(&turn)).collect::<Result<_, _>>().map_err(|e| store_failed(&e))?;
         let (to, events) = mpsc::channel(MAX_WAITING_EVENTS);
         let id = self.next_follower;
         let room = Arc::new(Semaphore::new(MAX_WAITING_KIB as usize));
@@ -170,7 +163,7 @@ impl Coordinator {
 
     /// Shows a turn that changed, and answers those who wait for it.
     pub(super) fn turn_changed(&mut self, turn: &TurnRecord) {
-        let info = match self.turn_info(turn) {
+        let info = match self.reading().turn_info(turn) {
             Ok(info) => info,
             Err(error) => {
                 tracing::error!(%error, turn = turn.id.0, "cannot show a turn");
@@ -226,7 +219,7 @@ impl Coordinator {
 
     fn stored_turn(&self, id: TurnId) -> Result<Option<(String, TurnInfo)>, StoreError> {
         let Some(turn) = self.store.turn(id)? else { return Ok(None) };
-        let info = self.turn_info(&turn)?;
+        let info = self.reading().turn_info(&turn)?;
         Ok(Some((turn.key, info)))
     }
 
@@ -243,108 +236,4 @@ impl Coordinator {
         accepted.note = note;
         Ok(ChatAnswer::Accepted(accepted))
     }
-
-    /// The parts of a page.
-    pub(super) fn page(&self, key: &str, after: u64, upto: u64) -> Result<Vec<Part>, Error> {
-        self.store.parts(key, after, upto, PARTS_PER_PAGE).map_err(|e| store_failed(&e))
-    }
-
-    /// The last turns of a generation, oldest first, with as much of their texts as one answer can carry: the newest have all of theirs.
-    pub(super) fn turns_in_one_answer(&self, key: &str, generation: u32) -> Result<Vec<TurnInfo>, StoreError> {
-        let mut room = MAX_ANSWER_BYTES;
-        let mut turns = Vec::new();
-        // One by one, so that no more is in memory than is answered.
-        for id in self.store.turn_ids(key, generation, MAX_SHOWN_TURNS)? {
-            // One that cannot be read is named when the gateway starts.
-            let Ok(Some(turn)) = self.store.turn(id) else { continue };
-            let mut info = self.whole_turn_info(&turn)?;
-            fit(&mut info, &mut room);
-            turns.push(info);
-        }
-        turns.reverse();
-        Ok(turns)
-    }
-
-    /// A turn as clients see it, in one message.
-    pub(super) fn turn_info(&self, turn: &TurnRecord) -> Result<TurnInfo, StoreError> {
-        let mut info = self.whole_turn_info(turn)?;
-        fit(&mut info, &mut MAX_ANSWER_BYTES.clone());
-        Ok(info)
-    }
-
-    fn whole_turn_info(&self, turn: &TurnRecord) -> Result<TurnInfo, StoreError> {
-        let kind = match turn.cause.kind() {
-            crate::rules::turn::TurnKind::Message => TurnKind::Message,
-            crate::rules::turn::TurnKind::Notice => TurnKind::Notice,
-        };
-        let mut info = TurnInfo::queued(turn.id.0.unsigned_abs(), kind, turn.cause.to_string());
-        info.state = state_of(&turn.turn);
-        info.attempt = turn.attempt;
-        info.interrupt_reason = turn.mark.map(|mark| word(&mark.reason));
-        info.interrupted_at = turn.mark.map(|mark| mark.at);
-        if let Turn::Finished(outcome) = turn.turn {
-            info.outcome = Some(outcome_of(&outcome));
-            info.why = turn.why.clone().or_else(|| reason_of(&outcome));
-        }
-        info.words = Some(turn.body.words().to_owned());
-        let texts = if turn.attempt > 0 { self.store.texts(turn.head, turn.attempt)? } else { Vec::new() };
-        info.reply = (!texts.is_empty()).then(|| texts.join("\n\n"));
-        (info.accepted_at, info.started_at, info.finished_at) = (Some(turn.accepted_at), turn.started_at, turn.finished_at);
-        Ok(info)
-    }
-}
-
-/// Cuts the texts of a turn for which a message has no room. The reply comes first.
-fn fit(info: &mut TurnInfo, room: &mut usize) {
-    for text in [&mut info.reply, &mut info.words, &mut info.why].into_iter().flatten() {
-        let needed = escaped_len(text);
-        if needed > *room {
-            let begin: String = text.chars().take(MAX_CUT_CHARS).collect();
-            *text = format!("{begin}… [cut: {} bytes in all; `outlast chat export` has them]", text.len());
-        } else {
-            *room -= needed;
-        }
-    }
-}
-
-/// How many bytes a text has as JSON.
-fn escaped_len(text: &str) -> usize {
-    let len = |byte: u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
-        0..=0x1f => 6,
-        _ => 1,
-    };
-    text.bytes().map(len).sum()
-}
-
-fn state_of(turn: &Turn) -> TurnState {
-    match turn {
-        Turn::Queued => TurnState::Queued,
-        Turn::Running { .. } => TurnState::Running,
-        Turn::Interrupted { .. } => TurnState::Interrupted,
-        Turn::Finished(_) => TurnState::Finished,
-    }
-}
-
-fn outcome_of(outcome: &Outcome) -> TurnOutcome {
-    match outcome {
-        Outcome::Completed => TurnOutcome::Completed,
-        Outcome::Failed { .. } => TurnOutcome::Failed,
-        Outcome::Cancelled { .. } => TurnOutcome::Cancelled,
-        Outcome::GaveUp => TurnOutcome::GaveUp,
-        Outcome::Obsolete { .. } => TurnOutcome::Obsolete,
-    }
-}
-
-fn reason_of(outcome: &Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Completed | Outcome::GaveUp => None,
-        Outcome::Failed { why } => Some(word(why)),
-        Outcome::Cancelled { why } => Some(word(why)),
-        Outcome::Obsolete { why } => Some(word(why)),
-    }
-}
-
-fn word<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -54,6 +54,6 @@ impl Coordinator {
 }
 
 /// Whether there is another conversation of this name is not told, as with processes.
-fn own_only(key: &str, own: &str) -> Result<(), Error> {
+pub(super) fn own_only(key: &str, own: &str) -> Result<(), Error> {
     if key == own { Ok(()) } else { Err(super::ask::not_found(key)) }
 }

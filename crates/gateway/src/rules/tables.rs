@@ -401,6 +401,7 @@ fn every_line_that_a_person_reads() {
     let obsolete = [ObsoleteReason::EarlierGeneration, ObsoleteReason::GenerationEnded, ObsoleteReason::LeasedTooOften];
     let waits = [WaitReason::Suspended, WaitReason::Age, WaitReason::Breaker, WaitReason::Owner, WaitReason::Channel];
     let mut lines: Vec<Line> = drains.into_iter().flat_map(|kind| [Line::Banner(kind), Line::KeptWhileDraining(kind)]).collect();
+    lines.extend([Line::KeptWhileHeld(1), Line::KeptWhileHeld(60)]);
     lines.extend([Line::ResumedAfterRestart, Line::ResumedAfterInterruption, Line::AgentEndedRetrying]);
     lines.extend(failures.map(Line::Failed));
     lines.extend([

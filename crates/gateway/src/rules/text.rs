@@ -13,6 +13,8 @@ pub enum Line {
     Banner(DrainKind),
     /// The message is kept while the gateway drains.
     KeptWhileDraining(DrainKind),
+    /// The message is kept while a person holds new turns back, for this many minutes at most.
+    KeptWhileHeld(u64),
     /// An interrupted turn is started again.
     ResumedAfterRestart,
     /// A turn that was cut by a crash is started again.
@@ -77,6 +79,14 @@ impl fmt::Display for Line {
             }
             Self::KeptWhileDraining(DrainKind::Shutdown) => {
                 "The gateway is shutting down. Your message is kept and will be answered when the gateway is started again."
+            }
+            Self::KeptWhileHeld(minutes) => {
+                let span = if *minutes == 1 { "1 minute".to_owned() } else { format!("{minutes} minutes") };
+                return write!(
+                    f,
+                    "The gateway is drained and starts no new turns. Your message is kept and waits for {span} at most, or until \
+                     `outlast gateway drain --off`."
+                );
             }
             Self::ResumedAfterRestart => "Resumed after a restart of the gateway.",
             Self::ResumedAfterInterruption => "Resumed after an interruption of the gateway.",

@@ -80,8 +80,18 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, or makes it. The caller holds the gateway's lock.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, OpenFlags::default())
+    }
+
+    /// Opens a file that exists, to read it. The caller holds the gateway's lock. It is opened for writing, because the log of a gateway that was killed may have
+    /// to be recovered first, or an older layout brought up to date.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    }
+
+    fn open_with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
         let failed = |e: rusqlite::Error| failed(path, &e);
-        let connection = Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS).map_err(failed)?;
+        let connection = Connection::open_with_flags_and_vfs(path, flags, VFS).map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
         // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each question.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;

@@ -15,7 +15,9 @@ use outlast_gateway::rules::conversation::BusyMode;
 use outlast_gateway::rules::key::LOCAL_PLATFORM;
 use outlast_gateway::rules::reset::{ResetMode, ResetPolicy};
 use outlast_gateway::rules::turn::MarkWindow;
-use outlast_gateway::{AgentLimits, AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran};
+use outlast_gateway::{
+    AgentLimits, AgentPermission, AgentSettings, EXIT_CONFIGURATION, EXIT_UNASKED, GatewaySettings, NoticeMode, Ran, ReadRequest,
+};
 use rustix::fd::{AsFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,9 +43,31 @@ struct AsGateway {
     /// Only look whether one could be started, and print what cannot be read of its memory
     #[arg(long, conflicts_with_all = ["ready_fd", "detach", "unless_stopped", "service"])]
     check: bool,
+    /// Only read conversations from its files, and print them as JSON; nothing is started or resumed
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["ready_fd", "detach", "unless_stopped", "service", "check"])]
+    read: Option<ReadWhat>,
+    /// The key of the conversation to read
+    #[arg(long, requires = "read")]
+    key: Option<String>,
+    /// The generation to read [default: the current one]
+    #[arg(long, requires = "read")]
+    generation: Option<u64>,
+    /// The session that the reader speaks for
+    #[arg(long, requires = "read")]
+    session: Option<String>,
     /// A service manager starts it again
     #[arg(long)]
     service: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ReadWhat {
+    /// All conversations
+    List,
+    /// The conversation --key with its turns
+    Show,
+    /// Everything that was said in the conversation --key
+    Parts,
 }
 
 fn main() {
@@ -75,6 +99,9 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
     let home = std::path::absolute(&asked.home).context("the home has no absolute path")?;
     let world = World::here();
     let settings = world.settings_in(home);
+    if let Some(what) = asked.read {
+        return read(&settings.home, what, asked.key, asked.generation, asked.session.as_deref());
+    }
     settings.warnings.iter().for_each(|warning| say(warning));
     if !settings.gateway.faults.is_empty() {
         settings.gateway.faults.iter().for_each(|fault| say(fault));
@@ -103,6 +130,27 @@ fn serve(asked: AsGateway) -> anyhow::Result<i32> {
         Ok(Ran::Taken) => {
             say(&format!("another gateway serves {}", settings.home.display()));
             starter.tell(b"taken\n");
+            Ok(0)
+        }
+        Err(error) => {
+            say(&error.to_string());
+            Ok(error.code)
+        }
+    }
+}
+
+/// Prints what was read, as JSON.
+fn read(home: &Path, what: ReadWhat, key: Option<String>, generation: Option<u64>, session: Option<&str>) -> anyhow::Result<i32> {
+    use std::io::Write as _;
+    let key = || key.context("--key is missing");
+    let request = match what {
+        ReadWhat::List => ReadRequest::List,
+        ReadWhat::Show => ReadRequest::Show { key: key()?, generation },
+        ReadWhat::Parts => ReadRequest::Parts { key: key()? },
+    };
+    match outlast_gateway::read(home, &request, session) {
+        Ok(answer) => {
+            std::io::stdout().write_all(&serde_json::to_vec(&answer)?).context("cannot print what was read")?;
             Ok(0)
         }
         Err(error) => {

@@ -247,11 +247,14 @@ fn a_hold_keeps_new_turns_back_until_it_is_lifted() {
     let bench = Bench::new();
     bench.wait(bench.send("before", &cat()).turn);
     bench.block(bench.chat().drain(None)).unwrap();
-    let held = bench.send("held", &cat()).turn;
+    let held = bench.send("held", &cat());
+    let line = "The gateway is drained and starts no new turns. Your message is kept and waits for 60 minutes at most, or until \
+                `outlast gateway drain --off`.";
+    assert_eq!((held.note.as_deref(), bench.lines()), (Some(line), vec![line.to_owned()]));
     let status = bench.block(bench.chat().status()).unwrap();
     assert_eq!((status.draining, status.queued), (true, 1));
     bench.block(bench.chat().undrain()).unwrap();
-    assert_eq!(bench.wait(held).reply.as_deref(), Some("held"));
+    assert_eq!(bench.wait(held.turn).reply.as_deref(), Some("held"));
 }
 
 #[test]

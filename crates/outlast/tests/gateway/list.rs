@@ -1,6 +1,9 @@
-//! `outlast list` in a home with conversations.
+//! `outlast list` in a home with conversations, and conversations that are read while no gateway runs.
 
 use crate::support::*;
+use outlast_testkit::product::eventually;
+use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn the_agent_of_a_conversation_is_listed_by_its_own_command() {
@@ -18,4 +21,54 @@ fn the_agent_of_a_conversation_is_listed_by_its_own_command() {
     assert_eq!((&listed["processes"][0]["conversation"], &listed["processes"][0]["is_agent"]), (&"main".into(), &true.into()), "{listed}");
     bench.open_gate();
     bench.wait(turn);
+}
+
+/// Reading used to start the gateway, which resumed what had been stopped.
+#[test]
+fn list_show_and_export_leave_a_stopped_gateway_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send_to(KEY, "hi", &cat()).turn);
+    let other = "agent:main:local:dm:other";
+    bench.send_to(other, "secret", &cat());
+    eventually("its turn", || bench.try_show(other)?.turns[0].is_finished().then_some(()));
+    let turn = bench.send("long", &bench.gated()).turn;
+    bench.wait_for_prompts(1);
+    bench.block(bench.chat().shutdown(Some(Duration::ZERO))).unwrap();
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"));
+
+    let json = |verb: &str| bench.product().call(["chat", verb, "--json"]).good().json();
+    let all = json("list");
+    let main = all["conversations"].as_array().unwrap().iter().find(|one| one["name"] == "main").unwrap();
+    assert_eq!((&main["standing"], &main["open_turns"]), (&"resume_pending".into(), &1.into()), "{all}");
+    let shown = json("show");
+    let states: Vec<_> = shown["turns"].as_array().unwrap().iter().map(|turn| (turn["state"].clone(), turn["reply"].clone())).collect();
+    assert_eq!(states, [("finished".into(), "hi".into()), ("interrupted".into(), serde_json::Value::Null)], "{shown}");
+    let exported = bench.product().call(["chat", "export"]).good().text();
+    assert!(exported.contains("> hi") && exported.contains("> long"), "{exported}");
+    for (name, env) in [("nobody", None), ("other", Some(("OUTLAST_SESSION", KEY)))] {
+        let refused = bench.product().command(["chat", "show", name, "--json"]).envs(env).output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stdout).into_owned() + &String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("no_conversation"), "{name}: {said}");
+    }
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    assert_eq!(bench.prompts().len(), 1, "nothing was resumed");
+    bench.start();
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    bench.wait(turn);
+}
+
+#[test]
+fn a_reader_waits_for_a_gateway_that_starts() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let points = bench.product().points();
+    points.arm("gateway.before_marks").unwrap();
+    bench.kill();
+    // It has the lock, and does not listen yet.
+    eventually("the next gateway", || points.held("gateway.before_marks"));
+    let reader = bench.product().command(["chat", "show"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    points.release("gateway.before_marks").unwrap();
+    let said = reader.wait_with_output().unwrap();
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("hi"), "{said:?}");
 }

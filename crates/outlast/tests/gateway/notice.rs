@@ -169,3 +169,29 @@ fn case_157_and_158_a_session_without_a_conversation_is_left_to_others() {
     let open = bench.product().json(["events", "history", "--state", "pending"]);
     assert_eq!(open.to_string().matches(other).count(), 1, "{open}");
 }
+
+/// The engine had once been told that the session is of no gateway, and never that it is by now.
+#[test]
+fn a_conversation_that_is_created_for_a_disowned_session_gets_its_notices_and_a_gateway_for_later_ones() {
+    let bench = Bench::configured("[gateway]\nidle_exit_seconds = 0.5\n");
+    let key = "agent:main:local:dm:later";
+    let notify = || {
+        let ran = bench.product().command(["run", "--notify", "--session", key, "--", "true"]).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    };
+    let agent = AgentChoice::Command(format!("words=$(cat); printf '%s\\n\\001\\n' \"$words\" >> {}/prompts", bench.work().display()));
+    notify();
+    eventually("the gateway has seen it", || bench.log().contains(key).then_some(()));
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), ""), "it told the engine, which starts no other");
+    bench.start();
+    bench.send_to(key, "hi", &agent);
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[0] == "hi" && prompts[1].contains("exit code 0"), "{prompts:?}");
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), ""));
+    // The engine starts a gateway for the next one, and so does the engine after it.
+    notify();
+    bench.wait_for_prompts(3);
+    bench.product().kill_engine();
+    notify();
+    bench.wait_for_prompts(4);
+}

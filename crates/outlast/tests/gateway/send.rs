@@ -1,8 +1,8 @@
-//! Messages: answered, in order, once.
+//! Messages: answered, in order, once, by an agent that finds our program.
 
 use crate::support::{Bench, KEY, cat};
-use outlast_client::{ChatEvent, Heard, Setup, TurnInfo, TurnOutcome, TurnState, message_id};
-use outlast_testkit::product::eventually;
+use outlast_client::{AgentChoice, ChatEvent, Heard, Setup, TurnInfo, TurnOutcome, TurnState, message_id};
+use outlast_testkit::product::{Product, eventually};
 use outlast_wire::v1::chat::{ChatMessage, ChatRequest};
 
 #[test]
@@ -103,4 +103,29 @@ fn a_client_that_begins_to_wait_while_the_reply_is_written_down_is_told_the_end(
     points.release("gateway.turn.reply").unwrap();
     let told = talk.hear::<TurnInfo>(7).answer.unwrap();
     assert_eq!((told.outcome, told.reply.as_deref()), (Some(TurnOutcome::Completed), Some("hello")));
+}
+
+/// The gateway's `outlast` was only in the PATH of the terminal, which agents do not have.
+#[test]
+fn an_agent_finds_the_outlast_of_its_gateway_unless_the_login_has_one() {
+    let asks = AgentChoice::Command("cat > /dev/null; command -v outlast; echo \"$PATH\"; echo \"${OUTLAST_DIR-unset}\"".into());
+    let ours = std::path::Path::new(env!("CARGO_BIN_EXE_outlast"));
+    let dir = ours.parent().unwrap().display().to_string();
+    let reply = |product: Product| {
+        let bench = Bench::stopped(product);
+        bench.start();
+        let reply = bench.wait(bench.send("where?", &asks).turn).reply.unwrap();
+        let [found, path, left] = reply.lines().map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
+        assert_eq!(left, "unset");
+        (found, path)
+    };
+    let (found, path) = reply(Product::new(ours));
+    assert_eq!((found.as_str(), path.ends_with(&format!(":{dir}"))), (ours.to_str().unwrap(), true), "{path}");
+    let product = Product::new(ours);
+    let own = product.user().join("own/outlast");
+    std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(ours, &own).unwrap();
+    std::fs::write(product.user().join(".profile"), "PATH=$HOME/own:$PATH\n").unwrap();
+    let (found, path) = reply(product);
+    assert_eq!((found.as_str(), path.contains(&dir)), (own.to_str().unwrap(), false), "{path}");
 }

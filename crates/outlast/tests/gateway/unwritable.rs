@@ -1,8 +1,8 @@
 //! A database that cannot be written for a while: what was undone is done once it can be.
 
-use crate::support::{Bench, KEY, cat};
+use crate::support::{Bench, KEY, acp_config, cat, scripted};
 use outlast_client::{TurnKind, TurnOutcome};
-use outlast_testkit::product::eventually;
+use outlast_testkit::product::{Product, eventually, terminate};
 
 /// What the log has when a commit failed.
 const FAILED: &str = "the memory of the gateway cannot be used";
@@ -59,4 +59,64 @@ fn a_notice_that_came_while_the_gateway_heard_of_none_is_taken() {
     eventually("that the engine tells of it", || (told() > before).then_some(()));
     points.release("gateway.notices.none").unwrap();
     bench.until("both turns", |shown| shown.turns.iter().filter(|turn| turn.kind == TurnKind::Notice && turn.is_finished()).count() == 2);
+}
+
+/// Without the barrier, no program would have started a gateway when the time came.
+#[test]
+fn a_gateway_that_cannot_set_a_time_for_what_waits_leaves_the_next_start_to_the_engine() {
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    product.configure("[gateway]\nidle_exit_seconds = 2\ndrain_timeout_seconds = 0.2\n");
+    let bench = Bench::stopped(product);
+    bench.product().call(["engine", "stop"]).good();
+    let index = rusqlite::Connection::open(bench.product().home().index()).unwrap();
+    index.execute_batch("CREATE TRIGGER refuse BEFORE INSERT ON barrier BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END").unwrap();
+    drop(index);
+    let pid = bench.start();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let generation = bench.generation();
+    let env = [("OUTLAST_SESSION", KEY), ("OUTLAST_GENERATION", generation.as_str())];
+    let told = |shown: &outlast_client::Shown| shown.turns.iter().filter(|turn| turn.kind == TurnKind::Notice).count();
+    for count in 1..=7 {
+        let ran = bench.product().command(["run", "--notify", "--", "true"]).envs(env).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        bench.until("its turn", |shown| told(shown) == count && (count == 7 || shown.turns.iter().all(|turn| turn.is_finished())));
+    }
+    // The budget holds the seventh back, which is no work for a gateway.
+    assert_eq!(bench.ended().code(), Some(0), "{}", bench.log());
+    let next = bench.next_after(pid);
+    // The same holds for what a SIGTERM interrupted.
+    let agent = bench.gated();
+    bench.send("long", &agent);
+    bench.wait_for_prompts(1);
+    terminate(next);
+    bench.next_after(next);
+}
+
+/// The client was told that the stop had failed, and the gateway ended all the same.
+#[test]
+fn a_stop_is_answered_although_nothing_can_be_written_and_the_next_gateway_resumes_the_turn() {
+    let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
+    product.configure(&acp_config(&product.work()));
+    let bench = Bench::stopped(product);
+    bench.start();
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    bench.sql(
+        "CREATE TRIGGER no_banner BEFORE INSERT ON part WHEN NEW.kind = 'line' BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END;
+         CREATE TRIGGER no_mark BEFORE INSERT ON turn WHEN NEW.state = 'interrupted' BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END",
+    );
+    bench.start();
+    let turn = bench.send("long", &scripted()).turn;
+    bench.wait_for_prompts(1);
+    let stopped = bench.product().json(["gateway", "stop", "--timeout", "0.3"]);
+    assert_eq!(stopped["status"], "stopped", "{stopped}");
+    assert!(stopped["note"].as_str().unwrap().contains("found as interrupted"), "{stopped}");
+    assert_eq!((bench.ended().code(), bench.word().as_str()), (Some(0), "stopped"), "{}", bench.log());
+    bench.sql("DROP TRIGGER no_banner; DROP TRIGGER no_mark");
+    bench.start();
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("interrupted by a gateway interruption"), "{prompts:?}");
+    bench.open_gate();
+    let ended = bench.wait(turn);
+    assert_eq!((ended.outcome, ended.interrupt_reason.as_deref()), (Some(TurnOutcome::Completed), Some("restart_interrupted")));
 }

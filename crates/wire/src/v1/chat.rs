@@ -182,7 +182,8 @@ pub enum ChatRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
     },
-    /// End the gateway, for good until a person starts it. Answered at once; the connection closes when it has ended.
+    /// End the gateway, for good until a person starts it. Answered at once; the connection closes when it has ended. `unmarked`: it ends, and its memory could
+    /// not be written; if that stays so, turns that take too long get no mark, and the next gateway finds them as interrupted.
     Shutdown {
         /// How long turns may take to finish, in milliseconds; absent means as configured.
         #[serde(default, skip_serializing_if = "Option::is_none")]

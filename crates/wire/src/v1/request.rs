@@ -335,7 +335,8 @@ pub enum Request {
     /// A gateway serves this home for as long as this request is open. Which sessions of gateways have notices that can be taken is told in
     /// [`super::Event::Sessions`]: all of them at first, then those that have new ones.
     Serve,
-    /// The gateway has no conversation for these sessions: no gateway is started for their notices, which are left to other takers.
+    /// The gateway ends, and has no conversation for these sessions: no gateway is started for their notices, which are left to other takers. That holds until a
+    /// gateway serves again.
     Disown {
         /// Which.
         sessions: Vec<String>,

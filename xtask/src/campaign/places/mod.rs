@@ -12,7 +12,7 @@ mod tests;
 use self::bench::{Bench, Ran};
 pub(crate) use self::containers::{Daemon, IMAGE};
 use crate::Flags;
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 
 /// One place: the value says how it is entered; inside, the smoke set always runs.
 pub(crate) struct Place {
@@ -45,9 +45,7 @@ fn all() -> Vec<Place> {
     all
 }
 
-pub(crate) fn run(args: &[String]) -> Result<()> {
-    let flags = Flags(args);
-    let wanted = named(args)?;
+pub(crate) fn run(wanted: &[String], flags: &Flags<'_>) -> Result<()> {
     let places: Vec<Place> = all().into_iter().filter(|p| wanted.is_empty() || wanted.iter().any(|w| matches(p.name, w))).collect();
     if flags.has("--list") {
         for place in &places {
@@ -55,10 +53,10 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         }
         return Ok(());
     }
-    for word in &wanted {
+    for word in wanted {
         ensure!(places.iter().any(|p| matches(p.name, word)), "no place is called {word:?}; --list names them all");
     }
-    let bench = Bench::new(super::program(&flags)?)?;
+    let bench = Bench::new(super::program(flags)?)?;
     if flags.has("--tests") {
         return tests::run(&bench);
     }
@@ -100,19 +98,4 @@ fn enter(bench: &Bench, place: &Place) -> Result<Ran> {
 /// The places that were asked for: by whole names, or by the first words (`docker` means all of Docker's).
 fn matches(name: &str, word: &str) -> bool {
     name == word || name.strip_prefix(word).is_some_and(|rest| rest.starts_with('-'))
-}
-
-/// The arguments that are neither flags nor values of flags.
-fn named(args: &[String]) -> Result<Vec<String>> {
-    let mut words = Vec::new();
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        match arg.as_str() {
-            "--list" | "--record" | "--tests" => {}
-            "--program" => drop(args.next()),
-            flag if flag.starts_with("--") => bail!("campaign places has no flag {flag}"),
-            word => words.push(word.to_owned()),
-        }
-    }
-    Ok(words)
 }

@@ -1,8 +1,8 @@
 //! `outlast chat export`
 
-use super::{ChatName, Context, Failure, connect, failed, has_any, no_conversation, send};
+use super::{ChatName, Context, Failure, has_any, no_conversation, read, send};
 use clap::Args;
-use outlast_client::{Chat, ChatEvent, Content, Heard, Part, Shown, ToolState};
+use outlast_client::{Content, Part, Shown, ToolState};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -21,10 +21,9 @@ impl ChatExport {
         if !has_any(ctx) {
             return Err(no_conversation(&self.name));
         }
-        let chat = connect(ctx).await?;
         // A conversation that is followed is not created by that, but one that is not there has no parts either.
-        let shown = chat.show(&self.name.key, None).await.map_err(|e| failed(&self.name, e))?;
-        let parts = all_parts(&chat, &self.name).await?;
+        let shown = read::show(ctx, &self.name, None).await?;
+        let parts = read::parts(ctx, &self.name).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(&shown).unwrap_or_default();
             super::super::run::merge(&mut answer, json!({"parts": parts}));
@@ -33,18 +32,6 @@ impl ChatExport {
             ctx.out.text(&send::for_reader(&markdown(&shown, &parts)))?;
         }
         Ok(0)
-    }
-}
-
-async fn all_parts(chat: &Chat, name: &ChatName) -> Result<Vec<Part>, Failure> {
-    let mut feed = chat.follow(&name.key);
-    let mut parts = Vec::new();
-    loop {
-        match feed.next().await.map_err(|e| failed(name, e))? {
-            Heard::Event(ChatEvent::Part { part }) => parts.push(*part),
-            Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(parts),
-            _ => {}
-        }
     }
 }
 

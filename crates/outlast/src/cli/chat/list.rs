@@ -3,19 +3,19 @@
 use super::super::out::{Out, Tone};
 use super::super::table::{Cell, Column, lay_out};
 use super::super::times;
-use super::{Context, Failure, connect, has_any};
+use super::{Context, Failure, has_any, read};
 use clap::Args;
 use outlast_client::{ConversationInfo, Standing, Time};
 use serde_json::json;
 
-/// List conversations
+/// List conversations; never starts a gateway
 #[derive(Debug, Args)]
 #[command(visible_alias = "ls")]
 pub(crate) struct ChatList {}
 
 impl ChatList {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let all = if has_any(ctx) { connect(ctx).await?.list().await? } else { Vec::new() };
+        let all = if has_any(ctx) { read::list(ctx).await? } else { Vec::new() };
         if ctx.out.json {
             ctx.out.object(&json!({"conversations": all}))?;
             return Ok(0);

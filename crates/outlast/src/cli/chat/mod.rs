@@ -12,6 +12,7 @@ mod live;
 mod markdown;
 mod open;
 mod piped;
+mod read;
 mod send;
 mod show;
 mod view;
@@ -148,7 +149,7 @@ pub(super) fn not_installed(program: &Path) -> Failure {
     )
 }
 
-/// Whether there was ever a conversation in this home. If not, no gateway is started to find out.
+/// Whether there was ever a conversation in this home. If not, there is nothing to read.
 fn has_any(ctx: &Context) -> bool {
     ctx.settings.home.join("gateway.db").exists() || ctx.settings.home.join("run/gateway").exists()
 }

@@ -2,7 +2,7 @@
 
 use super::super::out::{Out, Tone, tame};
 use super::super::{table, times};
-use super::{ChatName, Context, Failure, connect, failed, has_any, list, no_conversation};
+use super::{ChatName, Context, Failure, has_any, list, no_conversation, read};
 use clap::Args;
 use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
 
@@ -25,7 +25,7 @@ impl ChatShow {
         if !has_any(ctx) {
             return Err(no_conversation(&self.name));
         }
-        let shown = connect(ctx).await?.show(&self.name.key, self.generation).await.map_err(|e| failed(&self.name, e))?;
+        let shown = read::show(ctx, &self.name, self.generation).await?;
         if ctx.out.json {
             ctx.out.object(&shown)?;
             return Ok(0);

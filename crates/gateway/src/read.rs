@@ -1,0 +1,77 @@
+//! Reading the conversations of a home whose gateway does not run. A gateway that were started for that would resume what a person has stopped.
+
+use crate::coordinator::{Live, Reading};
+use crate::startup::StartError;
+use crate::store::{SqliteStore, Store};
+use crate::{RunError, shutdown};
+use outlast_wire::v1::Error;
+use outlast_wire::v1::chat::{Conversations, Part, Shown};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What to read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadRequest {
+    /// All conversations.
+    List,
+    /// A conversation with its turns in one generation, or in the current one.
+    Show {
+        /// Its key.
+        key: String,
+        /// The generation.
+        generation: Option<u64>,
+    },
+    /// Everything that was said in a conversation.
+    Parts {
+        /// Its key.
+        key: String,
+    },
+}
+
+/// What was read, or why not.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadAnswer {
+    /// All conversations.
+    List(Conversations),
+    /// A conversation with its turns.
+    Show(Box<Shown>),
+    /// The parts of a conversation, oldest first.
+    Parts(Vec<Part>),
+    /// It is refused.
+    Refused(Error),
+    /// A gateway runs by now: ask it.
+    Taken,
+}
+
+/// Reads from the files of a home whose gateway does not run, for a client that speaks for `session`. A gateway that starts meanwhile waits until this returns.
+///
+/// # Errors
+///
+/// If a gateway of this build could not be started with these files.
+pub fn read(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result<ReadAnswer, RunError> {
+    let lock = home.join("gateway.lock");
+    let answer = match shutdown::look_at_lock(&lock) {
+        Ok(Some(_held)) => read_files(home, request, session),
+        Ok(None) => Ok(ReadAnswer::Taken),
+        Err(error) => Err(StartError::file("look at", &lock)(error)),
+    };
+    answer.map_err(RunError::from)
+}
+
+fn read_files(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result<ReadAnswer, StartError> {
+    let mut store = SqliteStore::open_to_read(&home.join("gateway.db"))?;
+    let loaded = store.load()?;
+    let chats: BTreeMap<String, Live> =
+        loaded.conversations.into_iter().map(|(row, turns)| (row.key.clone(), Live::of_rows(row, turns))).collect();
+    let reading = Reading { chats: &chats, store: &store };
+    let answer = match request {
+        ReadRequest::List => Ok(ReadAnswer::List(reading.list())),
+        ReadRequest::Show { key, generation } => {
+            reading.check_reader(session, key).and_then(|()| reading.shown(key, *generation)).map(|shown| ReadAnswer::Show(Box::new(shown)))
+        }
+        ReadRequest::Parts { key } => reading.check_reader(session, key).and_then(|()| reading.all_parts(key)).map(ReadAnswer::Parts),
+    };
+    Ok(answer.unwrap_or_else(ReadAnswer::Refused))
+}

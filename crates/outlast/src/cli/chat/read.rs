@@ -1,0 +1,136 @@
+//! Reading conversations: from the gateway that runs, or else from its files. No gateway is started for that, so one that a person has stopped stays stopped.
+
+use super::{ChatName, Context, Failure, failed, not_installed};
+use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Part, Shown, code};
+use outlast_gateway::ReadAnswer;
+use std::time::{Duration, Instant};
+
+/// How long a gateway that neither answers nor lets its files be read is waited for: it starts or ends, and may be stopping agents.
+const READ_LIMIT: Duration = Duration::from_secs(90);
+/// How long between two tries. A socket that is not there has no descriptor that could be waited on.
+const READ_RETRY: Duration = Duration::from_millis(20);
+
+pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
+    match read(ctx, &["list"], async |chat| chat.list().await).await? {
+        Read::Gateway(all) => Ok(all),
+        Read::Files(ReadAnswer::List(all)) => Ok(all.conversations),
+        Read::Files(other) => Err(unexpected(other)),
+    }
+}
+
+pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<Shown, Failure> {
+    let number = generation.map(|number| number.to_string());
+    let mut args = vec!["show", "--key", &name.key];
+    args.extend(number.iter().flat_map(|number| ["--generation", number]));
+    match read(ctx, &args, async |chat| chat.show(&name.key, generation).await).await.map_err(|e| e.about(name))? {
+        Read::Gateway(shown) => Ok(shown),
+        Read::Files(ReadAnswer::Show(shown)) => Ok(*shown),
+        Read::Files(other) => Err(unexpected(other)),
+    }
+}
+
+/// Everything that was said in a conversation.
+pub(super) async fn parts(ctx: &Context, name: &ChatName) -> Result<Vec<Part>, Failure> {
+    let args = ["parts", "--key", &name.key];
+    match read(ctx, &args, async |chat| followed(&chat, name).await).await.map_err(|e| e.about(name))? {
+        Read::Gateway(parts) | Read::Files(ReadAnswer::Parts(parts)) => Ok(parts),
+        Read::Files(other) => Err(unexpected(other)),
+    }
+}
+
+async fn followed(chat: &Chat, name: &ChatName) -> Result<Vec<Part>, ClientError> {
+    let mut feed = chat.follow(&name.key);
+    let mut parts = Vec::new();
+    loop {
+        match feed.next().await? {
+            Heard::Event(ChatEvent::Part { part }) => parts.push(*part),
+            Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(parts),
+            _ => {}
+        }
+    }
+}
+
+/// Who was read from.
+enum Read<T> {
+    Gateway(T),
+    Files(ReadAnswer),
+}
+
+/// Why nothing was read.
+enum ReadError {
+    Asked(ClientError),
+    Other(Failure),
+}
+
+impl ReadError {
+    fn about(self, name: &ChatName) -> Failure {
+        match self {
+            Self::Asked(error) => failed(name, error),
+            Self::Other(failure) => failure,
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Asked(error) => error.into(),
+            ReadError::Other(failure) => failure,
+        }
+    }
+}
+
+/// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end.
+async fn read<T>(ctx: &Context, what: &[&str], ask: impl AsyncFn(Chat) -> Result<T, ClientError>) -> Result<Read<T>, ReadError> {
+    let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
+    let began = Instant::now();
+    loop {
+        let asked = match Chat::connect(&to).await {
+            Ok(chat) => ask(chat).await,
+            Err(e) => Err(e),
+        };
+        match asked {
+            Ok(found) => return Ok(Read::Gateway(found)),
+            Err(e) if e.is_not_running() => {}
+            Err(e) => return Err(ReadError::Asked(e)),
+        }
+        match from_files(ctx, what).await.map_err(ReadError::Other)? {
+            ReadAnswer::Taken if began.elapsed() < READ_LIMIT => tokio::time::sleep(READ_RETRY).await,
+            ReadAnswer::Refused(refusal) => return Err(ReadError::Asked(ClientError::Refused(refusal))),
+            answer => return Ok(Read::Files(answer)),
+        }
+    }
+}
+
+async fn from_files(ctx: &Context, what: &[&str]) -> Result<ReadAnswer, Failure> {
+    let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
+    let mut command = tokio::process::Command::new(&program);
+    command.arg("--home").arg(&ctx.settings.home).arg("--read").args(what);
+    command.args(ctx.owner().session.iter().flat_map(|session| ["--session", session]));
+    let cannot = |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
+    let output = command.stdin(std::process::Stdio::null()).kill_on_drop(true).output().await;
+    let output = output.map_err(|e| cannot(format!("cannot execute {}: {e}", program.display())))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let why = said.lines().next_back().unwrap_or("it said nothing").trim_start_matches("outlast-gateway: ");
+        return Err(cannot(format!("conversations cannot be read: {why}")));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|e| {
+        let what = format!("what {} printed cannot be read: {e}", program.display());
+        Failure::new(code::GATEWAY_CANNOT_START, what, "install `outlast` and `outlast-gateway` of one release side by side")
+    })
+}
+
+fn unexpected(answer: ReadAnswer) -> Failure {
+    match answer {
+        ReadAnswer::Taken => Failure::new(
+            code::GATEWAY_CANNOT_CONNECT,
+            format!("a gateway holds its files and has not answered within {} s", READ_LIMIT.as_secs()),
+            "`outlast gateway status` shows what it does; `kill -9` of it loses no message",
+        ),
+        _ => Failure::fault(
+            "the gateway's program answered another question",
+            "`outlast` and `outlast-gateway` may be of different releases",
+        ),
+    }
+}
