@@ -288,3 +288,46 @@ fn two_terminals_share_a_conversation() {
     t.presses(&["C-d"]);
     assert_eq!(t.left(), 0);
 }
+
+#[test]
+fn a_reply_that_comes_in_pieces_is_wrapped_at_words() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let Some(t) = Tmux::calls("a_reply_that_comes_in_pieces_is_wrapped_at_words", &p, (40, 20), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    t.types("tell");
+    t.presses(&["Enter"]);
+    t.sees("Ctrl-C stops");
+    let text = "- The first sentence of this reply is longer than a row.\n```\nlet answer = one_line_of_code_that_is_not_wrapped();\n```\n";
+    let (mut from, mut rest) = (0, text);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(7));
+        gateway.draft(KEY, 1, from, piece);
+        (from, rest) = (from + piece.len() as u64, after);
+    }
+    // The terminal breaks the code: all its columns are used.
+    let screen = t.sees("let answer = one_line_of_code_that_is_no\nt_wrapped();");
+    assert!(screen.contains("• The first sentence of this reply is\n  longer than a row.\n"), "{screen}");
+    t.resizes(30, 20);
+    gateway.reply(KEY, 1, &format!("{text}The last sentence is wrapped as well."));
+    t.sees("The last sentence is wrapped\nas well.\n");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn without_colours_a_reply_is_still_bold_where_it_should_be() {
+    let p = product().with_env("NO_COLOR", "1");
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("without_colours_a_reply_is_still_bold", &p, (60, 20), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    gateway.part(KEY, None, &Content::Text(TextBody::new("this is **bold**, and this is `code`")));
+    t.sees("and this is code");
+    let screen = t.painted_screen();
+    assert!(screen.contains("\x1b[1mbold\x1b[0m") && screen.contains("and this is code"), "{screen:?}");
+    let is_coloured = (30..38).any(|code| screen.contains(&format!("[{code}m")) || screen.contains(&format!(";{code}m")));
+    assert!(!is_coloured, "{screen:?}");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}

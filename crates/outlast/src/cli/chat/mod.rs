@@ -15,6 +15,7 @@ mod piped;
 mod send;
 mod show;
 mod view;
+mod wrap;
 
 use super::conversation::{LOCAL_KEY_PREFIX, name_of};
 use super::progress::{self, About};

@@ -7,8 +7,8 @@ use super::super::times;
 use super::commands::{self, Entered, SlashCommand};
 use super::courier::{ChatNews, ChatWish, Courier};
 use super::editor::{Edited, Editor};
-use super::live::{Frame, LiveArea};
-use super::markdown::{Style, StyledLine};
+use super::live::{Frame, LiveArea, lines_above};
+use super::markdown::{Paint, Style, StyledLine};
 use super::view::ChatView;
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
@@ -75,7 +75,7 @@ struct Person<'a> {
     editor: Editor,
     courier: Courier,
     area: LiveArea,
-    has_colour: bool,
+    paint: Paint,
     /// Lines that are finished and not drawn yet.
     finished: Vec<StyledLine>,
     /// What stands above the prompt until the next key.
@@ -104,7 +104,7 @@ impl<'a> Person<'a> {
             editor: Editor::default(),
             courier,
             area: LiveArea::default(),
-            has_colour: ctx.world.colours() != Colours::Never,
+            paint: if ctx.world.colours() == Colours::Never { Paint::Emphasis } else { Paint::Colours },
             finished: Vec::new(),
             hint: None,
             busy_since: None,
@@ -337,7 +337,7 @@ impl<'a> Person<'a> {
         above.extend(self.status().map(|status| StyledLine::of(Style::Quiet, &status)));
         let frame = Frame::new(&above, &self.editor, columns);
         let finished = std::mem::take(&mut self.finished);
-        Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.has_colour, columns)?)
+        Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.paint, columns)?)
     }
 
     /// Leaves what was said on the terminal, without the prompt.
@@ -346,7 +346,8 @@ impl<'a> Person<'a> {
         let mut out = std::io::stdout();
         self.area.remove(&mut out, columns)?;
         let live = self.view.live();
-        self.finished.drain(..).chain(live).try_for_each(|line| write!(out, "{}\r\n", line.paint(self.has_colour)))?;
+        let last: Vec<_> = self.finished.drain(..).chain(live).collect();
+        out.write_all(lines_above(&last, self.paint, columns).as_bytes())?;
         out.flush()
     }
 

@@ -1,5 +1,5 @@
 use super::super::out::Out;
-use super::markdown::StyledLine;
+use super::markdown::{Paint, StyledLine};
 use super::view::{ChatView, choices};
 use super::*;
 use outlast_client::{
@@ -24,7 +24,7 @@ impl Screenplay {
     }
 
     fn show(&mut self, lines: &[StyledLine]) -> &mut Self {
-        self.shown.extend(lines.iter().map(|line| line.paint(false)));
+        self.shown.extend(lines.iter().map(|line| line.paint(Paint::Plain)));
         self
     }
 
@@ -84,7 +84,7 @@ impl Screenplay {
     /// What stands below what is finished now.
     fn live(&mut self) -> &mut Self {
         let live = self.view.live();
-        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(false))));
+        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(Paint::Plain))));
         self
     }
 

@@ -156,8 +156,13 @@ impl ChatView {
 
     /// A remark of ours, which is not part of the conversation.
     pub(super) fn remark(&mut self, style: Style, text: &str) -> Vec<StyledLine> {
+        self.remark_lines(text.lines().map(|line| StyledLine::of(style, line)))
+    }
+
+    /// The same, of several lines.
+    pub(super) fn remark_lines(&mut self, remark: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Text]);
-        lines.extend(text.lines().map(|line| StyledLine::of(style, line)));
+        lines.extend(remark);
         self.last_shown = LastShown::Remark;
         lines
     }
@@ -223,7 +228,7 @@ impl ChatView {
     fn words(&mut self, text: &str) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
-        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line)));
+        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line).hanging(2)));
         self.last_shown = LastShown::Words;
         lines
     }
