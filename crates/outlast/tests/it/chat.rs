@@ -282,6 +282,9 @@ fn two_terminals_share_a_conversation() {
     t.types("/status");
     t.presses(&["Enter"]);
     t.sees("main: active");
+    t.types("/status x");
+    t.presses(&["Enter"]);
+    t.sees("/status takes nothing behind it, and `x` was");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");

@@ -293,9 +293,7 @@ impl<'a> Person<'a> {
         match commands::read(line) {
             Entered::Nothing => {}
             Entered::Words(words) => self.say(&words),
-            Entered::Unknown(name) => {
-                self.remark(Style::Bad, &format!("there is no {name}: /help shows the commands; `/{name}` sends it as a message"));
-            }
+            Entered::Refused(why) => self.remark(Style::Bad, &why),
             Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
             Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatWish::Resume(number)),
             Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
