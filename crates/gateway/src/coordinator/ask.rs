@@ -29,6 +29,8 @@ const MAX_ID_LEN: usize = 128;
 /// How many conversations a home may have. Each is kept in memory and looked at with each step of the gateway; a script that makes a new one for each message has to
 /// notice.
 const MAX_CONVERSATIONS: usize = 10_000;
+/// How many generations of a conversation are listed. A daily reset makes one each day.
+const MAX_SHOWN_GENERATIONS: usize = 100;
 /// How much of a shell line a list of conversations has.
 const MAX_LISTED_AGENT_CHARS: usize = 200;
 /// The longest shell line or name of an agent.
@@ -309,13 +311,13 @@ impl Coordinator {
         Ok(ChatAnswer::Changed(answer))
     }
 
-    /// A generation that has ended.
+    /// A generation that has ended, or the current one.
     fn earlier(&self, key: &str, number: u64) -> Result<ConversationRecord, Error> {
         let found =
             u32::try_from(number).ok().map(|number| self.store.generation(key, number)).transpose().map_err(|e| store_failed(&e))?;
         found.flatten().ok_or_else(|| {
             let what = format!("there is no conversation {number} under the name {}", shown_name(key));
-            refusal(code::NOT_FOUND, what, "`outlast chat show NAME --generation N` shows an earlier one")
+            refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists those there are")
         })
     }
 
@@ -360,11 +362,13 @@ impl Coordinator {
     fn shown(&self, key: &str, generation: Option<u64>) -> Result<ChatAnswer, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         let generation = match generation {
-            Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
+            Some(number) => self.earlier(key, number)?.generation.number,
             None => live.conversation.generation.number,
         };
         let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
-        Ok(ChatAnswer::Shown(Box::new(Shown::new(live.info(key), turns))))
+        let mut shown = Shown::new(live.info(key), turns);
+        shown.generations = self.store.generations(key, MAX_SHOWN_GENERATIONS).map_err(|e| store_failed(&e))?;
+        Ok(ChatAnswer::Shown(Box::new(shown)))
     }
 
     fn status(&self) -> GatewayStatus {

@@ -334,3 +334,29 @@ fn without_colours_a_reply_is_still_bold_where_it_should_be() {
     t.presses(&["C-d"]);
     assert_eq!(t.left(), 0);
 }
+
+#[test]
+fn a_person_finds_an_earlier_generation_and_goes_back_to_it() {
+    let p = product();
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("a_person_finds_an_earlier_generation", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    let enters = |line: &str| {
+        t.types(line);
+        t.presses(&["Enter"]);
+    };
+    enters("/history");
+    t.sees("this is the only generation: /new begins another");
+    enters("/new");
+    t.sees("a new conversation begins");
+    enters("/history");
+    let screen = t.sees("/resume N goes back to a generation");
+    assert!(screen.contains("2 (current)"), "{screen}");
+    enters("/resume two");
+    t.sees("and `two` is none");
+    enters("/resume 1");
+    let resumed = gateway.wait_for("a resume", |r| matches!(r, ChatRequest::Resume { .. }));
+    assert!(matches!(resumed, ChatRequest::Resume { generation: Some(1), .. }), "{resumed:?}");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}

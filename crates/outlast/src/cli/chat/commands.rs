@@ -10,25 +10,27 @@ const MAX_QUOTED_WIDTH: usize = 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlashCommand {
     New,
-    /// What is suspended or interrupted, or an earlier conversation by its number.
+    /// What is suspended or interrupted, or an earlier generation by its number.
     Resume(Option<u64>),
     Stop,
     Status,
+    History,
     Restart,
     Help,
     Quit,
 }
 
 /// Each with its name and what it does.
-pub(super) const ALL: [(SlashCommand, &str, &str); 7] = [
+pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     (SlashCommand::New, "/new", "start anew: the agent forgets what was said"),
     (
         SlashCommand::Resume(None),
         "/resume",
-        "continue a suspended conversation, or an interrupted reply; /resume N an earlier conversation",
+        "continue a suspended conversation, or an interrupted reply; /resume N goes back to generation N",
     ),
     (SlashCommand::Stop, "/stop", "stop the reply, as Ctrl-C does"),
     (SlashCommand::Status, "/status", "show how the conversation stands"),
+    (SlashCommand::History, "/history", "list the generations of this conversation; /new begins another"),
     (SlashCommand::Restart, "/restart", "restart the gateway; the conversation goes on"),
     (SlashCommand::Help, "/help", "show this"),
     (SlashCommand::Quit, "/quit", "leave, as Ctrl-D does; a reply goes on"),
@@ -64,7 +66,10 @@ pub(super) fn read(line: &str) -> Entered {
         (command, "") => Entered::Command(*command),
         (SlashCommand::Resume(_), number) => match number.parse() {
             Ok(number) => Entered::Command(SlashCommand::Resume(Some(number))),
-            Err(_) => Entered::Refused(format!("{first} takes the number of an earlier conversation, and `{}` is none", quoted(number))),
+            Err(_) => Entered::Refused(format!(
+                "{first} takes the number of an earlier generation, and `{}` is none; /history lists them",
+                quoted(number)
+            )),
         },
         (_, words) => Entered::Refused(format!(
             "{first} takes nothing behind it, and `{}` was given; `/{first} …` sends it as a message",
@@ -119,7 +124,7 @@ mod tests {
             assert_eq!(refused(&format!("{name}  x y")), want);
         }
         for number in ["two", "-1", "2 3", "99999999999999999999"] {
-            let want = format!("/resume takes the number of an earlier conversation, and `{number}` is none");
+            let want = format!("/resume takes the number of an earlier generation, and `{number}` is none; /history lists them");
             assert_eq!(refused(&format!("/resume {number}")), want);
         }
         assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` sends it as a message");

@@ -97,7 +97,7 @@ fn width(line: &StyledLine) -> usize {
 }
 
 /// How many columns of a terminal are used: a full last column would begin another row on some terminals.
-fn room(columns: usize) -> usize {
+pub(super) fn room(columns: usize) -> usize {
     columns.saturating_sub(1).max(PROMPT.width() + 2)
 }
 

@@ -30,8 +30,8 @@ use std::path::Path;
 /// terminal: what happened meanwhile is shown. A reply goes on while no terminal is open, and is resumed after a crash or a restart of the
 /// machine. A process that the agent started tells it here when it ends.
 ///
-/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /restart /help /quit, Alt-Enter begins another line. In a pipe, each
-/// line of standard input is a message, and replies are plain text.
+/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /history /restart /help /quit, Alt-Enter begins another line. In a pipe,
+/// each line of standard input is a message, and replies are plain text.
 ///
 /// A conversation cannot be named list, show, send or export.
 #[derive(Debug, Args)]

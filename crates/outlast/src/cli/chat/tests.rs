@@ -3,8 +3,8 @@ use super::markdown::{Paint, StyledLine};
 use super::view::{ChatView, choices};
 use super::*;
 use outlast_client::{
-    ChatEvent, Content, ConversationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody, Time, ToolBody,
-    ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
+    ChatEvent, Content, ConversationInfo, GenerationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody,
+    Time, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
 };
 
 fn at() -> Time {
@@ -279,7 +279,28 @@ fn a_conversation_is_shown_turn_by_turn() {
         turn(4, TurnKind::Message, &|_| ()),
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
-    insta::assert_snapshot!(show::lines(&Shown::new(info, turns), now, &Out::plain(None)).join("\n"));
+    let (shown, out) = (Shown::new(info, turns), Out::plain(None));
+    let lines = [show::head(&shown, &out), show::turns(&shown, now, &out)].concat();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn generations_are_listed_so_that_one_can_be_chosen() {
+    let mut shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 3), Vec::new());
+    let now = "2026-01-01T00:03:20Z".parse().unwrap();
+    let history = |shown: &Shown, width| open::history(shown, now, &Out::plain(width));
+    let older_gateway = history(&shown, None);
+    shown.generations = (1..=3).map(|n| GenerationInfo::new(n, at())).collect();
+    let [first, second, third] = &mut shown.generations[..] else { panic!() };
+    (first.ended_at, first.turns, first.last_turn_at) = (Some(at()), 12, Some(at()));
+    first.first_words = Some(format!("build the\n\x1b[2Jdocs, {}", "and more ".repeat(20)));
+    second.ended_at = Some(at());
+    (third.turns, third.last_turn_at, third.first_words, third.resumed_from) = (1, Some(now), Some("once more".into()), Some(1));
+    let mut only = shown.clone();
+    only.generations.drain(..2);
+    insta::assert_snapshot!(
+        [older_gateway, history(&shown, None), history(&shown, Some(60)), history(&shown, Some(24)), history(&only, None)].join("\n\n")
+    );
 }
 
 #[test]
