@@ -104,3 +104,18 @@ fn a_client_that_begins_to_wait_while_the_reply_is_written_down_is_told_the_end(
     let told = talk.hear::<TurnInfo>(7).answer.unwrap();
     assert_eq!((told.outcome, told.reply.as_deref()), (Some(TurnOutcome::Completed), Some("hello")));
 }
+
+#[test]
+fn a_wrong_name_of_an_agent_is_answered_with_those_of_the_configuration() {
+    let bench = Bench::configured("[gateway.agents.reviewer]\ncommand = \"cat\"\n");
+    let send = |agent: &str| bench.product().call(["chat", "send", "x", "--agent", agent, "--wait", "hello"]);
+    let refused = send("reviwer");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for want in
+        ["there is no agent reviwer", "did you mean reviewer?", "codex, opencode", "and reviewer in config.toml", "[gateway.agents.NAME]"]
+    {
+        assert!(refused.err.contains(want), "{want}: {}", refused.err);
+    }
+    assert_eq!(bench.product().call(["chat", "list", "--json"]).text(), "{\"conversations\":[]}\n", "nothing was created");
+    assert_eq!(send("reviewer").text(), "hello\n");
+}
