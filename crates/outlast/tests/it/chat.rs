@@ -104,6 +104,18 @@ fn a_conversation_is_shown_as_data() {
 }
 
 #[test]
+fn what_an_agent_runs_is_shown_its_own_conversation_unless_it_names_one() {
+    let p = product().with_env("OUTLAST_SESSION", "agent:main:local:dm:plans");
+    let _gateway = gateway(&p);
+    for name in ["main", "plans"] {
+        p.call(["chat", "send", name, "hello"]).good();
+    }
+    assert_eq!(p.call(["chat", "show", "--json"]).json()["name"], "plans");
+    assert!(p.call(["chat", "export"]).text().starts_with("# plans\n"));
+    assert_eq!(p.call(["chat", "show", "main", "--json"]).json()["name"], "main");
+}
+
+#[test]
 fn a_pipe_is_a_conversation_in_plain_text() {
     let p = product();
     let _gateway = gateway(&p);
@@ -137,6 +149,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let p = product();
     for (args, want) in [
         (&["chat", "a/b"][..], "up to 64 letters"),
+        (&["chat", "--command", "cat", "list"], "list is a verb of `outlast chat` and no name; a verb comes before all options"),
         (&["chat", "send", "main", ""], "the message is empty"),
         (&["chat", "send", "main", "--agent", "a", "--command", "b", "x"], "cannot be used with"),
         (&["chat", "send", "main", "--timeout", "3", "x"], "--wait"),

@@ -212,7 +212,14 @@ impl<'a> Person<'a> {
             // What a newer client library tells.
             _ => {}
         }
-        self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(Instant::now())) } else { None };
+        self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(self.began())) } else { None };
+    }
+
+    /// When the agent began its reply, which may be before this terminal was opened.
+    fn began(&self) -> Instant {
+        let so_far = self.view.busy_since().map_or(0, |since| times::now().micros().saturating_sub(since.micros()));
+        let so_far = Duration::from_micros(u64::try_from(so_far).unwrap_or(0));
+        Instant::now().checked_sub(so_far).unwrap_or_else(Instant::now)
     }
 
     fn news(&mut self, news: ChatNews) {

@@ -15,9 +15,8 @@ use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
 /// `interrupt_reason`, `outcome` and `reply`, which are null where there is nothing to say.
 #[derive(Debug, Args)]
 pub(crate) struct ChatShow {
-    /// The conversation
-    #[arg(default_value = "main")]
-    name: ChatName,
+    /// The conversation [default: main; for what an agent runs, its own]
+    name: Option<ChatName>,
     /// Show the turns of this generation; /new begins another
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
@@ -25,10 +24,11 @@ pub(crate) struct ChatShow {
 
 impl ChatShow {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let name = self.name.unwrap_or_else(|| ChatName::usual(ctx));
         if !has_any(ctx) {
-            return Err(no_conversation(&self.name));
+            return Err(no_conversation(&name));
         }
-        let shown = connect(ctx).await?.show(&self.name.key, self.generation).await.map_err(|e| failed(&self.name, e))?;
+        let shown = connect(ctx).await?.show(&name.key, self.generation).await.map_err(|e| failed(&name, e))?;
         if ctx.out.json {
             ctx.out.object(&shown)?;
             return Ok(0);

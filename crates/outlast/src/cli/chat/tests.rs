@@ -110,6 +110,16 @@ fn a_reply_is_written_as_it_comes_and_never_twice() {
 }
 
 #[test]
+fn the_time_of_a_reply_counts_from_its_start_and_not_from_when_the_terminal_was_opened() {
+    let mut view = ChatView::new(None, Standing::Active);
+    assert_eq!(view.busy_since(), None);
+    let mut turn = TurnInfo::queued(1, TurnKind::Message, "msg:1");
+    (turn.state, turn.attempt, turn.started_at) = (TurnState::Running, 1, Some(at()));
+    view.event(&ChatEvent::Turn { turn: Box::new(turn) });
+    assert_eq!(view.busy_since(), Some(at()));
+}
+
+#[test]
 fn tools_are_one_line_each() {
     let mut play = Screenplay::new(None);
     play.words("test it").running().draft(1, 0, "I run the tests:\n");
@@ -329,7 +339,7 @@ fn a_name_is_a_key_and_no_path() {
     let name = |text: &str| text.parse::<ChatName>().map(|name| name.key);
     assert_eq!(name("main").unwrap(), "agent:main:local:dm:main");
     assert_eq!(name("agent:main:telegram:dm:7").unwrap(), "agent:main:telegram:dm:7");
-    for bad in ["", "..", ".", "a/b", "a b", "ä", "a:b", "agent:", "agent:\n", &"x".repeat(65)] {
+    for bad in ["", "..", ".", "a/b", "a b", "ä", "a:b", "agent:", "agent:\n", "list", "help", &"x".repeat(65)] {
         assert!(name(bad).is_err(), "{bad:?}");
     }
 }

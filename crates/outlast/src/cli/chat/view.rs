@@ -3,8 +3,8 @@
 use super::markdown::{Markdown, Style, StyledLine};
 use super::show::outcome_words;
 use outlast_client::{
-    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, ToolBody, ToolState, TurnInfo, TurnOutcome,
-    TurnState, WordsBody,
+    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
+    TurnOutcome, TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,6 +92,11 @@ impl ChatView {
     /// Whether an agent works on a reply.
     pub(super) fn is_busy(&self) -> bool {
         self.open.values().any(|t| t.state == TurnState::Running)
+    }
+
+    /// Since when an agent works on a reply, if the gateway says so.
+    pub(super) fn busy_since(&self) -> Option<Time> {
+        self.open.values().find(|t| t.state == TurnState::Running)?.started_at
     }
 
     /// Whether a turn runs, waits to be resumed, or is about to begin: what Ctrl-C stops.
