@@ -225,9 +225,9 @@ pub use outlast_core::{
 };
 pub use outlast_wire::code;
 pub use outlast_wire::v1::chat::{
-    Accepted, AgentChoice, Changed, ChatEvent, Content, ConversationInfo, GatewayStatus, LineBody, MAX_WORDS_BYTES, Opened, Part, PartKind,
-    PermissionBody, PermissionOption, Shown, Standing, TextBody, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState,
-    WordsBody,
+    Accepted, AgentChoice, Changed, ChatEvent, Content, ConversationInfo, GatewayStatus, GenerationInfo, LineBody, MAX_WORDS_BYTES, Opened,
+    Part, PartKind, PermissionBody, PermissionOption, Shown, Standing, TextBody, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome,
+    TurnState, WordsBody,
 };
 pub use outlast_wire::v1::notice::{
     Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,

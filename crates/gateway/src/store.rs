@@ -13,7 +13,7 @@ use crate::rules::breaker::RunStart;
 use crate::rules::conversation::{BusyMode, Cause, Generation, StartedWhy, TurnId};
 use crate::rules::turn::{Mark, Turn};
 use outlast_core::Time;
-use outlast_wire::v1::chat::{AgentChoice, Changed, Part};
+use outlast_wire::v1::chat::{AgentChoice, Changed, GenerationInfo, Part};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -29,6 +29,9 @@ pub(crate) trait Store: Send {
 
     /// A generation, current or ended. One that cannot be read is named when the gateway starts.
     fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError>;
+
+    /// The last generations of a conversation for a person to choose from, oldest first, at most so many.
+    fn generations(&self, key: &str, limit: usize) -> Result<Vec<GenerationInfo>, StoreError>;
 
     /// Called once when nothing waits: makes later commits quicker, where that can be done beforehand.
     fn get_ready(&mut self);

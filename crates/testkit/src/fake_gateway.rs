@@ -6,7 +6,8 @@ use outlast_wire::code;
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::chat::{
     Accepted, AgentChoice, Changed, ChatEvent, ChatMessage, ChatReply, ChatRequest, Content, ConversationInfo, Conversations,
-    GatewayStatus, LineBody, Opened, Part, Shown, Standing, TextBody, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
+    GatewayStatus, GenerationInfo, LineBody, Opened, Part, Shown, Standing, TextBody, TurnInfo, TurnKind, TurnOutcome, TurnState,
+    WordsBody,
 };
 use outlast_wire::v1::{Done, Error, ErrorKind, Hello};
 use rustix::fs::{FlockOperation, flock};
@@ -505,7 +506,13 @@ impl Connection {
                 self.done(id, Conversations::new(book.conversations.values().map(|c| c.info.clone()).collect()));
             }
             ChatRequest::Show { key, .. } => match book.conversations.get(&key) {
-                Some(conversation) => self.done(id, Shown::new(conversation.info.clone(), conversation.turns.clone())),
+                Some(conversation) => {
+                    let mut shown = Shown::new(conversation.info.clone(), conversation.turns.clone());
+                    let current = conversation.info.generation;
+                    shown.generations = (1..=current).map(|number| GenerationInfo::new(number, AT)).collect();
+                    shown.generations.iter_mut().filter(|of| of.generation < current).for_each(|of| of.ended_at = Some(AT));
+                    self.done(id, shown);
+                }
                 None => {
                     self.refuse(id, Error::new(ErrorKind::Refusal, code::NO_CONVERSATION, format!("there is no conversation {key}"), ""))
                 }

@@ -154,6 +154,7 @@ fn fixture_wire_v1_chat_is_readable() {
     }
     assert_eq!(answer::<Opened>(line(1)).conversation, conversation());
     assert_eq!(answer::<Shown>(line(5)).turns[0], turn());
+    assert!(answer::<Shown>(line(5)).generations.is_empty(), "a gateway of then lists none");
     assert_eq!(answer::<TurnInfo>(line(6)), turn());
     assert_eq!(answer::<GatewayStatus>(line(7)).terminals, 4);
     for (n, content) in contents().iter().enumerate() {

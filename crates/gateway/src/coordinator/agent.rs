@@ -5,7 +5,7 @@ use super::live::{Actor, Live, OpenAttempt, PromptState};
 use super::{Coordinator, Input};
 use crate::rules::conversation::{AgentReport, Event, Prompt, TurnId};
 use crate::rules::turn::{FailureReason, Turn};
-use crate::settings::AgentPermission;
+use crate::settings::{AgentPermission, AgentSettings};
 use crate::store::TurnBody;
 use outlast_agents::{
     AcpDriver, AcpSettings, AgentEvent, AgentFault, AgentName, AgentNews, AgentPaths, Attempt, CommandDriver, CommandSettings,
@@ -22,6 +22,8 @@ const MAX_DRAFT_BYTES: usize = 2 << 20;
 /// The summary for an agent that has forgotten the conversation has at most this many turns, and so many characters of each text.
 const MAX_SUMMARY_TURNS: usize = 20;
 const MAX_SUMMARY_CHARS: usize = 2000;
+/// How much of a name from outside is repeated.
+const MAX_SHOWN_NAME_CHARS: usize = 80;
 
 impl Coordinator {
     /// Gives a prompt to the agent of a conversation, which is started if need be. What starts is committed by now.
@@ -183,10 +185,10 @@ impl Coordinator {
         if let Some(agent) = self.settings.agents.get(name).filter(|agent| !agent.argv.is_empty()) {
             return Ok(agent.argv.clone());
         }
-        let known: Result<AgentName, _> = name.parse();
+        let Ok(known) = name.parse::<AgentName>() else { return Err(unknown_agent(name, &self.settings.agents)) };
         let links = known_agents(&self.settings.home);
         let paths = AgentPaths { known: &links, path: &self.settings.path, user_home: &self.settings.user_home };
-        known.and_then(|agent| find_agent(agent, &paths)).map_err(|e| (e.to_string(), e.hint.clone()))
+        find_agent(known, &paths).map_err(|e| (e.to_string(), e.hint.clone()))
     }
 
     /// The directory for the files of a conversation. Its name can hold nothing that leads out of the home.
@@ -530,5 +532,55 @@ fn settled_word(by: SettledBy) -> &'static str {
         SettledBy::Limit => "the end of the time to answer",
         SettledBy::Cancel => super::ended::BY_END_OF_TURN,
         _ => "a rule",
+    }
+}
+
+/// What is wrong with the name of an agent that is neither built in nor configured, and what to do.
+fn unknown_agent(name: &str, configured: &BTreeMap<String, AgentSettings>) -> (String, String) {
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_NAME_CHARS).collect();
+    if configured.contains_key(name) {
+        let what = format!("the agent {shown} is configured without a program");
+        return (what, format!("set `argv` or `command` in [gateway.agents.{shown}] of config.toml, then run `outlast gateway restart`"));
+    }
+    let built_in = AgentName::ALL.map(AgentName::as_str);
+    let own: Vec<&str> = configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str()).collect();
+    let near = outlast_core::nearest(name, built_in.into_iter().chain(own.iter().copied()));
+    let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
+    let hint = format!(
+        "{near}There are {}{own}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
+         `outlast gateway restart`",
+        built_in.join(", ")
+    );
+    (format!("there is no agent {shown}"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_of_an_agent_is_answered_with_those_there_are_and_how_to_add_one() {
+        let agent = |argv: &[&str]| AgentSettings {
+            argv: argv.iter().map(|&word| word.to_owned()).collect(),
+            is_command: false,
+            env_file: None,
+            permission: AgentPermission::Ask,
+        };
+        let none = BTreeMap::new();
+        let (what, hint) = unknown_agent("opencde", &none);
+        assert_eq!(what, "there is no agent opencde");
+        assert_eq!(
+            hint,
+            "did you mean opencode? There are codex, opencode, kimi, hermes, gemini, qwen. Another one needs `argv` or `command` in \
+             [gateway.agents.NAME] of config.toml, then `outlast gateway restart`"
+        );
+        let own = BTreeMap::from([("reviewer".to_owned(), agent(&["review"])), ("qwen".into(), agent(&[])), ("empty".into(), agent(&[]))]);
+        let (_, hint) = unknown_agent("reviwer", &own);
+        assert!(hint.starts_with("did you mean reviewer? ") && hint.contains("qwen, and reviewer in config.toml. "), "{hint}");
+        let (what, hint) = unknown_agent("empty", &own);
+        assert!(what.contains("without a program") && hint.contains("[gateway.agents.empty]"), "{what}: {hint}");
+        let (what, hint) = unknown_agent(&"\x1bx".repeat(10_000), &own);
+        assert!(what.len() < 200 && !what.contains('\x1b') && hint.starts_with("There are codex"), "{what}: {hint}");
     }
 }

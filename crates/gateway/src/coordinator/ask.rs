@@ -10,7 +10,7 @@ use crate::rules::reset::LiveProcesses;
 use crate::rules::text::Line;
 use crate::rules::turn::{DrainKind, InterruptReason, Turn, TurnKind};
 use crate::shutdown::Drain;
-use crate::store::{ChatState, ConversationRecord, LastOrder, TurnBody};
+use crate::store::{ChatState, LastOrder, TurnBody};
 use outlast_agents::Decision;
 use outlast_core::OsText;
 use outlast_wire::code;
@@ -286,7 +286,7 @@ impl Coordinator {
             ChatOrder::Stop => (Event::Stop, None),
             ChatOrder::New => (Event::New, None),
             ChatOrder::Resume(Some(number)) if number != u64::from(current) => {
-                let earlier = self.earlier(key, number)?;
+                let earlier = self.reading().earlier(key, number)?;
                 (Event::Return { to: earlier.generation.number }, Some(earlier))
             }
             ChatOrder::Resume(_) => (Event::Resume, None),
@@ -312,16 +312,6 @@ impl Coordinator {
             live.chat.last_order = Some(LastOrder { request_id, answer: answer.clone() });
         }
         Ok(ChatAnswer::Changed(answer))
-    }
-
-    /// A generation that has ended.
-    fn earlier(&self, key: &str, number: u64) -> Result<ConversationRecord, Error> {
-        let found =
-            u32::try_from(number).ok().map(|number| self.store.generation(key, number)).transpose().map_err(|e| store_failed(&e))?;
-        found.flatten().ok_or_else(|| {
-            let what = format!("there is no conversation {number} under the name {}", shown_name(key));
-            refusal(code::NOT_FOUND, what, "`outlast chat show NAME --generation N` shows an earlier one")
-        })
     }
 
     fn allow(&mut self, key: &str, permission: &str, option: &str, batch: &mut Batch) -> Result<ChatAnswer, Error> {
@@ -404,7 +394,7 @@ pub(super) fn not_found(key: &str) -> Error {
 }
 
 /// A name from outside, cut and without control characters.
-fn shown_name(key: &str) -> String {
+pub(super) fn shown_name(key: &str) -> String {
     key.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 

@@ -1,11 +1,11 @@
 //! What clients read of conversations. Reading changes nothing and needs no coordinator.
 
-use super::ask::not_found;
+use super::ask::{not_found, shown_name};
 use super::guard::own_only;
 use super::live::Live;
 use super::{Coordinator, refusal, store_failed};
 use crate::rules::turn::{Outcome, Turn};
-use crate::store::{Store, StoreError, TurnRecord};
+use crate::store::{ConversationRecord, Store, StoreError, TurnRecord};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{ConversationInfo, Conversations, Part, Shown, TurnInfo, TurnKind, TurnOutcome, TurnState};
@@ -19,6 +19,8 @@ const MAX_SHOWN_TURNS: usize = 1000;
 const MAX_ANSWER_BYTES: usize = 12 << 20;
 /// How much is shown of a text that was cut.
 const MAX_CUT_CHARS: usize = 200;
+/// How many generations of a conversation are listed. A daily reset makes one each day.
+const MAX_SHOWN_GENERATIONS: usize = 100;
 /// How much of a shell line a list of conversations has.
 const MAX_LISTED_AGENT_CHARS: usize = 200;
 
@@ -74,11 +76,23 @@ impl Reading<'_> {
     pub(crate) fn shown(&self, key: &str, generation: Option<u64>) -> Result<Shown, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         let generation = match generation {
-            Some(number) => u32::try_from(number).map_err(|_| refusal(code::BAD_REQUEST, "there is no such generation", ""))?,
+            Some(number) => self.earlier(key, number)?.generation.number,
             None => live.conversation.generation.number,
         };
         let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
-        Ok(Shown::new(live.info(key), turns))
+        let mut shown = Shown::new(live.info(key), turns);
+        shown.generations = self.store.generations(key, MAX_SHOWN_GENERATIONS).map_err(|e| store_failed(&e))?;
+        Ok(shown)
+    }
+
+    /// A generation that has ended, or the current one.
+    pub(super) fn earlier(&self, key: &str, number: u64) -> Result<ConversationRecord, Error> {
+        let found =
+            u32::try_from(number).ok().map(|number| self.store.generation(key, number)).transpose().map_err(|e| store_failed(&e))?;
+        found.flatten().ok_or_else(|| {
+            let what = format!("there is no conversation {number} under the name {}", shown_name(key));
+            refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists those there are")
+        })
     }
 
     /// The parts of a page.

@@ -5,7 +5,7 @@ use crate::rules::breaker::RunStart;
 use crate::rules::conversation::{Cause, Generation, TurnId};
 use crate::rules::turn::{Mark, Outcome, Turn};
 use outlast_core::{OsText, Time};
-use outlast_wire::v1::chat::{Content, Part, PartKind};
+use outlast_wire::v1::chat::{Content, GenerationInfo, Part, PartKind};
 use rusqlite::config::DbConfig;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Row, Transaction, params};
@@ -71,6 +71,14 @@ const CONVERSATION: &str = "key, generation, started_at, started_why, mode, stri
 const TURN: &str = "t.id, t.key, t.generation, t.cause, t.body, t.state, t.attempt, t.starts, t.head, t.quotes, t.interrupt_reason, \
      t.interrupted_at, t.outcome, t.why, t.unattended, t.accepted_at, t.started_at, t.finished_at, q.interrupt_reason, q.interrupted_at \
      FROM turn t LEFT JOIN turn q ON q.id = t.quotes";
+
+const GENERATIONS: &str = "SELECT c.generation, c.started_at, c.ended_at, COUNT(t.id), MAX(t.accepted_at), c.resumed_from, \
+     (SELECT CASE WHEN json_valid(f.body) THEN substr(json_extract(f.body, '$.words'), 1, ?3) END FROM turn f \
+      WHERE f.key = c.key AND f.generation = c.generation AND f.kind = 'message' ORDER BY f.id LIMIT 1) \
+     FROM conversation c LEFT JOIN turn t ON t.key = c.key AND t.generation = c.generation \
+     WHERE c.key = ?1 GROUP BY c.generation ORDER BY c.generation DESC LIMIT ?2";
+/// How much of the first message of a generation is told.
+const MAX_FIRST_WORDS_CHARS: i64 = 200;
 
 pub(crate) struct SqliteStore {
     path: PathBuf,
@@ -231,6 +239,18 @@ impl Store for SqliteStore {
     fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError> {
         let sql = format!("SELECT {CONVERSATION} WHERE key = ?1 AND generation = ?2");
         self.ask(|db| db.prepare_cached(&sql)?.query_row(params![key, number], conversation_of).optional())
+    }
+
+    fn generations(&self, key: &str, limit: usize) -> Result<Vec<GenerationInfo>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        self.ask(|db| {
+            let mut statement = db.prepare_cached(GENERATIONS)?;
+            let rows = statement.query_map(params![key, limit, MAX_FIRST_WORDS_CHARS], generation_of)?;
+            // One that cannot be read is named when the gateway starts.
+            let mut all: Vec<GenerationInfo> = rows.filter_map(Result::ok).collect();
+            all.reverse();
+            Ok(all)
+        })
     }
 
     fn get_ready(&mut self) {
@@ -484,6 +504,14 @@ fn conversation_of(row: &Row<'_>) -> rusqlite::Result<ConversationRecord> {
 }
 
 /// The owner as it is stored, whatever that is: one that makes no sense is judged where it is checked, and hides no conversation.
+fn generation_of(row: &Row<'_>) -> rusqlite::Result<GenerationInfo> {
+    let started_at = time(row, 1)?.ok_or(rusqlite::Error::InvalidQuery)?;
+    let mut of = GenerationInfo::new(row.get::<_, u32>(0)?.into(), started_at);
+    (of.ended_at, of.turns, of.last_turn_at) = (time(row, 2)?, row.get::<_, u32>(3)?.into(), time(row, 4)?);
+    (of.resumed_from, of.first_words) = (row.get::<_, Option<u32>>(5)?.map(u64::from), row.get(6)?);
+    Ok(of)
+}
+
 fn owner_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,

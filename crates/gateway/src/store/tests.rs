@@ -223,3 +223,49 @@ fn an_owner_that_makes_no_sense_hides_no_conversation() {
         assert_eq!(loaded.conversations[0].0.chat.owner.as_deref(), owner, "{sql}");
     }
 }
+
+#[test]
+fn generations_are_listed_with_what_they_are_about() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gateway.db");
+    let mut store = SqliteStore::open(&path).unwrap();
+    let mut commit = |changes: &[StoreChange]| store.commit(changes).unwrap();
+    let began = |number, at_micros| {
+        let mut row = conversation(KEY, number);
+        (row.generation.started_at, row.chat.resumed_from) = (at(at_micros), (number == 3).then_some(1));
+        StoreChange::Conversation(Box::new(row))
+    };
+    let long = "x".repeat(1000);
+    let said = |id, generation, words: &str| {
+        let body = Arc::new(TurnBody::Message { words: words.into() });
+        put(&TurnRecord { generation, body, accepted_at: at(id), ..turn(id, Turn::Queued) })
+    };
+    let notice = TurnRecord {
+        cause: Cause::Notice("evt_1".into()),
+        body: Arc::new(TurnBody::Notice { text: "a process ended".into(), is_repeat: false }),
+        accepted_at: at(2),
+        ..turn(2, Turn::Queued)
+    };
+    commit(&[began(1, 1), put(&notice), said(3, 1, "\"one\"\nmore"), said(4, 1, "two")]);
+    commit(&[StoreChange::GenerationEnded { key: KEY.into(), generation: 1, at: at(9) }, began(2, 9)]);
+    commit(&[StoreChange::GenerationEnded { key: KEY.into(), generation: 2, at: at(10) }, began(3, 10), said(11, 3, &long)]);
+    let all = store.generations(KEY, 100).unwrap();
+    let found: Vec<_> = all
+        .iter()
+        .map(|g| (g.generation, g.started_at, g.ended_at, g.turns, g.last_turn_at, g.first_words.as_deref(), g.resumed_from))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (1, at(1), Some(at(9)), 3, Some(at(4)), Some("\"one\"\nmore"), None),
+            (2, at(9), Some(at(10)), 0, None, None, None),
+            (3, at(10), None, 1, Some(at(11)), Some(&long[..200]), Some(1)),
+        ]
+    );
+    assert_eq!(store.generations(KEY, 2).unwrap()[0].generation, 2, "the last ones are listed");
+    assert!(store.generations("agent:main:local:dm:other", 2).unwrap().is_empty());
+    drop(store);
+    rusqlite::Connection::open(&path).unwrap().execute("UPDATE turn SET body = 'broken' WHERE id = 3", []).unwrap();
+    let found = SqliteStore::open(&path).unwrap().generations(KEY, 100).unwrap();
+    assert_eq!((found.len(), found[0].first_words.as_deref()), (3, None), "a row that cannot be read hides no other");
+}

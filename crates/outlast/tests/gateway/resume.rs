@@ -100,3 +100,25 @@ fn the_agent_of_an_earlier_generation_comes_back_with_it() {
     bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
     assert_eq!(bench.show().conversation.agent.as_deref(), Some("command `cat`"));
 }
+
+#[test]
+fn generations_can_be_found_and_one_that_is_not_there_is_refused() {
+    let bench = Bench::new();
+    let show = |args: &[&str]| bench.product().call([&["chat", "show"], args].concat());
+    reply(&bench, "the first plan", &cat());
+    assert!(!show(&["main"]).good().text().contains("GENERATION"), "one generation is not worth a table");
+    bench.block(bench.chat().start_anew(KEY)).unwrap();
+    bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
+    reply(&bench, "and now?", &cat());
+    let shown = show(&["main", "--json"]).json();
+    let of = |n: usize| &shown["generations"][n];
+    let found: Vec<_> = (0..3).map(|n| (of(n)["generation"].as_u64(), of(n)["turns"].as_u64(), of(n)["first_words"].as_str())).collect();
+    assert_eq!(found, [(Some(1), Some(1), Some("the first plan")), (Some(2), Some(0), None), (Some(3), Some(1), Some("and now?"))]);
+    assert_eq!((of(2)["resumed_from"].as_u64(), of(2)["ended_at"].is_null(), of(1)["ended_at"].is_null()), (Some(1), true, false));
+    let text = show(&["main", "--generation", "1"]).good().text();
+    assert!(text.contains("3 (current)") && text.contains("turns of generation 1;") && text.contains("› the first plan"), "{text}");
+    assert!(!text.contains("› and now?"), "{text}");
+    let missing = show(&["main", "--generation", "7", "--json"]);
+    assert_eq!((missing.code, missing.json()["code"].as_str()), (Some(1), Some(code::NOT_FOUND)));
+    assert!(missing.json()["hint"].as_str().unwrap().contains("/history"), "{missing:?}");
+}

@@ -129,3 +129,18 @@ fn an_agent_finds_the_outlast_of_its_gateway_unless_the_login_has_one() {
     let (found, path) = reply(product);
     assert_eq!((found.as_str(), path.contains(&dir)), (own.to_str().unwrap(), false), "{path}");
 }
+
+#[test]
+fn a_wrong_name_of_an_agent_is_answered_with_those_of_the_configuration() {
+    let bench = Bench::configured("[gateway.agents.reviewer]\ncommand = \"cat\"\n");
+    let send = |agent: &str| bench.product().call(["chat", "send", "x", "--agent", agent, "--wait", "hello"]);
+    let refused = send("reviwer");
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    for want in
+        ["there is no agent reviwer", "did you mean reviewer?", "codex, opencode", "and reviewer in config.toml", "[gateway.agents.NAME]"]
+    {
+        assert!(refused.err.contains(want), "{want}: {}", refused.err);
+    }
+    assert_eq!(bench.product().call(["chat", "list", "--json"]).text(), "{\"conversations\":[]}\n", "nothing was created");
+    assert_eq!(send("reviewer").text(), "hello\n");
+}

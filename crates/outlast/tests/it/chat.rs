@@ -104,6 +104,18 @@ fn a_conversation_is_shown_as_data() {
 }
 
 #[test]
+fn what_an_agent_runs_is_shown_its_own_conversation_unless_it_names_one() {
+    let p = product().with_env("OUTLAST_SESSION", "agent:main:local:dm:plans");
+    let _gateway = gateway(&p);
+    for name in ["main", "plans"] {
+        p.call(["chat", "send", name, "hello"]).good();
+    }
+    assert_eq!(p.call(["chat", "show", "--json"]).json()["name"], "plans");
+    assert!(p.call(["chat", "export"]).text().starts_with("# plans\n"));
+    assert_eq!(p.call(["chat", "show", "main", "--json"]).json()["name"], "main");
+}
+
+#[test]
 fn a_pipe_is_a_conversation_in_plain_text() {
     let p = product();
     let _gateway = gateway(&p);
@@ -137,6 +149,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_started() {
     let p = product();
     for (args, want) in [
         (&["chat", "a/b"][..], "up to 64 letters"),
+        (&["chat", "--command", "cat", "list"], "list is a verb of `outlast chat` and no name; a verb comes before all options"),
         (&["chat", "send", "main", ""], "the message is empty"),
         (&["chat", "send", "main", "--agent", "a", "--command", "b", "x"], "cannot be used with"),
         (&["chat", "send", "main", "--timeout", "3", "x"], "--wait"),
@@ -282,9 +295,81 @@ fn two_terminals_share_a_conversation() {
     t.types("/status");
     t.presses(&["Enter"]);
     t.sees("main: active");
+    t.types("/status x");
+    t.presses(&["Enter"]);
+    t.sees("/status takes nothing behind it, and `x` was");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn a_reply_that_comes_in_pieces_is_wrapped_at_words() {
+    let p = product();
+    let gateway = gateway(&p);
+    gateway.hold_turns();
+    let Some(t) = Tmux::calls("a_reply_that_comes_in_pieces_is_wrapped_at_words", &p, (40, 20), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    t.types("tell");
+    t.presses(&["Enter"]);
+    t.sees("Ctrl-C stops");
+    let text = "- The first sentence of this reply is longer than a row.\n```\nlet answer = one_line_of_code_that_is_not_wrapped();\n```\n";
+    let (mut from, mut rest) = (0, text);
+    while !rest.is_empty() {
+        let (piece, after) = rest.split_at(rest.len().min(7));
+        gateway.draft(KEY, 1, from, piece);
+        (from, rest) = (from + piece.len() as u64, after);
+    }
+    // The terminal breaks the code: all its columns are used.
+    let screen = t.sees("let answer = one_line_of_code_that_is_no\nt_wrapped();");
+    assert!(screen.contains("• The first sentence of this reply is\n  longer than a row.\n"), "{screen}");
+    t.resizes(30, 20);
+    gateway.reply(KEY, 1, &format!("{text}The last sentence is wrapped as well."));
+    t.sees("The last sentence is wrapped\nas well.\n");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn without_colours_a_reply_is_still_bold_where_it_should_be() {
+    let p = product().with_env("NO_COLOR", "1");
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("without_colours_a_reply_is_still_bold", &p, (60, 20), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    gateway.part(KEY, None, &Content::Text(TextBody::new("this is **bold**, and this is `code`")));
+    t.sees("and this is code");
+    let screen = t.painted_screen();
+    assert!(screen.contains("\x1b[1mbold\x1b[0m") && screen.contains("and this is code"), "{screen:?}");
+    let is_coloured = (30..38).any(|code| screen.contains(&format!("[{code}m")) || screen.contains(&format!(";{code}m")));
+    assert!(!is_coloured, "{screen:?}");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+#[test]
+fn a_person_finds_an_earlier_generation_and_goes_back_to_it() {
+    let p = product();
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("a_person_finds_an_earlier_generation", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    let enters = |line: &str| {
+        t.types(line);
+        t.presses(&["Enter"]);
+    };
+    enters("/history");
+    t.sees("this is the only generation: /new begins another");
+    enters("/new");
+    t.sees("a new conversation begins");
+    enters("/history");
+    let screen = t.sees("/resume N goes back to a generation");
+    assert!(screen.contains("2 (current)"), "{screen}");
+    enters("/resume two");
+    t.sees("and `two` is none");
+    enters("/resume 1");
+    let resumed = gateway.wait_for("a resume", |r| matches!(r, ChatRequest::Resume { .. }));
+    assert!(matches!(resumed, ChatRequest::Resume { generation: Some(1), .. }), "{resumed:?}");
     t.presses(&["C-d"]);
     assert_eq!(t.left(), 0);
 }

@@ -73,6 +73,11 @@ impl Tmux {
         String::from_utf8_lossy(&self.says(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
+    /// The screen with what makes text bold or coloured.
+    pub(crate) fn painted_screen(&self) -> String {
+        String::from_utf8_lossy(&self.says(&["capture-pane", "-p", "-e"]).stdout).into_owned()
+    }
+
     /// Waits until the screen is as it should be, and gives it.
     pub(crate) fn shows(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let mut last = String::new();

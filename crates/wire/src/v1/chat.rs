@@ -8,7 +8,7 @@ mod event;
 mod part;
 mod turn;
 
-pub use answer::{Accepted, Changed, ConversationInfo, Conversations, GatewayStatus, Opened, Shown};
+pub use answer::{Accepted, Changed, ConversationInfo, Conversations, GatewayStatus, GenerationInfo, Opened, Shown};
 pub use event::{ChatEvent, ChatReply};
 pub use part::{Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, TextBody, ToolBody, ToolState, WordsBody};
 pub use turn::{Standing, TurnInfo, TurnKind, TurnOutcome, TurnState};

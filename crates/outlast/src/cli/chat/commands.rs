@@ -1,28 +1,36 @@
 //! What begins with a slash at the prompt.
 
+use super::super::table::cut;
+use outlast_core::nearest;
+
+/// How much of a line that is refused is repeated.
+const MAX_QUOTED_WIDTH: usize = 40;
+
 /// One of our commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlashCommand {
     New,
-    /// What is suspended or interrupted, or an earlier conversation by its number.
+    /// What is suspended or interrupted, or an earlier generation by its number.
     Resume(Option<u64>),
     Stop,
     Status,
+    History,
     Restart,
     Help,
     Quit,
 }
 
 /// Each with its name and what it does.
-pub(super) const ALL: [(SlashCommand, &str, &str); 7] = [
+pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     (SlashCommand::New, "/new", "start anew: the agent forgets what was said"),
     (
         SlashCommand::Resume(None),
         "/resume",
-        "continue a suspended conversation, or an interrupted reply; /resume N an earlier conversation",
+        "continue a suspended conversation, or an interrupted reply; /resume N goes back to generation N",
     ),
     (SlashCommand::Stop, "/stop", "stop the reply, as Ctrl-C does"),
     (SlashCommand::Status, "/status", "show how the conversation stands"),
+    (SlashCommand::History, "/history", "list the generations of this conversation; /new begins another"),
     (SlashCommand::Restart, "/restart", "restart the gateway; the conversation goes on"),
     (SlashCommand::Help, "/help", "show this"),
     (SlashCommand::Quit, "/quit", "leave, as Ctrl-D does; a reply goes on"),
@@ -33,8 +41,8 @@ pub(super) const ALL: [(SlashCommand, &str, &str); 7] = [
 pub(super) enum Entered {
     Nothing,
     Command(SlashCommand),
-    /// It looks like a command, and is none.
-    Unknown(String),
+    /// It looks like a command and is none, or its arguments are wrong: what to tell the person.
+    Refused(String),
     Words(String),
 }
 
@@ -47,18 +55,38 @@ pub(super) fn read(line: &str) -> Entered {
     if let Some(rest) = text.strip_prefix("//") {
         return Entered::Words(format!("/{rest}"));
     }
-    let first = text.split_whitespace().next().unwrap_or_default();
-    let is_word = first.len() > 1 && first.starts_with('/') && first[1..].chars().all(|c| c.is_ascii_lowercase());
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let rest = rest.trim();
+    let is_word = first.len() > 1 && first.starts_with('/') && first[1..].chars().all(|c| c.is_ascii_alphabetic());
     if !is_word {
         return Entered::Words(text.to_owned());
     }
-    if let Some(number) = text.strip_prefix("/resume ").and_then(|rest| rest.trim().parse().ok()) {
-        return Entered::Command(SlashCommand::Resume(Some(number)));
+    let Some((command, ..)) = ALL.iter().find(|(_, name, _)| *name == first) else { return Entered::Refused(unknown(first)) };
+    match (command, rest) {
+        (command, "") => Entered::Command(*command),
+        (SlashCommand::Resume(_), number) => match number.parse() {
+            Ok(number) => Entered::Command(SlashCommand::Resume(Some(number))),
+            Err(_) => Entered::Refused(format!(
+                "{first} takes the number of an earlier generation, and `{}` is none; /history lists them",
+                quoted(number)
+            )),
+        },
+        (_, words) => Entered::Refused(format!(
+            "{first} takes nothing behind it, and `{}` was given; `/{first} …` sends it as a message",
+            quoted(words)
+        )),
     }
-    match ALL.iter().find(|(_, name, _)| *name == text) {
-        Some((command, ..)) => Entered::Command(*command),
-        None => Entered::Unknown(first.to_owned()),
-    }
+}
+
+fn unknown(name: &str) -> String {
+    let known = ALL.map(|(_, name, _)| &name[1..]);
+    let near = nearest(&name[1..], known).first().map_or(":".to_owned(), |near| format!("; did you mean /{near}?"));
+    let name = quoted(name);
+    format!("there is no {name}{near} /help shows the commands, `/{name}` sends it as a message")
+}
+
+fn quoted(text: &str) -> String {
+    cut(text, MAX_QUOTED_WIDTH)
 }
 
 /// The names that begin as the line does.
@@ -79,15 +107,30 @@ mod tests {
         assert_eq!(read(" /new "), Entered::Command(SlashCommand::New));
         assert_eq!(read("/resume"), Entered::Command(SlashCommand::Resume(None)));
         assert_eq!(read("/resume  2 "), Entered::Command(SlashCommand::Resume(Some(2))));
-        for other in ["/resume two", "/resume -1", "/resume 2 3"] {
-            assert_eq!(read(other), Entered::Unknown("/resume".into()));
-        }
-        assert_eq!(read("/knew"), Entered::Unknown("/knew".into()));
-        assert_eq!(read("/new plan"), Entered::Unknown("/new".into()));
         assert_eq!(read("//new"), Entered::Words("/new".into()));
         for words in ["/etc/hosts is odd", "/", "a /new", "/1"] {
             assert_eq!(read(words), Entered::Words(words.into()));
         }
+    }
+
+    #[test]
+    fn a_command_with_wrong_arguments_is_answered_with_what_is_wrong() {
+        let refused = |line: &str| match read(line) {
+            Entered::Refused(why) => why,
+            other => panic!("{line}: {other:?}"),
+        };
+        for (_, name, _) in ALL.iter().filter(|(command, ..)| *command != SlashCommand::Resume(None)) {
+            let want = format!("{name} takes nothing behind it, and `x y` was given; `/{name} …` sends it as a message");
+            assert_eq!(refused(&format!("{name}  x y")), want);
+        }
+        for number in ["two", "-1", "2 3", "99999999999999999999"] {
+            let want = format!("/resume takes the number of an earlier generation, and `{number}` is none; /history lists them");
+            assert_eq!(refused(&format!("/resume {number}")), want);
+        }
+        assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` sends it as a message");
+        assert!(refused("/Status").contains("did you mean /status?"), "{}", refused("/Status"));
+        assert_eq!(refused("/frobnicate it"), "there is no /frobnicate: /help shows the commands, `//frobnicate` sends it as a message");
+        assert!(refused(&format!("/stop {}", "x".repeat(1000))).len() < 200);
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(super) enum ChatWish {
         option: String,
     },
     Status,
+    History,
     Restart,
     /// A person was shown everything up to this part.
     Seen(u64),
@@ -47,6 +48,7 @@ pub(super) enum ChatNews {
         why: String,
     },
     Status(Box<Shown>),
+    History(Box<Shown>),
 }
 
 /// The task that carries wishes.
@@ -125,6 +127,10 @@ impl Carrier {
             },
             ChatWish::Status => Some(match chat.show(key, None).await {
                 Ok(shown) => ChatNews::Status(Box::new(shown)),
+                Err(e) => self.failure(e),
+            }),
+            ChatWish::History => Some(match chat.show(key, None).await {
+                Ok(shown) => ChatNews::History(Box::new(shown)),
                 Err(e) => self.failure(e),
             }),
             ChatWish::Restart => {

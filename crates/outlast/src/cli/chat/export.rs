@@ -11,19 +11,19 @@ use std::collections::BTreeSet;
 /// All generations are in it: what was said, what was answered, tool calls, and what the gateway reported.
 #[derive(Debug, Args)]
 pub(crate) struct ChatExport {
-    /// The conversation
-    #[arg(default_value = "main")]
-    name: ChatName,
+    /// The conversation [default: main; for what an agent runs, its own]
+    name: Option<ChatName>,
 }
 
 impl ChatExport {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let name = self.name.unwrap_or_else(|| ChatName::usual(ctx));
         if !has_any(ctx) {
-            return Err(no_conversation(&self.name));
+            return Err(no_conversation(&name));
         }
         // A conversation that is followed is not created by that, but one that is not there has no parts either.
-        let shown = read::show(ctx, &self.name, None).await?;
-        let parts = read::parts(ctx, &self.name).await?;
+        let shown = read::show(ctx, &name, None).await?;
+        let parts = read::parts(ctx, &name).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(&shown).unwrap_or_default();
             super::super::run::merge(&mut answer, json!({"parts": parts}));

@@ -1,7 +1,8 @@
 //! The lower end of the terminal: what is not finished, and the prompt. Everything above it is written once and belongs to the terminal.
 
 use super::editor::Editor;
-use super::markdown::{Span, Style, StyledLine};
+use super::markdown::{Paint, Span, Style, StyledLine};
+use super::wrap::{finished_rows, live_rows};
 use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -30,9 +31,8 @@ pub(super) struct Frame {
 impl Frame {
     /// The rows for a terminal of this width: unfinished lines, a status, and the prompt with what is typed.
     pub(super) fn new(above: &[StyledLine], editor: &Editor, columns: usize) -> Self {
-        // A full last column would begin another row on some terminals.
-        let room = columns.saturating_sub(1).max(PROMPT.width() + 2);
-        let mut rows: Vec<StyledLine> = above.iter().flat_map(|line| wrap(line, room)).collect();
+        let room = room(columns);
+        let mut rows: Vec<StyledLine> = above.iter().flat_map(|line| live_rows(line, room)).collect();
         let (typed, (row, column)) = prompt(editor, room);
         // Of a long text those rows are left in which the cursor is.
         let first = (row + 1).saturating_sub(MAX_LIVE_ROWS);
@@ -51,18 +51,15 @@ impl LiveArea {
         out: &mut impl Write,
         finished: &[StyledLine],
         frame: &Frame,
-        has_colour: bool,
+        paint: Paint,
         columns: usize,
     ) -> io::Result<()> {
         // One write, so that the terminal never shows half of it.
         let mut text = self.erasure(columns);
-        for line in finished {
-            text += &line.paint(has_colour);
-            text += "\r\n";
-        }
+        text += &lines_above(finished, paint, columns);
         for (n, row) in frame.rows.iter().enumerate() {
             text += if n == 0 { "" } else { "\r\n" };
-            text += &row.paint(has_colour);
+            text += &row.paint(paint);
         }
         let up = frame.rows.len().saturating_sub(1) - frame.cursor.0;
         if up > 0 {
@@ -96,33 +93,22 @@ impl LiveArea {
 }
 
 fn width(line: &StyledLine) -> usize {
-    line.0.iter().map(|span| span.text.width()).sum()
+    line.spans.iter().map(|span| span.text.width()).sum()
 }
 
-/// The rows of a line that is too long for one.
-fn wrap(line: &StyledLine, room: usize) -> Vec<StyledLine> {
-    let mut rows = vec![StyledLine::default()];
-    let mut used = 0;
-    for span in &line.0 {
-        let mut piece = String::new();
-        for c in span.text.chars() {
-            let wide = c.width().unwrap_or(0);
-            if used + wide > room {
-                push(&mut rows, span.style, std::mem::take(&mut piece));
-                rows.push(StyledLine::default());
-                used = 0;
-            }
-            piece.push(c);
-            used += wide;
-        }
-        push(&mut rows, span.style, piece);
-    }
-    rows
+/// How many columns of a terminal are used: a full last column would begin another row on some terminals.
+pub(super) fn room(columns: usize) -> usize {
+    columns.saturating_sub(1).max(PROMPT.width() + 2)
+}
+
+/// Finished lines as they are written above the rest.
+pub(super) fn lines_above(finished: &[StyledLine], paint: Paint, columns: usize) -> String {
+    finished.iter().flat_map(|line| finished_rows(line, room(columns))).map(|row| row.paint(paint) + "\r\n").collect()
 }
 
 fn push(rows: &mut [StyledLine], style: Style, text: String) {
     if let Some(row) = rows.last_mut().filter(|_| !text.is_empty()) {
-        row.0.push(Span { style, text });
+        row.spans.push(Span { style, text });
     }
 }
 
@@ -174,7 +160,7 @@ mod tests {
     }
 
     fn shown(frame: &Frame) -> Vec<String> {
-        frame.rows.iter().map(|row| row.paint(false)).collect()
+        frame.rows.iter().map(|row| row.paint(Paint::Plain)).collect()
     }
 
     #[test]
@@ -193,10 +179,10 @@ mod tests {
         let mut area = LiveArea::default();
         let frame = Frame::new(&[StyledLine::of(Style::Plain, "work")], &typed("hello", &[]), 40);
         let mut out = Vec::new();
-        area.draw(&mut out, &[StyledLine::of(Style::Bold, "done")], &frame, false, 40).unwrap();
+        area.draw(&mut out, &[StyledLine::of(Style::Bold, "done")], &frame, Paint::Plain, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "done\r\nwork\r\n› hello\r\x1b[7C");
         let mut out = Vec::new();
-        area.draw(&mut out, &[], &Frame::new(&[], &Editor::default(), 40), true, 40).unwrap();
+        area.draw(&mut out, &[], &Frame::new(&[], &Editor::default(), 40), Paint::Colours, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\x1b[1A\r\x1b[J\x1b[1;35m› \x1b[0m\r\x1b[2C");
         let mut out = Vec::new();
         area.remove(&mut out, 40).unwrap();

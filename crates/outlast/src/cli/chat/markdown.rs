@@ -1,6 +1,7 @@
 //! Light markdown, line by line: headings, lists, code, bold. What is not understood stays as it is.
 
 use super::super::out::tame;
+use unicode_width::UnicodeWidthStr as _;
 
 /// What a tab is shown as, so that code keeps its shape.
 const TAB: &str = "    ";
@@ -21,19 +22,39 @@ pub(super) enum Style {
     Person,
 }
 
+/// What a terminal is given beside the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Paint {
+    /// Nothing.
+    #[cfg(test)]
+    Plain,
+    /// Bold, dim, italic and underlined text, for a person who wants no colours (`NO_COLOR`).
+    Emphasis,
+    Colours,
+}
+
 impl Style {
-    fn code(self) -> Option<&'static str> {
+    /// What is emphasised without a colour.
+    fn emphasis(self) -> Option<&'static str> {
         match self {
-            Self::Plain => None,
-            Self::Bold => Some("1"),
+            Self::Bold | Self::Person => Some("1"),
             Self::Italic => Some("3"),
-            Self::Code => Some("36"),
             Self::Heading => Some("1;4"),
             Self::Quiet => Some("2"),
-            Self::Good => Some("32"),
-            Self::Bad => Some("31"),
-            Self::Busy => Some("33"),
-            Self::Person => Some("1;35"),
+            Self::Plain | Self::Code | Self::Good | Self::Bad | Self::Busy => None,
+        }
+    }
+
+    fn code(self, paint: Paint) -> Option<&'static str> {
+        match (paint, self) {
+            #[cfg(test)]
+            (Paint::Plain, _) => None,
+            (Paint::Colours, Self::Code) => Some("36"),
+            (Paint::Colours, Self::Good) => Some("32"),
+            (Paint::Colours, Self::Bad) => Some("31"),
+            (Paint::Colours, Self::Busy) => Some("33"),
+            (Paint::Colours, Self::Person) => Some("1;35"),
+            (Paint::Colours | Paint::Emphasis, style) => style.emphasis(),
         }
     }
 }
@@ -45,9 +66,27 @@ pub(super) struct Span {
     pub(super) text: String,
 }
 
+/// What becomes of a line that is too long for the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It is wrapped at words. Later rows are indented by this many columns.
+    Words { hang: usize },
+    /// It is left to the terminal, as a line of code is: copied from there, it is still one line.
+    Whole,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self::Words { hang: 0 }
+    }
+}
+
 /// One line as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct StyledLine(pub(super) Vec<Span>);
+pub(super) struct StyledLine {
+    pub(super) spans: Vec<Span>,
+    pub(super) flow: Flow,
+}
 
 impl StyledLine {
     /// A line in one style.
@@ -58,18 +97,28 @@ impl StyledLine {
     /// The same, with more behind it.
     pub(super) fn and(mut self, style: Style, text: &str) -> Self {
         if !text.is_empty() {
-            self.0.push(Span { style, text: tame(&text.replace('\t', TAB)) });
+            self.spans.push(Span { style, text: tame(&text.replace('\t', TAB)) });
         }
         self
     }
 
-    /// The line for a terminal, or as plain text.
-    pub(super) fn paint(&self, has_colour: bool) -> String {
-        let paint = |span: &Span| match span.style.code().filter(|_| has_colour) {
+    /// The same; later rows are indented by this many columns.
+    pub(super) fn hanging(self, hang: usize) -> Self {
+        Self { flow: Flow::Words { hang }, ..self }
+    }
+
+    /// The same, not to be wrapped.
+    fn whole(self) -> Self {
+        Self { flow: Flow::Whole, ..self }
+    }
+
+    /// The line for a terminal.
+    pub(super) fn paint(&self, paint: Paint) -> String {
+        let painted = |span: &Span| match span.style.code(paint) {
             Some(code) => format!("\x1b[{code}m{}\x1b[0m", span.text),
             None => span.text.clone(),
         };
-        self.0.iter().map(paint).collect()
+        self.spans.iter().map(painted).collect()
     }
 }
 
@@ -87,27 +136,28 @@ impl Markdown {
         if let Some(fence) = &self.fence {
             if body.starts_with(fence.as_str()) && body.trim_end().chars().all(|c| fence.starts_with(c)) {
                 self.fence = None;
-                return StyledLine::of(Style::Quiet, line);
+                return StyledLine::of(Style::Quiet, line).whole();
             }
-            return StyledLine::of(Style::Code, line);
+            return StyledLine::of(Style::Code, line).whole();
         }
         if let Some(mark) = ['`', '~'].into_iter().find(|mark| body.chars().take_while(|c| c == mark).count() >= 3) {
             self.fence = Some(body.chars().take_while(|c| *c == mark).collect());
-            return StyledLine::of(Style::Quiet, line);
+            return StyledLine::of(Style::Quiet, line).whole();
         }
         let indent = &line[..line.len() - body.len()];
+        let hang = indent.replace('\t', TAB).width();
         if let Some(text) = heading(body) {
             return StyledLine::of(Style::Heading, text);
         }
         if let Some(text) = body.strip_prefix("> ") {
-            return StyledLine::of(Style::Quiet, &format!("{indent}│ {text}"));
+            return StyledLine::of(Style::Quiet, &format!("{indent}│ {text}")).hanging(hang + "│ ".width());
         }
         for mark in ["- ", "* ", "+ "] {
             if let Some(text) = body.strip_prefix(mark) {
-                return spans(StyledLine::of(Style::Plain, &format!("{indent}• ")), text);
+                return spans(StyledLine::of(Style::Plain, &format!("{indent}• ")), text).hanging(hang + "• ".width());
             }
         }
-        spans(StyledLine::of(Style::Plain, indent), body)
+        spans(StyledLine::of(Style::Plain, indent), body).hanging(hang + number_width(body))
     }
 }
 
@@ -115,6 +165,13 @@ fn heading(body: &str) -> Option<&str> {
     let hashes = body.chars().take_while(|c| *c == '#').count();
     let text = body[hashes..].strip_prefix(' ')?;
     (1..=6).contains(&hashes).then(|| text.trim_end_matches('#').trim())
+}
+
+/// How wide the number of an item of a list is, with what stands behind it: `12. ` is 4 wide.
+fn number_width(body: &str) -> usize {
+    let digits = body.chars().take_while(char::is_ascii_digit).count();
+    let is_item = digits > 0 && [". ", ") "].iter().any(|mark| body[digits..].starts_with(mark));
+    if is_item { digits + 2 } else { 0 }
 }
 
 /// The marks inside a line, longest first.
@@ -161,7 +218,7 @@ mod tests {
         let mut markdown = Markdown::default();
         let line = |line: StyledLine| {
             let span = |s: &Span| if s.style == Style::Plain { s.text.clone() } else { format!("<{:?} {}>", s.style, s.text) };
-            line.0.iter().map(span).collect::<String>()
+            line.spans.iter().map(span).collect::<String>()
         };
         text.lines().map(|l| line(markdown.line(l))).collect::<Vec<_>>().join("\n")
     }
@@ -185,8 +242,17 @@ mod tests {
     #[test]
     fn nothing_disturbs_the_terminal() {
         assert_eq!(shown("\x1b[2J **a\x07b**"), "\u{fffd}[2J <Bold a\u{fffd}b>");
-        assert_eq!(Markdown::default().line("**a** `b`").paint(false), "a b");
-        assert_eq!(Markdown::default().line("**a**").paint(true), "\x1b[1ma\x1b[0m");
+        assert_eq!(Markdown::default().line("**a** `b`").paint(Paint::Plain), "a b");
+    }
+
+    #[test]
+    fn without_colours_bold_dim_and_underlined_text_stay() {
+        let line = |text: &str, paint| Markdown::default().line(text).paint(paint);
+        assert_eq!(line("**a** `b`", Paint::Colours), "\x1b[1ma\x1b[0m \x1b[36mb\x1b[0m");
+        assert_eq!(line("**a** `b` *c*", Paint::Emphasis), "\x1b[1ma\x1b[0m b \x1b[3mc\x1b[0m");
+        assert_eq!(line("# a", Paint::Emphasis), "\x1b[1;4ma\x1b[0m");
+        assert_eq!(line("> a", Paint::Emphasis), "\x1b[2m│ a\x1b[0m");
+        assert_eq!(StyledLine::of(Style::Person, "a").and(Style::Bad, "b").paint(Paint::Emphasis), "\x1b[1ma\x1b[0mb");
     }
 
     proptest! {
@@ -194,7 +260,7 @@ mod tests {
         #[test]
         fn any_text_is_shown(text in "[a `*_#>~日-]{0,40}") {
             let mut markdown = Markdown::default();
-            let plain = markdown.line(&text).paint(false);
+            let plain = markdown.line(&text).paint(Paint::Plain);
             let letters = |s: &str| s.chars().filter(|c| *c == 'a' || *c == '日').count();
             prop_assert_eq!(letters(&plain), letters(&text));
         }

@@ -16,6 +16,7 @@ mod read;
 mod send;
 mod show;
 mod view;
+mod wrap;
 
 use super::conversation::{LOCAL_KEY_PREFIX, name_of};
 use super::progress::{self, About};
@@ -30,10 +31,10 @@ use std::path::Path;
 /// terminal: what happened meanwhile is shown. A reply goes on while no terminal is open, and is resumed after a crash or a restart of the
 /// machine. A process that the agent started tells it here when it ends.
 ///
-/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /restart /help /quit, Alt-Enter begins another line. In a pipe, each
-/// line of standard input is a message, and replies are plain text.
+/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /history /restart /help /quit, Alt-Enter begins another line. In a pipe,
+/// each line of standard input is a message, and replies are plain text.
 ///
-/// A conversation cannot be named list, show, send or export.
+/// A conversation cannot be named list, ls, show, send, export or help.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct ChatArgs {
@@ -97,6 +98,9 @@ impl AgentArgs {
 /// The longest name of a conversation, as the gateway has it.
 const MAX_NAME_LEN: usize = 64;
 
+/// What `outlast chat` takes in place of a name.
+const VERBS: [&str; 6] = ["list", "ls", "show", "send", "export", "help"];
+
 /// Which conversation: a name of ours, or the key of any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ChatName {
@@ -112,6 +116,9 @@ impl std::str::FromStr for ChatName {
         }
         let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
         let is_path = text.chars().all(|c| c == '.');
+        if VERBS.contains(&text) {
+            return Err(format!("{text} is a verb of `outlast chat` and no name; a verb comes before all options"));
+        }
         if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
             return Err(format!("a conversation has a name of up to {MAX_NAME_LEN} letters, digits, `.`, `_` and `-`"));
         }
@@ -120,6 +127,12 @@ impl std::str::FromStr for ChatName {
 }
 
 impl ChatName {
+    /// The conversation that is looked at if none is named: in what an agent runs that is its own.
+    fn usual(ctx: &Context) -> Self {
+        let own = ctx.owner().session.filter(|key| key.starts_with("agent:"));
+        Self { key: own.unwrap_or_else(|| format!("{LOCAL_KEY_PREFIX}main")) }
+    }
+
     /// As a person calls it.
     fn short(&self) -> &str {
         name_of(&self.key)

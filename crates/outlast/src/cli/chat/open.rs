@@ -7,13 +7,13 @@ use super::super::times;
 use super::commands::{self, Entered, SlashCommand};
 use super::courier::{ChatNews, ChatWish, Courier};
 use super::editor::{Edited, Editor};
-use super::live::{Frame, LiveArea};
-use super::markdown::{Style, StyledLine};
+use super::live::{Frame, LiveArea, lines_above, room};
+use super::markdown::{Paint, Style, StyledLine};
 use super::view::ChatView;
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
 use clap::Args;
-use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, message_id};
+use outlast_client::{ChatEvent, ChatFeed, ClientError, Content, Heard, Opened, Setup, Shown, Time, message_id};
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +33,8 @@ const DRAW_PAUSE: Duration = Duration::from_millis(16);
 
 /// How wide the name of an agent may be in the greeting: a whole shell line would hide what follows it.
 const MAX_GREETED_AGENT_WIDTH: usize = 40;
+/// Where the explanations of `/help` begin.
+const HELP_COLUMN: usize = 11;
 /// How many events may wait to be shown.
 const MAX_HEARD: usize = 64;
 
@@ -75,7 +77,7 @@ struct Person<'a> {
     editor: Editor,
     courier: Courier,
     area: LiveArea,
-    has_colour: bool,
+    paint: Paint,
     /// Lines that are finished and not drawn yet.
     finished: Vec<StyledLine>,
     /// What stands above the prompt until the next key.
@@ -104,7 +106,7 @@ impl<'a> Person<'a> {
             editor: Editor::default(),
             courier,
             area: LiveArea::default(),
-            has_colour: ctx.world.colours() != Colours::Never,
+            paint: if ctx.world.colours() == Colours::Never { Paint::Emphasis } else { Paint::Colours },
             finished: Vec::new(),
             hint: None,
             busy_since: None,
@@ -210,7 +212,14 @@ impl<'a> Person<'a> {
             // What a newer client library tells.
             _ => {}
         }
-        self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(Instant::now())) } else { None };
+        self.busy_since = if self.view.is_busy() { self.busy_since.or_else(|| Some(self.began())) } else { None };
+    }
+
+    /// When the agent began its reply, which may be before this terminal was opened.
+    fn began(&self) -> Instant {
+        let so_far = self.view.busy_since().map_or(0, |since| times::now().micros().saturating_sub(since.micros()));
+        let so_far = Duration::from_micros(u64::try_from(so_far).unwrap_or(0));
+        Instant::now().checked_sub(so_far).unwrap_or_else(Instant::now)
     }
 
     fn news(&mut self, news: ChatNews) {
@@ -225,12 +234,16 @@ impl<'a> Person<'a> {
             }
             ChatNews::Failed(text) => self.remark(Style::Bad, &text),
             ChatNews::Status(shown) => {
-                let width = terminal::size().map(|(_, columns)| usize::from(columns));
-                let lines = show::lines(&shown, times::now(), &Out::plain(width));
+                let out = plain_out();
                 // The conversation itself stands above: its head and the last turn say where it stands.
-                let head = lines.iter().take_while(|line| !line.starts_with('#'));
-                let last = lines.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &lines[at..]);
-                let text = head.chain(last).cloned().collect::<Vec<_>>().join("\n");
+                let mut lines = show::head(&shown, &out);
+                let turns = show::turns(&shown, times::now(), &out);
+                lines.extend(turns.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &turns[at..]).iter().cloned());
+                let text = lines.join("\n");
+                self.remark(Style::Quiet, &text);
+            }
+            ChatNews::History(shown) => {
+                let text = history(&shown, times::now(), &plain_out());
                 self.remark(Style::Quiet, &text);
             }
         }
@@ -293,15 +306,17 @@ impl<'a> Person<'a> {
         match commands::read(line) {
             Entered::Nothing => {}
             Entered::Words(words) => self.say(&words),
-            Entered::Unknown(name) => {
-                self.remark(Style::Bad, &format!("there is no {name}: /help shows the commands; `/{name}` sends it as a message"));
-            }
+            Entered::Refused(why) => self.remark(Style::Bad, &why),
             Entered::Command(SlashCommand::New) => self.ask(ChatWish::New),
             Entered::Command(SlashCommand::Resume(number)) => self.ask(ChatWish::Resume(number)),
             Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
             Entered::Command(SlashCommand::Status) => self.ask(ChatWish::Status),
+            Entered::Command(SlashCommand::History) => self.ask(ChatWish::History),
             Entered::Command(SlashCommand::Restart) => self.ask(ChatWish::Restart),
-            Entered::Command(SlashCommand::Help) => self.remark(Style::Quiet, &help()),
+            Entered::Command(SlashCommand::Help) => {
+                let lines = self.view.remark_lines(help());
+                self.finished.extend(lines);
+            }
             Entered::Command(SlashCommand::Quit) => return Some(Leave::Asked),
         }
         None
@@ -337,7 +352,7 @@ impl<'a> Person<'a> {
         above.extend(self.status().map(|status| StyledLine::of(Style::Quiet, &status)));
         let frame = Frame::new(&above, &self.editor, columns);
         let finished = std::mem::take(&mut self.finished);
-        Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.has_colour, columns)?)
+        Ok(self.area.draw(&mut std::io::stdout(), &finished, &frame, self.paint, columns)?)
     }
 
     /// Leaves what was said on the terminal, without the prompt.
@@ -346,7 +361,8 @@ impl<'a> Person<'a> {
         let mut out = std::io::stdout();
         self.area.remove(&mut out, columns)?;
         let live = self.view.live();
-        self.finished.drain(..).chain(live).try_for_each(|line| write!(out, "{}\r\n", line.paint(self.has_colour)))?;
+        let last: Vec<_> = self.finished.drain(..).chain(live).collect();
+        out.write_all(lines_above(&last, self.paint, columns).as_bytes())?;
         out.flush()
     }
 
@@ -372,7 +388,25 @@ impl<'a> Person<'a> {
     }
 }
 
-fn help() -> String {
+/// For tables in remarks: they have as many columns as other lines of the terminal, so that no row is wrapped.
+fn plain_out() -> Out {
+    Out::plain(terminal::size().map(|(_, columns)| room(usize::from(columns))))
+}
+
+/// The generations of the conversation, and how to go back to one.
+pub(super) fn history(shown: &Shown, now: Time, out: &Out) -> String {
+    let what = match shown.generations.len() {
+        // The current one is always among them.
+        0 => "the gateway that runs cannot list generations: /restart replaces it by the one that is installed",
+        1 => "this is the only generation: /new begins another",
+        _ => "/resume N goes back to a generation",
+    };
+    let mut lines = show::generations(shown, now, out);
+    lines.push(what.to_owned());
+    lines.join("\n")
+}
+
+fn help() -> Vec<StyledLine> {
     let commands = commands::ALL.iter().map(|(_, name, what)| format!("{name:<10} {what}"));
     let keys = [
         "Ctrl-C     stop the reply; twice at an empty prompt: leave",
@@ -381,7 +415,7 @@ fn help() -> String {
         "Tab        complete a command",
         "Up, Down   what was said before",
     ];
-    commands.chain(keys.map(str::to_owned)).collect::<Vec<_>>().join("\n")
+    commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(Style::Quiet, &line).hanging(HELP_COLUMN)).collect()
 }
 
 /// A feed that is read in a task of its own, so that a gateway is found again while a person types.

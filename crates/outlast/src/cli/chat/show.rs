@@ -1,36 +1,47 @@
 //! `outlast chat show`
 
 use super::super::out::{Out, Tone, tame};
-use super::super::{table, times};
+use super::super::table::{self, Cell, Column};
+use super::super::times;
 use super::{ChatName, Context, Failure, has_any, list, no_conversation, read};
 use clap::Args;
 use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
 
 /// Show a conversation and what became of each message
 ///
-/// With --json the answer has `standing`, `strikes` and `turns`; each turn has `id`, `kind`, `cause`, `state`, `attempt`,
+/// If /new or a reset began it again, its generations are listed as well: `/resume N` in the conversation goes back to one.
+///
+/// With --json the answer has `standing`, `strikes`, `turns` and `generations`; each turn has `id`, `kind`, `cause`, `state`, `attempt`,
 /// `interrupt_reason`, `outcome` and `reply`, which are null where there is nothing to say.
 #[derive(Debug, Args)]
 pub(crate) struct ChatShow {
-    /// The conversation
-    #[arg(default_value = "main")]
-    name: ChatName,
-    /// An earlier generation; /new begins another
+    /// The conversation [default: main; for what an agent runs, its own]
+    name: Option<ChatName>,
+    /// Show the turns of this generation; /new begins another
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
 }
 
 impl ChatShow {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let name = self.name.unwrap_or_else(|| ChatName::usual(ctx));
         if !has_any(ctx) {
-            return Err(no_conversation(&self.name));
+            return Err(no_conversation(&name));
         }
-        let shown = read::show(ctx, &self.name, self.generation).await?;
+        let shown = read::show(ctx, &name, self.generation).await?;
         if ctx.out.json {
             ctx.out.object(&shown)?;
             return Ok(0);
         }
-        lines(&shown, times::now(), &ctx.out).iter().try_for_each(|line| ctx.out.line(line))?;
+        let now = times::now();
+        let mut all = head(&shown, &ctx.out);
+        if shown.generations.len() > 1 {
+            all.extend(generations(&shown, now, &ctx.out));
+            let turns_of = self.generation.unwrap_or(shown.conversation.generation);
+            all.push(format!("turns of generation {turns_of}; --generation N shows those of another"));
+        }
+        all.extend(turns(&shown, now, &ctx.out));
+        all.iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
 }
@@ -38,7 +49,8 @@ impl ChatShow {
 /// How much of a text is shown where the width is not known.
 const SHOWN: usize = 100;
 
-pub(super) fn lines(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
+/// How it stands.
+pub(super) fn head(shown: &Shown, out: &Out) -> Vec<String> {
     let c = &shown.conversation;
     let (standing, tone) = list::standing(&c.standing);
     let strikes = match c.strikes {
@@ -49,6 +61,38 @@ pub(super) fn lines(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
     let mut lines = vec![format!("{}: {}{strikes}, generation {}", tame(&c.name), out.paint(tone, standing), c.generation)];
     lines.extend(c.agent.as_deref().map(|agent| format!("answered by {}", tame(agent))));
     lines.extend(c.waits_for.as_deref().map(|why| format!("waits for {}", tame(why))));
+    lines
+}
+
+const GENERATIONS: [Column; 4] =
+    [Column::new("GENERATION"), Column::new("TURNS").goes(1), Column::new("LAST TURN").goes(2), Column::new("BEGINS WITH").cut(10)];
+
+/// The generations of the conversation, to choose one from.
+pub(super) fn generations(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
+    let rows: Vec<_> = shown
+        .generations
+        .iter()
+        .map(|of| {
+            let number = if of.ended_at.is_none() { format!("{} (current)", of.generation) } else { of.generation.to_string() };
+            let words = of.first_words.as_deref().map(tame).unwrap_or_default();
+            let begins = match of.resumed_from {
+                Some(earlier) => format!("(continues {earlier}) {words}"),
+                None => words,
+            };
+            [
+                Cell::new(&number),
+                Cell::new(&of.turns.to_string()),
+                Cell::new(&of.last_turn_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
+                Cell::new(&table::cut(begins.trim(), SHOWN)),
+            ]
+        })
+        .collect();
+    table::lay_out(GENERATIONS, &rows, out)
+}
+
+/// What became of each message and notice.
+pub(super) fn turns(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
+    let mut lines = Vec::new();
     let room = out.width.unwrap_or(SHOWN).saturating_sub(4).max(8);
     for turn in &shown.turns {
         let (state, tone) = state(turn);

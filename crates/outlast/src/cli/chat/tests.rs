@@ -1,10 +1,10 @@
 use super::super::out::Out;
-use super::markdown::StyledLine;
+use super::markdown::{Paint, StyledLine};
 use super::view::{ChatView, choices};
 use super::*;
 use outlast_client::{
-    ChatEvent, Content, ConversationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody, Time, ToolBody,
-    ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
+    ChatEvent, Content, ConversationInfo, GenerationInfo, LineBody, Part, PermissionBody, PermissionOption, Shown, Standing, TextBody,
+    Time, ToolBody, ToolState, TurnInfo, TurnKind, TurnOutcome, TurnState, WordsBody,
 };
 
 fn at() -> Time {
@@ -24,7 +24,7 @@ impl Screenplay {
     }
 
     fn show(&mut self, lines: &[StyledLine]) -> &mut Self {
-        self.shown.extend(lines.iter().map(|line| line.paint(false)));
+        self.shown.extend(lines.iter().map(|line| line.paint(Paint::Plain)));
         self
     }
 
@@ -84,7 +84,7 @@ impl Screenplay {
     /// What stands below what is finished now.
     fn live(&mut self) -> &mut Self {
         let live = self.view.live();
-        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(false))));
+        self.shown.extend(live.iter().map(|line| format!("    (live) {}", line.paint(Paint::Plain))));
         self
     }
 
@@ -107,6 +107,16 @@ fn a_reply_is_written_as_it_comes_and_never_twice() {
     assert!(!play.view.is_busy());
     play.words("from another terminal").text("yes");
     insta::assert_snapshot!(play.all());
+}
+
+#[test]
+fn the_time_of_a_reply_counts_from_its_start_and_not_from_when_the_terminal_was_opened() {
+    let mut view = ChatView::new(None, Standing::Active);
+    assert_eq!(view.busy_since(), None);
+    let mut turn = TurnInfo::queued(1, TurnKind::Message, "msg:1");
+    (turn.state, turn.attempt, turn.started_at) = (TurnState::Running, 1, Some(at()));
+    view.event(&ChatEvent::Turn { turn: Box::new(turn) });
+    assert_eq!(view.busy_since(), Some(at()));
 }
 
 #[test]
@@ -279,7 +289,28 @@ fn a_conversation_is_shown_turn_by_turn() {
         turn(4, TurnKind::Message, &|_| ()),
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
-    insta::assert_snapshot!(show::lines(&Shown::new(info, turns), now, &Out::plain(None)).join("\n"));
+    let (shown, out) = (Shown::new(info, turns), Out::plain(None));
+    let lines = [show::head(&shown, &out), show::turns(&shown, now, &out)].concat();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn generations_are_listed_so_that_one_can_be_chosen() {
+    let mut shown = Shown::new(ConversationInfo::new("agent:main:local:dm:main", "main", 3), Vec::new());
+    let now = "2026-01-01T00:03:20Z".parse().unwrap();
+    let history = |shown: &Shown, width| open::history(shown, now, &Out::plain(width));
+    let older_gateway = history(&shown, None);
+    shown.generations = (1..=3).map(|n| GenerationInfo::new(n, at())).collect();
+    let [first, second, third] = &mut shown.generations[..] else { panic!() };
+    (first.ended_at, first.turns, first.last_turn_at) = (Some(at()), 12, Some(at()));
+    first.first_words = Some(format!("build the\n\x1b[2Jdocs, {}", "and more ".repeat(20)));
+    second.ended_at = Some(at());
+    (third.turns, third.last_turn_at, third.first_words, third.resumed_from) = (1, Some(now), Some("once more".into()), Some(1));
+    let mut only = shown.clone();
+    only.generations.drain(..2);
+    insta::assert_snapshot!(
+        [older_gateway, history(&shown, None), history(&shown, Some(60)), history(&shown, Some(24)), history(&only, None)].join("\n\n")
+    );
 }
 
 #[test]
@@ -308,7 +339,7 @@ fn a_name_is_a_key_and_no_path() {
     let name = |text: &str| text.parse::<ChatName>().map(|name| name.key);
     assert_eq!(name("main").unwrap(), "agent:main:local:dm:main");
     assert_eq!(name("agent:main:telegram:dm:7").unwrap(), "agent:main:telegram:dm:7");
-    for bad in ["", "..", ".", "a/b", "a b", "ä", "a:b", "agent:", "agent:\n", &"x".repeat(65)] {
+    for bad in ["", "..", ".", "a/b", "a b", "ä", "a:b", "agent:", "agent:\n", "list", "help", &"x".repeat(65)] {
         assert!(name(bad).is_err(), "{bad:?}");
     }
 }

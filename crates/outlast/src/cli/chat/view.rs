@@ -3,8 +3,8 @@
 use super::markdown::{Markdown, Style, StyledLine};
 use super::show::outcome_words;
 use outlast_client::{
-    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, ToolBody, ToolState, TurnInfo, TurnOutcome,
-    TurnState, WordsBody,
+    ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
+    TurnOutcome, TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,6 +94,11 @@ impl ChatView {
         self.open.values().any(|t| t.state == TurnState::Running)
     }
 
+    /// Since when an agent works on a reply, if the gateway says so.
+    pub(super) fn busy_since(&self) -> Option<Time> {
+        self.open.values().find(|t| t.state == TurnState::Running)?.started_at
+    }
+
     /// Whether a turn runs, waits to be resumed, or is about to begin: what Ctrl-C stops.
     pub(super) fn can_stop(&self) -> bool {
         !self.own.is_empty() || self.open.values().any(|t| matches!(t.state, TurnState::Running | TurnState::Interrupted))
@@ -156,8 +161,13 @@ impl ChatView {
 
     /// A remark of ours, which is not part of the conversation.
     pub(super) fn remark(&mut self, style: Style, text: &str) -> Vec<StyledLine> {
+        self.remark_lines(text.lines().map(|line| StyledLine::of(style, line)))
+    }
+
+    /// The same, of several lines.
+    pub(super) fn remark_lines(&mut self, remark: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Text]);
-        lines.extend(text.lines().map(|line| StyledLine::of(style, line)));
+        lines.extend(remark);
         self.last_shown = LastShown::Remark;
         lines
     }
@@ -223,7 +233,7 @@ impl ChatView {
     fn words(&mut self, text: &str) -> Vec<StyledLine> {
         let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
-        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line)));
+        lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line).hanging(2)));
         self.last_shown = LastShown::Words;
         lines
     }

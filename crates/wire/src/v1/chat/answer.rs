@@ -144,12 +144,47 @@ pub struct Shown {
     /// Its turns, the oldest first.
     #[serde(default)]
     pub turns: Vec<TurnInfo>,
+    /// Its last generations with the current one, the oldest first. Empty if the gateway is older than this field.
+    #[serde(default)]
+    pub generations: Vec<GenerationInfo>,
 }
 
 impl Shown {
     /// A conversation with these turns.
     pub fn new(conversation: ConversationInfo, turns: Vec<TurnInfo>) -> Self {
-        Self { conversation, turns }
+        Self { conversation, turns, generations: Vec::new() }
+    }
+}
+
+/// One generation of a conversation, to choose from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct GenerationInfo {
+    /// Its number, from 1 on.
+    pub generation: u64,
+    /// When it began.
+    pub started_at: Time,
+    /// When it ended; absent for the current one.
+    #[serde(default)]
+    pub ended_at: Option<Time>,
+    /// How many turns it has.
+    #[serde(default)]
+    pub turns: u64,
+    /// When its last turn was accepted; absent if it has none.
+    #[serde(default)]
+    pub last_turn_at: Option<Time>,
+    /// The beginning of the first thing that a person said in it.
+    #[serde(default)]
+    pub first_words: Option<String>,
+    /// The earlier generation that a person continued with it.
+    #[serde(default)]
+    pub resumed_from: Option<u64>,
+}
+
+impl GenerationInfo {
+    /// The current generation, without turns.
+    pub fn new(generation: u64, started_at: Time) -> Self {
+        Self { generation, started_at, ended_at: None, turns: 0, last_turn_at: None, first_words: None, resumed_from: None }
     }
 }
 
