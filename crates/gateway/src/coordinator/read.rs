@@ -75,9 +75,14 @@ impl Reading<'_> {
 
     pub(crate) fn shown(&self, key: &str, generation: Option<u64>) -> Result<Shown, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
+        let current = live.conversation.generation.number;
         let generation = match generation {
-            Some(number) => self.earlier(key, number)?.generation.number,
-            None => live.conversation.generation.number,
+            // Not by its row: a generation that began and ended within one commit has turns only.
+            Some(number) => {
+                let found = u32::try_from(number).ok().filter(|number| (1..=current).contains(number));
+                found.ok_or_else(|| no_generation(key, number))?
+            }
+            None => current,
         };
         let turns = self.turns_in_one_answer(key, generation).map_err(|e| store_failed(&e))?;
         let mut shown = Shown::new(live.info(key), turns);
@@ -85,14 +90,11 @@ impl Reading<'_> {
         Ok(shown)
     }
 
-    /// A generation that has ended, or the current one.
+    /// A generation that has ended.
     pub(super) fn earlier(&self, key: &str, number: u64) -> Result<ConversationRecord, Error> {
         let found =
             u32::try_from(number).ok().map(|number| self.store.generation(key, number)).transpose().map_err(|e| store_failed(&e))?;
-        found.flatten().ok_or_else(|| {
-            let what = format!("there is no conversation {number} under the name {}", shown_name(key));
-            refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists those there are")
-        })
+        found.flatten().ok_or_else(|| no_generation(key, number))
     }
 
     /// The parts of a page.
@@ -198,4 +200,9 @@ fn reason_of(outcome: &Outcome) -> Option<String> {
 
 fn word<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn no_generation(key: &str, number: u64) -> Error {
+    let what = format!("there is no generation {number} of the conversation {}", shown_name(key));
+    refusal(code::NOT_FOUND, what, "`/history`, or `outlast chat show NAME`, lists those there are")
 }
