@@ -15,7 +15,7 @@ pub(crate) use gateway::{AgentTable, GatewayTable, LimitTable, Permission, Reset
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
-use outlast_core::{Owner, Rules, limits, nearest};
+use outlast_core::{Owner, Rules, expand_home, limits, nearest};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -135,6 +135,12 @@ impl World {
         self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_os_str())
     }
 
+    /// The file or directory that a flag or a variable names: `~` is the user's home directory, a relative path is relative to the working
+    /// directory.
+    pub(crate) fn path(&self, given: impl AsRef<Path>) -> PathBuf {
+        self.cwd.join(expand_home(given.as_ref(), self.user.home.as_deref()))
+    }
+
     /// The variables that settings, home and user are found by, for an engine that is started without a caller. Nothing of a conversation is among them.
     pub(crate) fn settings_env(&self, sinks: &Sinks) -> Vec<(OsString, OsString)> {
         const OF_A_CALL: [&str; 5] = ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION", "OUTLAST_PROCESS_ID", "OUTLAST_TEST_POINTS"];
@@ -197,7 +203,7 @@ impl World {
     /// Reads the configuration, and finds the state directory.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let home = match self.var("OUTLAST_HOME") {
-            Some(home) => self.cwd.join(home),
+            Some(home) => self.path(home),
             None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
         };
         Ok(self.settings_in(home))
@@ -212,10 +218,10 @@ impl World {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             Err(e) => Err(e.to_string()),
         };
-        let mut settings = read(home, file, text, |name| self.var(name).map(OsStr::to_owned));
-        let dir = self.user.home.clone().unwrap_or_else(|| "/".into());
+        let mut settings = read(home, file, text, self.user.home.as_deref(), |name| self.var(name).map(OsStr::to_owned));
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
-        settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
+        let names = FileNames { file: &file, user_home: self.user.home.as_deref() };
+        settings.sinks = sinks::read(&settings.tables, &names, &self.env, warnings);
         if settings.home.join(TRIAL_LOCK).exists() {
             // The receivers of hooks and webhooks would take a trial for real notices.
             settings.sinks = Sinks::default();
@@ -230,7 +236,7 @@ impl World {
 
     /// A directory of another program's: where its variable says, else below the user's home.
     pub(crate) fn place(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
-        let set = self.var(variable).map(|dir| self.cwd.join(dir));
+        let set = self.var(variable).map(|dir| self.path(dir));
         set.or_else(|| self.user.home.as_ref().map(|home| home.join(below_home)))
     }
 
@@ -321,7 +327,13 @@ const KEYS: &[&str] = &[
     "gateway.permission_seconds",
 ];
 
-fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
+fn read(
+    home: PathBuf,
+    file: PathBuf,
+    text: Result<String, String>,
+    user_home: Option<&Path>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Settings {
     let mut warnings = Vec::new();
     let table = text.and_then(|t| t.parse::<toml::Table>().map_err(|e| e.to_string().trim_end().replace('\n', " ")));
     let table = table.unwrap_or_else(|e| {
@@ -345,7 +357,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     let watch = rules(&mut r);
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
-    let gateway = gateway::read(&mut r, &file);
+    let gateway = gateway::read(&mut r, &FileNames { file: &file, user_home });
     let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
     Settings {
         home,
@@ -370,6 +382,19 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
         tables: r.table,
         shown: r.shown,
         warnings: r.warnings,
+    }
+}
+
+/// What the paths in a configuration file are relative to.
+struct FileNames<'a> {
+    file: &'a Path,
+    user_home: Option<&'a Path>,
+}
+
+impl FileNames<'_> {
+    /// The path that a value names: `~` is the user's home directory, a relative path is relative to the directory of the file.
+    fn path(&self, given: impl AsRef<Path>) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("/")).join(expand_home(given.as_ref(), self.user_home))
     }
 }
 

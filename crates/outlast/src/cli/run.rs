@@ -106,7 +106,7 @@ impl Run {
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
         let mut spec = Spec::of(command);
-        spec.cwd = self.cwd.map(|dir| ctx.world.cwd.join(dir).as_path().into());
+        spec.cwd = self.cwd.map(|dir| ctx.world.path(&dir).as_path().into());
         spec.env = self.env.read(&ctx.world)?;
         spec.pty = self.pty;
         spec.stdin = self.stdin;
