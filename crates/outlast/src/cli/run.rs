@@ -96,6 +96,7 @@ impl Run {
         for warning in &info.warnings {
             ctx.out.remark(&format!("note: {warning}"));
         }
+        tell_not_passed_on(ctx, &info);
         match (follow, wait) {
             (true, _) => to_its_end(ctx, &client, info).await,
             (_, true) => wait_for_it(ctx, &client, &info).await,
@@ -140,6 +141,21 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
         return Err(Failure::refused("the command is empty", "write it after --, for instance: outlast run -- make test"));
     }
     Ok(Command::Shell(line))
+}
+
+/// Names the caller's variables that the command was not given.
+pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
+    if let Some(note) = not_passed_on(&info.not_passed_on) {
+        ctx.out.tip(&note);
+    }
+}
+
+fn not_passed_on(names: &[String]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some(format!("note: {one} was not passed on; use --env {one}")),
+        several => Some(format!("note: {} were not passed on; use --env NAME", several.join(", "))),
+    }
 }
 
 /// Tells that it runs.
@@ -214,6 +230,14 @@ pub(crate) fn merge(object: &mut Value, more: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_that_are_not_passed_on_are_named_on_one_line() {
+        let note = |names: &[&str]| not_passed_on(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(note(&[]), None);
+        assert_eq!(note(&["A_API_KEY"]).unwrap(), "note: A_API_KEY was not passed on; use --env A_API_KEY");
+        assert_eq!(note(&["A_API_KEY", "B_TOKEN"]).unwrap(), "note: A_API_KEY, B_TOKEN were not passed on; use --env NAME");
+    }
 
     #[test]
     fn one_word_is_a_line_and_several_are_a_program() {

@@ -125,6 +125,9 @@ pub struct Process {
     /// What could not be had, and what it means.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Variables that the caller has and the command was not given, because commands do not inherit credentials. In the answer to a start only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_passed_on: Vec<String>,
     /// Something to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -162,6 +165,7 @@ impl Process {
             watch_disabled: false,
             gaps: Vec::new(),
             warnings: Vec::new(),
+            not_passed_on: Vec::new(),
             note: None,
         }
     }
