@@ -298,9 +298,10 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     info
 }
 
-/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died.
+/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died. An adopted process never had one.
 fn word(facts: &Facts) -> &'static str {
     match &facts.phase {
+        Phase::Orphaned { .. } if facts.detached => "adopted",
         phase @ Phase::Orphaned { .. } => phase.word(),
         phase if facts.unreachable && phase.status() == Status::Running => "unreachable",
         phase => phase.word(),

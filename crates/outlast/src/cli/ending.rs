@@ -23,7 +23,7 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
     match p.phase.as_str() {
         "exited" | "draining" => outcome(&p.fate),
-        "running" => (p.phase.clone(), Tone::Good),
+        "running" | "adopted" => (p.phase.clone(), Tone::Good),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
         "failed_start" => ("failed to start".into(), Tone::Bad),
         _ => (p.phase.clone(), Tone::Bad),
