@@ -276,6 +276,8 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     let mut info = Process::new(kept.id, command, phase.status(), word(facts), facts.since());
     info.name.clone_from(&kept.spec.name);
     info.pid = pid(phase, meta);
+    // A list would have to look up each process. Who shows a list to a person does that.
+    info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
     info.uptime_seconds = facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since());
     info.output_preview = Some(shown.text);

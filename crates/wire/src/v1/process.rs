@@ -63,6 +63,9 @@ pub struct Process {
     pub phase: String,
     /// The command's own pid.
     pub pid: Option<u32>,
+    /// A stop signal such as SIGSTOP suspended it; CONT continues it. In the answers to `poll` and to a start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_suspended: bool,
     /// Where it runs.
     pub cwd: String,
     /// When it was accepted.
@@ -143,6 +146,7 @@ impl Process {
             status,
             phase: phase.into(),
             pid: None,
+            is_suspended: false,
             cwd: String::new(),
             started_at,
             uptime_seconds: 0,
