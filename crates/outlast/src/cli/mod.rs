@@ -308,7 +308,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Hook(args) => args.perform(ctx).await,
         Verb::Install(args) => args.perform(ctx),
         Verb::Doctor(args) => args.perform(ctx).await,
-        Verb::Config(args) => args.perform(ctx),
+        Verb::Config(args) => args.perform(ctx).await,
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
         Verb::Completions(args) => args.perform(),

@@ -83,6 +83,8 @@ impl Run {
         let (follow, wait, id) = (self.follow, self.wait, self.id);
         let spec = self.spec(ctx)?;
         let client = ctx.client().await?.with_owner(spec.owner.clone());
+        // Before the start, which may be refused because of a setting that was changed since.
+        super::engine::tell_outdated(ctx, &client).await;
         let mut run = outlast_client::Run::new(spec, ctx.caller());
         run.id = id;
         let info = client.run_info(run).await?;
