@@ -293,7 +293,8 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     info.protection = kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into());
     info.left_running = left_running(phase);
     info.notify_on_complete = kept.spec.tell.completion;
-    info.watch_patterns.clone_from(&kept.spec.tell.watch);
+    // The keeper matches the pattern as it was given; what is shown of it is masked.
+    info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| shared.redactor.command_line(pattern).into_owned()).collect();
     info.gaps = gaps;
     info.warnings = warnings;
     info.note = facts.detached.then(|| "Process recovered after restart -- output history unavailable".into());
