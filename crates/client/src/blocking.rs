@@ -148,6 +148,8 @@ impl Client {
         clear_barriers() -> Vec<Barrier>;
         /// Ends the engine, and returns when it has let go.
         engine_stop() -> Done;
+        /// Ends the engine so that another one can follow, and returns when it has let go. Every process keeps running.
+        engine_hand_over() -> Done;
     }
 
     /// Every notice as it is made, from behind `after` or from now on. Looking on settles nothing.

@@ -395,8 +395,17 @@ impl Client {
 
     /// Ends the engine, and returns when it has let go. Processes go on unless they were started to end with it.
     pub async fn engine_stop(&self) -> Result<Done, ClientError> {
+        self.end_engine(Request::EngineStop).await
+    }
+
+    /// Ends the engine so that another one can follow, and returns when it has let go. Every process keeps running.
+    pub async fn engine_hand_over(&self) -> Result<Done, ClientError> {
+        self.end_engine(Request::EngineHandOver).await
+    }
+
+    async fn end_engine(&self, request: Request) -> Result<Done, ClientError> {
         let link = self.shared.link().await?;
-        let done = match link.call(&self.owner, Request::EngineStop, &[]).await {
+        let done = match link.call(&self.owner, request, &[]).await {
             Ok(answer) => decode(&answer)?,
             // It was faster with its end than with its answer.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),

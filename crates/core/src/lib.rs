@@ -9,6 +9,7 @@
 
 mod bytes;
 mod decide;
+mod home_path;
 mod id;
 pub mod limits;
 mod near;
@@ -23,6 +24,7 @@ mod watch;
 
 pub use bytes::OsText;
 pub use decide::{Action, Ask, Refusal, decide};
+pub use home_path::expand_home;
 pub use id::{BadId, IdRef, ProcessId};
 pub use near::nearest;
 pub use notice::{Body, Completion, Notice, WatchMatch};

@@ -2,6 +2,8 @@
 
 use crate::limits::Inherited;
 use outlast_core::{Time, limits};
+use outlast_wire::v1::Setting;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +54,8 @@ pub struct Config {
     pub detach: bool,
     /// Whether to make cgroups: a place of our own outside of the starter's, and a leaf for each command. Without, a stop follows the tree process by process.
     pub cgroup: bool,
+    /// What the engine reports as its settings. It does not read them: the other fields count.
+    pub settings: BTreeMap<String, Setting>,
     /// UTC now.
     pub clock: Clock,
     /// The variables that keepers get: with them a keeper that has news starts an engine of the same settings. Commands see none of them.
@@ -92,6 +96,7 @@ impl Config {
             run_candidates: vec!["/dev/shm".into(), "/tmp".into()],
             detach: true,
             cgroup: true,
+            settings: BTreeMap::new(),
             clock: Clock::system(),
             keeper_env: Vec::new(),
             inherited: None,

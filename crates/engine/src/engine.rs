@@ -242,7 +242,13 @@ impl Engine {
     /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
     pub(crate) async fn begin_stop(&self, by: Owner) {
         // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by }).await;
+        let _gone = self.asks.send(Ask::Stop { by: Some(by) }).await;
+    }
+
+    /// Begins to end and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
+    pub(crate) async fn begin_hand_over(&self) {
+        // An engine that has ended already needs no telling.
+        let _gone = self.asks.send(Ask::Stop { by: None }).await;
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {

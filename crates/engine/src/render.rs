@@ -276,6 +276,8 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     let mut info = Process::new(kept.id, command, phase.status(), word(facts), facts.since());
     info.name.clone_from(&kept.spec.name);
     info.pid = pid(phase, meta);
+    // A list would have to look up each process. Who shows a list to a person does that.
+    info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));
     info.cwd = kept.cwd.to_lossy().into_owned();
     info.uptime_seconds = facts.ended_at().unwrap_or_else(|| shared.now()).seconds_since(facts.since());
     info.output_preview = Some(shown.text);
@@ -291,16 +293,18 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     info.protection = kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into());
     info.left_running = left_running(phase);
     info.notify_on_complete = kept.spec.tell.completion;
-    info.watch_patterns.clone_from(&kept.spec.tell.watch);
+    // The keeper matches the pattern as it was given; what is shown of it is masked.
+    info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| shared.redactor.command_line(pattern).into_owned()).collect();
     info.gaps = gaps;
     info.warnings = warnings;
     info.note = facts.detached.then(|| "Process recovered after restart -- output history unavailable".into());
     info
 }
 
-/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died.
+/// Where it stands. An orphan has no keeper that could be reached, whatever was tried before its keepers died. An adopted process never had one.
 fn word(facts: &Facts) -> &'static str {
     match &facts.phase {
+        Phase::Orphaned { .. } if facts.detached => "adopted",
         phase @ Phase::Orphaned { .. } => phase.word(),
         phase if facts.unreachable && phase.status() == Status::Running => "unreachable",
         phase => phase.word(),

@@ -91,22 +91,73 @@ pub(crate) struct Counts {
 
 /// What the owner may be asked.
 pub(crate) enum Ask {
-    Facts { id: ProcessId, answer: oneshot::Sender<Option<Arc<Facts>>> },
-    Resolve { name: String, owner: Owner, answer: oneshot::Sender<Result<View, Error>> },
-    All { owner: Owner, which: Which, answer: oneshot::Sender<Vec<View>> },
-    Listing { owner: Owner, which: Which, answer: oneshot::Sender<Vec<Listing>> },
-    Reserve { id: ProcessId, hash: String, owner: Owner, answer: oneshot::Sender<Result<Reserved, Error>> },
-    Accept { facts: Box<Facts>, keeper: Option<Link>, answer: oneshot::Sender<View> },
-    LetGo { id: ProcessId },
-    Saw { id: ProcessId, seen: Box<Seen>, answer: oneshot::Sender<Option<Arc<Facts>>> },
-    Reachable { id: ProcessId, reachable: bool },
-    Consumed { id: ProcessId },
-    Take { id: ProcessId, answer: oneshot::Sender<bool> },
-    PutBack { facts: Arc<Facts> },
-    Interrupt { session: String, answer: oneshot::Sender<usize> },
-    Interrupts { session: String, answer: oneshot::Sender<watch::Receiver<u64>> },
-    Counts { answer: oneshot::Sender<Counts> },
-    Stop { by: Owner },
+    Facts {
+        id: ProcessId,
+        answer: oneshot::Sender<Option<Arc<Facts>>>,
+    },
+    Resolve {
+        name: String,
+        owner: Owner,
+        answer: oneshot::Sender<Result<View, Error>>,
+    },
+    All {
+        owner: Owner,
+        which: Which,
+        answer: oneshot::Sender<Vec<View>>,
+    },
+    Listing {
+        owner: Owner,
+        which: Which,
+        answer: oneshot::Sender<Vec<Listing>>,
+    },
+    Reserve {
+        id: ProcessId,
+        hash: String,
+        owner: Owner,
+        answer: oneshot::Sender<Result<Reserved, Error>>,
+    },
+    Accept {
+        facts: Box<Facts>,
+        keeper: Option<Link>,
+        answer: oneshot::Sender<View>,
+    },
+    LetGo {
+        id: ProcessId,
+    },
+    Saw {
+        id: ProcessId,
+        seen: Box<Seen>,
+        answer: oneshot::Sender<Option<Arc<Facts>>>,
+    },
+    Reachable {
+        id: ProcessId,
+        reachable: bool,
+    },
+    Consumed {
+        id: ProcessId,
+    },
+    Take {
+        id: ProcessId,
+        answer: oneshot::Sender<bool>,
+    },
+    PutBack {
+        facts: Arc<Facts>,
+    },
+    Interrupt {
+        session: String,
+        answer: oneshot::Sender<usize>,
+    },
+    Interrupts {
+        session: String,
+        answer: oneshot::Sender<watch::Receiver<u64>>,
+    },
+    Counts {
+        answer: oneshot::Sender<Counts>,
+    },
+    /// End. Processes with `on_stop: kill` that this owner may touch are stopped; without an owner all keep running.
+    Stop {
+        by: Option<Owner>,
+    },
 }
 
 /// One process in the table.
@@ -179,7 +230,7 @@ impl State {
                 () = &mut lost => return self.abandon().await,
                 ask = asks.recv() => match ask {
                     Some(Ask::Stop { by }) => break by,
-                    None => break Owner::default(),
+                    None => break Some(Owner::default()),
                     Some(ask) => self.on(ask).await,
                 },
                 Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
@@ -188,7 +239,7 @@ impl State {
                 () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
                     if self.owes_nothing().await {
                         tracing::info!("nothing to do: leaving");
-                        break Owner::default();
+                        break Some(Owner::default());
                     }
                     self.idle_since = None;
                 }
@@ -199,7 +250,7 @@ impl State {
                 }
             }
         };
-        self.close(asks, &by).await;
+        self.close(asks, by.as_ref()).await;
     }
 
     /// When to leave, if nothing happens until then.
@@ -497,7 +548,7 @@ impl State {
     }
 
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
-    async fn close(&mut self, mut asks: mpsc::Receiver<Ask>, by: &Owner) {
+    async fn close(&mut self, mut asks: mpsc::Receiver<Ask>, by: Option<&Owner>) {
         self.shared.closing.send_replace(Closing::Stopping);
         self.finish_starting(&mut asks).await;
         let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id, by)).filter_map(|id| self.view(*id)).collect();
@@ -585,7 +636,8 @@ impl State {
     }
 
     /// Whether it is to end with the engine. One that came after its stopper had been allowed to stop the engine, and is not theirs, goes on.
-    fn dies_with_us(&self, id: ProcessId, by: &Owner) -> bool {
+    fn dies_with_us(&self, id: ProcessId, by: Option<&Owner>) -> bool {
+        let Some(by) = by else { return false };
         self.entry(id).is_some_and(|e| {
             let spec = &e.facts.kept.spec;
             spec.on_stop == OnStop::Kill && !e.facts.is_over() && by.may_touch(&spec.owner)

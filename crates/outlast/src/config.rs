@@ -15,7 +15,9 @@ pub(crate) use gateway::{AgentTable, GatewayTable, LimitTable, Permission, Reset
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
-use outlast_core::{Owner, Rules, limits, nearest};
+use outlast_client::Setting;
+use outlast_core::{Owner, Rules, expand_home, limits, nearest};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -135,6 +137,12 @@ impl World {
         self.env.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.as_os_str())
     }
 
+    /// The file or directory that a flag or a variable names: `~` is the user's home directory, a relative path is relative to the working
+    /// directory.
+    pub(crate) fn path(&self, given: impl AsRef<Path>) -> PathBuf {
+        self.cwd.join(expand_home(given.as_ref(), self.user.home.as_deref()))
+    }
+
     /// The variables that settings, home and user are found by, for an engine that is started without a caller. Nothing of a conversation is among them.
     pub(crate) fn settings_env(&self, sinks: &Sinks) -> Vec<(OsString, OsString)> {
         const OF_A_CALL: [&str; 5] = ["OUTLAST_SESSION", "OUTLAST_TASK", "OUTLAST_GENERATION", "OUTLAST_PROCESS_ID", "OUTLAST_TEST_POINTS"];
@@ -197,7 +205,7 @@ impl World {
     /// Reads the configuration, and finds the state directory.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let home = match self.var("OUTLAST_HOME") {
-            Some(home) => self.cwd.join(home),
+            Some(home) => self.path(home),
             None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
         };
         Ok(self.settings_in(home))
@@ -212,10 +220,10 @@ impl World {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
             Err(e) => Err(e.to_string()),
         };
-        let mut settings = read(home, file, text, |name| self.var(name).map(OsStr::to_owned));
-        let dir = self.user.home.clone().unwrap_or_else(|| "/".into());
+        let mut settings = read(home, file, text, self.user.home.as_deref(), |name| self.var(name).map(OsStr::to_owned));
         let (file, warnings) = (settings.file.clone(), &mut settings.warnings);
-        settings.sinks = sinks::read(&settings.tables, &file, &self.env, &dir, warnings);
+        let names = FileNames { file: &file, user_home: self.user.home.as_deref() };
+        settings.sinks = sinks::read(&settings.tables, &names, &self.env, warnings);
         if settings.home.join(TRIAL_LOCK).exists() {
             // The receivers of hooks and webhooks would take a trial for real notices.
             settings.sinks = Sinks::default();
@@ -230,7 +238,7 @@ impl World {
 
     /// A directory of another program's: where its variable says, else below the user's home.
     pub(crate) fn place(&self, variable: &str, below_home: &str) -> Option<PathBuf> {
-        let set = self.var(variable).map(|dir| self.cwd.join(dir));
+        let set = self.var(variable).map(|dir| self.path(dir));
         set.or_else(|| self.user.home.as_ref().map(|home| home.join(below_home)))
     }
 
@@ -283,6 +291,29 @@ fn user(passwd: &str, uid: u32, env: impl Fn(&str) -> Option<OsString>) -> User 
     }
 }
 
+/// The keys whose values an engine reads once, when it starts.
+const ENGINE_KEYS: &[&str] = &[
+    "terminal.daemon_term_grace_seconds",
+    "session_reset.bg_process_max_age_hours",
+    "security.redact_secrets",
+    "limits.max_running",
+    "retention.days",
+    "retention.bytes",
+    "retention.notice_days",
+    "log.tail_bytes",
+    "engine.idle_exit_seconds",
+    "engine.cgroup",
+    "shell.snapshot_seconds",
+    "watch.spacing_seconds",
+    "watch.strikes",
+    "watch.lifetime",
+    "watch.burst",
+    "watch.window_seconds",
+    "watch.rest_seconds",
+];
+/// The tables that an engine reads when it starts.
+const ENGINE_TABLES: [&str; 2] = ["hook", "webhook"];
+
 /// Every key that may be set.
 const KEYS: &[&str] = &[
     "terminal.daemon_term_grace_seconds",
@@ -321,7 +352,13 @@ const KEYS: &[&str] = &[
     "gateway.permission_seconds",
 ];
 
-fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn(&str) -> Option<OsString>) -> Settings {
+fn read(
+    home: PathBuf,
+    file: PathBuf,
+    text: Result<String, String>,
+    user_home: Option<&Path>,
+    env: impl Fn(&str) -> Option<OsString>,
+) -> Settings {
     let mut warnings = Vec::new();
     let table = text.and_then(|t| t.parse::<toml::Table>().map_err(|e| e.to_string().trim_end().replace('\n', " ")));
     let table = table.unwrap_or_else(|e| {
@@ -345,7 +382,7 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     let snapshot = r.number("shell.snapshot_seconds", &[], 10.0);
     let watch = rules(&mut r);
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
-    let gateway = gateway::read(&mut r, &file);
+    let gateway = gateway::read(&mut r, &FileNames { file: &file, user_home });
     let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
     Settings {
         home,
@@ -373,6 +410,19 @@ fn read(home: PathBuf, file: PathBuf, text: Result<String, String>, env: impl Fn
     }
 }
 
+/// What the paths in a configuration file are relative to.
+struct FileNames<'a> {
+    file: &'a Path,
+    user_home: Option<&'a Path>,
+}
+
+impl FileNames<'_> {
+    /// The path that a value names: `~` is the user's home directory, a relative path is relative to the directory of the file.
+    fn path(&self, given: impl AsRef<Path>) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("/")).join(expand_home(given.as_ref(), self.user_home))
+    }
+}
+
 /// How much is told of lines that match.
 fn rules(r: &mut Reader<'_>) -> Rules {
     let usual = Rules::default();
@@ -394,10 +444,39 @@ fn rules(r: &mut Reader<'_>) -> Rules {
 }
 
 impl Settings {
+    /// What an engine that is started now would use. Of tables there is a digest, as addresses may have secrets in them.
+    pub(crate) fn of_engine(&self) -> BTreeMap<String, Setting> {
+        let values = self.shown.iter().filter(|v| ENGINE_KEYS.contains(&v.key));
+        let mut all: BTreeMap<String, Setting> =
+            values.map(|v| (v.key.to_owned(), Setting::new(serde_json::json!(v.value), v.from.to_string()))).collect();
+        for table in ENGINE_TABLES {
+            let text = self.tables.get(table).map(ToString::to_string);
+            let from = if text.is_some() { Origin::File } else { Origin::Default };
+            all.insert(table.to_owned(), Setting::new(serde_json::json!(text.map(|text| digest(&text))), from.to_string()));
+        }
+        all
+    }
+
+    /// The keys for which an engine uses another value than an engine that is started now would. A value from the environment of either is no
+    /// difference: environments of callers differ all the time.
+    pub(crate) fn outdated(&self, engine: &BTreeMap<String, Setting>) -> Vec<String> {
+        let is_of_env = |setting: &Setting| setting.from.starts_with("environment");
+        let differs = |ours: &Setting, theirs: &Setting| ours.value != theirs.value && !is_of_env(ours) && !is_of_env(theirs);
+        let ours = self.of_engine().into_iter();
+        ours.filter(|(key, ours)| engine.get(key).is_some_and(|theirs| differs(ours, theirs))).map(|(key, _)| key).collect()
+    }
+
     /// Where the value of `key` came from.
     pub(crate) fn origin(&self, key: &str) -> Origin {
         self.shown.iter().find(|s| s.key == key).map_or(Origin::Default, |s| s.from)
     }
+}
+
+/// A digest that shows whether a text has changed.
+fn digest(text: &str) -> String {
+    // FNV-1a: the same in every version of the program.
+    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{sum:016x}")
 }
 
 fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {

@@ -196,6 +196,7 @@ fn engine_config(world: &World, settings: &Settings) -> outlast_engine::Config {
     config.sinks = settings.sinks.pushes.clone();
     config.run_candidates = world.socket_places();
     config.cgroup = settings.cgroup;
+    config.settings = settings.of_engine();
     config.keeper_env = world.settings_env(&settings.sinks);
     config.test_points = world.var("OUTLAST_TEST_POINTS").map(Into::into);
     config

@@ -3,7 +3,7 @@
 use crate::args::{Args, short, type_name};
 use crate::{Answer, AtLimit, Host, Policy, answer, misuse};
 use outlast_client::{OsText, Spec};
-use outlast_core::Tell;
+use outlast_core::{Tell, expand_home};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -188,11 +188,7 @@ fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
         return Err(answer([("output", "".into()), ("exit_code", (-1).into()), ("error", error.into()), ("status", "blocked".into())]));
     }
     let home = || host.caller.env.iter().find(|v| v.name.as_bytes() == b"HOME").map(|v| PathBuf::from(v.value.as_os_str()));
-    let path = match (dir.strip_prefix('~'), home()) {
-        (Some(""), Some(home)) => home,
-        (Some(rest), Some(home)) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
-        _ => Path::new(dir).to_owned(),
-    };
+    let path = expand_home(Path::new(dir), home().as_deref());
     Ok(host.caller.cwd.as_path().join(path).as_path().into())
 }
 

@@ -92,6 +92,7 @@ fn requests() -> Vec<Message> {
         Request::Read { process: process(), from: From::Byte(0), follow: false, to_exit: false, view: false, masked: true },
         Request::Serve,
         Request::Disown { sessions: vec!["agent:main:telegram:dm:7".into()] },
+        Request::EngineHandOver,
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };

@@ -104,7 +104,7 @@ fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u
         let text = m.lines.join("\n");
         let text = finder.as_ref().map_or(text.clone(), |finder| finder.masked(&text));
         let lines = shared.redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
-        (at, Matched { lines, ..m })
+        (at, Matched { pattern: shared.redactor.command_line(&m.pattern).into_owned(), lines, ..m })
     };
     found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
 }

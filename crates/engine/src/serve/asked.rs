@@ -122,6 +122,10 @@ impl Asked {
                 }
                 Err(error) => out.error(error).await,
             },
+            Request::EngineHandOver => {
+                out.answer(Done::ok()).await;
+                self.engine.begin_hand_over().await;
+            }
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
         }

@@ -44,14 +44,15 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     }
     // Found out before anything is written: half a start would wait until somebody else lets go of a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
-    let mut view = loop {
+    let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
         match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reserved::New) => {
                 break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
-            Ok(Reserved::Same(view)) => break view,
+            // What the first request left out is not kept.
+            Ok(Reserved::Same(view)) => break (view, Vec::new()),
             Ok(Reserved::Pending(mut pending)) => {
                 // It ends by being accepted or let go; either way there is something new to ask.
                 let _ended = pending.changed().await;
@@ -65,7 +66,9 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     point!("run.before_answer");
     let answer = poll::whole(asked, &view).await;
     Blanks::refill(asked.shared());
-    answer
+    let mut answer = answer?;
+    answer.not_passed_on = not_passed_on;
+    Ok(answer)
 }
 
 struct Request {
@@ -78,7 +81,7 @@ struct Request {
 }
 
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(engine: &Engine, request: Request) -> Result<View, Error> {
+async fn begin(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
     let (engine, id) = (engine.clone(), request.id);
     finished(async move {
         let begun = write_down(&engine, request).await;
@@ -91,10 +94,11 @@ async fn begin(engine: &Engine, request: Request) -> Result<View, Error> {
     .await
 }
 
-async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
+async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
     let shared = engine.shared();
     let id = request.id;
-    let prepared = prepare(shared, request).await?;
+    let mut prepared = prepare(shared, request).await?;
+    let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = shared.now();
     let blank = shared.blanks.take();
@@ -139,7 +143,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<View, Error> {
         Some(keeper) => keeper.go().await.ok(),
         None => None,
     };
-    engine.accept_process(Facts::accepted(kept), keeper).await
+    Ok((engine.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
 }
 
 /// Removes a folder that was not accepted.
@@ -162,6 +166,8 @@ struct Prepared {
     launch: Launch,
     /// Why it cannot be started, where that is known.
     failure: Option<StartFailure>,
+    /// Variables of the caller's that the command is not given.
+    not_passed_on: Vec<String>,
 }
 
 /// Finds shell, directory and program, and makes the environment.
@@ -259,6 +265,9 @@ fn prepare_with(
         process_id: &name,
     })
     .map_err(|e| bad_spec(&e))?;
+    // A variable that is set to nothing has nothing to pass on.
+    let is_missed = |name: &&Vec<u8>| shell::is_missed(name) && inherited.iter().any(|(n, value)| n == *name && !value.is_empty());
+    let not_passed_on = merged.removed.iter().filter(is_missed).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
     let (program, failure) = match &spec.command {
         Command::Shell(_) => (shell.path.as_path().into(), None),
         Command::Argv(_) => match shell::resolve_program(&merged.argv[0], merged.path(), &cwd) {
@@ -314,7 +323,7 @@ fn prepare_with(
         keep,
         masks,
     };
-    Ok(Prepared { kept, launch, failure })
+    Ok(Prepared { kept, launch, failure, not_passed_on })
 }
 
 /// What was taken out of a spec.

@@ -53,6 +53,12 @@ pub fn forced_name(name: &[u8]) -> Option<&[u8]> {
     FORCE_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()))
 }
 
+/// Whether a command may miss this name that it was not given: a credential or endpoint. An interpreter is still found by PATH, and what is ours
+/// is of no use to a command.
+pub(crate) fn is_missed(name: &[u8]) -> bool {
+    !matches!(is_blocked(name), None | Some(Why::Interpreter | Why::Ours))
+}
+
 /// Whether login files may set this name for commands. An interpreter that they choose is the
 /// user's own choice, and not somebody else's that leaked in.
 pub(super) fn login_may_set(name: &[u8]) -> bool {

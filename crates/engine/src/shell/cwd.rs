@@ -10,7 +10,7 @@ pub struct NoDirectory {
     pub wanted: PathBuf,
     /// Why it cannot be used.
     pub why: io::Error,
-    /// Its nearest parent that exists.
+    /// Its nearest parent that can be entered.
     pub nearest: PathBuf,
 }
 
@@ -20,6 +20,7 @@ impl std::fmt::Display for NoDirectory {
         match self.why.kind() {
             io::ErrorKind::NotFound => write!(f, "directory {wanted} does not exist"),
             io::ErrorKind::NotADirectory => write!(f, "{wanted} is not a directory"),
+            io::ErrorKind::PermissionDenied => write!(f, "directory {wanted} cannot be entered: permission denied"),
             _ => write!(f, "cannot use directory {wanted}: {}", self.why),
         }
     }
@@ -28,23 +29,40 @@ impl std::fmt::Display for NoDirectory {
 impl NoDirectory {
     /// What the caller can do about it.
     pub fn hint(&self) -> String {
-        format!("{} exists; give a directory that exists, or create this one first", self.nearest.display())
+        let nearest = self.nearest.display();
+        match self.why.kind() {
+            io::ErrorKind::NotFound => format!("{nearest} exists; give a directory that exists, or create this one first"),
+            io::ErrorKind::PermissionDenied => {
+                format!("{nearest} can be entered; check the permissions of what is below it, or of this user")
+            }
+            _ => format!("{nearest} is a directory; give a path to a directory"),
+        }
     }
 }
 
 /// The wanted directory, or `inherited` if none is given. A relative path is relative to `inherited`.
 ///
-/// A directory that does not exist is refused, also an inherited one: in another directory the same command can do harm. Whether the
-/// command may enter it shows at the start.
+/// A directory that does not exist or cannot be entered is refused, also an inherited one: in another directory the same command can do harm.
 pub fn existing_cwd(wanted: Option<&Path>, inherited: &Path) -> Result<PathBuf, NoDirectory> {
     let wanted = wanted.map_or_else(|| inherited.to_owned(), |wanted| inherited.join(wanted));
-    let why = match std::fs::metadata(&wanted) {
-        Ok(found) if found.is_dir() => return Ok(wanted),
-        Ok(_) => io::ErrorKind::NotADirectory.into(),
+    let why = match enter(&wanted) {
+        Ok(()) => return Ok(wanted),
         Err(error) => error,
     };
-    let nearest = wanted.ancestors().find(|path| path.is_absolute() && path.is_dir()).unwrap_or(Path::new("/")).to_owned();
+    let nearest = wanted.ancestors().skip(1).find(|path| path.is_absolute() && enter(path).is_ok()).unwrap_or(Path::new("/")).to_owned();
     Err(NoDirectory { wanted, why, nearest })
+}
+
+/// Whether a command can be started in this directory.
+fn enter(path: &Path) -> io::Result<()> {
+    if !std::fs::metadata(path)?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    match rustix::fs::access(path, rustix::fs::Access::EXEC_OK) {
+        Err(rustix::io::Errno::ACCESS) => Err(io::ErrorKind::PermissionDenied.into()),
+        // If the check itself fails, the start reports what is wrong.
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +93,7 @@ mod tests {
         fs::write(&file, "").unwrap();
         let refused = existing_cwd(Some(&file), Path::new("/")).unwrap_err();
         assert_eq!((refused.to_string(), refused.nearest.as_path()), (format!("{} is not a directory", file.display()), dir.path()));
+        assert_eq!(refused.hint(), format!("{} is a directory; give a path to a directory", dir.path().display()));
         let refused = existing_cwd(Some(&file.join("below")), Path::new("/")).unwrap_err();
         assert_eq!(refused.nearest, dir.path());
         assert_eq!(existing_cwd(Some(Path::new("/gone-for-good/x")), dir.path()).unwrap_err().nearest, Path::new("/"));

@@ -16,6 +16,7 @@ mod merge;
 mod program;
 mod snapshot;
 
+pub(crate) use blocked::is_missed;
 pub use blocked::{Why, forced_name, is_blocked};
 pub use cwd::{NoDirectory, existing_cwd};
 pub use find::{Shell, ShellKind, find};

@@ -5,7 +5,12 @@ use clap::Args;
 use outlast_client::Activity;
 use std::time::Duration;
 
+/// The exit code if nothing runs. Not 1 or 2, which are for failures.
+const IDLE: i32 = 3;
+
 /// Say whether a process runs: in the home, of a task or of a session
+///
+/// Exits 0 if one runs, 3 if none does.
 #[derive(Debug, Args)]
 pub(crate) struct Active {
     /// Of this task
@@ -36,6 +41,6 @@ impl Active {
         } else {
             ctx.out.line(&format!("{} ({} running in this home)", if active.active { "active" } else { "idle" }, active.running))?;
         }
-        Ok(0)
+        Ok(if active.active { 0 } else { IDLE })
     }
 }

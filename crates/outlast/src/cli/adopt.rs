@@ -1,6 +1,7 @@
 //! `outlast adopt`
 
 use super::{Context, Failure, input, list, times};
+use crate::config::World;
 use clap::Args;
 use outlast_client::AdoptFrom;
 use std::ffi::{OsStr, OsString};
@@ -18,7 +19,7 @@ pub(crate) struct Adopt {
 
 impl Adopt {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let adopted = ctx.client().await?.adopt(source(&self.what)?).await?;
+        let adopted = ctx.client().await?.adopt(source(&self.what, &ctx.world)?).await?;
         // Asked for one pid, nobody wants to hear that all is well when it was not.
         let code = i32::from(adopted.adopted.is_empty() && !adopted.skipped.is_empty());
         if ctx.out.json {
@@ -40,13 +41,13 @@ impl Adopt {
     }
 }
 
-fn source(what: &OsStr) -> Result<AdoptFrom, Failure> {
+fn source(what: &OsStr, world: &World) -> Result<AdoptFrom, Failure> {
     let text = what.to_string_lossy();
     if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
         let pid = text.parse().map_err(|_| Failure::refused(format!("{text} is too large to be a pid"), ""))?;
         return Ok(AdoptFrom::Pid { pid });
     }
-    let bytes = input::file(what)?;
+    let bytes = input::file(what, world)?;
     let text = String::from_utf8(bytes).map_err(|_| Failure::refused(format!("{text} is not text"), "a checkpoint is a JSON file"))?;
     Ok(AdoptFrom::Checkpoint { text })
 }

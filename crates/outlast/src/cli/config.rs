@@ -1,8 +1,12 @@
 //! `outlast config`
 
+use super::engine::running;
 use super::{Context, Failure};
+use crate::config::Settings;
 use clap::{Args, Subcommand};
+use outlast_client::{EngineStatus, Setting};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Show the configuration
 #[derive(Debug, Args)]
@@ -14,15 +18,18 @@ pub(crate) struct Config {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Every value in effect, and where it comes from
+    ///
+    /// If an engine runs, its values are shown. A value that was changed in the file since is named beside it; `outlast engine restart` has the
+    /// engine read it.
     Show,
     /// The path of the configuration file, which need not exist
     Path,
 }
 
 impl Config {
-    pub(crate) fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         match self.what {
-            What::Show => show(ctx)?,
+            What::Show => show(ctx, &engine(ctx).await)?,
             What::Path if ctx.out.json => ctx.out.object(&json!({"path": ctx.settings.file, "exists": ctx.settings.file.exists()}))?,
             What::Path => ctx.out.line(&ctx.settings.file.display().to_string())?,
         }
@@ -30,16 +37,122 @@ impl Config {
     }
 }
 
-fn show(ctx: &Context) -> Result<(), Failure> {
+/// What the engine of the home answers, if it does.
+enum Asked {
+    NotRunning,
+    Running(Box<EngineStatus>),
+    Failed(String),
+}
+
+/// Asks the engine that runs. None is started: that one would have read the configuration just now.
+async fn engine(ctx: &Context) -> Asked {
+    let asked = async {
+        match running(ctx).await? {
+            Some(client) => Ok::<_, Failure>(Some(client.engine_status().await?)),
+            None => Ok(None),
+        }
+    };
+    match asked.await {
+        Ok(Some(status)) => Asked::Running(Box::new(status)),
+        Ok(None) => Asked::NotRunning,
+        Err(e) => Asked::Failed(e.error().to_owned()),
+    }
+}
+
+/// A value in effect.
+struct Effective {
+    key: String,
+    value: String,
+    from: String,
+    /// What the configuration has instead, which the engine has not read.
+    configured: Option<(String, String)>,
+}
+
+fn effective(settings: &Settings, used: &BTreeMap<String, Setting>) -> Vec<Effective> {
+    let outdated = settings.outdated(used);
+    let current = settings.of_engine();
+    let text = |value: &Value| if value.is_null() { "none".to_owned() } else { value.to_string() };
+    let mut all: Vec<Effective> = settings
+        .shown
+        .iter()
+        .map(|v| {
+            let (value, from) = (v.value.to_string(), v.from.to_string());
+            match used.get(v.key) {
+                Some(engine) if json!(v.value) != engine.value => Effective {
+                    key: v.key.into(),
+                    value: text(&engine.value),
+                    from: engine.from.clone(),
+                    configured: outdated.iter().any(|key| key == v.key).then_some((value, from)),
+                },
+                _ => Effective { key: v.key.into(), value, from, configured: None },
+            }
+        })
+        .collect();
+    // Tables are shown only if there is something to say: a digest is of no use to a person.
+    for key in outdated.iter().filter(|key| !settings.shown.iter().any(|v| v.key == key.as_str())) {
+        let described = |setting: Option<&Setting>| match setting.is_none_or(|s| s.value.is_null()) {
+            true => "none".to_owned(),
+            false => "tables that were read at its start".to_owned(),
+        };
+        let now = if current[key].value.is_null() { "none" } else { "other tables" };
+        let used = used.get(key);
+        all.push(Effective {
+            key: format!("[[{key}]]"),
+            value: described(used),
+            from: used.map(|s| s.from.clone()).unwrap_or_default(),
+            configured: Some((now.into(), current[key].from.clone())),
+        });
+    }
+    all
+}
+
+fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
     let s = &ctx.settings;
+    let none = BTreeMap::new();
+    let used = if let Asked::Running(status) = engine { &status.settings } else { &none };
     if ctx.out.json {
-        let values: Map<String, Value> =
-            s.shown.iter().map(|v| (v.key.to_owned(), json!({"value": v.value, "from": v.from.to_string()}))).collect();
-        return ctx.out.object(&json!({"home": s.home, "path": s.file, "values": values, "warnings": s.warnings}));
+        return ctx.out.object(&as_json(s, engine, used));
     }
     ctx.out.line(&format!("# home: {}", s.home.display()))?;
     ctx.out.line(&format!("# file: {}{}", s.file.display(), if s.file.exists() { "" } else { " (absent)" }))?;
-    let lines: Vec<_> = s.shown.iter().map(|v| (format!("{} = {}", v.key, v.value), v.from)).collect();
-    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
-    lines.iter().try_for_each(|(line, from)| ctx.out.line(&format!("{line:width$}  # {from}")))
+    ctx.out.line(&match engine {
+        Asked::Running(status) => format!("# engine: pid {}, which has read its settings at {}", status.pid, status.started_at),
+        Asked::NotRunning => "# engine: none runs; the next one uses these values".into(),
+        Asked::Failed(why) => format!("# engine: it cannot be asked which values it uses: {why}"),
+    })?;
+    let all = effective(s, used);
+    let lines: Vec<_> = all.iter().map(|v| format!("{} = {}", v.key, v.value)).collect();
+    let width = lines.iter().map(String::len).max().unwrap_or(0);
+    for (line, v) in lines.iter().zip(&all) {
+        let changed = v.configured.as_ref().map(|(value, from)| format!("; now {value} in {from}, after a restart of the engine"));
+        ctx.out.line(&format!("{line:width$}  # {}{}", v.from, changed.unwrap_or_default()))?;
+    }
+    if all.iter().any(|v| v.configured.is_some()) {
+        ctx.out.remark("the configuration was changed after the engine had read it; `outlast engine restart` has it read the current one");
+    }
+    Ok(())
+}
+
+/// The same for programs: each value in effect, and what is configured instead, if the engine has not read that.
+fn as_json(s: &Settings, engine: &Asked, used: &BTreeMap<String, Setting>) -> Value {
+    let outdated = s.outdated(used);
+    let current = s.of_engine();
+    let mut values: Map<String, Value> =
+        s.shown.iter().map(|v| (v.key.to_owned(), json!({"value": v.value, "from": v.from.to_string()}))).collect();
+    for (key, setting) in used {
+        if !values.contains_key(key) && !outdated.contains(key) {
+            continue;
+        }
+        let mut shown = json!(setting);
+        if outdated.contains(key) {
+            shown["configured"] = json!(current[key]);
+        }
+        values.insert(key.clone(), shown);
+    }
+    let engine = match engine {
+        Asked::Running(status) => json!({"pid": status.pid, "started_at": status.started_at, "needs_restart": !outdated.is_empty()}),
+        Asked::NotRunning => Value::Null,
+        Asked::Failed(why) => json!({"error": why}),
+    };
+    json!({"home": s.home, "path": s.file, "engine": engine, "values": values, "warnings": s.warnings})
 }

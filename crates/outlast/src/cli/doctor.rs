@@ -181,7 +181,7 @@ fn examine(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
         checks.push(
             Check::degraded("secrets", &["P8"], "security.redact_secrets is off")
                 .means("passwords and tokens in commands and output are stored and shown, and sent with notices")
-                .hint("set it to true, then `outlast engine stop`: the next engine reads it"),
+                .hint("set it to true, then `outlast engine restart`: the next engine reads it"),
         );
     }
     checks

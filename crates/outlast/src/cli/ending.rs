@@ -22,11 +22,19 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
 /// Where a process stands, in a word or two.
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
     match p.phase.as_str() {
+        _ if p.is_suspended => ("suspended".into(), Tone::Busy),
         "exited" | "draining" => outcome(&p.fate),
-        "running" => (p.phase.clone(), Tone::Good),
+        "running" | "adopted" => (p.phase.clone(), Tone::Good),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
         "failed_start" => ("failed to start".into(), Tone::Bad),
         _ => (p.phase.clone(), Tone::Bad),
+    }
+}
+
+/// Marks those that a stop signal suspended, which a list of the engine does not say.
+pub(crate) fn mark_suspended(processes: &mut [ProcessInfo]) {
+    for p in processes.iter_mut().filter(|p| p.fate.completion_reason.is_none()) {
+        p.is_suspended = p.pid.is_some_and(crate::os::is_suspended);
     }
 }
 

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect};
 use serde_json::json;
 
-/// Show, start or stop the engine, or start it with the machine
+/// Show, start, stop or restart the engine, or start it with the machine
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     #[command(subcommand)]
@@ -27,6 +27,8 @@ enum What {
     Start,
     /// Stop the engine; processes keep running unless they were started with --on-stop kill
     Stop,
+    /// Replace the engine by one that reads the current configuration; every process keeps running
+    Restart,
     Install(install::Install),
 }
 
@@ -39,6 +41,7 @@ impl Engine {
                 None => none(ctx),
             },
             What::Start => start(ctx).await,
+            What::Restart => restart(ctx).await,
             What::Install(install) => install.perform(ctx).await,
             What::Stop => match running(ctx).await? {
                 Some(client) => stop(ctx, client).await,
@@ -49,7 +52,7 @@ impl Engine {
 }
 
 /// A client of the engine that runs, if one does.
-async fn running(ctx: &Context) -> Result<Option<Client>, Failure> {
+pub(super) async fn running(ctx: &Context) -> Result<Option<Client>, Failure> {
     let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
     match Client::connect(&to).await {
         Ok(client) => Ok(Some(client)),
@@ -93,6 +96,54 @@ async fn start(ctx: &Context) -> Result<i32, Failure> {
         ctx.out.tip(&format!("the engine {} (pid {pid})", if was { "runs already" } else { "has started" }));
     }
     Ok(0)
+}
+
+/// Ends the engine, if one runs, and starts the next one.
+async fn restart(ctx: &Context) -> Result<i32, Failure> {
+    let was = match running(ctx).await? {
+        Some(client) => {
+            let pid = client.engine_status().await?.pid;
+            let about = About::Words("the engine is ending");
+            let left = "the engine is still ending; the next command starts another";
+            progress::during(ctx, about, left, client.engine_hand_over()).await??;
+            Some(pid)
+        }
+        None => None,
+    };
+    let now = ctx.client().await?.engine_status().await?;
+    if ctx.out.json {
+        let status = if was.is_some() { "restarted" } else { "started" };
+        ctx.out.object(&json!({"status": status, "pid": now.pid, "was": was, "running": now.running, "home": ctx.settings.home}))?;
+        return Ok(0);
+    }
+    let running = match now.running {
+        0 => "no process runs".into(),
+        1 => "1 process keeps running".into(),
+        n => format!("{n} processes keep running"),
+    };
+    match was {
+        Some(was) => {
+            ctx.out.line(&format!("the engine was restarted with the current configuration (pid {was}, now {}); {running}", now.pid))?
+        }
+        None => ctx.out.line(&format!("no engine ran; one has started with the current configuration (pid {})", now.pid))?,
+    }
+    Ok(0)
+}
+
+/// Says on a terminal that the configuration was changed after the engine had read it.
+pub(super) async fn tell_outdated(ctx: &Context, client: &Client) {
+    if !ctx.out.has_person() {
+        return;
+    }
+    // The request itself reports what is wrong with the engine.
+    let Ok(status) = client.engine_status().await else { return };
+    let outdated = ctx.settings.outdated(&status.settings);
+    if !outdated.is_empty() {
+        ctx.out.tip(&format!(
+            "note: the engine uses earlier settings ({}); `outlast engine restart` has it read the current ones",
+            outdated.join(", ")
+        ));
+    }
 }
 
 async fn stop(ctx: &Context, client: Client) -> Result<i32, Failure> {

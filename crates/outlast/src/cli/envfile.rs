@@ -28,7 +28,7 @@ impl EnvArgs {
     pub(crate) fn read(self, world: &World) -> Result<Vec<EnvVar>, Failure> {
         let mut all: Vec<EnvVar> = Vec::new();
         for name in &self.env_file {
-            let text = input::file(name)?;
+            let text = input::file(name, world)?;
             let found = parse(&text).map_err(|(line, what)| {
                 Failure::refused(
                     format!("line {line} of {} {what}", name.to_string_lossy()),

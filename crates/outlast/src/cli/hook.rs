@@ -69,9 +69,9 @@ fn to_tell() -> Result<ToTell, Failure> {
 }
 
 /// A secret: from a file if one is named, else from the environment.
-fn secret(file: Option<&Path>, set: Option<String>) -> Result<Option<String>, Failure> {
-    let Some(file) = file else { return Ok(set) };
-    let text = std::fs::read_to_string(file).map_err(|e| Failure::refused(format!("cannot read {}: {e}", file.display()), ""))?;
+fn secret(ctx: &Context, file: Option<&Path>, set: Option<String>) -> Result<Option<String>, Failure> {
+    let Some(file) = file.map(|file| ctx.world.path(file)) else { return Ok(set) };
+    let text = std::fs::read_to_string(&file).map_err(|e| Failure::refused(format!("cannot read {}: {e}", file.display()), ""))?;
     match text.trim() {
         "" => Err(Failure::refused(format!("{} is empty, and a secret is expected in it", file.display()), "")),
         secret => Ok(Some(secret.to_owned())),

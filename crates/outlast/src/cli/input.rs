@@ -1,6 +1,7 @@
 //! Text given on the command line or, as `-`, on standard input, so that secrets need not be on argv.
 
 use super::Failure;
+use crate::config::World;
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
@@ -18,11 +19,11 @@ pub(crate) fn stdin() -> Result<Vec<u8>, Failure> {
 }
 
 /// The file of that name, or standard input.
-pub(crate) fn file(name: &OsStr) -> Result<Vec<u8>, Failure> {
+pub(crate) fn file(name: &OsStr, world: &World) -> Result<Vec<u8>, Failure> {
     if name == "-" {
         return stdin();
     }
-    std::fs::read(name).map_err(|e| Failure::refused(format!("cannot read {}: {e}", name.to_string_lossy()), ""))
+    std::fs::read(world.path(name)).map_err(|e| Failure::refused(format!("cannot read {}: {e}", name.to_string_lossy()), ""))
 }
 
 /// Without the newline that ends the last line.

@@ -352,7 +352,10 @@ impl Install {
                 }
             }
             if target.ours && about["status"] != "unchanged" && about["status"] != "absent" {
-                notes.push("an engine that runs has read its configuration before: `outlast engine stop` has the next one read it, and harms no process".into());
+                notes.push(
+                    "the engine has read its configuration before: `outlast engine restart` has the next one read it, and harms no process"
+                        .into(),
+                );
             }
             files.push(about);
         }

@@ -26,6 +26,7 @@ impl List {
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
         let mut processes = client.list(&scope, self.all).await?;
+        ending::mark_suspended(&mut processes);
         let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
             let mut answer = with_conversations(outlast_client::List::new(processes));

@@ -308,7 +308,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Hook(args) => args.perform(ctx).await,
         Verb::Install(args) => args.perform(ctx),
         Verb::Doctor(args) => args.perform(ctx).await,
-        Verb::Config(args) => args.perform(ctx),
+        Verb::Config(args) => args.perform(ctx).await,
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
         Verb::Completions(args) => args.perform(),
@@ -338,10 +338,9 @@ impl ScopeArgs {
     }
 }
 
-/// Seconds, as people write them: `2`, `0.5`.
+/// A time, as people write it: `2` and `0.5` are seconds; `90s`, `5m`, `1h30m`, `2d`.
 fn seconds(text: &str) -> Result<std::time::Duration, String> {
-    let s: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    std::time::Duration::try_from_secs_f64(s).map_err(|_| format!("{text} is not a number of seconds from 0 on"))
+    times::duration(text)
 }
 
 /// Seconds, more than none.

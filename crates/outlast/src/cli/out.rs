@@ -93,11 +93,16 @@ impl Out {
         }
     }
 
-    /// A remark that only somebody at a terminal needs.
+    /// A remark that only a user at a terminal needs.
     pub(crate) fn tip(&self, text: &str) {
-        if std::io::stderr().is_terminal() {
+        if self.has_person() {
             self.remark(text);
         }
+    }
+
+    /// Whether a user at a terminal reads remarks.
+    pub(crate) fn has_person(&self) -> bool {
+        !self.json && std::io::stderr().is_terminal()
     }
 
     /// The text of an answer in the colour of its tone.

@@ -42,6 +42,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time) -> Vec<(&'static str, String)> 
     put("command", Some(p.command.clone()));
     put("directory", Some(p.cwd.clone()));
     put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) } else { p.phase.clone() }));
+    put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
     put("started", Some(when(p.started_at, now)));
     put("ended", p.fate.ended_at.map(|t| when(t, now)));

@@ -25,7 +25,10 @@ impl Rerun {
         let info = ctx.client().await?.rerun(&self.id, ctx.caller(), env).await?;
         match info.fate.completion_reason {
             Some(Reason::FailedStart) => run::failed_start(ctx, &info),
-            _ => run::started(ctx, &info),
+            _ => {
+                run::tell_not_passed_on(ctx, &info);
+                run::started(ctx, &info)
+            }
         }
     }
 }

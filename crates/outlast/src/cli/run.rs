@@ -83,6 +83,8 @@ impl Run {
         let (follow, wait, id) = (self.follow, self.wait, self.id);
         let spec = self.spec(ctx)?;
         let client = ctx.client().await?.with_owner(spec.owner.clone());
+        // Before the start, which may be refused because of a setting that was changed since.
+        super::engine::tell_outdated(ctx, &client).await;
         let mut run = outlast_client::Run::new(spec, ctx.caller());
         run.id = id;
         let info = client.run_info(run).await?;
@@ -96,6 +98,7 @@ impl Run {
         for warning in &info.warnings {
             ctx.out.remark(&format!("note: {warning}"));
         }
+        tell_not_passed_on(ctx, &info);
         match (follow, wait) {
             (true, _) => to_its_end(ctx, &client, info).await,
             (_, true) => wait_for_it(ctx, &client, &info).await,
@@ -106,7 +109,7 @@ impl Run {
     fn spec(self, ctx: &Context) -> Result<Spec, Failure> {
         let command = command(self.command, self.env.reads_stdin())?;
         let mut spec = Spec::of(command);
-        spec.cwd = self.cwd.map(|dir| ctx.world.cwd.join(dir).as_path().into());
+        spec.cwd = self.cwd.map(|dir| ctx.world.path(&dir).as_path().into());
         spec.env = self.env.read(&ctx.world)?;
         spec.pty = self.pty;
         spec.stdin = self.stdin;
@@ -140,6 +143,21 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
         return Err(Failure::refused("the command is empty", "write it after --, for instance: outlast run -- make test"));
     }
     Ok(Command::Shell(line))
+}
+
+/// Names the caller's variables that the command was not given.
+pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
+    if let Some(note) = not_passed_on(&info.not_passed_on) {
+        ctx.out.tip(&note);
+    }
+}
+
+fn not_passed_on(names: &[String]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some(format!("note: {one} was not passed on; use --env {one}")),
+        several => Some(format!("note: {} were not passed on; use --env NAME", several.join(", "))),
+    }
 }
 
 /// Tells that it runs.
@@ -214,6 +232,14 @@ pub(crate) fn merge(object: &mut Value, more: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_that_are_not_passed_on_are_named_on_one_line() {
+        let note = |names: &[&str]| not_passed_on(&names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        assert_eq!(note(&[]), None);
+        assert_eq!(note(&["A_API_KEY"]).unwrap(), "note: A_API_KEY was not passed on; use --env A_API_KEY");
+        assert_eq!(note(&["A_API_KEY", "B_TOKEN"]).unwrap(), "note: A_API_KEY, B_TOKEN were not passed on; use --env NAME");
+    }
 
     #[test]
     fn one_word_is_a_line_and_several_are_a_program() {

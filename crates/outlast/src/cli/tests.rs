@@ -158,6 +158,21 @@ fn case_099_a_time_of_nothing_is_an_error() {
     assert_eq!(millis(std::time::Duration::from_micros(1)), 1);
 }
 
+#[test]
+fn times_are_written_in_seconds_or_with_units() {
+    let cases =
+        [("90", 90_000), ("0.5", 500), ("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), ("1.5h", 5_400_000), ("3d 4h", 273_600_000)];
+    for (text, ms) in cases.into_iter().chain([("250ms", 250), ("1w", 604_800_000), (" 2m ", 120_000)]) {
+        assert_eq!(seconds(text), Ok(std::time::Duration::from_millis(ms)), "{text}");
+    }
+    // What `list` shows can be given back.
+    assert_eq!(seconds(&times::age(93_784)), Ok(std::time::Duration::from_secs(26 * 3600)));
+    for text in ["", "s", "5x", "5m3", "30m1h", "5m5m", "1h-5m", "-5m", "5 m", "1..5h", "five"] {
+        assert!(seconds(text).is_err(), "{text}");
+    }
+    assert!(seconds("soon").unwrap_err().contains("1h30m"));
+}
+
 fn parsed(words: &[&str]) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(std::iter::once("outlast").chain(words.iter().copied()))
 }

@@ -1,6 +1,30 @@
 //! Times as people say them.
 
 use outlast_client::Time;
+use std::time::Duration;
+
+/// Reads a time: a number of seconds, or numbers with units from the largest to the smallest (`90s`, `5m`, `1h30m`, `1.5h`, `3d 4h`).
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 6] = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0), ("w", 604_800.0)];
+    let wrong = || format!("{text:?} is not a time: write seconds (90, 0.5) or a time with units (90s, 5m, 1h30m, 2d)");
+    let of_seconds = |s: f64| Duration::try_from_secs_f64(s).map_err(|_| format!("{text} is not a time from 0 on"));
+    if let Ok(seconds) = text.trim().parse::<f64>() {
+        return of_seconds(seconds);
+    }
+    let (mut rest, mut sum, mut last) = (text.trim(), 0.0, f64::INFINITY);
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let number: f64 = rest[..digits].parse().map_err(|_| wrong())?;
+        let after = &rest[digits..];
+        let letters = after.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(after.len());
+        let (_, unit) = UNITS.iter().find(|(name, _)| *name == &after[..letters]).ok_or_else(wrong)?;
+        if *unit >= last {
+            return Err(wrong());
+        }
+        (sum, last, rest) = (sum + number * unit, *unit, after[letters..].trim_start());
+    }
+    if last.is_infinite() { Err(wrong()) } else { of_seconds(sum) }
+}
 
 /// `45s`, `3m 20s`, `2h 5m`, `3d 4h`.
 pub(crate) fn age(seconds: u64) -> String {

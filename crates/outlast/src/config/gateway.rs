@@ -1,8 +1,8 @@
 //! The section `[gateway]`.
 
-use super::{Reader, seconds};
+use super::{FileNames, Reader, seconds};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How the gateway runs, as it is configured.
@@ -79,7 +79,7 @@ const IDLE_RESET_MINUTES: u64 = 1440;
 /// The hour of a daily reset: few people talk to an agent at four.
 const RESET_HOUR: u64 = 4;
 
-pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
+pub(super) fn read(r: &mut Reader<'_>, names: &FileNames<'_>) -> GatewayTable {
     let drain = r.number("gateway.drain_timeout_seconds", &["OUTLAST_GATEWAY_DRAIN_TIMEOUT_SECONDS"], DRAIN_TIMEOUT_SECONDS);
     let idle = r.number("gateway.idle_exit_seconds", &["OUTLAST_GATEWAY_IDLE_EXIT_SECONDS"], IDLE_EXIT_SECONDS);
     let window = r.number("gateway.resume_window_seconds", &[], RESUME_WINDOW_SECONDS);
@@ -98,7 +98,7 @@ pub(super) fn read(r: &mut Reader<'_>, file: &Path) -> GatewayTable {
         start: limit(r, "gateway.agent_start_seconds", AGENT_START_SECONDS),
         permission: limit(r, "gateway.permission_seconds", PERMISSION_SECONDS),
     };
-    let (agents, faults) = agents(r, file);
+    let (agents, faults) = agents(r, names);
     GatewayTable {
         drain_timeout: seconds(drain),
         idle_exit: seconds(idle),
@@ -120,7 +120,8 @@ fn limit(r: &mut Reader<'_>, key: &'static str, usual: f64) -> Duration {
     seconds(if given > 0.0 { given.min(LONGEST_LIMIT_SECONDS) } else { usual })
 }
 
-fn agents(r: &Reader<'_>, file: &Path) -> (BTreeMap<String, AgentTable>, Vec<String>) {
+fn agents(r: &Reader<'_>, names: &FileNames<'_>) -> (BTreeMap<String, AgentTable>, Vec<String>) {
+    let file = names.file;
     let (mut agents, mut faults) = (BTreeMap::new(), Vec::new());
     let Some(tables) = r.table.get("gateway").and_then(|section| section.get("agents")) else { return (agents, faults) };
     let Some(tables) = tables.as_table() else {
@@ -128,7 +129,7 @@ fn agents(r: &Reader<'_>, file: &Path) -> (BTreeMap<String, AgentTable>, Vec<Str
         return (agents, faults);
     };
     for (name, value) in tables {
-        match agent(value, file) {
+        match agent(value, names) {
             Ok(agent) => _ = agents.insert(name.clone(), agent),
             Err(what) => faults.push(format!("gateway.agents.{name} in {}: {what}", file.display())),
         }
@@ -136,7 +137,7 @@ fn agents(r: &Reader<'_>, file: &Path) -> (BTreeMap<String, AgentTable>, Vec<Str
     (agents, faults)
 }
 
-fn agent(value: &toml::Value, file: &Path) -> Result<AgentTable, String> {
+fn agent(value: &toml::Value, names: &FileNames<'_>) -> Result<AgentTable, String> {
     const KNOWN: [&str; 5] = ["argv", "command", "env_file", "permission", "allow"];
     let table = value.as_table().ok_or("it is no table")?;
     if let Some(unknown) = table.keys().find(|key| !KNOWN.contains(&key.as_str())) {
@@ -160,7 +161,6 @@ fn agent(value: &toml::Value, file: &Path) -> Result<AgentTable, String> {
         Some("always") => Permission::Always,
         Some(other) => return Err(format!("permission {other:?} is none of ask, allow-list, always")),
     };
-    // A relative path is meant from the file that names it.
-    let env_file = text("env_file")?.map(|path| file.parent().unwrap_or(Path::new("/")).join(path));
+    let env_file = text("env_file")?.map(|path| names.path(path));
     Ok(AgentTable { argv, is_command, env_file, permission })
 }

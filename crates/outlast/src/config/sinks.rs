@@ -1,5 +1,6 @@
 //! The `[[hook]]` and `[[webhook]]` tables. One that makes no sense is warned about and left out: the others still tell.
 
+use super::FileNames;
 use outlast_engine::Push;
 use outlast_sinks::{Budget, Gather, Growth, Hook, HookCommand, Secret, SinkConfig, Target, Webhook};
 use serde::Deserialize;
@@ -84,9 +85,11 @@ const HOOK: [&str; 4] = ["command", "wake", "coalesce_ms", "budget"];
 const WEBHOOK: [&str; 5] = ["url", "secret_file", "secret_env", "allow_http", "ca_file"];
 
 /// Reads them from the file's table. `env` is what hooks get, and where secrets may be.
-pub(crate) fn read(table: &toml::Table, file: &Path, env: &[(OsString, OsString)], home: &Path, warnings: &mut Vec<String>) -> Sinks {
+pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString, OsString)], warnings: &mut Vec<String>) -> Sinks {
+    let file = names.file;
+    let home = names.user_home.unwrap_or(Path::new("/"));
     let mut sinks = Sinks::default();
-    let mut names = HashSet::new();
+    let mut taken = HashSet::new();
     for (section, keys) in [("hook", &HOOK[..]), ("webhook", &WEBHOOK[..])] {
         let Some(given) = table.get(section) else { continue };
         let Some(given) = given.as_array() else {
@@ -101,10 +104,10 @@ pub(crate) fn read(table: &toml::Table, file: &Path, env: &[(OsString, OsString)
             }
             let made = match section {
                 "hook" => hook(one.clone(), env, home),
-                _ => webhook(one.clone(), file, env, &mut sinks.secret_env),
+                _ => webhook(one.clone(), names, env, &mut sinks.secret_env),
             };
             match made {
-                Ok((call, push)) if names.insert(push.name.clone()) => {
+                Ok((call, push)) if taken.insert(push.name.clone()) => {
                     sinks.calls.push(call);
                     sinks.pushes.push(push);
                 }
@@ -153,26 +156,25 @@ fn hook(table: toml::Value, env: &[(OsString, OsString)], home: &Path) -> Result
 
 fn webhook(
     table: toml::Value,
-    file: &Path,
+    names: &FileNames<'_>,
     env: &[(OsString, OsString)],
     secret_env: &mut Vec<String>,
 ) -> Result<(SinkConfig, Push), String> {
-    let WebhookTable { common, url, secret_file, secret_env: names, allow_http, ca_file } = table.try_into().map_err(reason)?;
+    let WebhookTable { common, url, secret_file, secret_env: variables, allow_http, ca_file } = table.try_into().map_err(reason)?;
     let target = Target::parse(&url, allow_http).map_err(|e| e.to_string())?;
-    let beside = file.parent().unwrap_or(Path::new("/"));
     let mut secrets = Vec::new();
     for path in secret_file.map(OneOrMany::all).unwrap_or_default() {
-        let path = beside.join(path);
+        let path = names.path(path);
         let text = std::fs::read_to_string(&path).map_err(|e| format!("its secret {} cannot be read: {e}", path.display()))?;
         secrets.push(Secret::parse(&text).map_err(|e| format!("its secret {}: {e}", path.display()))?);
     }
-    for name in names.map(OneOrMany::all).unwrap_or_default() {
+    for name in variables.map(OneOrMany::all).unwrap_or_default() {
         let found = env.iter().find(|(n, _)| n.to_str() == Some(&name)).and_then(|(_, v)| v.to_str());
         let text = found.ok_or_else(|| format!("its secret is to be in {name}, which is not set"))?;
         secrets.push(Secret::parse(text).map_err(|e| format!("its secret in {name}: {e}"))?);
         secret_env.push(name);
     }
-    let mut webhook = Webhook::new(target, secrets, ca_file.map(|path| beside.join(path))).map_err(|e| e.to_string())?;
+    let mut webhook = Webhook::new(target, secrets, ca_file.map(|path| names.path(path))).map_err(|e| e.to_string())?;
     if let Some(limit) = common.timeout_seconds {
         webhook.whole = positive("timeout_seconds", limit)?;
     }

@@ -2,7 +2,9 @@ use super::*;
 
 fn with(file: &str, env: &[(&str, &str)]) -> Settings {
     let env: Vec<_> = env.iter().map(|(n, v)| (n.to_string(), OsString::from(v))).collect();
-    read("/h".into(), "/c/config.toml".into(), Ok(file.into()), move |name| env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()))
+    read("/h".into(), "/c/config.toml".into(), Ok(file.into()), Some(Path::new("/home/me")), move |name| {
+        env.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone())
+    })
 }
 
 #[test]
@@ -18,6 +20,14 @@ fn without_a_word_the_contract_counts() {
     assert!(s.shown.iter().all(|v| v.from == Origin::Default));
     assert_eq!(s.shown.len(), KEYS.len());
     assert!(s.shown.iter().all(|v| KEYS.contains(&v.key)));
+}
+
+#[test]
+fn paths_are_relative_to_the_file_and_a_tilde_is_the_home_directory() {
+    let file = "[gateway.agents]\na = {argv = ['a'], env_file = '~/env'}\nb = {argv = ['b'], env_file = 'env'}\nc = {argv = ['c'], env_file = '/env'}";
+    let s = with(file, &[]);
+    let found: Vec<_> = s.gateway.agents.values().map(|a| a.env_file.clone().unwrap()).collect();
+    assert_eq!(found, ["/home/me/env", "/c/env", "/env"].map(PathBuf::from));
 }
 
 #[test]

@@ -45,6 +45,15 @@ fn case_183_while_anything_runs_nobody_is_idle() {
 }
 
 #[test]
+fn the_exit_code_says_whether_anything_runs() {
+    let p = product();
+    let id = p.run("exec sleep 1000");
+    assert_eq!((p.call(["active"]).code, p.call(["active", "--session", "other"]).code), (Some(0), Some(3)));
+    p.json(["kill", &id]);
+    assert_eq!((p.call(["active"]).code, p.call(["active", "--json"]).code), (Some(3), Some(3)));
+}
+
+#[test]
 fn case_185_a_goal_waits_while_its_process_runs() {
     let p = product();
     let id = p.run("exec sleep 1000");

@@ -52,6 +52,29 @@ fn case_175_189_an_entry_of_the_reference_comes_with_all_its_fields() {
 }
 
 #[test]
+fn an_adopted_process_is_shown_as_adopted_and_not_as_orphaned() {
+    let p = product();
+    let mut sleeper = Sleeper::start();
+    let taken = only(&p.call(["adopt", "--json", &sleeper.pid().to_string()]));
+    let id = taken["session_id"].as_str().unwrap();
+    for shown in [&taken, &p.json(["poll", id]), &p.json(["list"])["processes"][0]] {
+        assert_eq!(
+            (&shown["phase"], &shown["status"], &shown["detached"]),
+            (&json!("adopted"), &json!("running"), &json!(true)),
+            "{shown}"
+        );
+    }
+    assert!(p.call(["list"]).good().text().contains(" adopted "));
+    let checks = p.json(["doctor", "--quick"])["checks"].to_string();
+    assert!(!checks.contains("both keepers were killed"), "{checks}");
+    p.kill_engine();
+    assert_eq!(p.json(["poll", id])["phase"], "adopted", "from its folder alone");
+    sleeper.end();
+    p.wait(id);
+    assert_eq!(p.json(["poll", id])["phase"], "lost");
+}
+
+#[test]
 fn the_end_of_an_adopted_process_is_told_only_if_it_was_to_be() {
     let p = product();
     let mut sleeper = Sleeper::start();

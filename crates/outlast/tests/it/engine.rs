@@ -1,5 +1,6 @@
 //! `engine`: started by hand, and with the machine.
 
+use crate::person::Person;
 use crate::sinks::{hears_of, hooked};
 use crate::support::*;
 use outlast_testkit::machine::skipped;
@@ -121,4 +122,62 @@ fn why_an_engine_cannot_start_is_said_once() {
     let error = refused["error"].as_str().unwrap();
     assert_eq!(error.matches("cannot copy the keeper").count(), 1, "{error}");
     std::fs::remove_dir_all(&copy).unwrap();
+}
+
+#[test]
+fn a_changed_configuration_is_named_until_the_engine_was_restarted() {
+    let p = product();
+    let id = p.run_with(&["--on-stop", "kill"], "exec sleep 1000");
+    let first = p.json(["engine", "status"])["pid"].clone();
+    let shown = || p.json(["config", "show"]);
+    assert_eq!((&shown()["engine"]["pid"], &shown()["engine"]["needs_restart"]), (&first, &json!(false)));
+    p.configure("[limits]\nmax_running = 1\n[[hook]]\nname = 'h'\ncommand = 'true'\n");
+    // The value that counts is the engine's, and the changed one is named beside it.
+    let said = shown();
+    assert_eq!(said["engine"]["needs_restart"], true, "{said}");
+    assert_eq!(said["values"]["limits.max_running"]["value"], 1024, "{said}");
+    assert_eq!(said["values"]["limits.max_running"]["configured"], json!({"value": 1, "from": "config.toml"}), "{said}");
+    assert!(said["values"]["hook"]["configured"]["value"].is_string(), "{said}");
+    let text = p.call(["config", "show"]).good();
+    assert!(text.text().contains("now 1 in config.toml") && text.err.contains("`outlast engine restart`"), "{text:?}");
+    let checks = p.json(["doctor", "--quick"])["checks"].to_string();
+    assert!(checks.contains("earlier values of hook, limits.max_running") && checks.contains("outlast engine restart"), "{checks}");
+    let note = "note: the engine uses earlier settings (hook, limits.max_running); `outlast engine restart`";
+    let mut person = Person::calls_at(&p, &["run", "--wait", "--", "true"], 24, 200);
+    person.sees(note);
+    person.sees("exited with code 0");
+    // In a pipe the answer stays as it is.
+    assert_eq!(p.call(["run", "--wait", "--", "true"]).good().err, "");
+
+    let done = p.json(["engine", "restart"]);
+    assert_eq!((&done["status"], &done["was"], &done["running"]), (&json!("restarted"), &first, &json!(1)), "{done}");
+    assert_ne!(done["pid"], first);
+    assert_eq!(p.json(["engine", "status"])["pid"], done["pid"]);
+    assert_eq!(p.json(["poll", &id])["phase"], "running", "a restart stops nothing, also what ends with a stop");
+    let said = shown();
+    assert_eq!((&said["engine"]["needs_restart"], &said["values"]["limits.max_running"]["value"]), (&json!(false), &json!(1)), "{said}");
+    assert_eq!(p.call(["run", "--json", "--", "true"]).json()["code"], "too_many_running", "the new limit counts");
+}
+
+#[test]
+fn a_setting_in_the_environment_of_one_caller_needs_no_restart() {
+    let p = product();
+    p.engine();
+    let call =
+        |env: &[(&str, &str)]| Answer::from(p.command(["config", "show", "--json"]).envs(env.iter().copied()).output().unwrap()).json();
+    let said = call(&[("OUTLAST_TERM_GRACE_SECONDS", "9")]);
+    assert_eq!(
+        (&said["engine"]["needs_restart"], said["values"]["terminal.daemon_term_grace_seconds"]["value"].as_f64()),
+        (&json!(false), Some(2.0))
+    );
+}
+
+#[test]
+fn a_restart_without_an_engine_starts_one_and_config_show_starts_none() {
+    let p = product();
+    assert_eq!(p.json(["config", "show"])["engine"], Value::Null);
+    assert!(p.call(["config", "show"]).good().text().contains("# engine: none runs"));
+    assert_eq!(p.json(["engine", "status", "--no-start"])["status"], "not_running");
+    let done = p.json(["engine", "restart"]);
+    assert_eq!((&done["status"], &done["was"]), (&json!("started"), &Value::Null), "{done}");
 }

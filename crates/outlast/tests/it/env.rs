@@ -162,6 +162,33 @@ fn login_files_that_hang_or_fail_keep_no_command_from_running() {
 }
 
 #[test]
+fn a_variable_that_is_not_passed_on_is_named_to_a_user_at_a_terminal() {
+    let p = product()
+        .with_env("OPENAI_API_KEY", "sk-1")
+        .with_env("GH_TOKEN", "")
+        .with_env("GITHUB_TOKEN", "t")
+        .with_env("VIRTUAL_ENV", "/venv")
+        .with_env("_OUTLAST_FORCE_X", "1");
+    let note = "note: GITHUB_TOKEN, OPENAI_API_KEY were not passed on; use --env NAME\r\n";
+    let mut person = crate::person::Person::calls(&p, &["run", "--wait", "--id", "proc_00000000abcd", "--", "echo done"]);
+    person.sees("exited with code 0");
+    assert_eq!(person.ended(), Some(0));
+    assert!(person.seen.contains(note), "{:?}", person.seen);
+    let mut person = crate::person::Person::calls(&p, &["rerun", "proc_00000000abcd", "--env", "OPENAI_API_KEY"]);
+    person.sees("shows its output");
+    assert!(person.seen.contains("note: GITHUB_TOKEN was not passed on; use --env GITHUB_TOKEN\r\n"), "{:?}", person.seen);
+    // With --env it is passed on, and there is nothing to say.
+    let all = ["run", "--wait", "--env", "OPENAI_API_KEY", "--env", "GITHUB_TOKEN", "--", "echo $GITHUB_TOKEN"];
+    let mut person = crate::person::Person::calls(&p, &all);
+    person.sees("exited with code 0");
+    assert!(!person.seen.contains("passed on"), "{:?}", person.seen);
+    // In a pipe nothing is said; with --json it is a field.
+    let piped = p.call(["run", "--", "true"]).good();
+    assert_eq!(piped.err, "");
+    assert_eq!(p.json(["run", "--", "true"])["not_passed_on"], json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]));
+}
+
+#[test]
 fn a_command_knows_its_process_and_its_directory() {
     let p = product();
     let id = p.run("echo $OUTLAST_PROCESS_ID; echo $PWD");

@@ -12,6 +12,30 @@ fn entry<'a>(listed: &'a Value, id: &str) -> &'a Value {
 }
 
 #[test]
+fn a_process_that_a_stop_signal_suspended_says_so_until_it_is_continued() {
+    let p = product();
+    let id = p.run("exec sleep 1000");
+    let is_suspended = || {
+        let (polled, listed) = (p.json(["poll", &id]), p.json(["list"])["processes"][0].clone());
+        assert_eq!((&polled["phase"], &polled["status"]), (&json!("running"), &json!("running")), "{polled}");
+        assert_eq!(polled["is_suspended"], listed["is_suspended"]);
+        polled["is_suspended"] == true
+    };
+    assert!(!is_suspended());
+    p.call(["signal", &id, "STOP"]).good();
+    eventually("it to be suspended", || is_suspended().then_some(()));
+    assert!(p.call(["list"]).good().text().contains("  suspended  "));
+    let polled = p.call(["poll", &id]).good().text();
+    assert!(
+        polled.contains("suspended  by a stop signal") && polled.contains(&format!("`outlast signal {id} CONT` continues it")),
+        "{polled}"
+    );
+    p.call(["signal", &id, "CONT"]).good();
+    eventually("it to be continued", || (!is_suspended()).then_some(()));
+    assert!(!p.call(["list"]).good().text().contains("suspended"));
+}
+
+#[test]
 fn case_174_where_nothing_was_started_the_list_is_empty() {
     let p = product();
     assert_eq!(p.json(["list"]), json!({"processes": []}));

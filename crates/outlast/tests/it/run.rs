@@ -79,6 +79,65 @@ fn a_directory_that_was_removed_under_the_caller_is_refused() {
 }
 
 #[test]
+fn a_file_or_a_directory_that_cannot_be_entered_is_refused_and_nothing_is_written() {
+    use std::os::unix::fs::PermissionsExt as _;
+    const NAME: &str = "run::a_file_or_a_directory_that_cannot_be_entered_is_refused_and_nothing_is_written";
+    let p = product();
+    let (file, shut) = (p.work().join("file"), p.work().join("shut"));
+    std::fs::write(&file, "").unwrap();
+    std::fs::create_dir_all(shut.join("below")).unwrap();
+    std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o600)).unwrap();
+    // Root may enter every directory unless it gives that up.
+    let drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"];
+    let before: &[&str] = if outlast_testkit::machine::is_root() { &drop } else { &["env"] };
+    if !crate::places::by_way_of(&p, before, &["--version"]).output().is_ok_and(|done| done.status.success()) {
+        std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o700)).unwrap();
+        return outlast_testkit::machine::skipped(NAME, "root cannot give up its rights over files");
+    }
+    let run = |dir: &std::path::Path| {
+        let call = ["run", "--json", "--cwd", dir.to_str().unwrap(), "--", "true"];
+        Answer::from(crate::places::by_way_of(&p, before, &call).output().unwrap())
+    };
+    for (dir, error, hint) in [
+        (file.clone(), format!("{} is not a directory", file.display()), " is a directory; give a path to a directory"),
+        (
+            shut.clone(),
+            format!("directory {} cannot be entered: permission denied", shut.display()),
+            " can be entered; check the permissions",
+        ),
+        (shut.join("below"), format!("directory {}/below cannot be entered: permission denied", shut.display()), " can be entered; check"),
+    ] {
+        let refused = run(&dir);
+        let said = refused.json();
+        assert_eq!((refused.code, &said["code"], &said["error"]), (Some(125), &json!("bad_spec"), &json!(error)));
+        assert!(said["hint"].as_str().unwrap().starts_with(&format!("{}{hint}", p.work().display())), "{said}");
+    }
+    std::fs::set_permissions(&shut, std::fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+    assert_eq!(
+        std::fs::read_dir(p.home().processes()).unwrap().flatten().filter(|e| e.file_name().to_string_lossy().starts_with("proc_")).count(),
+        0
+    );
+}
+
+#[test]
+fn a_tilde_in_a_path_is_the_home_directory() {
+    let p = product();
+    std::fs::create_dir(p.user().join("sub")).unwrap();
+    std::fs::write(p.user().join("vars"), "GREETING=hello\n").unwrap();
+    for (given, meant) in [("~", p.user()), ("~/sub", p.user().join("sub"))] {
+        let id = p.run_with(&["--cwd", given, "--env-file", "~/vars"], "pwd; echo $GREETING");
+        assert_eq!(p.wait(&id)["output"], format!("{}\nhello\n", meant.display()));
+    }
+    let refused = p.call(["run", "--json", "--cwd", "~/typo", "--", "true"]).json();
+    assert_eq!(refused["error"], format!("directory {}/typo does not exist", p.user().display()), "{refused}");
+    // A directory of that name can still be given.
+    std::fs::create_dir(p.work().join("~")).unwrap();
+    let id = p.run_with(&["--cwd", "./~"], "pwd");
+    assert_eq!(p.wait(&id)["output"], format!("{}/~\n", p.work().display()));
+}
+
+#[test]
 fn the_directory_is_the_callers_or_the_one_asked_for() {
     let p = product();
     std::fs::create_dir(p.work().join("sub")).unwrap();

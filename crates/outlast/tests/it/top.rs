@@ -330,3 +330,16 @@ fn without_a_screen_it_is_refused_with_what_to_do_instead() {
     let refused: Answer = script.stdin(std::process::Stdio::null()).output().expect("script runs").into();
     assert!(refused.code == Some(1) && refused.text().contains("TERM is not set, or dumb"), "{refused:?}");
 }
+
+#[test]
+fn a_process_that_a_stop_signal_suspended_is_shown_as_suspended() {
+    let p = product();
+    let id = p.run("exec sleep 1000");
+    p.call(["signal", &id, "STOP"]).good();
+    let Some(tmux) = Tmux::calls("a_process_that_a_stop_signal_suspended_is_shown_as_suspended", &p, (120, 24), &["top"]) else { return };
+    tmux.sees(" suspended ");
+    p.call(["signal", &id, "CONT"]).good();
+    tmux.shows("it running again", |s| s.contains("running") && !s.contains("suspended"));
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}

@@ -109,6 +109,12 @@ pub fn is_alive(of: &Incarnation) -> bool {
     boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
 }
 
+/// Whether a stop signal suspended this very life. A tracer's stop does not count.
+pub fn is_suspended(of: &Incarnation) -> bool {
+    let same = |f: Vec<String>| f.get(19).and_then(|t| t.parse().ok()) == Some(of.start_ticks) && f.first().is_some_and(|s| s == "T");
+    boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
+}
+
 /// The kernel's short name of a process.
 pub fn command_name(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/comm")).ok()?;

@@ -4,6 +4,7 @@ use super::process::{Fate, Process};
 use super::reply::{Error, Event};
 use outlast_core::{ProcessId, Status, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The end of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -340,6 +341,26 @@ pub struct EngineStatus {
     pub keeper: String,
     /// How the login environment was taken.
     pub shell: String,
+    /// The settings that it was started with, by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, Setting>,
+}
+
+/// A setting of an engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Setting {
+    /// Its value.
+    pub value: serde_json::Value,
+    /// Where the value came from.
+    pub from: String,
+}
+
+impl Setting {
+    /// A value, and where it came from.
+    pub fn new(value: serde_json::Value, from: impl Into<String>) -> Self {
+        Self { value, from: from.into() }
+    }
 }
 
 impl EngineStatus {
@@ -356,6 +377,7 @@ impl EngineStatus {
             degraded: Vec::new(),
             keeper: String::new(),
             shell: String::new(),
+            settings: BTreeMap::new(),
         }
     }
 }

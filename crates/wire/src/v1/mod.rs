@@ -10,7 +10,9 @@ mod reply;
 mod request;
 mod spec;
 
-pub use answer::{Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, ViewClosed, Waited, Written};
+pub use answer::{
+    Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
+};
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, List, Process};
 pub use reply::{Error, ErrorKind, Event, Hello, Reply};

@@ -63,6 +63,9 @@ pub struct Process {
     pub phase: String,
     /// The command's own pid.
     pub pid: Option<u32>,
+    /// A stop signal such as SIGSTOP suspended it; CONT continues it. In the answers to `poll` and to a start.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_suspended: bool,
     /// Where it runs.
     pub cwd: String,
     /// When it was accepted.
@@ -125,6 +128,9 @@ pub struct Process {
     /// What could not be had, and what it means.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Variables that the caller has and the command was not given, because commands do not inherit credentials. In the answer to a start only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_passed_on: Vec<String>,
     /// Something to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
@@ -140,6 +146,7 @@ impl Process {
             status,
             phase: phase.into(),
             pid: None,
+            is_suspended: false,
             cwd: String::new(),
             started_at,
             uptime_seconds: 0,
@@ -162,6 +169,7 @@ impl Process {
             watch_disabled: false,
             gaps: Vec::new(),
             warnings: Vec::new(),
+            not_passed_on: Vec::new(),
             note: None,
         }
     }

@@ -36,7 +36,7 @@ pub struct Message {
 /// | kill, signal | [`super::Killed`] |
 /// | kill_all | [`super::KillAll`] |
 /// | write, close | [`super::Written`] |
-/// | interrupt, resize, engine_stop | [`super::Done`] |
+/// | interrupt, resize, engine_stop, engine_hand_over | [`super::Done`] |
 /// | view_close | [`super::ViewClosed`] |
 /// | remove | [`super::Removed`] |
 /// | clean | [`super::Cleaned`] |
@@ -345,6 +345,8 @@ pub enum Request {
     EngineStatus,
     /// End the engine; processes go on unless they were started with `on_stop: kill`.
     EngineStop,
+    /// End the engine and leave every process running, because the caller starts the next engine at once.
+    EngineHandOver,
     /// End request `of` of this connection.
     Cancel {
         /// Its number.

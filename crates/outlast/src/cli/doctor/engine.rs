@@ -19,6 +19,7 @@ pub(super) fn checks(ctx: &Context, facts: &Facts<'_>) -> Vec<Check> {
         }
         Ok(Found { status, .. }) => {
             all.push(version(status));
+            all.extend(outdated(&ctx.settings.outdated(&status.settings)));
             all.push(Check::ok("shell", status.shell.clone()));
             let group = Group {
                 place: &facts.place,
@@ -44,13 +45,23 @@ struct Group<'a> {
     stopped: Option<usize>,
 }
 
+/// The settings that were changed after the engine had read them.
+fn outdated(keys: &[String]) -> Option<Check> {
+    let check = || {
+        Check::degraded("settings", &[], format!("the engine uses earlier values of {}", keys.join(", ")))
+            .means("config.toml was changed after the engine had read it")
+            .hint("`outlast engine restart`; running commands keep running")
+    };
+    (!keys.is_empty()).then(check)
+}
+
 fn version(s: &EngineStatus) -> Check {
     const NAME: &str = "engine";
     let ours = env!("CARGO_PKG_VERSION");
     if s.version != ours {
         return Check::degraded(NAME, &[], format!("pid {} is version {}, and this program is {ours}", s.pid, s.version))
             .means("features that only one of the two has may be missing")
-            .hint("`outlast engine stop`; the next command starts the new one, and running commands keep running");
+            .hint("`outlast engine restart`; running commands keep running");
     }
     Check::ok(NAME, format!("pid {}, version {}, {} running of {} known", s.pid, s.version, s.running, s.known))
 }
@@ -85,12 +96,12 @@ fn cgroup(why: Option<&str>, group: &Group<'_>) -> Check {
     if what.contains("switched off") {
         return Check::degraded(NAME, &["P5", "P6"], what)
             .means(format!("{means}; {tree}"))
-            .hint("set engine.cgroup to true, then `outlast engine stop`");
+            .hint("set engine.cgroup to true, then `outlast engine restart`");
     }
     if what.starts_with(machine::STAYS_IN_SESSION) {
         return Check::degraded(NAME, &["P6"], format!("commands have none of their own: {what}"))
             .means(tree)
-            .hint("`loginctl enable-linger`, then `outlast engine stop`: the next engine survives logouts with cgroups");
+            .hint("`loginctl enable-linger`, then `outlast engine restart`: the next engine survives logouts with cgroups");
     }
     if group.place.container.is_some() {
         // The end of a container ends all its processes, in whichever cgroup. So only the stop is weaker.

@@ -86,7 +86,7 @@ struct Login<'a> {
 fn logout(login: &Login<'_>) -> Check {
     const NAME: &str = "logout";
     let is_in = |prefix: &str, suffix: &str| login.cgroup.split('/').any(|part| part.starts_with(prefix) && part.ends_with(suffix));
-    let linger = format!("`loginctl enable-linger {}`, then `outlast engine stop`", login.user);
+    let linger = format!("`loginctl enable-linger {}`, then `outlast engine restart`", login.user);
     let ends = |what: &str| {
         Check::degraded(NAME, &["P5"], what)
             .means("commands end with your last logout; each is then reported as killed or lost")

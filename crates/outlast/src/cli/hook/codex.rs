@@ -57,7 +57,7 @@ impl Codex {
     async fn wake(self, ctx: &Context, told: ToTell) -> Result<i32, Failure> {
         let thread = own(&told.session, PREFIX, "Codex")?.to_owned();
         let alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
-        let mut codex = AppServer::start(&self.program, self.codex_home.as_deref(), self.timeout).await?;
+        let mut codex = AppServer::start(&self.program, self.codex_home.map(|dir| ctx.world.path(dir)).as_deref(), self.timeout).await?;
         // The queue first: what leaves it meanwhile is found in the thread.
         let mut there = marks(&codex.call("thread/queue/list", json!({"threadId": thread, "limit": 100})).await?);
         there.extend(marks(&codex.call("thread/read", json!({"threadId": thread, "includeTurns": true})).await?));

@@ -54,12 +54,12 @@ impl Hermes {
         let _alone = Alone::with(&ctx.settings.home, &told.session, self.timeout).await?;
         let var = |name: &str| ctx.world.var(name).and_then(|v| v.to_str()).filter(|v| !v.is_empty()).map(str::to_owned);
         if let Some(url) = &self.webhook {
-            let secret = secret(self.secret_file.as_deref(), None)?.unwrap_or_default();
+            let secret = secret(ctx, self.secret_file.as_deref(), None)?.unwrap_or_default();
             return post(&target(url, "--webhook")?, &secret, &told).await;
         }
         let url = self.url.or_else(|| var("HERMES_API_URL")).unwrap_or_else(|| USUAL.into());
         let mut target = target(&url, "--url")?;
-        if let Some(key) = secret(self.key_file.as_deref(), var("API_SERVER_KEY"))? {
+        if let Some(key) = secret(ctx, self.key_file.as_deref(), var("API_SERVER_KEY"))? {
             target = target.with_key(&key);
         }
         chat(target, self.timeout, told).await

@@ -52,7 +52,7 @@ impl Opencode {
         let target =
             Target::parse(&url, false).map_err(|e| Failure::refused(format!("the server's address: {e}"), "give another --url"))?;
         let user = self.user.or_else(|| var("OPENCODE_SERVER_USERNAME")).unwrap_or_else(|| USER.into());
-        let target = match secret(self.password_file.as_deref(), var("OPENCODE_SERVER_PASSWORD"))? {
+        let target = match secret(ctx, self.password_file.as_deref(), var("OPENCODE_SERVER_PASSWORD"))? {
             Some(password) => target.with_login(&user, &password),
             None => target,
         };

@@ -2,6 +2,7 @@
 
 use super::lines::{Piece, Words};
 use super::reading::{Part, Reader, Way};
+use crate::cli::ending;
 use crate::os::{Sampler, Usage};
 use outlast_client::{At, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Scope, Status};
 use outlast_text::Redactor;
@@ -299,9 +300,16 @@ async fn answer(client: &Client, wanted: &Wanted, to: &mpsc::Sender<News>) -> Re
     let listing = client.list(&wanted.scope, wanted.all);
     tokio::pin!(listing);
     if let Ok(answer) = tokio::time::timeout(SILENCE, &mut listing).await {
-        return answer;
+        return marked(answer);
     }
     // Nobody listens any more; then there is nobody to tell.
     let _left = to.send(News::Trouble("the engine does not answer".into())).await;
-    listing.await
+    marked(listing.await)
+}
+
+fn marked(mut answer: Result<Vec<ProcessInfo>, ClientError>) -> Result<Vec<ProcessInfo>, ClientError> {
+    if let Ok(processes) = &mut answer {
+        ending::mark_suspended(processes);
+    }
+    answer
 }

@@ -6,7 +6,8 @@ fn sinks(text: &str) -> (Sinks, Vec<String>) {
     let mut warnings = Vec::new();
     let env = vec![("PATH".into(), "/bin".into()), ("OPS".into(), SECRET.into())];
     let table = text.parse().unwrap();
-    (read(&table, Path::new("/etc/outlast/config.toml"), &env, Path::new("/home/me"), &mut warnings), warnings)
+    let names = FileNames { file: Path::new("/etc/outlast/config.toml"), user_home: Some(Path::new("/home/me")) };
+    (read(&table, &names, &env, &mut warnings), warnings)
 }
 
 #[test]

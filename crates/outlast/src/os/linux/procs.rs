@@ -31,6 +31,12 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { is_zombie: fields.first() == Some(&"Z"), parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
 }
 
+/// Whether a stop signal suspended this process. A tracer's stop does not count.
+pub(crate) fn is_suspended(pid: u32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    text.rsplit_once(')').is_some_and(|(_, fields)| fields.trim_start().starts_with("T "))
+}
+
 /// The keepers of the process in this folder.
 pub(crate) fn keepers_of(folder: &Path) -> Vec<u32> {
     pids()

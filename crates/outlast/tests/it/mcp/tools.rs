@@ -51,6 +51,26 @@ fn a_short_command_is_answered_whole() {
 }
 
 #[test]
+fn a_directory_that_does_not_exist_is_refused_in_every_profile() {
+    let p = product();
+    let gone = p.work().join("typo");
+    for (name, tool, command, directory) in [
+        ("any", "run", "command", "cwd"),
+        ("codex-mcp-client", "exec_command", "cmd", "workdir"),
+        ("Hermes Agent", "terminal", "command", "workdir"),
+    ] {
+        let mut agent = Agent::old(&p, name, &[]);
+        let said = agent.call(tool, json!({command: "touch ran; pwd", directory: gone})).to_string();
+        assert!(said.contains(&format!("directory {} does not exist", gone.display())), "{name}: {said}");
+        assert!(said.contains(&format!("{} exists;", p.work().display())), "{name}: {said}");
+        let said = agent.call(tool, json!({command: "pwd", directory: "~"})).to_string();
+        assert!(said.contains(p.user().to_str().unwrap()), "{name}: {said}");
+        agent.leave();
+    }
+    assert!(!p.work().join("ran").exists());
+}
+
+#[test]
 fn the_pair_of_exec_command_and_write_stdin() {
     let p = product();
     let mut agent = Agent::old(&p, "codex-mcp-client", &[]);
