@@ -28,6 +28,7 @@ mod log;
 mod man;
 mod mcp;
 mod out;
+mod output;
 mod owner;
 mod poll;
 mod progress;
@@ -49,7 +50,7 @@ mod write;
 
 pub(crate) use failure::{Failure, OURS};
 
-use crate::config::{Settings, World};
+use crate::config::{Colours, Settings, World};
 use clap::{Args, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
@@ -65,6 +66,9 @@ pub(crate) struct Cli {
     /// Answer with one JSON object on one line
     #[arg(long, global = true)]
     json: bool,
+    /// Use no colours, and remove those of commands, also on a terminal
+    #[arg(long, global = true)]
+    no_color: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -238,7 +242,8 @@ impl Context {
 /// Does what was asked, and returns the exit code.
 pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
-    let out = Out::new(json, world.colours());
+    let colours = if cli.no_color { Colours::Never } else { world.colours() };
+    let out = Out::new(json, colours);
     let ctx = Context { world, settings, out };
     let handles_signals = cli.verb.handles_signals();
     let performed = tokio::select! {

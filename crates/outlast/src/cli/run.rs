@@ -57,7 +57,7 @@ pub(crate) struct Run {
     /// Show its output until it ends; Ctrl-C leaves it running
     #[arg(long, conflicts_with = "wait")]
     follow: bool,
-    /// Wait for its end
+    /// Wait for its end, and print its output
     #[arg(long)]
     wait: bool,
     /// Use this process id; the same request again returns the same process
@@ -177,7 +177,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
         ctx.out.object(&answer)?;
         return Ok(super::wait::code(&waited));
     }
-    super::wait::tell(ctx, &waited)
+    super::wait::tell(ctx, client, &waited).await
 }
 
 async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {

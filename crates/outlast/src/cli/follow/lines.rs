@@ -1,90 +1,110 @@
 //! Whole lines out of pieces of output.
 
-use super::super::follow::{LONGEST, Render};
-use outlast_text::collapse;
+use super::{LONGEST_WHOLE, Render};
+use std::collections::VecDeque;
 
-/// A line, and the byte behind it.
+/// A line, or a part of one that is too long to wait for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) text: String,
-    pub(super) next_byte: u64,
+pub(crate) struct Line {
+    pub(crate) text: String,
+    /// Its first byte in the log.
+    pub(crate) from_byte: u64,
+    /// Where to go on another time: nothing before it is missing.
+    pub(crate) next_byte: u64,
+    /// Whether this is where it ends.
+    pub(crate) is_ended: bool,
 }
 
 /// Makes whole lines out of pieces.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     render: Render,
-    /// A line that has not ended.
+    /// Text of a line that has not ended.
     text: String,
+    /// The first byte of the line that has not ended.
+    begun: u64,
+    /// The lines that have ended and are not out yet: their first byte, and the byte behind them.
+    ended: VecDeque<(u64, u64)>,
     /// The byte behind everything that came.
-    pub(super) seen: u64,
+    pub(crate) seen: u64,
     /// Where to go on another time: nothing before it is missing.
-    pub(super) next_byte: u64,
+    pub(crate) next_byte: u64,
 }
 
 impl Lines {
-    pub(super) fn new(render: Render, at: u64) -> Self {
-        Self { render, text: String::new(), seen: at, next_byte: at }
+    /// `render` has to be one of whole lines.
+    pub(crate) fn new(render: Render, at: u64) -> Self {
+        Self { render, text: String::new(), begun: at, ended: VecDeque::new(), seen: at, next_byte: at }
     }
 
     /// The lines that end in these bytes.
-    pub(super) fn push(&mut self, at: u64, bytes: &[u8]) -> Vec<Line> {
-        self.seen = at;
-        let mut lines = Vec::new();
-        for piece in bytes.split_inclusive(|b| *b == b'\n') {
-            self.seen += piece.len() as u64;
-            self.text += &self.render.push(piece);
-            if piece.ends_with(b"\n") && !self.render.holds_a_line() {
-                self.next_byte = self.seen;
-            }
-            self.cut(&mut lines);
+    pub(crate) fn push(&mut self, at: u64, bytes: &[u8]) -> Vec<Line> {
+        self.seen = at + bytes.len() as u64;
+        for newline in bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(i, _)| i as u64) {
+            self.ended.push_back((self.begun, at + newline + 1));
+            self.begun = at + newline + 1;
+        }
+        self.text += &self.render.push(bytes);
+        let mut lines = self.cut();
+        if self.text.len() > LONGEST_WHOLE / 2 {
+            let text = std::mem::take(&mut self.text);
+            lines.push(Line { text, from_byte: self.begun, next_byte: self.next_byte, is_ended: false });
         }
         lines
     }
 
     /// What is left when no more comes before the byte `to`.
-    pub(super) fn finish(&mut self, to: u64) -> Vec<Line> {
+    pub(crate) fn finish(&mut self, to: u64) -> Vec<Line> {
         self.text += &self.render.finish();
-        (self.seen, self.next_byte) = (to, to);
-        let mut lines = Vec::new();
-        self.cut(&mut lines);
+        let mut lines = self.cut();
         if !self.text.is_empty() {
-            lines.push(self.line(self.text.clone()));
-            self.text.clear();
+            let text = std::mem::take(&mut self.text);
+            lines.push(Line { text, from_byte: self.begun, next_byte: to, is_ended: false });
         }
+        (self.seen, self.next_byte, self.begun) = (to, to, to);
+        self.ended.clear();
         lines
     }
 
-    fn cut(&mut self, lines: &mut Vec<Line>) {
-        while let Some(end) = self.text.find('\n') {
-            let rest = self.text.split_off(end + 1);
-            self.text.pop();
-            let text = std::mem::replace(&mut self.text, rest);
-            lines.push(self.line(text));
-        }
-        if self.text.len() > LONGEST {
-            // A bar that is drawn over and over is no longer for it. What is long all the same is shown in parts.
-            self.text = collapse(&self.text).into_owned();
-            if self.text.len() > LONGEST {
-                let text = std::mem::take(&mut self.text);
-                lines.push(self.line(text));
-            }
-        }
+    /// Goes on at this byte, where a line begins. What lies before it is not shown.
+    pub(crate) fn skip_to(&mut self, at: u64) {
+        (self.seen, self.next_byte, self.begun) = (at, at, at);
     }
 
-    fn line(&self, text: String) -> Line {
-        // The redraws of a line end in what a terminal would show.
-        let text = collapse(text.trim_end_matches('\r')).into_owned();
-        Line { text, next_byte: self.next_byte }
+    /// The lines of the text that have ended.
+    fn cut(&mut self) -> Vec<Line> {
+        let Some(end) = self.text.rfind('\n') else { return Vec::new() };
+        let rest = self.text.split_off(end + 1);
+        let text = std::mem::replace(&mut self.text, rest);
+        let texts: Vec<&str> = text.split_terminator('\n').collect();
+        let came = self.ended.len().saturating_sub(self.render.held_lines());
+        let first = self.ended.front().map_or(self.begun, |line| line.0);
+        // What was masked may have been several lines and be one now. Which is which is then known at their end only.
+        let is_same = came == texts.len();
+        let before = self.next_byte;
+        let places: Vec<(u64, u64)> = self.ended.drain(..came).collect();
+        self.next_byte = places.last().map_or(before, |line| line.1);
+        let last = texts.len() - 1;
+        let place = |n: usize| match (is_same, n == last) {
+            (true, _) => places[n],
+            (false, false) => (first, before),
+            (false, true) => (first, self.next_byte),
+        };
+        let line = |(n, text): (usize, &str)| {
+            let (from_byte, next_byte) = place(n);
+            Line { text: text.to_owned(), from_byte, next_byte, is_ended: true }
+        };
+        texts.into_iter().enumerate().map(line).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Sgr;
     use super::*;
     use outlast_text::Redactor;
 
     fn lines() -> Lines {
-        Lines::new(Render::new("make", Redactor::new(true)), 100)
+        Lines::new(Render::whole_lines("make", Redactor::new(true), Sgr::Removed), 100)
     }
 
     fn texts(lines: &[Line]) -> Vec<(&str, u64)> {
@@ -105,12 +125,12 @@ mod tests {
         let mut l = lines();
         assert!(l.push(100, b"10%\r50%\r").is_empty());
         assert_eq!(texts(&l.push(108, b"100%\r\n")), [("100%", 114)]);
-        assert!(l.push(114, "5%\r".repeat(LONGEST).as_bytes()).is_empty());
-        assert!(l.text.len() <= LONGEST);
+        assert!(l.push(114, "5%\r".repeat(LONGEST_WHOLE).as_bytes()).is_empty());
+        assert!(l.text.len() < 10);
     }
 
     #[test]
-    fn a_key_is_masked_and_read_again_by_whoever_comes_back() {
+    fn a_key_is_masked_and_read_again_by_a_reader_that_comes_back() {
         let mut l = lines();
         let mut all = l.push(100, b"before\n-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0c2VjcmV0\n");
         assert_eq!(l.next_byte, 107);
@@ -122,9 +142,12 @@ mod tests {
     #[test]
     fn a_line_without_end_is_shown_in_parts() {
         let mut l = lines();
-        let parts = l.push(100, &vec![b'x'; 3 * LONGEST]);
+        let mut parts = l.push(100, &vec![b'x'; 3 * LONGEST_WHOLE]);
         assert!(!parts.is_empty());
-        let shown: usize = parts.iter().chain(&l.finish(100 + 3 * LONGEST as u64)).map(|l| l.text.len()).sum();
-        assert_eq!(shown, 3 * LONGEST);
+        parts.extend(l.push(100 + 3 * LONGEST_WHOLE as u64, b"y\nz"));
+        parts.extend(l.finish(103 + 3 * LONGEST_WHOLE as u64));
+        let text: String = parts.iter().map(|part| format!("{}{}", part.text, if part.is_ended { "\n" } else { "" })).collect();
+        assert_eq!(text, format!("{}y\nz", "x".repeat(3 * LONGEST_WHOLE)));
+        assert!(parts.iter().all(|part| part.from_byte == 100 || part.text == "z"));
     }
 }
