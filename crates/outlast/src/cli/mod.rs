@@ -32,6 +32,7 @@ mod output;
 mod owner;
 mod poll;
 mod progress;
+mod ready;
 mod rerun;
 mod rm;
 mod route;
@@ -354,6 +355,14 @@ fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
     match seconds(text)? {
         std::time::Duration::ZERO => Err("a time of 0 would be over before it began: leave it out to have no limit".into()),
         time => Ok(time),
+    }
+}
+
+/// Seconds, or a number with a unit such as `30s` or `10m`; more than none.
+fn some_time(text: &str) -> Result<std::time::Duration, String> {
+    match text.ends_with(['s', 'm', 'h', 'd']) {
+        true => until::duration(text).and_then(|time| if time.is_zero() { some_seconds("0") } else { Ok(time) }),
+        false => some_seconds(text),
     }
 }
 
