@@ -6,7 +6,8 @@
 //! guessing becomes at most 256 times easier.
 //!
 //! Each byte of a value becomes a `*`, so that offsets into the output do not change. A value of several lines is found line by line.
-//! Encoded values (base64, percent signs), and values that the program splits with escape sequences, are not found.
+//! Control sequences (`ESC [ …`), such as colours, are passed over, so that a value in two colours is found. Encoded values (base64, percent
+//! signs) are not.
 
 use outlast_core::EnvVar;
 use outlast_store::spec::{MaskedValue, Masks};
@@ -17,6 +18,8 @@ use std::collections::BTreeMap;
 const SHORTEST: usize = 8;
 /// Longer lines are found in pieces of this length.
 const LONGEST: usize = 4 << 10;
+/// How many bytes of control sequences may stand within a value.
+const ROOM: usize = 512;
 /// How many pieces of values are kept for one process.
 const MOST: usize = 1_024;
 
@@ -115,7 +118,7 @@ impl Finder {
 
     /// How many bytes beside a text may belong to a value that reaches into it.
     pub(crate) fn reach(&self) -> usize {
-        self.by_length.keys().next_back().map_or(0, |longest| longest - 1)
+        self.by_length.keys().next_back().map_or(0, |longest| longest - 1 + ROOM)
     }
 
     /// How many bytes at the end of a text may be the beginning of a value.
@@ -126,11 +129,15 @@ impl Finder {
     /// Masks values in `text`, also those that begin before it or end after it.
     pub(crate) fn mask(&self, before: &[u8], text: &mut [u8], after: &[u8]) {
         let whole = [before, text, after].concat();
+        let shown = Shown::of(&whole);
+        let bytes = shown.bytes.as_deref().unwrap_or(&whole);
         for (length, wanted) in &self.by_length {
-            self.find(&whole, *length, wanted, |at| {
-                let (from, to) = (at.max(before.len()), (at + length).min(before.len() + text.len()));
-                if from < to {
-                    text[from - before.len()..to - before.len()].fill(b'*');
+            self.find(bytes, *length, wanted, |at| {
+                for (from, to) in shown.ranges(at, at + length) {
+                    let (from, to) = (from.max(before.len()), to.min(before.len() + text.len()));
+                    if from < to {
+                        text[from - before.len()..to - before.len()].fill(b'*');
+                    }
                 }
             });
         }
@@ -159,6 +166,43 @@ impl Finder {
             sum = self.hash.add(sum.wrapping_sub(gone), *next);
             at += 1;
         }
+    }
+}
+
+/// A text without its control sequences.
+struct Shown {
+    /// The bytes, if there are any sequences.
+    bytes: Option<Vec<u8>>,
+    /// Where a run of bytes begins: there, and in the text.
+    runs: Vec<(usize, usize)>,
+}
+
+impl Shown {
+    fn of(text: &[u8]) -> Self {
+        let mut shown = Self { bytes: None, runs: vec![(0, 0)] };
+        let mut done = 0;
+        while let Some(at) = text[done..].windows(2).position(|two| two == b"\x1b[").map(|n| done + n) {
+            let parameters = text[at + 2..].iter().take_while(|b| matches!(b, 0x20..=0x3f)).count();
+            let end = (at + 2 + parameters + 1).min(text.len());
+            let bytes = shown.bytes.get_or_insert_default();
+            bytes.extend_from_slice(&text[done..at]);
+            shown.runs.push((bytes.len(), end));
+            done = end;
+        }
+        if let Some(bytes) = &mut shown.bytes {
+            bytes.extend_from_slice(&text[done..]);
+        }
+        shown
+    }
+
+    /// The parts of the text that make these bytes.
+    fn ranges(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, usize)> {
+        let first = self.runs.partition_point(|run| run.0 <= from).saturating_sub(1);
+        let ends = self.runs[first + 1..].iter().map(|run| run.0).chain([usize::MAX]);
+        self.runs[first..].iter().zip(ends).take_while(move |(run, _)| run.0 < to).map(move |((begin, at), end)| {
+            let (from, to) = (from.max(*begin), to.min(end).max(*begin));
+            (at + (from - begin), at + (to - begin))
+        })
     }
 }
 
@@ -225,14 +269,28 @@ mod tests {
     #[test]
     fn what_may_go_on_is_known() {
         let finder = finder(&["hunter22"]);
-        assert_eq!(finder.reach(), 7);
-        assert_eq!([&b"x\nhun"[..], b"", b"\n", b"0123456789"].map(|text| finder.open_end(text)), [3, 0, 0, 7]);
+        assert_eq!(finder.reach(), 7 + ROOM);
+        assert_eq!([&b"x\nhun"[..], b"", b"\n", &[b'x'; 2_000]].map(|text| finder.open_end(text)), [3, 0, 0, 7 + ROOM]);
+    }
+
+    #[test]
+    fn a_value_in_two_colours_is_masked_and_its_colours_stay() {
+        let finder = finder(&["hunter22"]);
+        let table = [
+            ("\x1b[31mhunt\x1b[1;32mer22\x1b[0m", "\x1b[31m****\x1b[1;32m****\x1b[0m"),
+            ("h\x1b[mu\x1b[K\x1b[0mnter22 hunter22", "*\x1b[m*\x1b[K\x1b[0m****** ********"),
+            ("hunter2\x1b[31m3", "hunter2\x1b[31m3"),
+            ("\x1b[31m\x1b[", "\x1b[31m\x1b["),
+        ];
+        for (text, masked) in table {
+            assert_eq!(finder.masked(text), masked, "{text:?}");
+        }
     }
 
     proptest! {
         #[test]
         fn pieces_of_a_text_are_masked_as_the_whole_is(
-            parts in proptest::collection::vec(prop_oneof![Just("hunter22"), Just("swordfish-and-chips"), Just("hunter2"), Just("\n"), Just("a"), Just("ch")], 0..30),
+            parts in proptest::collection::vec(prop_oneof![Just("hunter22"), Just("swordfish-and-chips"), Just("hunter2"), Just("\x1b[1m"), Just("\n"), Just("a"), Just("ch")], 0..30),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {
             let finder = finder(&["hunter22", "swordfish-and-chips"]);
@@ -249,9 +307,10 @@ mod tests {
                 finder.mask(before, &mut piece, after);
                 joined.extend(piece);
             }
-            let expected = String::from_utf8(text).unwrap().replace("hunter22", "********").replace("swordfish-and-chips", "*******************");
-            prop_assert_eq!(String::from_utf8(whole).unwrap(), expected.as_str());
-            prop_assert_eq!(String::from_utf8(joined).unwrap(), expected.as_str());
+            let plain = |text: Vec<u8>| String::from_utf8(text).unwrap().replace("\x1b[1m", "");
+            let expected = plain(text).replace("hunter22", "********").replace("swordfish-and-chips", "*******************");
+            prop_assert_eq!(&plain(whole.clone()), &expected);
+            prop_assert_eq!(joined, whole);
         }
     }
 }

@@ -8,7 +8,7 @@ use outlast_store::dir::ProcessDir;
 use outlast_store::lines::{LineAt, LineMap, LineTotal, Written};
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::{Chunk, Gap, LogReader};
-use outlast_text::{Options, head_chars, render, window_bytes};
+use outlast_text::{Cut, CutAt, Options, head_chars, render, window_bytes};
 use outlast_wire::v1::{Event, Fate, LogPage, Page, Process};
 use std::io;
 
@@ -338,30 +338,40 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     let total = lines.lines(&log.reader, log.written())?;
     let command = facts.kept.spec.command.shown();
     let options = Options { ends_mid_stream: !log.closed && text.next >= log.end, ..Options::new(&shared.redactor) };
-    let shown = match &before {
-        Before::LineEnd => render(&text.bytes, &command, &options).text,
-        Before::Missing => render(&text.bytes, &command, &Options { starts_mid_stream: true, ..options }).text,
-        Before::SameLine(beginning) => rest_of_line(beginning, &text.bytes, &command, &options),
+    let show = |bytes: &[u8], options: &Options<'_>| match &before {
+        Before::LineEnd => render(bytes, &command, options).text,
+        Before::Missing => render(bytes, &command, &Options { starts_mid_stream: true, ..*options }).text,
+        Before::SameLine(beginning) => rest_of_line(beginning, bytes, &command, options),
     };
+    let shown = show(&text.bytes, &options);
     let mut next = text.next;
     let (output, cut) = match (begin.tail, shown.chars().count() > limits::LOG_VIEW_CHARS) {
         (_, false) => (shown, None),
         (true, true) => {
             let tail = outlast_text::tail_chars(&shown, limits::LOG_VIEW_CHARS);
-            let gone = &shown[..shown.len() - tail.text.len()];
-            begin.line += gone.matches('\n').count() as u64;
+            let gone = shown[..shown.len() - tail.text.len()].matches('\n').count();
+            begin.line += gone as u64;
+            begin.byte += bytes_of_lines(&text.bytes, gone);
             (tail.text.to_owned(), tail.cut)
         }
         (false, true) => {
             let head = head_chars(&shown, limits::LOG_VIEW_CHARS);
             let ended = head.text.matches('\n').count();
-            // Lines are the same before and after rendering, so the cut can be found in the bytes; within a line only if nothing was changed.
+            // Lines are the same before and after rendering, so the cut can be found in the bytes.
             if ended > 0 {
-                next = begin.byte + text.bytes.split_inclusive(|&b| b == b'\n').take(ended).map(<[u8]>::len).sum::<usize>() as u64;
+                next = begin.byte + bytes_of_lines(&text.bytes, ended);
+                (head.text.to_owned(), head.cut)
             } else if shown.as_bytes() == text.bytes {
                 next = begin.byte + head.text.len() as u64;
+                (head.text.to_owned(), head.cut)
+            } else {
+                // Within a line that rendering has changed, it is looked for.
+                let open = Options { ends_mid_stream: true, ..options };
+                let (bytes, part) = longest_part(&text.bytes, |bytes| show(bytes, &open));
+                next = begin.byte + bytes as u64;
+                let removed_chars = shown.chars().count().saturating_sub(part.chars().count());
+                (part, Some(Cut { removed_chars, at: CutAt::Char }))
             }
-            (head.text.to_owned(), head.cut)
         }
     };
     let shown = outlast_text::count_lines(&output);
@@ -377,10 +387,30 @@ pub(crate) fn page(shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Optio
     made.from_byte = begin.byte;
     made.next_byte = next;
     made.at_end = next >= log.end;
+    if !made.at_end {
+        made.next_line = Some(lines.line_of_offset(&log.reader, next, log.written())?.value);
+    }
     made.output_cut = cut.map(|c| c.removed_chars as u64);
     made.gaps = text.gaps;
     made.approximate = !(begin.exact && total.exact);
     Ok(made)
+}
+
+/// How long the first lines are.
+fn bytes_of_lines(bytes: &[u8], lines: usize) -> u64 {
+    bytes.split_inclusive(|&b| b == b'\n').take(lines).map(<[u8]>::len).sum::<usize>() as u64
+}
+
+/// The longest part of a line, from its beginning, that fits into a page: its length, and what is shown of it.
+fn longest_part(bytes: &[u8], show: impl Fn(&[u8]) -> String) -> (usize, String) {
+    // So many fit if each is shown as a character; more if some are not shown.
+    let (mut fits, mut too_long) = (limits::LOG_VIEW_CHARS.min(bytes.len()), bytes.len() + 1);
+    while fits + 1 < too_long {
+        let middle = fits + (too_long - fits) / 2;
+        if show(&bytes[..middle]).chars().count() <= limits::LOG_VIEW_CHARS { fits = middle } else { too_long = middle }
+    }
+    let text = show(&bytes[..fits]);
+    (fits, head_chars(&text, limits::LOG_VIEW_CHARS).text.to_owned())
 }
 
 /// Where a page begins.

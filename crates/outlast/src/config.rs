@@ -175,6 +175,12 @@ impl World {
         }
     }
 
+    /// The time zone of the user: that of `TZ`, else that of the machine.
+    #[allow(dead_code)] // The gateway's own program shows no times.
+    pub(crate) fn zone(&self) -> jiff::tz::TimeZone {
+        jiff::tz::TimeZone::system()
+    }
+
     /// Whether the terminal, if there is one, cannot rewrite a line.
     pub(crate) fn is_dumb(&self) -> bool {
         self.var("TERM").is_none_or(|t| t == "dumb")

@@ -21,6 +21,7 @@
 mod announce;
 mod brief;
 mod collapse;
+mod colours;
 mod cut;
 mod decode;
 mod escape;
@@ -36,6 +37,7 @@ mod width;
 pub use announce::{announce, announce_all, announce_header};
 pub use brief::{Brief, DEFAULT_TOKENS, Hole, LeftOut, Log, SMALL_TOKENS, Why, brief};
 pub use collapse::collapse;
+pub use colours::{Coloured, RESET};
 pub use cut::{Cut, CutAt, Piece, head_chars, tail_chars};
 pub use decode::{Decoder, decode_lossy};
 pub use lines::{Line, Lines, count_lines, lines, lines_from};

@@ -1,5 +1,6 @@
 //! Escape sequences out of text.
 
+use crate::colours::is_colour;
 use crate::escape::{Sequence, StringEnds, introducers, next_introducer, sequence_at};
 use memchr::memchr;
 use std::borrow::Cow;
@@ -18,13 +19,13 @@ pub fn strip(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
-    scan(text, &mut out, &mut StringEnds::default(), AtEnd::Finished);
+    scan(text, &mut out, &mut StringEnds::default(), AtEnd::Finished, Keep::Text);
     Cow::Owned(out)
 }
 
 /// [`strip`] to the end of `out`.
 pub(crate) fn strip_into(text: &str, out: &mut String) {
-    scan(text, out, &mut StringEnds::default(), AtEnd::Finished);
+    scan(text, out, &mut StringEnds::default(), AtEnd::Finished, Keep::Text);
 }
 
 /// [`strip`] for each of many whole lines, to the end of `out`, whatever their bytes: a sequence ends with its line.
@@ -57,6 +58,7 @@ pub struct Stripper {
     held: String,
     ends: StringEnds,
     limit: usize,
+    keep: Keep,
 }
 
 impl Stripper {
@@ -70,7 +72,12 @@ impl Stripper {
 
     /// A stripper that holds back at most this many bytes between two pieces.
     pub fn with_limit(limit: usize) -> Self {
-        Self { held: String::new(), ends: StringEnds::default(), limit }
+        Self { held: String::new(), ends: StringEnds::default(), limit, keep: Keep::Text }
+    }
+
+    /// A stripper that leaves colours in the text, for [`Coloured`](crate::Coloured).
+    pub fn keeping_colours() -> Self {
+        Self { keep: Keep::Colours, ..Self::new() }
     }
 
     /// Strips the next piece, and holds back a sequence that it leaves open.
@@ -101,7 +108,7 @@ impl Stripper {
     }
 
     fn advance(&mut self, out: &mut String, at_end: AtEnd) {
-        let done = scan(&self.held, out, &mut self.ends, at_end);
+        let done = scan(&self.held, out, &mut self.ends, at_end, self.keep);
         if done > 0 {
             self.held.drain(..done);
             self.ends.shift(done);
@@ -126,14 +133,27 @@ enum AtEnd {
     StringsGivenUp,
 }
 
+/// What is left of a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Keep {
+    Text,
+    Colours,
+}
+
 /// Copies what is visible to `out`, and returns how much of the text is dealt with.
-fn scan(text: &str, out: &mut String, ends: &mut StringEnds, at_end: AtEnd) -> usize {
+fn scan(text: &str, out: &mut String, ends: &mut StringEnds, at_end: AtEnd, keep: Keep) -> usize {
     let bytes = text.as_bytes();
     let mut done = 0;
     while let Some(at) = next_introducer(bytes, done) {
         out.push_str(&text[done..at]);
         done = match sequence_at(bytes, at, ends) {
-            Sequence::Whole(end) | Sequence::Broken(end) => end,
+            Sequence::Whole(end) => {
+                if keep == Keep::Colours && is_colour(bytes, at, end) {
+                    out.push_str(&text[at..end]);
+                }
+                end
+            }
+            Sequence::Broken(end) => end,
             Sequence::Open { introducer_end, string } => {
                 let give_up = match at_end {
                     AtEnd::Finished => true,

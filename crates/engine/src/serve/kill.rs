@@ -232,6 +232,7 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
     let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));
     answer.output = Some(shown.text);
+    answer.output_cut = shown.cut;
     answer.seen_dead = Some(done.seen_dead);
     answer.warning = done.warning();
     Ok(Ended { answer, of, awaiting: None })

@@ -3,7 +3,7 @@
 pub(super) mod install;
 
 use super::progress::{self, About};
-use super::{Context, Failure};
+use super::{Context, Failure, times};
 use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect};
 use serde_json::json;
@@ -79,7 +79,7 @@ async fn status(ctx: &Context, client: Client) -> Result<i32, Failure> {
     ctx.out.line(&format!("pid      {}", s.pid))?;
     ctx.out.line(&format!("version  {}", s.version))?;
     ctx.out.line(&format!("home     {}", s.home))?;
-    ctx.out.line(&format!("since    {}", s.started_at))?;
+    ctx.out.line(&format!("since    {}", times::clock_and_age(s.started_at, times::now(), &ctx.world.zone())))?;
     ctx.out.line(&format!("running  {} of {} known, {} found at its start", s.running, s.known, s.recovered))?;
     ctx.out.line(&format!("keeper   {}", s.keeper))?;
     ctx.out.line(&format!("shell    {}", s.shell))?;

@@ -1,8 +1,12 @@
 //! Showing output as it comes. Shared by `log`, `run` and `attach`.
 
+mod lines;
 mod render;
 
-pub(crate) use render::{LONGEST, Render};
+pub(crate) use lines::{Line, Lines};
+pub(crate) use render::{Render, Sgr};
+
+use render::LONGEST_WHOLE;
 
 use super::{Context, Failure};
 use outlast_client::{Chunk, Chunks, Client, From};
@@ -101,7 +105,7 @@ impl Screen {
     pub(crate) fn new(ctx: &Context, raw: bool, command: &str) -> Self {
         let out: Box<dyn tokio::io::AsyncWrite + Unpin> =
             if ctx.out.json { Box::new(tokio::io::stderr()) } else { Box::new(tokio::io::stdout()) };
-        let render = (!raw).then(|| Render::new(command, Redactor::new(ctx.settings.redact)));
+        let render = (!raw).then(|| Render::new(command, Redactor::new(ctx.settings.redact), ctx.out.sgr()));
         Self { out, render }
     }
 

@@ -2,7 +2,7 @@
 
 use super::owner::meant;
 use super::progress::{self, About};
-use super::{Context, Failure, ScopeArgs, ending, millis, seconds};
+use super::{Context, Failure, ScopeArgs, ending, millis, output, seconds};
 use crate::config::Origin;
 use clap::Args;
 use outlast_client::{Owner, Scope};
@@ -75,8 +75,9 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
         ctx.out.object(&killed)?;
         return Ok(0);
     }
-    if let Some(output) = &killed.output {
-        ctx.out.text(output)?;
+    if let Some(end) = &killed.output {
+        let is_whole = killed.output_cut.is_none();
+        output::print_end(ctx, &client, &killed.session_id.to_string(), end, is_whole).await?;
     }
     let id = killed.session_id;
     match killed.status.as_str() {

@@ -1,17 +1,22 @@
 //! `outlast log`
 
-mod lines;
 mod several;
 
 use super::follow::{Follow, Screen, Stopped, gap};
+use super::output::{self, Begin, Form, Printer, Range};
 use super::{Context, Failure};
 use clap::Args;
-use outlast_client::{Client, Event, From, LogPage, Page};
+use outlast_client::{Client, From, Page};
+use regex::Regex;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Show the output of a process
 ///
-/// Without an offset the last lines are shown, with --offset 0 the first. Lines are numbered from 0. Escape sequences are removed and secrets masked;
-/// --raw prints the bytes as they were written.
+/// In a pipe or a file everything that is kept is printed; on a terminal the last lines that fit, unless flags say which. Bytes that are missing are
+/// reported on standard error. Secrets are masked. Escape sequences are removed; on a terminal colours are shown. --raw prints the bytes as they were
+/// written. Lines are numbered from 0.
+///
+/// With --json the answer is a page: the last 200 lines, or those that --offset and --limit name. Its `next_line` and `next_byte` say where to continue.
 ///
 /// Several processes are shown line by line, each line after the name of its process. With --follow new lines are shown as they come, also across a restart of
 /// the engine, until all have ended; with --json each line is an object of its own: {"event": "line", "session_id", "name", "text", "next_byte"}, and
@@ -21,10 +26,19 @@ pub(crate) struct Log {
     /// The process: its id, or at least four of its digits; may be several
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    /// Show the last N lines
+    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = clap::value_parser!(u64).range(1..))]
+    lines: Option<u64>,
+    /// Show everything that is kept, also on a terminal
+    #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
+    all: bool,
+    /// Show only lines that match this regular expression
+    #[arg(long, value_name = "REGEX", conflicts_with_all = ["raw", "json"], allow_hyphen_values = true)]
+    grep: Option<Regex>,
     /// The first line to show
     #[arg(long, value_name = "L", conflicts_with = "from_byte")]
     offset: Option<u64>,
-    /// How many lines to show
+    /// How many lines to show; without --offset the last ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Show new output as it comes, until the output is closed; Ctrl-C leaves
@@ -61,24 +75,34 @@ impl Log {
 
     fn wanted(&self) -> Page {
         let mut page = Page::default();
-        (page.offset, page.limit, page.from_byte) = (self.offset, self.limit, self.from_byte);
+        (page.offset, page.limit, page.from_byte) = (self.offset, self.limit.or(self.lines), self.from_byte);
         page
     }
 
+    /// The lines to show; without flags those that fit on the terminal, shared by so many processes.
+    fn range(&self, ctx: &Context, shares: usize) -> Range {
+        match (self.offset, self.from_byte, self.limit.or(self.lines)) {
+            (Some(line), _, limit) => Range::FromLine(line, limit),
+            (_, Some(byte), limit) => Range::FromByte(byte, limit),
+            (None, None, Some(lines)) => Range::Last(lines),
+            // Of lines that are searched for it is not known how many there are.
+            (None, None, None) if self.all || self.grep.is_some() => Range::All,
+            (None, None, None) => Range::usual(ctx, shares),
+        }
+    }
+
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let page = client.log(self.id(), self.wanted()).await?;
         if ctx.out.json {
-            ctx.out.object(&page)?;
+            ctx.out.object(&client.log(self.id(), self.wanted()).await?)?;
             return Ok(0);
         }
-        ctx.out.text(&page.output)?;
-        remarks(ctx, &page);
+        output::print(ctx, client, self.id(), self.range(ctx, 1), Form { grep: self.grep.as_ref(), label: None }).await?;
         Ok(0)
     }
 
     /// The kept bytes: of the lines or from the byte asked for, else all.
     async fn bytes(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let (from, end) = match (self.offset, self.limit, self.from_byte) {
+        let (from, end) = match (self.offset, self.limit.or(self.lines), self.from_byte) {
             (None, None, from) => (from.unwrap_or(0), None),
             (_, limit, _) => {
                 let page = client.log(self.id(), self.wanted()).await?;
@@ -103,15 +127,20 @@ impl Log {
     }
 
     async fn follow(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        // The page says where its first line begins, and which command it is, which decides what is masked.
-        let page = client.log(self.id(), self.wanted()).await?;
-        let from = match (self.raw, self.offset, self.limit, self.from_byte) {
-            (_, _, _, Some(byte)) => byte,
-            (true, None, None, None) => 0,
-            _ => page.from_byte,
+        let range = self.range(ctx, 1);
+        let begin = Begin::find(client, self.id(), range).await?;
+        begin.tell_missing(ctx);
+        begin.tell_left_out(ctx);
+        if self.grep.is_some() && !ctx.out.json {
+            return self.follow_lines(ctx, client, &begin).await;
+        }
+        let from = match (range, self.raw, self.limit.or(self.lines)) {
+            (Range::FromByte(byte, _), ..) => byte,
+            (Range::Screenful(_), true, None) => 0,
+            _ => begin.from_byte,
         };
-        let id = page.session_id.to_string();
-        let follow = Follow { client, id: &id, command: &page.command, from: From::Byte(from), raw: self.raw, to_exit: false };
+        let id = begin.id;
+        let follow = Follow { client, id: &id, command: &begin.command, from: From::Byte(from), raw: self.raw, to_exit: false };
         let stopped = follow.show(ctx).await?;
         let now = client.poll(&id).await?;
         if ctx.out.json {
@@ -125,23 +154,24 @@ impl Log {
         }
         Ok(0)
     }
-}
 
-/// What the text alone does not say.
-fn remarks(ctx: &Context, page: &LogPage) {
-    for missing in &page.gaps {
-        if let Event::Gap { from, to, why } = missing {
-            ctx.out.remark(&gap(*from, *to, why));
+    /// Shows the lines that are searched for, as they come.
+    async fn follow_lines(&self, ctx: &Context, client: &Client, begin: &Begin) -> Result<i32, Failure> {
+        let mut interrupts = signal(SignalKind::interrupt())?;
+        let mut printer = Printer::new(ctx, begin, None, Form { grep: self.grep.as_ref(), label: None });
+        let mut chunks = output::masked(ctx, client.follow(&begin.id, From::Byte(begin.from_byte)));
+        let shown = async {
+            printer.begin(begin).await?;
+            while let Some(chunk) = chunks.next().await? {
+                printer.chunk(ctx, chunk).await?;
+                printer.flush().await?;
+            }
+            printer.finish(ctx).await
+        };
+        tokio::select! {
+            _ = interrupts.recv() => ctx.out.remark(&format!("\n{0} keeps running; come back with: outlast log {0} --follow", begin.id)),
+            shown = shown => shown?,
         }
-    }
-    if let Some(cut) = page.output_cut {
-        ctx.out.remark(&format!("[{cut} characters were left out; --limit and --offset show them in parts]"));
-    }
-    if let Some(kept) = page.lines_gone {
-        ctx.out.remark(&format!("[lines before {kept}, after the head, are no longer kept]"));
-    }
-    if page.first_line > 0 {
-        let id = page.session_id;
-        ctx.out.tip(&format!("[from line {} of {}; `outlast log {id} --offset 0` shows the first]", page.first_line, page.total_lines));
+        Ok(0)
     }
 }

@@ -28,9 +28,11 @@ mod log;
 mod man;
 mod mcp;
 mod out;
+mod output;
 mod owner;
 mod poll;
 mod progress;
+mod ready;
 mod rerun;
 mod rm;
 mod route;
@@ -49,7 +51,7 @@ mod write;
 
 pub(crate) use failure::{Failure, OURS};
 
-use crate::config::{Settings, World};
+use crate::config::{Colours, Settings, World};
 use clap::{Args, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
@@ -65,6 +67,9 @@ pub(crate) struct Cli {
     /// Answer with one JSON object on one line
     #[arg(long, global = true)]
     json: bool,
+    /// Use no colours, and remove those of commands, also on a terminal
+    #[arg(long, global = true)]
+    no_color: bool,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -238,7 +243,8 @@ impl Context {
 /// Does what was asked, and returns the exit code.
 pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let json = cli.json;
-    let out = Out::new(json, world.colours());
+    let colours = if cli.no_color { Colours::Never } else { world.colours() };
+    let out = Out::new(json, colours);
     let ctx = Context { world, settings, out };
     let handles_signals = cli.verb.handles_signals();
     let performed = tokio::select! {
@@ -348,6 +354,14 @@ fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
     match seconds(text)? {
         std::time::Duration::ZERO => Err("a time of 0 would be over before it began: leave it out to have no limit".into()),
         time => Ok(time),
+    }
+}
+
+/// Seconds, or a number with a unit such as `30s` or `10m`; more than none.
+fn some_time(text: &str) -> Result<std::time::Duration, String> {
+    match text.ends_with(['s', 'm', 'h', 'd']) {
+        true => until::duration(text).and_then(|time| if time.is_zero() { some_seconds("0") } else { Ok(time) }),
+        false => some_seconds(text),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Saying things: answers on standard output, remarks on standard error.
 
 use super::Failure;
+use super::follow::Sgr;
 use crate::config::Colours;
 use serde::Serialize;
 use std::io::{IsTerminal, Write as _};
@@ -14,7 +15,12 @@ pub(crate) struct Out {
     remark_colour: bool,
     /// The columns of the terminal, if output goes to one.
     pub(crate) width: Option<usize>,
+    /// How many lines fit on the terminal, if output goes to one.
+    pub(crate) height: Option<usize>,
 }
+
+/// What is assumed of a terminal that does not tell.
+const USUAL_HEIGHT: usize = 24;
 
 /// What a word is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,20 +55,21 @@ impl Out {
     pub(crate) fn new(json: bool, colours: Colours) -> Self {
         let stdout = std::io::stdout();
         let terminal = stdout.is_terminal();
-        let width =
-            if terminal { rustix::termios::tcgetwinsize(&stdout).ok().map(|w| usize::from(w.ws_col)).filter(|w| *w > 0) } else { None };
+        let size = rustix::termios::tcgetwinsize(&stdout).ok().filter(|_| terminal);
+        let width = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+        let height = size.map(|size| usize::from(size.ws_row)).map(|rows| if rows > 0 { rows } else { USUAL_HEIGHT });
         let welcome = |terminal: bool| match colours {
             _ if json => false,
             Colours::Never => false,
             Colours::OnTerminals => terminal,
             Colours::Always => true,
         };
-        Self { json, colour: welcome(terminal), remark_colour: welcome(std::io::stderr().is_terminal()), width }
+        Self { json, colour: welcome(terminal), remark_colour: welcome(std::io::stderr().is_terminal()), width, height }
     }
 
     /// Speaks plainly, in so many columns.
     pub(crate) fn plain(width: Option<usize>) -> Self {
-        Self { json: false, colour: false, remark_colour: false, width }
+        Self { json: false, colour: false, remark_colour: false, width, height: None }
     }
 
     /// The answer, as one line of JSON.
@@ -103,6 +110,11 @@ impl Out {
     /// Whether a user at a terminal reads remarks.
     pub(crate) fn has_person(&self) -> bool {
         !self.json && std::io::stderr().is_terminal()
+    }
+
+    /// Whether the colours of a command may be in an answer.
+    pub(crate) fn sgr(&self) -> Sgr {
+        if self.colour { Sgr::Shown } else { Sgr::Removed }
     }
 
     /// The text of an answer in the colour of its tone.

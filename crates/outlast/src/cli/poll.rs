@@ -3,6 +3,7 @@
 use super::out::{Tone, tame};
 use super::{Context, Failure, ending, times};
 use clap::Args;
+use jiff::tz::TimeZone;
 use outlast_client::{Event, ProcessInfo, Time};
 
 /// Show the state of a process and the end of its output
@@ -19,7 +20,7 @@ impl Poll {
             ctx.out.object(&info)?;
             return Ok(0);
         }
-        let fields = fields(&info, times::now());
+        let fields = fields(&info, times::now(), &ctx.world.zone());
         let tone = ending::standing(&info).1;
         let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         for (name, value) in &fields {
@@ -35,7 +36,7 @@ impl Poll {
     }
 }
 
-pub(super) fn fields(p: &ProcessInfo, now: Time) -> Vec<(&'static str, String)> {
+pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'static str, String)> {
     let mut all = vec![("id", p.session_id.to_string())];
     let mut put = |name, value: Option<String>| all.extend(value.map(|v| (name, v)));
     put("name", p.name.clone());
@@ -44,8 +45,8 @@ pub(super) fn fields(p: &ProcessInfo, now: Time) -> Vec<(&'static str, String)> 
     put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) } else { p.phase.clone() }));
     put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
-    put("started", Some(when(p.started_at, now)));
-    put("ended", p.fate.ended_at.map(|t| when(t, now)));
+    put("started", Some(times::clock_and_age(p.started_at, now, zone)));
+    put("ended", p.fate.ended_at.map(|t| times::clock_and_age(t, now, zone)));
     put("time", Some(times::age(p.uptime_seconds)));
     put("output", Some(times::size(p.output_bytes)));
     put("task", p.task_id.clone());
@@ -63,11 +64,6 @@ pub(super) fn fields(p: &ProcessInfo, now: Time) -> Vec<(&'static str, String)> 
     p.warnings.iter().for_each(|w| put("warning", Some(w.clone())));
     put("note", p.note.clone());
     all
-}
-
-/// `2026-01-31T08:00:00Z, 3m 20s ago`.
-fn when(time: Time, now: Time) -> String {
-    times::ago(time, now).map_or_else(|| time.to_string(), |ago| format!("{time}, {ago}"))
 }
 
 fn watched_for(p: &ProcessInfo) -> String {

@@ -1,6 +1,6 @@
 //! A line about what is waited for: on a terminal alone, and gone when the wait is over.
 
-use super::follow::Render;
+use super::follow::{Render, Sgr};
 use super::out::{Tone, tame};
 use super::table::cut;
 use super::{Context, Failure, times};
@@ -124,7 +124,7 @@ impl Watched {
 
     /// The last line of its output that says something.
     async fn last_line(&self) -> Result<Option<String>, ClientError> {
-        let mut render = Render::new(&self.command, Redactor::new(self.redact));
+        let mut render = Render::new(&self.command, Redactor::new(self.redact), Sgr::Removed);
         let mut text = String::new();
         let mut chunks = self.client.read(&self.id, From::Last(END)).masked();
         while let Some(chunk) = chunks.next().await? {

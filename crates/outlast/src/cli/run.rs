@@ -4,8 +4,9 @@ use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
 use super::owner::Whose;
+use super::ready::Ready;
 use super::route::RouteArgs;
-use super::{Context, Failure, ending, input, some_seconds};
+use super::{Context, Failure, ending, input, some_time};
 use clap::{Args, ValueEnum};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ use std::time::Duration;
 ///
 /// One argument after `--` is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
 /// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
-/// 124 after its --timeout, 126 or 127 if it could not be started, 125 if Outlast failed.
+/// 124 after its --timeout, 126 or 127 if it could not be started, 125 if Outlast failed. With --until it exits 0 once the line is there.
 ///
 /// With --notify or --watch its session is notified, exactly once, whatever crashes in between; `outlast events` delivers the notices.
 #[derive(Debug, Args)]
@@ -48,8 +49,8 @@ pub(crate) struct Run {
     name: Option<String>,
     #[command(flatten)]
     whose: Whose,
-    /// Stop it after this many seconds
-    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    /// Stop it after this time: seconds, or a number with s, m, h or d. With --until: stop waiting after this time
+    #[arg(long, value_name = "S", value_parser = some_time, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// What `outlast engine stop` does to it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
@@ -57,9 +58,15 @@ pub(crate) struct Run {
     /// Show its output until it ends; Ctrl-C leaves it running
     #[arg(long, conflicts_with = "wait")]
     follow: bool,
-    /// Wait for its end
+    /// Wait for its end, and print its output
     #[arg(long)]
     wait: bool,
+    /// Wait for a line that contains this text, and print it
+    ///
+    /// Prints the process id and then the line, and exits 0; the process keeps running. If the command ends first, its last output is on standard error
+    /// and the exit code is its own. After --timeout the exit code is 124, and the process keeps running.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["wait", "follow"], allow_hyphen_values = true, value_parser = text_of_a_line)]
+    until: Option<String>,
     /// Use this process id; the same request again returns the same process
     #[arg(long, value_name = "ID")]
     id: Option<ProcessId>,
@@ -81,6 +88,7 @@ impl Run {
 
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
         let (follow, wait, id) = (self.follow, self.wait, self.id);
+        let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let spec = self.spec(ctx)?;
         let client = ctx.client().await?.with_owner(spec.owner.clone());
         // Before the start, which may be refused because of a setting that was changed since.
@@ -89,7 +97,7 @@ impl Run {
         run.id = id;
         let info = client.run_info(run).await?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
-            if wait {
+            if wait || ready.is_some() {
                 // Whoever waits sees the end here, and need not be told. Should it not be written, they are told once more.
                 let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
             }
@@ -99,6 +107,9 @@ impl Run {
             ctx.out.remark(&format!("note: {warning}"));
         }
         tell_not_passed_on(ctx, &info);
+        if let Some(ready) = ready {
+            return ready.wait(ctx, &client, &info).await;
+        }
         match (follow, wait) {
             (true, _) => to_its_end(ctx, &client, info).await,
             (_, true) => wait_for_it(ctx, &client, &info).await,
@@ -115,7 +126,7 @@ impl Run {
         spec.stdin = self.stdin;
         spec.name = self.name;
         spec.owner = self.whose.or(ctx.owner());
-        spec.timeout = self.timeout;
+        spec.timeout = self.timeout.filter(|_| self.until.is_none());
         spec.on_stop = match self.on_stop {
             WhenStopped::Keep => OnStop::Keep,
             WhenStopped::Kill => OnStop::Kill,
@@ -126,6 +137,15 @@ impl Run {
         spec.tell.chars = self.notify_chars;
         spec.tell.route = self.route.into();
         Ok(spec)
+    }
+}
+
+/// What a line can contain.
+fn text_of_a_line(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("every line contains an empty text: name one that only the line has".into()),
+        text if text.contains('\n') => Err("no line contains a line end: name a text of one line".into()),
+        text => Ok(text.to_owned()),
     }
 }
 
@@ -195,7 +215,7 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
         ctx.out.object(&answer)?;
         return Ok(super::wait::code(&waited));
     }
-    super::wait::tell(ctx, &waited)
+    super::wait::tell(ctx, client, &waited).await
 }
 
 async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {

@@ -109,7 +109,8 @@ fn a_poll_in_words() {
         p.fate = fate(Some(-15), Some("SIGTERM"), Reason::Killed, "process.kill");
         p.fate.ended_at = Some(outlast_client::Time::from_micros(0));
     });
-    let lines: Vec<_> = poll::fields(&p, now()).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
+    let lines: Vec<_> =
+        poll::fields(&p, now(), &jiff::tz::TimeZone::UTC).into_iter().map(|(n, v)| format!("{n}: {}", out::tame(&v))).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 

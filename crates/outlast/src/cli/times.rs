@@ -1,5 +1,8 @@
 //! Times as people say them.
 
+use jiff::civil::{Date, DateTime, Time as TimeOfDay};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use outlast_client::Time;
 use std::time::Duration;
 
@@ -41,6 +44,102 @@ pub(crate) fn ago(time: Time, now: Time) -> Option<String> {
     (time <= now).then(|| format!("{} ago", age(now.seconds_since(time))))
 }
 
+/// As a clock on the wall says it: `14:03:22`, with the date if that is not today's.
+pub(crate) fn clock(time: Time, now: Time, zone: &TimeZone) -> String {
+    match (local(time, zone), local(now, zone)) {
+        (Some(time), Some(now)) if time.date() == now.date() => time.strftime("%H:%M:%S").to_string(),
+        (Some(time), _) => time.strftime("%Y-%m-%d %H:%M:%S").to_string(),
+        // Out of the calendar.
+        (None, _) => time.to_string(),
+    }
+}
+
+/// `14:03:22, 3m 20s ago`.
+pub(crate) fn clock_and_age(time: Time, now: Time, zone: &TimeZone) -> String {
+    let clock = clock(time, now, zone);
+    ago(time, now).map_or(clock.clone(), |ago| format!("{clock}, {ago}"))
+}
+
+/// A sentence of the engine's, with its times as a clock on the wall says them.
+pub(crate) fn with_clock_times(sentence: &str, now: Time, zone: &TimeZone) -> String {
+    let word = |word: &str| {
+        let bare = word.trim_end_matches(['.', ':', ',']);
+        match bare.parse::<Time>() {
+            Ok(time) => format!("{}{}", clock(time, now, zone), &word[bare.len()..]),
+            Err(_) => word.to_owned(),
+        }
+    };
+    sentence.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn local(time: Time, zone: &TimeZone) -> Option<Zoned> {
+    Timestamp::from_microsecond(time.micros()).ok().map(|time| time.to_zoned(zone.clone()))
+}
+
+/// A time that a user gives. Without a zone it is one of the user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GivenTime {
+    /// `2026-01-31T08:00:00Z`.
+    Instant(Time),
+    /// `14:30`, on the day that fits.
+    OfDay(TimeOfDay),
+    /// `2026-01-31 14:30`, or `2026-01-31`.
+    Local(DateTime),
+}
+
+impl std::str::FromStr for GivenTime {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(time) = text.parse::<Time>() {
+            return Ok(Self::Instant(time));
+        }
+        if let Some(colon @ (1 | 2)) = text.find(':')
+            && let Ok(time) = format!("{:0>width$}", text, width = text.len() + 2 - colon).parse::<TimeOfDay>()
+        {
+            return Ok(Self::OfDay(time));
+        }
+        // A date with a zone that could not be read must not be taken for a local one.
+        if !text.contains(['Z', 'z', '+', '[']) {
+            if let Ok(date) = text.parse::<Date>()
+                && text.len() == "2026-01-31".len()
+            {
+                return Ok(Self::Local(date.at(0, 0, 0, 0)));
+            }
+            if let Ok(time) = text.parse::<DateTime>() {
+                return Ok(Self::Local(time));
+            }
+        }
+        Err(format!("{text:?} is no time such as 14:30, 2026-01-31 14:30 or 2026-01-31T14:30:00Z"))
+    }
+}
+
+impl GivenTime {
+    /// The instant. A time of day is the next one after `now`.
+    pub(crate) fn next(self, now: Time, zone: &TimeZone) -> Option<Time> {
+        self.resolve(now, zone, |of_day, today| if of_day > now { Some(of_day) } else { today(1) })
+    }
+
+    /// The instant. A time of day is the last one before `now`.
+    #[cfg(test)]
+    pub(crate) fn last(self, now: Time, zone: &TimeZone) -> Option<Time> {
+        self.resolve(now, zone, |of_day, today| if of_day <= now { Some(of_day) } else { today(-1) })
+    }
+
+    fn resolve(self, now: Time, zone: &TimeZone, fitting: impl Fn(Time, &dyn Fn(i64) -> Option<Time>) -> Option<Time>) -> Option<Time> {
+        let instant =
+            |at: DateTime| zone.to_ambiguous_zoned(at).compatible().ok().map(|at| Time::from_micros(at.timestamp().as_microsecond()));
+        match self {
+            Self::Instant(time) => Some(time),
+            Self::Local(at) => instant(at),
+            Self::OfDay(of_day) => {
+                let today = local(now, zone)?.date();
+                let on = |days: i64| instant(today.checked_add(jiff::Span::new().days(days)).ok()?.to_datetime(of_day));
+                fitting(on(0)?, &on)
+            }
+        }
+    }
+}
+
 /// `1.5 KiB`, `64 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -57,4 +156,57 @@ pub(crate) fn size(bytes: u64) -> String {
 pub(crate) fn now() -> Time {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     Time::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        text.parse().unwrap()
+    }
+
+    fn berlin() -> TimeZone {
+        TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
+    }
+
+    #[test]
+    fn times_are_those_of_the_wall_and_short() {
+        let now = time("2026-07-01T12:30:00Z");
+        let table = [
+            ("2026-07-01T12:03:22.5Z", "14:03:22"),
+            ("2026-06-30T22:00:00Z", "00:00:00"),
+            ("2026-06-30T21:59:59Z", "2026-06-30 23:59:59"),
+            ("2026-01-31T08:00:00Z", "2026-01-31 09:00:00"),
+        ];
+        for (given, shown) in table {
+            assert_eq!(clock(time(given), now, &berlin()), shown, "{given}");
+        }
+        assert_eq!(clock_and_age(time("2026-07-01T12:26:40Z"), now, &berlin()), "14:26:40, 3m 20s ago");
+        let sentence = "Waiting for 2026-07-01T13:00:00.000000Z.";
+        assert_eq!(with_clock_times(sentence, now, &berlin()), "Waiting for 15:00:00.");
+    }
+
+    #[test]
+    fn a_clock_time_is_the_users_own() {
+        let now = time("2026-07-01T12:30:00Z");
+        let given = |text: &str| text.parse::<GivenTime>().unwrap();
+        let table = [
+            ("14:45", "2026-07-01T12:45:00Z", "2026-06-30T12:45:00Z"),
+            ("14:30:00", "2026-07-02T12:30:00Z", "2026-07-01T12:30:00Z"),
+            ("9:00", "2026-07-02T07:00:00Z", "2026-07-01T07:00:00Z"),
+            ("2026-01-31 14:30", "2026-01-31T13:30:00Z", "2026-01-31T13:30:00Z"),
+            ("2026-01-31T14:30:05", "2026-01-31T13:30:05Z", "2026-01-31T13:30:05Z"),
+            ("2026-01-31", "2026-01-30T23:00:00Z", "2026-01-30T23:00:00Z"),
+            ("2026-01-31T14:30:00Z", "2026-01-31T14:30:00Z", "2026-01-31T14:30:00Z"),
+            ("2026-01-31T14:30:00+02:00", "2026-01-31T12:30:00Z", "2026-01-31T12:30:00Z"),
+        ];
+        for (text, next, last) in table {
+            assert_eq!(given(text).next(now, &berlin()), Some(time(next)), "{text}");
+            assert_eq!(given(text).last(now, &berlin()), Some(time(last)), "{text}");
+        }
+        for bad in ["", "soon", "25:00", "14:60", "14", "1430", "2026-13-01", "2026-01-31T14:30:00+99:00", "20260131"] {
+            assert!(bad.parse::<GivenTime>().is_err(), "{bad}");
+        }
+    }
 }

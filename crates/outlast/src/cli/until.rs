@@ -3,6 +3,7 @@
 use super::ending::TIMED_OUT;
 use super::owner::Whose;
 use super::progress::{self, About};
+use super::times::GivenTime;
 use super::{Context, Failure, some_seconds, times};
 use clap::Args;
 use outlast_client::{Barrier, Time};
@@ -25,9 +26,9 @@ pub(crate) struct Until {
     /// The exit of this operating-system process
     #[arg(long, value_name = "P", group = "what")]
     pid: Option<u32>,
-    /// This time, such as 2026-01-31T08:00:00Z
+    /// This time: 14:30 for the next time that the clock says so, 2026-01-31 14:30, or 2026-01-31T14:30:00Z
     #[arg(long, value_name = "TIME", group = "what")]
-    at: Option<Time>,
+    at: Option<GivenTime>,
     /// After this time: seconds, or a number with s, m, h or d
     #[arg(long = "for", value_name = "DURATION", value_parser = duration, group = "what")]
     time: Option<Duration>,
@@ -63,7 +64,7 @@ impl Until {
         let until = match (self.id, self.pid, self.at, self.time) {
             (Some(process), ..) => outlast_client::Until::Process { process, or_match: self.or_match },
             (_, Some(pid), ..) => outlast_client::Until::Pid { pid },
-            (.., Some(at), None) => outlast_client::Until::Time { at },
+            (.., Some(at), None) => outlast_client::Until::Time { at: instant(ctx, at)? },
             (.., time) => outlast_client::Until::Time { at: from_now(time.unwrap_or_default()) },
         };
         let about = match &until {
@@ -81,7 +82,7 @@ impl Until {
         if ctx.out.json {
             ctx.out.object(&barrier)?;
         } else {
-            ctx.out.line(&told(&barrier))?;
+            ctx.out.line(&told(ctx, &barrier))?;
         }
         Ok(match barrier.status.as_str() {
             "open" => 0,
@@ -101,15 +102,21 @@ fn list(ctx: &Context, all: &[Barrier]) -> Result<(), Failure> {
     if all.is_empty() {
         ctx.out.tip("no barriers");
     }
-    all.iter().try_for_each(|barrier| ctx.out.line(&format!("{}  {}", barrier.barrier, told(barrier))))?;
+    all.iter().try_for_each(|barrier| ctx.out.line(&format!("{}  {}", barrier.barrier, told(ctx, barrier))))?;
     Ok(())
 }
 
-fn told(barrier: &Barrier) -> String {
+fn told(ctx: &Context, barrier: &Barrier) -> String {
+    let message = times::with_clock_times(&barrier.message, times::now(), &ctx.world.zone());
     match barrier.status.as_str() {
-        "open" | "waiting" => barrier.message.clone(),
-        status => format!("{status}: {}", barrier.message),
+        "open" | "waiting" => message,
+        status => format!("{status}: {message}"),
     }
+}
+
+fn instant(ctx: &Context, at: GivenTime) -> Result<Time, Failure> {
+    let out_of_calendar = || Failure::refused("the time is out of the calendar", "give one such as 14:30 or 2026-01-31T14:30:00Z");
+    at.next(times::now(), &ctx.world.zone()).ok_or_else(out_of_calendar)
 }
 
 fn from_now(time: Duration) -> Time {
@@ -118,7 +125,7 @@ fn from_now(time: Duration) -> Time {
 }
 
 /// A time as people write it: `90`, `1.5h`, `10m`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("{text:?} is no time such as 90, 30s, 10m, 1.5h or 2d");
     let (number, unit) = match text.char_indices().last() {
         Some((at, unit)) if unit.is_alphabetic() => (&text[..at], &text[at..]),

@@ -3,12 +3,14 @@
 use super::ending::{self, TIMED_OUT};
 use super::failure::OURS;
 use super::progress::{self, About};
-use super::{Context, Failure, some_seconds};
+use super::{Context, Failure, output, some_seconds};
 use clap::Args;
 use outlast_client::{Client, Waited};
 use std::time::Duration;
 
 /// Wait for the end of a process
+///
+/// Prints its output: in a pipe or a file everything that is kept, on a terminal the last lines that fit.
 ///
 /// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still runs after --timeout
 /// or reached its own time limit, 125 if it is lost or the wait failed.
@@ -27,12 +29,13 @@ impl Wait {
     }
 
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
-        let waited = for_it(ctx, &ctx.client().await?, &self.id, self.timeout).await?;
+        let client = ctx.client().await?;
+        let waited = for_it(ctx, &client, &self.id, self.timeout).await?;
         if ctx.out.json {
             ctx.out.object(&waited)?;
             return Ok(code(&waited));
         }
-        tell(ctx, &waited)
+        tell(ctx, &client, &waited).await
     }
 }
 
@@ -52,13 +55,10 @@ pub(crate) fn code(waited: &Waited) -> i32 {
     }
 }
 
-/// The end of the output, and how it ended.
-pub(crate) fn tell(ctx: &Context, waited: &Waited) -> Result<i32, Failure> {
+/// The output, and how it ended.
+pub(crate) async fn tell(ctx: &Context, client: &Client, waited: &Waited) -> Result<i32, Failure> {
     let id = waited.session_id;
-    if let Some(cut) = waited.output_cut {
-        ctx.out.remark(&format!("[{cut} characters before this; `outlast log {id}` shows more]"));
-    }
-    ctx.out.text(&waited.output)?;
+    output::print_end(ctx, client, &id.to_string(), &waited.output, waited.output_cut.is_none()).await?;
     if let Some(missing) = waited.output_missing {
         ctx.out.remark(&format!("[{missing} bytes of output are missing: the disk refused them; `outlast poll {id}` shows which]"));
     }

@@ -1,5 +1,6 @@
 //! `log`: pages by line and by byte, the raw bytes, and following.
 
+mod printed;
 mod several;
 
 use crate::gate::{Gate, until_printed};

@@ -48,6 +48,7 @@ mod points;
 mod poll;
 mod progress;
 mod pty;
+mod ready;
 mod recover;
 mod rerun;
 mod retain;

@@ -139,3 +139,27 @@ fn case_102_a_unique_prefix_of_four_digits_names_a_process_and_an_exact_id_wins(
         assert_eq!(said["status"], "not_found", "{none:?}: {said}");
     }
 }
+
+#[test]
+fn people_read_local_times_and_programs_utc() {
+    let p = product();
+    let id = p.run("true");
+    p.wait(&id);
+    let started = p.json(["poll", &id])["started_at"].as_str().unwrap().to_owned();
+    assert!(started.ends_with('Z'), "{started}");
+    let shown = |zone: &str| {
+        let out = p.command(["poll", &id]).env("TZ", zone).output().unwrap();
+        let text = String::from_utf8(out.stdout).unwrap();
+        let line = text.lines().find_map(|line| line.trim_start().strip_prefix("started")).unwrap().trim().to_owned();
+        line.split(", ").next().unwrap().to_owned()
+    };
+    // Zones half a day apart: in at least one of them it is the same day as now.
+    let clock = |hours: i64| {
+        let of_day: i64 = started[11..13].parse::<i64>().unwrap();
+        format!("{:02}{}", (of_day + hours).rem_euclid(24), &started[13..19])
+    };
+    for (zone, hours) in [("UTC0", 0), ("EAST-5", 5), ("WEST+7", -7)] {
+        let shown = shown(zone);
+        assert!(shown.ends_with(&clock(hours)) && !shown.contains('T'), "{zone}: {shown} for {started}");
+    }
+}

@@ -157,3 +157,21 @@ fn somebody_elses_process_is_none_to_a_conversation() {
     let id = p.run_with(&["--session", "s"], &gate.wait());
     assert_eq!(p.json(["until", "--session", "other", &id])["why"], "unknown");
 }
+
+#[test]
+fn a_clock_time_is_that_of_the_users_zone() {
+    let p = product();
+    let until = |args: &[&str], zone: &str| {
+        let out = p.command([&["until", "--no-wait", "--at"], args].concat()).env("TZ", zone).output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    let message = |told: &str| serde_json::from_str::<Value>(told).unwrap()["message"].as_str().unwrap().to_owned();
+    // Programs read UTC, people their own clock.
+    assert_eq!(message(&until(&["2090-01-31 14:30", "--json"], "EAST-5")), "Waiting for 2090-01-31T09:30:00.000000Z.");
+    assert_eq!(until(&["2090-01-31T09:30:00Z"], "EAST-5"), "Waiting for 2090-01-31 14:30:00.\n");
+    assert!(message(&until(&["14:30", "--json"], "EAST-5")).ends_with("T09:30:00.000000Z."));
+    assert!(until(&["14:30"], "WEST+7").trim_end().ends_with("14:30:00."));
+    let wrong = p.call(["until", "--at", "25:00"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("is no time such as 14:30"), "{}", wrong.err);
+}

@@ -80,6 +80,9 @@ pub struct LogPage {
     pub from_byte: u64,
     /// The byte after the page: where to go on.
     pub next_byte: u64,
+    /// The line that holds that byte, if there is more: the `offset` of the next page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_line: Option<u64>,
     /// Whether the page reaches the end of the output there is.
     pub at_end: bool,
     /// Characters left out because the page was too long.
@@ -108,6 +111,7 @@ impl LogPage {
             lines_gone: None,
             from_byte: 0,
             next_byte: 0,
+            next_line: None,
             at_end: true,
             output_cut: None,
             gaps: Vec::new(),
@@ -176,6 +180,9 @@ pub struct Killed {
     /// The end of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
+    /// Characters before it that are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_cut: Option<u64>,
     /// How many processes of its tree were seen to die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_dead: Option<u32>,
@@ -188,7 +195,7 @@ pub struct Killed {
 impl Killed {
     /// What a stop came to, with nothing else to say.
     pub fn new(status: impl Into<String>, id: ProcessId, fate: Fate) -> Self {
-        Self { status: status.into(), session_id: id, fate, output: None, seen_dead: None, warning: None }
+        Self { status: status.into(), session_id: id, fate, output: None, output_cut: None, seen_dead: None, warning: None }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Output in pieces, made text for readers.
 
-use outlast_text::{Decoder, Redactor, Stripper};
+use outlast_text::{Coloured, Decoder, RESET, Redactor, Stripper, collapse};
 
 /// Makes text for readers out of a stream: decoded, without escape sequences, secrets masked. Masks need whole lines, so an unfinished one waits.
 pub(crate) struct Render {
@@ -8,33 +8,74 @@ pub(crate) struct Render {
     redact: Redactor,
     decoder: Decoder,
     stripper: Stripper,
+    /// With [`Render::whole_lines`]: the bytes of a line that has not ended.
+    line: Option<Vec<u8>>,
     /// Text that is not judged yet.
-    held: String,
+    held: Coloured,
     /// How much of the masked form of `held` is on the screen already.
     shown: String,
+    /// And how many of its colours.
+    marks_shown: usize,
     /// Whether the held text has been looked at since it grew.
     asked: bool,
+    /// Whether a colour was shown that is not known to be over.
+    lit: bool,
 }
 
 /// An unfinished line, or a key block, longer than this is shown in parts.
 pub(crate) const LONGEST: usize = 64 << 10;
+/// The same where lines are shown as a whole, which a reader may depend on.
+pub(crate) const LONGEST_WHOLE: usize = 1 << 20;
+
+/// Whether the colours of a command are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sgr {
+    Shown,
+    Removed,
+}
 
 impl Render {
-    pub(crate) fn new(command: &str, redact: Redactor) -> Self {
+    /// Shows redraws as they come, for a terminal that follows.
+    pub(crate) fn new(command: &str, redact: Redactor, sgr: Sgr) -> Self {
         Self {
             command: command.to_owned(),
             redact,
             decoder: Decoder::new(),
-            stripper: Stripper::new(),
-            held: String::new(),
+            stripper: if sgr == Sgr::Shown { Stripper::keeping_colours() } else { Stripper::new() },
+            line: None,
+            held: Coloured::default(),
             shown: String::new(),
+            marks_shown: 0,
             asked: false,
+            lit: false,
         }
     }
 
+    /// Shows each line once, as it stood after its last redraw.
+    pub(crate) fn whole_lines(command: &str, redact: Redactor, sgr: Sgr) -> Self {
+        Self { line: Some(Vec::new()), ..Self::new(command, redact, sgr) }
+    }
+
     pub(crate) fn push(&mut self, bytes: &[u8]) -> String {
-        let text = self.decoder.push(bytes);
-        self.held += &self.stripper.push(&text);
+        match &mut self.line {
+            None => {
+                let text = self.decoder.push(bytes);
+                self.held.push(&self.stripper.push(&text));
+            }
+            Some(line) => {
+                line.extend_from_slice(bytes);
+                let whole = line.iter().rposition(|b| *b == b'\n').map(|at| at + 1);
+                if whole.is_none() && line.len() > LONGEST_WHOLE {
+                    forget_redraws(line);
+                }
+                let end = whole.or_else(|| (line.len() > LONGEST_WHOLE).then(|| part(line)));
+                if let Some(end) = end {
+                    let rest = line.split_off(end);
+                    let lines = std::mem::replace(line, rest);
+                    self.take_lines(&lines);
+                }
+            }
+        }
         self.asked = false;
         match self.whole() {
             Some(end) => self.show(end),
@@ -42,58 +83,105 @@ impl Render {
         }
     }
 
+    fn take_lines(&mut self, lines: &[u8]) {
+        let text = self.decoder.push(lines);
+        self.held.push(&self.stripper.push(&collapse(&text)));
+    }
+
     /// Whether something waits to be shown.
     pub(crate) fn waits(&self) -> bool {
         !self.held.is_empty() && !self.asked
     }
 
-    /// Whether a line that has come is not shown yet.
-    pub(crate) fn holds_a_line(&self) -> bool {
-        self.held.contains('\n')
+    /// How many lines that have come are not shown yet.
+    pub(crate) fn held_lines(&self) -> usize {
+        self.held.text().matches('\n').count()
+    }
+
+    fn longest(&self) -> usize {
+        if self.line.is_some() { LONGEST_WHOLE } else { LONGEST }
     }
 
     /// Up to where the held text can be judged: behind a line's end, or a redraw's, unless a private key is open.
     fn whole(&self) -> Option<usize> {
-        let end = self.held.rfind(['\n', '\r']).map(|i| i + 1);
-        let end = match self.held.find("-----BEGIN ") {
-            Some(begin) if !self.held[begin..].contains("-----END ") => {
-                end.filter(|e| *e <= begin).or(self.held[..begin].rfind('\n').map(|i| i + 1))
-            }
+        let held = self.held.text();
+        let end = match self.line {
+            None => held.rfind(['\n', '\r']).map(|i| i + 1),
+            // Without a line's end it is the part of a line that is too long to wait for.
+            Some(_) => Some(held.len()),
+        };
+        let end = match held.find("-----BEGIN ") {
+            Some(begin) if !held[begin..].contains("-----END ") => end.filter(|e| *e <= begin).or(held[..begin].rfind('\n').map(|i| i + 1)),
             _ => end,
         };
-        if self.held.len() > LONGEST { Some(end.filter(|e| *e > 0).unwrap_or(self.held.len())) } else { end.filter(|e| *e > 0) }
+        if held.len() > self.longest() { Some(end.filter(|e| *e > 0).unwrap_or(held.len())) } else { end.filter(|e| *e > 0) }
     }
 
     /// The held text up to `end`, masked, without what the screen has already.
     fn show(&mut self, end: usize) -> String {
         let rest = self.held.split_off(end);
         let whole = std::mem::replace(&mut self.held, rest);
-        let masked = self.redact.output(&self.command, &whole).into_owned();
+        let masked = self.redact.output(&self.command, whole.text()).into_owned();
         let shown = std::mem::take(&mut self.shown);
-        match masked.strip_prefix(shown.as_str()) {
-            Some(new) => new.to_owned(),
+        let marks = std::mem::take(&mut self.marks_shown);
+        self.paint(&whole, &masked, &shown, marks)
+    }
+
+    /// What is new since `shown`, with the colours that are new.
+    fn paint(&mut self, whole: &Coloured, masked: &str, shown: &str, marks: usize) -> String {
+        let new = match masked.starts_with(shown) {
+            true => whole.paint(masked, shown.len(), marks),
             // What is known now changes what was shown: the line is shown again.
-            None => format!("\n{masked}"),
+            false => format!("\n{}", whole.paint(masked, 0, 0)),
+        };
+        if let Some(last) = new.rfind("\x1b[") {
+            self.lit = !matches!(new[last..].split_once('m'), Some(("\x1b[" | "\x1b[0", _)));
         }
+        new
     }
 
     /// An unfinished line that has waited long enough. It is kept, to be judged again when it goes on.
     pub(crate) fn show_unfinished(&mut self) -> String {
         self.asked = true;
-        if self.held.contains("-----BEGIN ") {
+        if self.held.text().contains("-----BEGIN ") {
             return String::new();
         }
-        let masked = self.redact.output(&self.command, &self.held).into_owned();
-        let new = masked.strip_prefix(self.shown.as_str()).map_or_else(|| format!("\n{masked}"), str::to_owned);
-        self.shown = masked;
+        let masked = self.redact.output(&self.command, self.held.text()).into_owned();
+        let (shown, marks) = (std::mem::take(&mut self.shown), self.marks_shown);
+        let held = std::mem::take(&mut self.held);
+        let new = self.paint(&held, &masked, &shown, marks);
+        (self.shown, self.marks_shown, self.held) = (masked, held.marks(), held);
         new
     }
 
+    /// The rest, and the end of its colours.
     pub(crate) fn finish(&mut self) -> String {
-        self.held += self.decoder.finish();
-        self.held += &self.stripper.finish();
-        self.show(self.held.len())
+        if let Some(line) = &mut self.line {
+            let rest = std::mem::take(line);
+            self.take_lines(&rest);
+        }
+        self.held.push(self.decoder.finish());
+        self.held.push(&self.stripper.finish());
+        let rest = self.show(self.held.text().len());
+        // A colour that stands behind the last character.
+        self.held = Coloured::default();
+        if std::mem::take(&mut self.lit) { rest + RESET } else { rest }
     }
+}
+
+/// Leaves of what was drawn before the last return to the first column what is to be seen of it.
+fn forget_redraws(line: &mut Vec<u8>) {
+    if let Some(back) = line.iter().rposition(|b| *b == b'\r') {
+        let rest = line.split_off(back);
+        let drawn = String::from_utf8_lossy(line);
+        *line = [collapse(&drawn).as_bytes(), &rest].concat();
+    }
+}
+
+/// Where to cut a line that is too long to wait for: behind a blank in its last part, so that no word, and no secret, is cut in two.
+fn part(line: &[u8]) -> usize {
+    let from = line.len() - LONGEST;
+    line[from..].iter().rposition(|b| matches!(b, b' ' | b'\t' | b',')).map_or(line.len(), |at| from + at + 1)
 }
 
 #[cfg(test)]
@@ -101,7 +189,7 @@ mod tests {
     use super::*;
 
     fn render() -> Render {
-        Render::new("make", Redactor::new(true))
+        Render::new("make", Redactor::new(true), Sgr::Removed)
     }
 
     const TOKEN: &str = "ghp_0123456789abcdefghijklmnopqrstuvwxyz";
@@ -161,5 +249,50 @@ mod tests {
     fn a_redraw_is_an_end() {
         let mut r = render();
         assert_eq!(r.push(b"10%\r20%"), "10%\r");
+    }
+
+    #[test]
+    fn colours_are_shown_where_they_are_wanted_and_end_with_the_output() {
+        let mut r = Render::new("make", Redactor::new(true), Sgr::Shown);
+        assert_eq!(r.push(b"one \x1b[31mtwo\x1b[2J\n\x1b"), "one \x1b[31mtwo\n");
+        assert_eq!(r.push(b"[1mthree"), "");
+        assert_eq!(r.show_unfinished(), "\x1b[1mthree");
+        assert_eq!(r.show_unfinished(), "");
+        assert_eq!(r.push(b"\x1b[m four\n\x1b[32m"), "\x1b[m four\n");
+        assert_eq!(r.push(b"five\n"), "\x1b[32mfive\n");
+        assert_eq!(r.finish(), "\x1b[0m");
+    }
+
+    #[test]
+    fn a_secret_in_two_colours_is_masked() {
+        for sgr in [Sgr::Shown, Sgr::Removed] {
+            let mut r = Render::new("make", Redactor::new(true), sgr);
+            let (a, b) = TOKEN.split_at(10);
+            let mut all = r.push(format!("key \x1b[31m{a}").as_bytes());
+            all += &r.show_unfinished();
+            all += &r.push(format!("\x1b[32m{b}\n").as_bytes());
+            assert!(!all.contains("abcdef") && all.ends_with('\n'), "{all:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_shown_once_and_as_it_stood_in_the_end() {
+        let mut r = Render::whole_lines("make", Redactor::new(true), Sgr::Removed);
+        assert_eq!(r.push(b"10%\rlong text"), "");
+        assert_eq!(r.push(b"\r\x1b[Kshort\nnext\r\nre"), "short\nnext\n");
+        assert_eq!(r.push(b"st"), "");
+        assert_eq!(r.finish(), "rest");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_to_wait_for_is_not_cut_in_a_word() {
+        let mut r = Render::whole_lines("make", Redactor::new(true), Sgr::Removed);
+        let word = format!("{TOKEN} ");
+        let line = word.repeat(LONGEST_WHOLE / word.len() + 2);
+        let mut all = r.push(&line.as_bytes()[..LONGEST_WHOLE + 20]);
+        assert!(all.len() > LONGEST_WHOLE / 4);
+        all += &r.push(&line.as_bytes()[LONGEST_WHOLE + 20..]);
+        all += &r.finish();
+        assert!(!all.contains("abcdef") && all.split_whitespace().all(|w| w == all.split(' ').next().unwrap()));
     }
 }

@@ -1,5 +1,6 @@
 //! `outlast gateway status`
 
+use super::super::times;
 use super::{Context, Failure, none, running};
 use clap::Args;
 use outlast_client::GatewayStatus;
@@ -22,13 +23,14 @@ impl Status {
             ctx.out.object(&status)?;
             return Ok(0);
         }
-        lines(&status).iter().try_for_each(|line| ctx.out.line(line))?;
+        let since = times::clock_and_age(status.started_at, times::now(), &ctx.world.zone());
+        lines(&status, &since).iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
 }
 
 /// The state for a person.
-pub(super) fn lines(s: &GatewayStatus) -> Vec<String> {
+pub(super) fn lines(s: &GatewayStatus, since: &str) -> Vec<String> {
     let running = match (s.running, s.queued) {
         (0, 0) if s.idle => "nothing".to_owned(),
         (running, 0) => turns(running),
@@ -38,7 +40,7 @@ pub(super) fn lines(s: &GatewayStatus) -> Vec<String> {
         format!("pid        {}", s.pid),
         format!("version    {}", s.version),
         format!("home       {}", s.home),
-        format!("since      {}", s.started_at),
+        format!("since      {since}"),
         format!("running    {running}"),
         format!("terminals  {}", s.terminals),
     ];
@@ -66,15 +68,15 @@ mod tests {
     #[test]
     fn what_a_gateway_does_is_said_in_words() {
         let mut status = GatewayStatus::new(7, "0.1.0", "/home", "2026-01-01T00:00:00Z".parse().unwrap());
-        assert_eq!(lines(&status)[4], "running    nothing");
+        assert_eq!(lines(&status, "now")[4], "running    nothing");
         (status.running, status.queued, status.idle, status.draining, status.unsent) = (1, 2, false, true, 3);
         status.notes = vec!["interrupted turns are held back".into()];
-        let text = lines(&status).join("\n");
+        let text = lines(&status, "now").join("\n");
         for want in ["1 turn, 2 more waiting", "drain --off", "3 parts", "held back"] {
             assert!(text.contains(want), "{want}: {text}");
         }
         status.ending = Some("restart".into());
-        let text = lines(&status).join("\n");
+        let text = lines(&status, "now").join("\n");
         assert!(text.contains("ending     restarts") && !text.contains("drain --off"), "{text}");
     }
 }

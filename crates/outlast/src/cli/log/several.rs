@@ -1,13 +1,13 @@
 //! Several logs at once: whole lines, each with the name of its process before it.
 
-use super::super::follow::{Render, gap};
+use super::super::follow::{Line, Lines, Render, gap};
 use super::super::out::{Tone, tame};
+use super::super::output::{self, Begin, Form};
 use super::super::table::cut;
 use super::super::{Context, Failure, ending, run};
 use super::Log;
-use super::lines::{Line, Lines};
-use outlast_client::{Chunk, Client, ClientError, From, LogPage, Page, ProcessInfo};
-use outlast_text::Redactor;
+use outlast_client::{Chunk, Client, ClientError, From, ProcessInfo};
+use outlast_text::{RESET, Redactor, strip};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -44,59 +44,68 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
         let flag = if log.raw { "--raw" } else { "--from-byte" };
         return Err(Failure::refused(format!("{flag} is about the bytes of one process"), "name one process, without --prefix"));
     }
-    let mut pages: Vec<LogPage> = Vec::new();
     let mut polled: Vec<ProcessInfo> = Vec::new();
-    let mut page = Page::default();
-    (page.offset, page.limit) = (log.offset, log.limit);
     for id in &log.ids {
         // All are looked up before anything is shown: a name that is wrong is told at once.
-        let page = client.log(id, page).await?;
-        if !pages.iter().any(|p| p.session_id == page.session_id) {
-            polled.push(client.poll(&page.session_id.to_string()).await?);
-            pages.push(page);
+        let found = client.poll(id).await?;
+        if !polled.iter().any(|p| p.session_id == found.session_id) {
+            polled.push(found);
         }
     }
-    let sources = sources(ctx, &pages, &polled);
-    if log.follow { follow(ctx, client, sources).await } else { show(ctx, &sources, &pages) }
+    if !log.follow {
+        return show(&log, ctx, client, &polled).await;
+    }
+    let mut begins = Vec::new();
+    for process in &polled {
+        let begin = Begin::find(client, &process.session_id.to_string(), log.range(ctx, polled.len())).await?;
+        begin.tell_missing(ctx);
+        begin.tell_left_out(ctx);
+        begins.push(begin);
+    }
+    follow(&log, ctx, client, sources(ctx, &begins, &polled)).await
 }
 
-fn sources(ctx: &Context, pages: &[LogPage], polled: &[ProcessInfo]) -> Vec<Source> {
+/// The names before the lines, all of the same width.
+fn labels(polled: &[ProcessInfo]) -> Vec<String> {
     let named = |name: &Option<String>| polled.iter().filter(|p| p.name == *name).count() == 1;
     let label = |p: &ProcessInfo| match &p.name {
         Some(name) if named(&p.name) => cut(&tame(name), NAME),
         _ => p.session_id.to_string(),
     };
     let width = polled.iter().map(|p| label(p).width()).max().unwrap_or(0);
-    let source = |(n, (page, p)): (usize, (&LogPage, &ProcessInfo))| {
-        let label = label(p);
-        let pad = " ".repeat(width - label.width());
-        Source {
-            id: p.session_id.to_string(),
-            name: p.name.clone(),
-            label: format!("{label}{pad} |"),
-            tone: Tone::Of(n),
-            lines: Lines::new(Render::new(&page.command, Redactor::new(ctx.settings.redact)), page.from_byte),
-            open: true,
-        }
+    polled.iter().map(label).map(|label| format!("{label}{} |", " ".repeat(width - label.width()))).collect()
+}
+
+fn sources(ctx: &Context, begins: &[Begin], polled: &[ProcessInfo]) -> Vec<Source> {
+    let source = |(n, ((begin, p), label)): (usize, ((&Begin, &ProcessInfo), String))| Source {
+        id: p.session_id.to_string(),
+        name: p.name.clone(),
+        label,
+        tone: Tone::Of(n),
+        lines: Lines::new(Render::whole_lines(&begin.command, Redactor::new(ctx.settings.redact), ctx.out.sgr()), begin.from_byte),
+        open: true,
     };
-    pages.iter().zip(polled).enumerate().map(source).collect()
+    begins.iter().zip(polled).zip(labels(polled)).enumerate().map(source).collect()
 }
 
 /// What there is.
-fn show(ctx: &Context, sources: &[Source], pages: &[LogPage]) -> Result<i32, Failure> {
+async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo]) -> Result<i32, Failure> {
     if ctx.out.json {
+        let mut pages = Vec::new();
+        for process in polled {
+            pages.push(client.log(&process.session_id.to_string(), log.wanted()).await?);
+        }
         ctx.out.object(&json!({"logs": pages}))?;
         return Ok(0);
     }
-    for (source, page) in sources.iter().zip(pages) {
-        let label = ctx.out.paint(source.tone, &source.label);
-        page.output.lines().try_for_each(|line| ctx.out.line(format!("{label} {line}").trim_end()))?;
-        super::remarks(ctx, page);
+    for (n, (process, label)) in polled.iter().zip(labels(polled)).enumerate() {
+        let form = Form { grep: log.grep.as_ref(), label: Some((Tone::Of(n), &label)) };
+        output::print(ctx, client, &process.session_id.to_string(), log.range(ctx, polled.len()), form).await?;
     }
     Ok(0)
 }
 
-async fn follow(ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Result<i32, Failure> {
+async fn follow(log: &Log, ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Result<i32, Failure> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     let (tell, mut heard) = mpsc::channel(QUEUE);
     // Those that are left when we leave end with this.
@@ -113,7 +122,7 @@ async fn follow(ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Res
         };
         let Some((n, came)) = came else { return Ok(code) };
         let done = async {
-            let taken = sources[n].take(ctx, client, came).await;
+            let taken = sources[n].take(log, ctx, client, came).await;
             let failed = taken.is_err();
             let (Ok(text) | Err(text)) = taken;
             let mut out = tokio::io::stdout();
@@ -160,22 +169,22 @@ fn leave(ctx: &Context, sources: &[Source]) -> Result<i32, Failure> {
 
 impl Source {
     /// What is shown of what came, also of a failure. Ends and gaps are remarks, or events like any other.
-    async fn take(&mut self, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
+    async fn take(&mut self, log: &Log, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
         match came {
             Came::Chunk(Chunk::Bytes { at, bytes }) => {
                 let lines = self.lines.push(at, &bytes);
-                Ok(self.show(ctx, &lines))
+                Ok(self.show(log, ctx, &lines))
             }
             Came::Chunk(Chunk::Gap { from, to, why }) => {
                 let rest = self.lines.finish(to);
-                let shown = self.show(ctx, &rest);
+                let shown = self.show(log, ctx, &rest);
                 let told = self.tell(ctx, &gap(from, to, &why), "gap", json!({"from": from, "to": to, "why": why}));
                 Ok(shown + &told)
             }
             Came::End => {
                 self.open = false;
                 let rest = self.lines.finish(self.lines.seen);
-                let shown = self.show(ctx, &rest);
+                let shown = self.show(log, ctx, &rest);
                 match client.poll(&self.id).await {
                     Ok(now) => {
                         let how = match now.fate.completion_reason {
@@ -199,13 +208,16 @@ impl Source {
         self.tell(ctx, &format!("outlast: {}", failure.error()), "error", failure.to_json())
     }
 
-    fn show(&self, ctx: &Context, lines: &[Line]) -> String {
+    fn show(&self, log: &Log, ctx: &Context, lines: &[Line]) -> String {
+        let wanted = |line: &&Line| log.grep.as_ref().is_none_or(|regex| regex.is_match(&strip(&line.text)));
         if ctx.out.json {
             let event = |line: &Line| json!({"text": line.text, "next_byte": line.next_byte});
             return lines.iter().map(|line| format!("{}\n", self.event("line", event(line)))).collect();
         }
         let label = ctx.out.paint(self.tone, &self.label);
-        lines.iter().map(|line| format!("{}\n", format!("{label} {}", line.text).trim_end())).collect()
+        // The next line is another process's.
+        let end = |line: &Line| if line.text.contains('\x1b') { RESET } else { "" };
+        lines.iter().filter(wanted).map(|line| format!("{}{}\n", format!("{label} {}", line.text).trim_end(), end(line))).collect()
     }
 
     /// Says something about it: to a person beside the output, to a program within it.

@@ -1,0 +1,338 @@
+//! The kept output of a process, printed: all of it, or the lines that were asked for. Shared by `log`, `run`, `wait` and `kill`.
+
+use super::follow::{Line, Lines, Render, gap};
+use super::out::Tone;
+use super::{Context, Failure};
+use outlast_client::{Chunk, Chunks, Client, Event, From, LogPage, Page};
+use outlast_text::{RESET, Redactor, strip};
+use regex::Regex;
+use tokio::io::AsyncWriteExt as _;
+
+/// Which lines are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// All that are kept.
+    All,
+    /// The last ones.
+    Last(u64),
+    /// As many of the last ones as fit on the terminal. What is left out is told.
+    Screenful(u64),
+    /// From a line on, at most so many.
+    FromLine(u64, Option<u64>),
+    /// From a byte on, at most so many.
+    FromByte(u64, Option<u64>),
+}
+
+impl Range {
+    /// What is printed unless flags say otherwise: everything to a file or a pipe, a screenful to each of `shares` processes on a terminal.
+    pub(crate) fn usual(ctx: &Context, shares: usize) -> Self {
+        match ctx.out.height {
+            // The prompt and the remark take a line each.
+            Some(height) => Self::Screenful((height.saturating_sub(2) / shares.max(1)).max(1) as u64),
+            None => Self::All,
+        }
+    }
+
+    /// How many lines it has at most.
+    fn limit(self) -> Option<u64> {
+        match self {
+            Self::FromLine(_, limit) | Self::FromByte(_, limit) => limit,
+            // More may come while they are read.
+            Self::All | Self::Last(_) | Self::Screenful(_) => None,
+        }
+    }
+}
+
+/// Where a range begins.
+pub(crate) struct Begin {
+    pub(crate) id: String,
+    pub(crate) command: String,
+    pub(crate) from_byte: u64,
+    /// Missing bytes before the first line.
+    gaps: Vec<Event>,
+    /// What to say about lines that are left out.
+    left_out: Option<String>,
+    /// The rest of the line in which a range by bytes begins. The engine has seen how that line began, and so what is secret in it.
+    rest_of_line: Vec<Line>,
+    /// Whether it begins behind the end of the output.
+    is_past_end: bool,
+}
+
+impl Begin {
+    pub(crate) async fn find(client: &Client, id: &str, range: Range) -> Result<Self, Failure> {
+        let one = |page: Page| client.log(id, page.limit(1));
+        let (page, first) = match range {
+            Range::FromByte(byte, _) => (one(Page::from_byte(byte)).await?, None),
+            Range::FromLine(line, _) => (one(Page::from_line(line)).await?, None),
+            Range::All => (Self::head(client, id).await?, None),
+            Range::Last(lines) | Range::Screenful(lines) => {
+                let head = Self::head(client, id).await?;
+                match head.total_lines.checked_sub(lines) {
+                    None | Some(0) => (head, None),
+                    Some(first) => (one(Page::from_line(first)).await?, Some(first)),
+                }
+            }
+        };
+        let left_out = match (range, first) {
+            (Range::Screenful(_), Some(_)) => Some(format!(
+                "[lines 0 to {} of {} are left out; `outlast log {} --all` shows all, -n N the last N]",
+                page.first_line.saturating_sub(1),
+                page.total_lines,
+                page.session_id
+            )),
+            _ => None,
+        };
+        let mut begin = Self {
+            id: page.session_id.to_string(),
+            command: page.command.clone(),
+            from_byte: page.from_byte,
+            gaps: if page.from_byte > 0 { page.gaps.clone() } else { Vec::new() },
+            left_out,
+            rest_of_line: Vec::new(),
+            is_past_end: match range {
+                Range::FromLine(line, _) => line > page.total_lines,
+                Range::FromByte(byte, _) => byte > page.next_byte,
+                Range::All | Range::Last(_) | Range::Screenful(_) => false,
+            },
+        };
+        if let Range::FromByte(..) = range {
+            begin.take_rest(client, page).await?;
+        }
+        Ok(begin)
+    }
+
+    /// Takes the line of this page, and where it is too long for one page, the rest of it.
+    async fn take_rest(&mut self, client: &Client, mut page: LogPage) -> Result<(), Failure> {
+        loop {
+            let is_ended = page.output_cut.is_none();
+            self.from_byte = page.next_byte;
+            if page.next_byte > page.from_byte {
+                self.rest_of_line.push(Line { text: page.output, from_byte: page.from_byte, next_byte: page.next_byte, is_ended });
+            }
+            if is_ended || page.at_end {
+                return Ok(());
+            }
+            page = client.log(&self.id, Page::from_byte(page.next_byte).limit(1)).await?;
+        }
+    }
+
+    /// The shortest page, which says how many lines there are.
+    async fn head(client: &Client, id: &str) -> Result<LogPage, Failure> {
+        let mut head = client.log(id, Page::from_line(0).limit(1)).await?;
+        // Also if the first line is missing.
+        head.from_byte = 0;
+        Ok(head)
+    }
+
+    /// Tells what is missing before the first line.
+    pub(crate) fn tell_missing(&self, ctx: &Context) {
+        for missing in &self.gaps {
+            if let Event::Gap { from, to, why } = missing {
+                ctx.out.remark(&gap(*from, *to, why));
+            }
+        }
+    }
+
+    /// Tells which lines are left out.
+    pub(crate) fn tell_left_out(&self, ctx: &Context) {
+        if let Some(left_out) = &self.left_out {
+            ctx.out.remark(left_out);
+        }
+    }
+}
+
+/// How lines are printed.
+#[derive(Default)]
+pub(crate) struct Form<'a> {
+    /// Those that match, and no others.
+    pub(crate) grep: Option<&'a Regex>,
+    /// What stands before each line.
+    pub(crate) label: Option<(Tone, &'a str)>,
+}
+
+/// Prints what is kept. If that reaches the end of a process that is over, its notice counts as read.
+pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range, form: Form<'_>) -> Result<(), Failure> {
+    let begin = Begin::find(client, id, range).await?;
+    begin.tell_missing(ctx);
+    if begin.is_past_end {
+        return Ok(());
+    }
+    let mut printer = Printer::new(ctx, &begin, range.limit(), form);
+    printer.begin(&begin).await?;
+    let mut at = begin.from_byte;
+    while let Some(end) = printer.print(ctx, masked(ctx, client.read(&begin.id, From::Byte(at)))).await? {
+        let last = client.log(&begin.id, Page::from_byte(end).limit(1)).await?;
+        if last.next_byte <= end {
+            break;
+        }
+        // More came meanwhile.
+        at = end;
+    }
+    printer.finish(ctx).await?;
+    begin.tell_left_out(ctx);
+    Ok(())
+}
+
+/// Without the values of secrets, unless that is switched off.
+pub(crate) fn masked(ctx: &Context, chunks: Chunks) -> Chunks {
+    if ctx.settings.redact { chunks.masked() } else { chunks }
+}
+
+/// Writes lines to standard output.
+pub(crate) struct Printer<'a> {
+    out: tokio::io::BufWriter<tokio::io::Stdout>,
+    lines: Lines,
+    /// How many lines may still be printed.
+    left: Option<u64>,
+    /// Whether there were more.
+    is_cut: bool,
+    form: Form<'a>,
+    label: String,
+    /// Whether the last thing that was printed is the part of a line.
+    in_line: bool,
+    /// Behind a gap: how many bytes of the line were left out whose beginning is missing. What is secret in it cannot be known.
+    torn: Option<u64>,
+}
+
+/// How much is written at once.
+const BUFFER: usize = 64 << 10;
+
+impl<'a> Printer<'a> {
+    pub(crate) fn new(ctx: &Context, begin: &Begin, left: Option<u64>, form: Form<'a>) -> Self {
+        let render = Render::whole_lines(&begin.command, Redactor::new(ctx.settings.redact), ctx.out.sgr());
+        let label = form.label.map(|(tone, label)| ctx.out.paint(tone, label)).unwrap_or_default();
+        Self {
+            out: tokio::io::BufWriter::with_capacity(BUFFER, tokio::io::stdout()),
+            lines: Lines::new(render, begin.from_byte),
+            left,
+            is_cut: false,
+            form,
+            label,
+            in_line: false,
+            torn: None,
+        }
+    }
+
+    /// Prints what comes before the first piece.
+    pub(crate) async fn begin(&mut self, begin: &Begin) -> Result<(), Failure> {
+        self.write(&begin.rest_of_line).await
+    }
+
+    /// Prints the lines of these pieces. The byte behind them, unless there were more lines than wanted.
+    pub(crate) async fn print(&mut self, ctx: &Context, mut chunks: Chunks) -> Result<Option<u64>, Failure> {
+        while let Some(chunk) = chunks.next().await? {
+            if !self.chunk(ctx, chunk).await? {
+                return Ok(None);
+            }
+        }
+        let has_more = self.left == Some(0) && (self.is_cut || self.lines.next_byte < self.lines.seen);
+        Ok((!has_more).then_some(self.lines.seen))
+    }
+
+    /// Prints the lines of one piece. Whether more lines are wanted.
+    pub(crate) async fn chunk(&mut self, ctx: &Context, chunk: Chunk) -> Result<bool, Failure> {
+        if self.left == Some(0) {
+            return Ok(false);
+        }
+        match chunk {
+            Chunk::Bytes { at, bytes } => {
+                let (at, bytes) = self.behind_torn(ctx, at, &bytes);
+                let lines = self.lines.push(at, bytes);
+                self.write(&lines).await?;
+            }
+            Chunk::Gap { from, to, why } => {
+                let rest = self.lines.finish(to);
+                self.write(&rest).await?;
+                self.end_line().await?;
+                self.out.flush().await?;
+                ctx.out.remark(&gap(from, to, &why));
+                self.torn = Some(0);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What follows the first line behind a gap, which lacks its beginning.
+    fn behind_torn<'b>(&mut self, ctx: &Context, at: u64, bytes: &'b [u8]) -> (u64, &'b [u8]) {
+        let Some(dropped) = self.torn else { return (at, bytes) };
+        let newline = bytes.iter().position(|b| *b == b'\n').map(|n| n + 1);
+        let end = newline.unwrap_or(bytes.len());
+        let (dropped, from) = (dropped + end as u64, at + end as u64);
+        self.torn = newline.is_none().then_some(dropped);
+        if newline.is_some() {
+            tell_torn(ctx, dropped);
+        }
+        self.lines.skip_to(from);
+        (from, &bytes[end..])
+    }
+
+    /// Prints what is left.
+    pub(crate) async fn finish(&mut self, ctx: &Context) -> Result<(), Failure> {
+        if let Some(dropped) = self.torn.take().filter(|dropped| *dropped > 0) {
+            tell_torn(ctx, dropped);
+        }
+        if self.left != Some(0) {
+            let rest = self.lines.finish(self.lines.seen);
+            self.write(&rest).await?;
+            self.end_line().await?;
+        }
+        Ok(self.out.flush().await?)
+    }
+
+    /// Writes what was printed so far.
+    pub(crate) async fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush().await?)
+    }
+
+    async fn write(&mut self, lines: &[Line]) -> Result<(), Failure> {
+        for line in lines {
+            if self.left == Some(0) {
+                self.is_cut = true;
+                return Ok(());
+            }
+            if line.is_ended {
+                self.left = self.left.map(|left| left - 1);
+            }
+            if self.form.grep.is_some_and(|regex| !regex.is_match(&strip(&line.text))) {
+                continue;
+            }
+            let mut text = String::with_capacity(self.label.len() + line.text.len() + 8);
+            if !self.in_line && !self.label.is_empty() {
+                text += &self.label;
+                text += if line.text.is_empty() { "" } else { " " };
+            }
+            text += &line.text;
+            if (self.form.grep.is_some() || self.form.label.is_some()) && line.text.contains('\x1b') {
+                // The line that would end the colour may be another process's, or left out.
+                text += RESET;
+            }
+            if line.is_ended {
+                text.push('\n');
+            }
+            self.in_line = !line.is_ended;
+            self.out.write_all(text.as_bytes()).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_line(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.in_line) {
+            self.out.write_all(b"\n").await?;
+        }
+        Ok(())
+    }
+}
+
+fn tell_torn(ctx: &Context, bytes: u64) {
+    ctx.out.remark(&format!("[{bytes} bytes behind them, the rest of a line, are left out; --raw shows them]"));
+}
+
+/// Prints the output of a process that is waited for or was stopped. `end` is the end of it, and `is_whole` says whether that is all.
+pub(crate) async fn print_end(ctx: &Context, client: &Client, id: &str, end: &str, is_whole: bool) -> Result<(), Failure> {
+    if is_whole && ctx.out.height.is_none() {
+        return ctx.out.text(end);
+    }
+    // The wait, or the stop, is what settles its notice. This reads as a person does.
+    let client = client.with_owner(outlast_client::Owner::default());
+    print(ctx, &client, id, Range::usual(ctx, 1), Form::default()).await
+}
