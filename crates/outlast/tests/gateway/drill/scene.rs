@@ -227,7 +227,8 @@ impl Scene {
 
     /// The engine starts it, or else opening the chat does.
     pub(super) fn opens_the_chat(&self) {
-        let open = ["chat", "show", "main", "--json"];
+        // Its input is empty: nothing is said.
+        let open = ["chat", "main"];
         let child = self.held().is_none().then(|| self.bench.product().command(open).stdout(std::process::Stdio::null()).spawn().unwrap());
         self.wait_for_the_next();
         self.release_the_next();
