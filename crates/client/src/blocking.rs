@@ -94,6 +94,8 @@ impl Client {
         kill(process: &str, kill: Kill) -> Killed;
         /// Stops every running process in a scope.
         kill_all(scope: &Scope, kill: Kill) -> KillAll;
+        /// Stops these processes, as a stop of a scope does: no notice of their ends is settled.
+        kill_these(processes: &[ProcessId], kill: Kill) -> KillAll;
         /// Sends a signal to the command itself.
         signal(process: &str, number: i32) -> Killed;
         /// Writes into the input of a process.
@@ -110,6 +112,8 @@ impl Client {
         remove(process: &str) -> Removed;
         /// Forgets every finished process in a scope.
         clean(scope: &Scope) -> Cleaned;
+        /// Forgets these processes, if they are finished.
+        clean_these(processes: &[ProcessId]) -> Cleaned;
         /// Whether something is active.
         active(about: Activity) -> bool;
         /// Whether something is active, and how many run in the home.

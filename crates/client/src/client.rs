@@ -278,6 +278,11 @@ impl Client {
         self.ask("stop the processes", Request::KillAll { scope: scope.clone(), kill }, Repeat::Never).await
     }
 
+    /// Stops these processes, as a stop of a scope does: no notice of their ends is settled. One that has ended is left out.
+    pub async fn kill_these(&self, processes: &[ProcessId], kill: Kill) -> Result<KillAll, ClientError> {
+        self.ask("stop the processes", Request::KillThese { processes: processes.to_vec(), kill }, Repeat::Never).await
+    }
+
     /// Sends a signal to the command itself.
     pub async fn signal(&self, process: &str, number: i32) -> Result<Killed, ClientError> {
         self.ask("send the signal", Request::Signal { process: process.into(), number }, Repeat::Never).await
@@ -353,6 +358,11 @@ impl Client {
     /// Forgets every finished process in a scope.
     pub async fn clean(&self, scope: &Scope) -> Result<Cleaned, ClientError> {
         self.ask("clean up", Request::Clean { scope: scope.clone() }, Repeat::Never).await
+    }
+
+    /// Forgets these processes, if they are finished.
+    pub async fn clean_these(&self, processes: &[ProcessId]) -> Result<Cleaned, ClientError> {
+        self.ask("clean up", Request::CleanThese { processes: processes.to_vec() }, Repeat::Never).await
     }
 
     /// Whether something is active.

@@ -1,6 +1,7 @@
 //! One request: which verb it is for, and how it is answered.
 
 use super::awaiting::Awaiting;
+use super::chosen::Chosen;
 use super::out::Out;
 use super::relay::{self, Relay, Relays};
 use super::{
@@ -67,8 +68,12 @@ impl Asked {
             }
             Request::Kill { process, kill } => self.answer_with_end(kill::kill(self, &process, kill).await, "kill").await,
             Request::KillAll { scope, kill } => {
-                let asked = self.clone();
-                out.result(finished(async move { kill::kill_all(&asked, &scope, kill).await }).await).await;
+                let (asked, chosen) = (self.clone(), Chosen::In(scope));
+                out.result(finished(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
+            }
+            Request::KillThese { processes, kill } => {
+                let (asked, chosen) = (self.clone(), Chosen::These(processes.into_iter().collect()));
+                out.result(finished(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
             }
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
@@ -84,8 +89,12 @@ impl Asked {
             Request::Remove { process } if self.relay => self.answer_and_remove(&process).await,
             Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
             Request::Clean { scope } => {
-                let asked = self.clone();
-                out.result(finished(async move { clean::clean(&asked, &scope).await }).await).await;
+                let (asked, chosen) = (self.clone(), Chosen::In(scope));
+                out.result(finished(async move { clean::clean(&asked, &chosen).await }).await).await;
+            }
+            Request::CleanThese { processes } => {
+                let (asked, chosen) = (self.clone(), Chosen::These(processes.into_iter().collect()));
+                out.result(finished(async move { clean::clean(&asked, &chosen).await }).await).await;
             }
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,

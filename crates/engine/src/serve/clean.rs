@@ -1,15 +1,16 @@
-//! `clean`: forget every finished one in a scope.
+//! `clean`: remove the finished processes of a scope, or those that were named.
 
 use super::Asked;
+use super::chosen::Chosen;
 use super::remove::until_closed;
 use crate::state::Which;
-use outlast_core::{Owner, Scope};
+use outlast_core::Owner;
 use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
-pub(super) async fn clean(asked: &Asked, scope: &Scope) -> Result<Cleaned, Error> {
+pub(super) async fn clean(asked: &Asked, chosen: &Chosen) -> Result<Cleaned, Error> {
     let mut views = asked.engine.all(&asked.owner, Which::All).await?;
-    views.retain(|v| v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
+    views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let mut cleaned = Cleaned::default();
     for mut view in views {
         if !view.facts.phase.is_final() {

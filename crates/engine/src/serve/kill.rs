@@ -1,6 +1,7 @@
 //! `kill`: the whole tree, and an answer that says what was seen to die.
 
 use super::awaiting::Awaiting;
+use super::chosen::Chosen;
 use super::keeper::{Away, reach, unexpected, unreachable};
 use super::{Asked, Ended, fresh, reading};
 use crate::disk::blocking;
@@ -9,7 +10,7 @@ use crate::facts::Facts;
 use crate::render::{self, Log};
 use crate::state::{View, Which};
 use crate::{orphan, refuse, settle};
-use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Scope, Stop, StopWay, decide, limits};
+use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide, limits};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, Kill, KillAll, Killed};
@@ -40,9 +41,9 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<
     Ok(Ended { awaiting, ..ended })
 }
 
-pub(super) async fn kill_all(asked: &Asked, scope: &Scope, kill: Kill) -> Result<KillAll, Error> {
+pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Result<KillAll, Error> {
     let mut views = asked.engine.all(&asked.owner, Which::Live).await?;
-    views.retain(|v| !v.facts.is_over() && scope.takes(&v.facts.kept.spec.owner));
+    views.retain(|v| !v.facts.is_over() && chosen.takes(v));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
     let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
     for result in stop_all(&asked.engine, views, &stop).await {

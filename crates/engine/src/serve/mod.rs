@@ -5,6 +5,7 @@ mod adopt;
 mod asked;
 mod attach;
 mod awaiting;
+mod chosen;
 mod clean;
 mod close;
 mod deliveries;

@@ -1,15 +1,23 @@
 //! `outlast clean`
 
+use super::choice::{Choice, ChoiceArgs, Many};
 use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, times};
 use clap::Args;
 
 /// Remove all finished processes
+///
+/// On a terminal it asks before it removes processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
     #[command(flatten)]
     scope: ScopeArgs,
+    /// Only processes that did not exit with code 0
+    #[arg(long)]
+    failed: bool,
+    #[command(flatten)]
+    choice: ChoiceArgs,
 }
 
 impl Clean {
@@ -18,7 +26,13 @@ impl Clean {
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
         let about = About::Words("forgetting what is finished");
-        let cleaned = progress::during(ctx, about, "the rest is still being forgotten", client.clean(&scope)).await??;
+        let many = Many { verb: "remove", done: "removed", finished: true, failed: self.failed };
+        let left = "the rest is still being forgotten";
+        let cleaned = match many.choose(ctx, &client, &self.choice, &scope).await? {
+            Choice::All => progress::during(ctx, about, left, client.clean(&scope)).await??,
+            Choice::These(ids) => progress::during(ctx, about, left, client.clean_these(&ids)).await??,
+            Choice::Answered(code) => return Ok(code),
+        };
         if ctx.out.json {
             ctx.out.object(&cleaned)?;
         } else {

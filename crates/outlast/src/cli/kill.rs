@@ -1,5 +1,6 @@
 //! `outlast kill`
 
+use super::choice::{Choice, ChoiceArgs, Many};
 use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, ending, millis, output, seconds};
@@ -11,6 +12,8 @@ use std::time::Duration;
 /// Stop a process and everything it started
 ///
 /// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the tree was seen to be gone.
+///
+/// On a terminal --all asks before it stops processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
 #[derive(Debug, Args)]
 pub(crate) struct Kill {
     /// The process: its id, or at least four of its digits
@@ -27,6 +30,8 @@ pub(crate) struct Kill {
     no_escalate: bool,
     #[command(flatten)]
     scope: ScopeArgs,
+    #[command(flatten)]
+    choice: ChoiceArgs,
 }
 
 impl Kill {
@@ -34,13 +39,16 @@ impl Kill {
         if !self.all && (self.scope.task.is_some() || self.scope.session.is_some()) {
             return Err(Failure::refused("--task and --session go with --all", "name one process, or write --all"));
         }
+        if !self.all && self.choice.is_given() {
+            return Err(Failure::refused("--older, --dry-run and --yes go with --all", "name one process without them, or write --all"));
+        }
         let mut kill = outlast_client::Kill::default();
         (kill.grace_ms, kill.no_escalate) = (self.grace.or(configured(ctx)).map(millis), self.no_escalate);
         match self.id {
             Some(id) => one(ctx, &id, kill).await,
             None => {
                 let named = self.scope.session.clone();
-                all(ctx, scope(self.scope, &ctx.owner()), kill, named).await
+                all(ctx, scope(self.scope, &ctx.owner()), &self.choice, kill, named).await
             }
         }
     }
@@ -93,10 +101,16 @@ async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32,
     Ok(0)
 }
 
-async fn all(ctx: &Context, scope: Scope, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
+async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_client::Kill, named: Option<String>) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let left = "they are still being stopped; see with: outlast list";
-    let killed = progress::during(ctx, about(ctx, "each of them", &kill), left, client.kill_all(&scope, kill)).await??;
+    let many = Many { verb: "stop", done: "stopped", finished: false, failed: false };
+    let about = about(ctx, "each of them", &kill);
+    let killed = match many.choose(ctx, &client, choice, &scope).await? {
+        Choice::All => progress::during(ctx, about, left, client.kill_all(&scope, kill)).await??,
+        Choice::These(ids) => progress::during(ctx, about, left, client.kill_these(&ids, kill)).await??,
+        Choice::Answered(code) => return Ok(code),
+    };
     let code = i32::from(!killed.failed.is_empty());
     if ctx.out.json {
         ctx.out.object(&killed)?;

@@ -5,6 +5,7 @@ mod active;
 mod adopt;
 mod attach;
 mod chat;
+mod choice;
 mod clean;
 mod close;
 mod completions;

@@ -18,6 +18,7 @@ mod bad_input;
 mod bad_times;
 mod calls;
 mod chat;
+mod choice;
 mod completion;
 mod completions;
 mod consume;

@@ -34,12 +34,12 @@ pub struct Message {
 /// | read | [`super::ReadEnd`], behind its events and raw frames |
 /// | wait | [`super::Waited`] |
 /// | kill, signal | [`super::Killed`] |
-/// | kill_all | [`super::KillAll`] |
+/// | kill_all, kill_these | [`super::KillAll`] |
 /// | write, close | [`super::Written`] |
 /// | interrupt, resize, engine_stop, engine_hand_over | [`super::Done`] |
 /// | view_close | [`super::ViewClosed`] |
 /// | remove | [`super::Removed`] |
-/// | clean | [`super::Cleaned`] |
+/// | clean, clean_these | [`super::Cleaned`] |
 /// | active | [`super::Active`] |
 /// | adopt | [`super::Adopted`] |
 /// | notice_next, notice_history | [`super::notice::Notices`] |
@@ -163,6 +163,14 @@ pub enum Request {
         #[serde(flatten)]
         kill: Kill,
     },
+    /// Stop these, as a stop of a scope does. One that has ended or is not the caller's is left out.
+    KillThese {
+        /// Which.
+        processes: Vec<ProcessId>,
+        /// How.
+        #[serde(flatten)]
+        kill: Kill,
+    },
     /// Send a signal to the command itself.
     Signal {
         /// Which.
@@ -216,6 +224,11 @@ pub enum Request {
         /// Which.
         #[serde(default)]
         scope: Scope,
+    },
+    /// Forget these, if they are finished. One that is not the caller's is left out.
+    CleanThese {
+        /// Which.
+        processes: Vec<ProcessId>,
     },
     /// Is anything active?
     Active(Activity),

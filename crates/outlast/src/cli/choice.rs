@@ -1,0 +1,165 @@
+//! Which of many processes `kill --all` and `clean` are about, and the question before they reach beyond the caller's session.
+
+use super::{Context, Failure, list, seconds, times};
+use clap::Args;
+use outlast_client::{Client, ProcessId, ProcessInfo, Scope};
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::time::Duration;
+
+/// How many sessions a question names.
+const MAX_NAMED_SESSIONS: usize = 3;
+
+/// Flags that narrow a verb down, or skip its question.
+#[derive(Debug, Args)]
+pub(crate) struct ChoiceArgs {
+    /// Only processes that have run, or have been finished, for at least this long, such as 30m or 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
+    older: Option<Duration>,
+    /// Show which processes it would be, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask on a terminal before it reaches processes of other sessions
+    #[arg(long)]
+    yes: bool,
+}
+
+impl ChoiceArgs {
+    /// Whether any of the flags was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.older.is_some() || self.dry_run || self.yes
+    }
+}
+
+/// What came of a choice.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Everything in the scope.
+    All,
+    /// Those that were found, and shown if there was a question. One that starts or ends meanwhile is not among them.
+    These(Vec<ProcessId>),
+    /// Nothing is to be done. The exit code.
+    Answered(i32),
+}
+
+/// A verb that is about many processes.
+pub(crate) struct Many {
+    /// What it does: `stop`.
+    pub(crate) verb: &'static str,
+    /// What it has done: `stopped`.
+    pub(crate) done: &'static str,
+    /// Whether it is about finished processes; otherwise about running ones.
+    pub(crate) finished: bool,
+    /// Whether it is about those that did not exit with code 0.
+    pub(crate) failed: bool,
+}
+
+impl Many {
+    fn takes(&self, p: &ProcessInfo, older: Option<Duration>, now: outlast_client::Time) -> bool {
+        let is_over = p.fate.completion_reason.is_some();
+        let age = match p.fate.ended_at {
+            Some(ended) => now.seconds_since(ended),
+            None => p.uptime_seconds,
+        };
+        is_over == self.finished
+            && older.is_none_or(|older| Duration::from_secs(age) >= older)
+            && (!self.failed || p.fate.exit_code.flatten() != Some(0))
+    }
+
+    /// Finds out which processes it is about, and asks a user at a terminal if some belong to other sessions.
+    pub(crate) async fn choose(&self, ctx: &Context, client: &Client, args: &ChoiceArgs, scope: &Scope) -> Result<Choice, Failure> {
+        let may_ask = !args.yes && ctx.out.has_person() && std::io::stdin().is_terminal();
+        if !may_ask && !args.dry_run && args.older.is_none() && !self.failed {
+            return Ok(Choice::All);
+        }
+        let (mut found, now) = (client.list(scope, self.finished).await?, times::now());
+        found.retain(|p| self.takes(p, args.older, now));
+        if args.dry_run {
+            return self.show(ctx, found).map(|()| Choice::Answered(0));
+        }
+        let own = ctx.owner().session;
+        let others: Vec<&ProcessInfo> = found.iter().filter(|p| p.session_key != own).collect();
+        if may_ask && !others.is_empty() && !self.is_confirmed(found.len(), &others)? {
+            ctx.out.remark(&format!("nothing was {}", self.done));
+            return Ok(Choice::Answered(1));
+        }
+        Ok(Choice::These(found.iter().map(|p| p.session_id).collect()))
+    }
+
+    fn show(&self, ctx: &Context, found: Vec<ProcessInfo>) -> Result<(), Failure> {
+        if ctx.out.json {
+            let mut answer = json!({"dry_run": true, "count": found.len()});
+            super::run::merge(&mut answer, serde_json::to_value(outlast_client::List::new(found)).unwrap_or_default());
+            return ctx.out.object(&answer);
+        }
+        for line in list::lines(&found, times::now(), &ctx.out) {
+            ctx.out.line(&line)?;
+        }
+        ctx.out.line(&format!("{} would be {}", found.len(), self.done))
+    }
+
+    /// Asks whether to go on. Anything but yes is no.
+    fn is_confirmed(&self, count: usize, others: &[&ProcessInfo]) -> Result<bool, Failure> {
+        let mut err = std::io::stderr();
+        write!(err, "{} [y/N] ", self.question(count, others))?;
+        err.flush()?;
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer)?;
+        Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    }
+
+    fn question(&self, count: usize, others: &[&ProcessInfo]) -> String {
+        let sessions: BTreeSet<&str> = others.iter().map(|p| p.session_key.as_deref().unwrap_or("no session")).collect();
+        let named: Vec<&str> = sessions.iter().copied().take(MAX_NAMED_SESSIONS).collect();
+        let more = match sessions.len() - named.len() {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        let all = if count == 1 { "1 process".to_owned() } else { format!("{count} processes") };
+        let which = if others.len() == count { "of".to_owned() } else { format!("{} of them of", others.len()) };
+        let other = if sessions.len() == 1 { "another session" } else { "other sessions" };
+        super::out::tame(&format!("{} {all}, {which} {other} ({}{more})?", self.verb, named.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(session: Option<&str>, code: Option<i32>) -> ProcessInfo {
+        let mut p: ProcessInfo = serde_json::from_value(json!({
+            "session_id": "proc_000000000001", "command": "x", "status": "running", "phase": "running", "pid": 1, "cwd": "/",
+            "started_at": "2026-01-01T00:00:00Z", "uptime_seconds": 100, "output_bytes": 0,
+        }))
+        .unwrap();
+        p.session_key = session.map(Into::into);
+        if code.is_some() {
+            p.fate.completion_reason = Some(outlast_client::Reason::Exited);
+            (p.fate.exit_code, p.fate.ended_at) = (Some(code), Some("2026-01-01T00:10:00Z".parse().unwrap()));
+        }
+        p
+    }
+
+    #[test]
+    fn age_counts_from_the_start_of_a_running_process_and_from_the_end_of_a_finished_one() {
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        let kill = Many { verb: "stop", done: "stopped", finished: false, failed: false };
+        let clean = |failed| Many { verb: "remove", done: "removed", finished: true, failed };
+        let (running, good, bad) = (process(None, None), process(None, Some(0)), process(None, Some(3)));
+        let minutes = |n: u64| Some(Duration::from_secs(60 * n));
+        assert!(kill.takes(&running, None, now) && kill.takes(&running, minutes(1), now) && !kill.takes(&running, minutes(2), now));
+        assert!(!kill.takes(&good, None, now) && !clean(false).takes(&running, None, now));
+        assert!(clean(false).takes(&good, minutes(50), now) && !clean(false).takes(&good, minutes(51), now));
+        assert!(clean(true).takes(&bad, None, now) && !clean(true).takes(&good, None, now));
+    }
+
+    #[test]
+    fn the_question_names_the_other_sessions() {
+        let kill = Many { verb: "stop", done: "stopped", finished: false, failed: false };
+        let all: Vec<ProcessInfo> = ["a", "b", "c", "d", "a"].iter().map(|s| process(Some(s), None)).collect();
+        let others: Vec<&ProcessInfo> = all.iter().collect();
+        assert_eq!(kill.question(1, &others[..1]), "stop 1 process, of another session (a)?");
+        assert_eq!(kill.question(7, &others), "stop 7 processes, 5 of them of other sessions (a, b, c and 1 more)?");
+    }
+}
