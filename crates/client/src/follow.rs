@@ -4,6 +4,7 @@ use crate::link::{CallError, Item, Link, Stream, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
 use crate::{Client, ClientError};
+use outlast_core::Time;
 use outlast_wire::v1::{Event, From, ReadEnd, Request};
 use std::sync::Arc;
 
@@ -38,6 +39,9 @@ pub struct Chunks {
     attach: Option<ReadOnly>,
     view: View,
     masked: bool,
+    timed: bool,
+    /// When bytes came: from which one on, and the time.
+    times: Vec<(u64, Time)>,
     from: From,
     link: Option<Arc<Link>>,
     stream: Option<Stream>,
@@ -79,6 +83,8 @@ impl Chunks {
             attach,
             view,
             masked: false,
+            timed: false,
+            times: Vec::new(),
             from,
             link: None,
             stream: None,
@@ -112,6 +118,7 @@ impl Chunks {
                     self.from = From::Byte(to);
                     return Ok(Some(Chunk::Gap { from, to, why }));
                 }
+                Item::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
                 // What a newer engine says on the way, and the end does not depend on.
                 Item::Event(_) => {}
                 Item::Raw(bytes) => {
@@ -124,7 +131,12 @@ impl Chunks {
                 Item::End(end) => {
                     // The end it is, also if it cannot be read.
                     self.end = Some(ReadEnd::default());
-                    self.end = Some(read(&end).map_err(ClientError::protocol)?);
+                    let end: ReadEnd = read(&end).map_err(ClientError::protocol)?;
+                    self.end = Some(end);
+                    if self.next_byte().is_none() {
+                        // There was nothing to read, and this is where it would have begun.
+                        self.from = From::Byte(end.next_byte);
+                    }
                 }
                 Item::Failed(e) => self.again(e).await?,
             }
@@ -136,7 +148,7 @@ impl Chunks {
     pub fn next_byte(&self) -> Option<u64> {
         match self.from {
             From::Byte(byte) => Some(byte),
-            From::Last(_) | From::Now => None,
+            From::Last(_) | From::Now | From::Since(_) => None,
         }
     }
 
@@ -150,6 +162,18 @@ impl Chunks {
     #[must_use]
     pub fn masked(self) -> Self {
         Self { masked: true, ..self }
+    }
+
+    /// Has the engine say when the bytes came, for [`Chunks::take_times`].
+    #[must_use]
+    pub fn timed(self) -> Self {
+        Self { timed: true, ..self }
+    }
+
+    /// Takes what the engine said since about when bytes came, in order: from which byte on, and when, to the second. A byte came within a second of
+    /// the last entry at or before it. Nothing is said of output whose keeper has not recorded it.
+    pub fn take_times(&mut self) -> Vec<(u64, Time)> {
+        std::mem::take(&mut self.times)
     }
 
     /// The same for somebody who looks on and leaves when the view is closed.
@@ -170,8 +194,9 @@ impl Chunks {
             link.call(self.client.owner(), Request::Attach { process: self.process.clone(), read_only }, &[]).await?;
         }
         let (follow, to_exit) = (self.until != Until::Now, self.until == Until::Exit);
-        let (process, from, view, masked) = (self.process.clone(), self.from, self.view != View::None, self.masked);
-        let read = Request::Read { process, from, follow, to_exit, view, masked };
+        let (process, from, view) = (self.process.clone(), self.from, self.view != View::None);
+        let (masked, timed) = (self.masked, self.timed);
+        let read = Request::Read { process, from, follow, to_exit, view, masked, timed };
         self.stream = Some(link.stream(self.client.owner(), read).await?);
         Ok(())
     }

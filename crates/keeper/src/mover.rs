@@ -19,15 +19,19 @@ use outlast_store::lines::LineIndex;
 use outlast_store::meta::{Commit, flag};
 use outlast_store::points;
 use outlast_store::segments::LogWriter;
+use outlast_store::times::{TimeNote, TimeWriter};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How much is moved at once: what a pipe holds.
 const BATCH: usize = 64 << 10;
 /// How many bytes of answers may wait for a program that does not read them.
 const MOST_ANSWERS: usize = 4 << 10;
+
+/// The least time between two notes of when output came.
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 /// What one step found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +56,9 @@ pub(crate) struct Mover {
     pub(crate) answers: Vec<u8>,
     /// Up to which byte of the log questions were looked for.
     pub(crate) asked_to: u64,
+    times: TimeWriter,
+    /// The last note of when output came, or the start. A pump that takes over does not know it, and begins with a note.
+    noted: Option<Instant>,
 }
 
 impl Mover {
@@ -69,7 +76,15 @@ impl Mover {
             watch: None,
             answers: Vec::new(),
             asked_to: 0,
+            times: TimeWriter::default(),
+            noted: None,
         };
+        if pair.live().pump_deaths.load(SeqCst) == 0 {
+            pair.live().set(flag::TIMED);
+            mover.noted = Some(Instant::now());
+        } else {
+            mover.times = TimeWriter::open(&pair.dir);
+        }
         if let (commit, true) = pair.live().commit() {
             drop_committed(pair, commit);
         }
@@ -185,6 +200,8 @@ impl Mover {
     fn write(&mut self, pair: &Pair, remain: u64, journal: &mut dyn FnMut(&Record)) {
         let live = pair.live();
         let (was, _) = live.commit();
+        // Before the commit, so that a reader that sees the bytes finds their time.
+        self.note_time(pair, was.base);
         let written = match pair.meta.saves_gaps() {
             true => self.log.write_at(was.base, &self.memory).map_err(|failure| failure.written),
             false => Err(0),
@@ -207,6 +224,18 @@ impl Mover {
         }
         // Old segments that could not be removed are tried again with the next one.
         let _later = self.log.retain(next.base);
+    }
+
+    /// Notes when the output that begins at `byte` came, unless the last note was a moment ago.
+    fn note_time(&mut self, pair: &Pair, byte: u64) {
+        if self.noted.is_some_and(|at| at.elapsed() < NOTE_EVERY) || !pair.live().has(flag::TIMED) {
+            return;
+        }
+        self.noted = Some(Instant::now());
+        if self.times.note(&pair.dir, TimeNote { byte, at: outlast_store::os::now() }).is_err() {
+            // Readers would take these bytes for older than they are. They are told that times are not known.
+            pair.live().flags.fetch_and(!flag::TIMED, SeqCst);
+        }
     }
 
     /// The bytes pass through memory once: lines are counted and a terminal's questions found.

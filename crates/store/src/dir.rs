@@ -295,6 +295,11 @@ impl ProcessDir {
         self.path.join("lines")
     }
 
+    /// When output came.
+    pub fn times(&self) -> PathBuf {
+        self.path.join("times")
+    }
+
     /// The part of the log that begins with byte `first`.
     pub fn segment(&self, first: u64) -> PathBuf {
         self.path.join(segment_name(first))

@@ -7,6 +7,7 @@
 //! | `journal` | facts in order, made with the first of them | keeper |
 //! | `log.…` | the output: a head and segments, made with the first byte | keeper |
 //! | `lines` | how many lines lie before each segment | keeper |
+//! | `times` | when output came, to the second | keeper |
 //!
 //! Each file has one writer at a time, and the lock on `meta` says who.
 
@@ -24,6 +25,7 @@ pub mod points;
 pub mod programs;
 pub mod segments;
 pub mod spec;
+pub mod times;
 mod v1;
 
 pub use database_log::lengthen_log;

@@ -52,7 +52,7 @@ impl Asked {
             },
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
-            Request::Read { process, from, follow, to_exit, view, masked } => {
+            Request::Read { process, from, follow, to_exit, view, masked, timed } => {
                 let until = match (follow, to_exit) {
                     (false, _) => read::Until::Now,
                     (true, false) => read::Until::Closed,
@@ -60,7 +60,7 @@ impl Asked {
                 };
                 let viewed = if view { read::Viewed::Yes } else { read::Viewed::No };
                 let secrets = if masked { read::Secrets::Masked } else { read::Secrets::Raw };
-                out.result(read::read(self, &process, from, until, viewed, secrets).await).await;
+                out.result(read::read(self, &process, from, until, viewed, secrets, timed).await).await;
             }
             Request::Wait { process, timeout_ms } => self.answer_with_end(wait::wait(self, &process, timeout_ms).await, "wait").await,
             Request::Interrupt { session } => {

@@ -3,9 +3,14 @@
 use super::view;
 use super::{Asked, Fresh, reading};
 use crate::facts::Facts;
+use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
+use outlast_core::Time;
+use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
+use outlast_store::times::{TimeNote, TimeNotes};
+use outlast_wire::code;
 use outlast_wire::v1::{Error, Event, From, ReadEnd};
 use std::time::Duration;
 
@@ -41,14 +46,22 @@ pub(super) enum Secrets {
 /// lines after this time.
 const UNFINISHED: Duration = Duration::from_millis(200);
 
-pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, viewed: Viewed, secrets: Secrets) -> Result<ReadEnd, Error> {
+pub(super) async fn read(
+    asked: &Asked,
+    name: &str,
+    from: From,
+    until: Until,
+    viewed: Viewed,
+    secrets: Secrets,
+    timed: bool,
+) -> Result<ReadEnd, Error> {
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
         Viewed::Yes => asked.shared().views.open(view.id()),
         Viewed::No => view::View::NONE,
     };
     tokio::select! {
-        end = read_on(asked, view, from, until, secrets) => end,
+        end = read_on(asked, view, from, until, secrets, timed) => end,
         () = looks_on.closed() => {
             asked.out.event(Event::ViewClosed).await;
             Ok(ReadEnd::default())
@@ -56,23 +69,35 @@ pub(super) async fn read(asked: &Asked, name: &str, from: From, until: Until, vi
     }
 }
 
-async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secrets: Secrets) -> Result<ReadEnd, Error> {
+async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secrets: Secrets, timed: bool) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
     let mut pace = Pace::default();
+    let mut times = timed.then(Times::default);
     loop {
         pace.wait().await;
         let Fresh { facts, seen } = asked.fresh(&view).await?;
         view.facts = facts.clone();
         let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
         pace.looked(end);
-        let begin = *at.get_or_insert(match from {
-            From::Byte(byte) => byte,
-            From::Last(bytes) => end.saturating_sub(bytes),
-            From::Now => end,
-        });
+        let begin = match (at, from) {
+            (Some(at), _) => at,
+            (None, From::Byte(byte)) => byte,
+            (None, From::Last(bytes)) => end.saturating_sub(bytes),
+            (None, From::Now) => end,
+            (None, From::Since(time)) => {
+                let notes = notes(&view, seen.meta.as_ref()).await?.ok_or_else(untimed)?;
+                notes.first_byte_since(time, facts.since(), end)
+            }
+        };
+        at = Some(begin);
         if begin < end {
+            if let Some(times) = &mut times
+                && let Some(notes) = notes(&view, seen.meta.as_ref()).await?
+            {
+                times.tell(asked, &notes, facts.since(), begin, end.min(begin + PIECE as u64)).await;
+            }
             let (dir, meta) = (view.dir.clone(), seen.meta);
             let read = move || {
                 let log = match secrets {
@@ -132,6 +157,41 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
         }
         more(asked, &mut view, begin).await?;
         pace.told();
+    }
+}
+
+/// The notes of when output came; nothing if its keeper has not noted everything.
+async fn notes(view: &View, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
+    if !meta.is_some_and(|meta| meta.has(flag::TIMED)) {
+        return Ok(None);
+    }
+    let dir = view.dir.clone();
+    reading(move || TimeNotes::read(&dir)).await.map(Some)
+}
+
+fn untimed() -> Error {
+    let what = "when its output came is not known: it was started by an earlier version, or its disk was full";
+    refuse::refusal(code::BAD_REQUEST, what, "leave out the time, or name lines or bytes")
+}
+
+/// Tells a reader when the bytes came that it gets next.
+#[derive(Debug, Default)]
+struct Times {
+    /// The byte of the last note that was told.
+    told: Option<u64>,
+}
+
+impl Times {
+    /// Tells the last note before `from`, unless it was told, and all up to `to`.
+    async fn tell(&mut self, asked: &Asked, notes: &TimeNotes, started: Time, from: u64, to: u64) {
+        let before = notes.time_of(from, started).map(|at| TimeNote { byte: from, at });
+        let first = before.filter(|_| self.told.is_none());
+        let after = self.told.unwrap_or(from);
+        let more = notes.notes.iter().filter(|note| note.byte > after && note.byte < to);
+        for TimeNote { byte, at } in first.iter().chain(more) {
+            asked.out.event(Event::Came { byte: *byte, at: *at }).await;
+            self.told = Some(*byte);
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 mod several;
 
 use super::follow::{Follow, Screen, Stopped, gap};
+use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
+use super::times::{self, GivenTime};
 use super::{Context, Failure};
 use clap::Args;
-use outlast_client::{Client, From, Page};
+use outlast_client::{Client, From, Page, Time};
 use regex::Regex;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Show the output of a process
@@ -35,6 +38,12 @@ pub(crate) struct Log {
     /// Show only lines that match this regular expression
     #[arg(long, value_name = "REGEX", conflicts_with_all = ["raw", "json"], allow_hyphen_values = true)]
     grep: Option<Regex>,
+    /// Show what came since this time: a duration such as 90, 30s or 10m, or a time such as 14:00; precise to the second
+    #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "lines", "all", "raw"])]
+    since: Option<Since>,
+    /// Put the time at which it came before each line, precise to the second
+    #[arg(long, conflicts_with_all = ["raw", "json"])]
+    timestamps: bool,
     /// The first line to show
     #[arg(long, value_name = "L", conflicts_with = "from_byte")]
     offset: Option<u64>,
@@ -53,6 +62,31 @@ pub(crate) struct Log {
     /// Put the name of the process before each line, also for a single process
     #[arg(long)]
     prefix: bool,
+}
+
+/// From when on.
+#[derive(Debug, Clone, Copy)]
+enum Since {
+    Ago(Duration),
+    Time(GivenTime),
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    match super::until::duration(text) {
+        Ok(ago) => Ok(Since::Ago(ago)),
+        Err(_) => text.parse().map(Since::Time).map_err(|_| format!("{text:?} is neither a duration such as 10m nor a time such as 14:00")),
+    }
+}
+
+impl Since {
+    fn instant(self, ctx: &Context) -> Time {
+        let now = times::now();
+        match self {
+            Self::Ago(ago) => Time::from_micros(now.micros().saturating_sub(i64::try_from(ago.as_micros()).unwrap_or(i64::MAX))),
+            // A time out of the calendar is later than everything that was printed.
+            Self::Time(time) => time.last(now, &ctx.world.zone()).unwrap_or(Time::from_micros(i64::MAX)),
+        }
+    }
 }
 
 impl Log {
@@ -79,8 +113,16 @@ impl Log {
         page
     }
 
+    /// How lines are shown.
+    fn form<'a>(&'a self, ctx: &Context, label: Option<(Tone, &'a str)>) -> Form<'a> {
+        Form { grep: self.grep.as_ref(), label, timestamps: self.timestamps.then(|| ctx.world.zone()) }
+    }
+
     /// The lines to show; without flags those that fit on the terminal, shared by so many processes.
     fn range(&self, ctx: &Context, shares: usize) -> Range {
+        if let Some(since) = self.since {
+            return Range::Since(since.instant(ctx));
+        }
         match (self.offset, self.from_byte, self.limit.or(self.lines)) {
             (Some(line), _, limit) => Range::FromLine(line, limit),
             (_, Some(byte), limit) => Range::FromByte(byte, limit),
@@ -93,10 +135,14 @@ impl Log {
 
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         if ctx.out.json {
-            ctx.out.object(&client.log(self.id(), self.wanted()).await?)?;
+            let mut page = self.wanted();
+            if self.since.is_some() {
+                page.from_byte = Some(Begin::find(client, self.id(), self.range(ctx, 1)).await?.from_byte);
+            }
+            ctx.out.object(&client.log(self.id(), page).await?)?;
             return Ok(0);
         }
-        output::print(ctx, client, self.id(), self.range(ctx, 1), Form { grep: self.grep.as_ref(), label: None }).await?;
+        output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
         Ok(0)
     }
 
@@ -131,7 +177,7 @@ impl Log {
         let begin = Begin::find(client, self.id(), range).await?;
         begin.tell_missing(ctx);
         begin.tell_left_out(ctx);
-        if self.grep.is_some() && !ctx.out.json {
+        if (self.grep.is_some() || self.timestamps) && !ctx.out.json {
             return self.follow_lines(ctx, client, &begin).await;
         }
         let from = match (range, self.raw, self.limit.or(self.lines)) {
@@ -158,11 +204,12 @@ impl Log {
     /// Shows the lines that are searched for, as they come.
     async fn follow_lines(&self, ctx: &Context, client: &Client, begin: &Begin) -> Result<i32, Failure> {
         let mut interrupts = signal(SignalKind::interrupt())?;
-        let mut printer = Printer::new(ctx, begin, None, Form { grep: self.grep.as_ref(), label: None });
-        let mut chunks = output::masked(ctx, client.follow(&begin.id, From::Byte(begin.from_byte)));
+        let mut printer = Printer::new(ctx, begin, None, self.form(ctx, None));
+        let mut chunks = printer.chunks(ctx, client.follow(&begin.id, From::Byte(begin.from_byte)));
         let shown = async {
             printer.begin(begin).await?;
             while let Some(chunk) = chunks.next().await? {
+                printer.learn(chunks.take_times());
                 printer.chunk(ctx, chunk).await?;
                 printer.flush().await?;
             }

@@ -2,8 +2,9 @@
 
 use super::follow::{Line, Lines, Render, gap};
 use super::out::Tone;
-use super::{Context, Failure};
-use outlast_client::{Chunk, Chunks, Client, Event, From, LogPage, Page};
+use super::{Context, Failure, times};
+use jiff::tz::TimeZone;
+use outlast_client::{Chunk, Chunks, Client, Event, From, LogPage, Page, Time};
 use outlast_text::{RESET, Redactor, strip};
 use regex::Regex;
 use tokio::io::AsyncWriteExt as _;
@@ -21,6 +22,8 @@ pub(crate) enum Range {
     FromLine(u64, Option<u64>),
     /// From a byte on, at most so many.
     FromByte(u64, Option<u64>),
+    /// What came at this time or later.
+    Since(Time),
 }
 
 impl Range {
@@ -38,7 +41,7 @@ impl Range {
         match self {
             Self::FromLine(_, limit) | Self::FromByte(_, limit) => limit,
             // More may come while they are read.
-            Self::All | Self::Last(_) | Self::Screenful(_) => None,
+            Self::All | Self::Last(_) | Self::Screenful(_) | Self::Since(_) => None,
         }
     }
 }
@@ -65,6 +68,17 @@ impl Begin {
             Range::FromByte(byte, _) => (one(Page::from_byte(byte)).await?, None),
             Range::FromLine(line, _) => (one(Page::from_line(line)).await?, None),
             Range::All => (Self::head(client, id).await?, None),
+            Range::Since(time) => {
+                let mut chunks = client.read(id, From::Since(time));
+                let first = match chunks.next().await? {
+                    Some(Chunk::Bytes { at, .. }) => Some(at),
+                    Some(Chunk::Gap { from, .. }) => Some(from),
+                    None => chunks.next_byte(),
+                };
+                // The line in which it begins is shown whole.
+                let within = one(Page::from_byte(first.unwrap_or(0))).await?;
+                (one(Page::from_line(within.first_line)).await?, None)
+            }
             Range::Last(lines) | Range::Screenful(lines) => {
                 let head = Self::head(client, id).await?;
                 match head.total_lines.checked_sub(lines) {
@@ -92,7 +106,7 @@ impl Begin {
             is_past_end: match range {
                 Range::FromLine(line, _) => line > page.total_lines,
                 Range::FromByte(byte, _) => byte > page.next_byte,
-                Range::All | Range::Last(_) | Range::Screenful(_) => false,
+                Range::All | Range::Last(_) | Range::Screenful(_) | Range::Since(_) => false,
             },
         };
         if let Range::FromByte(..) = range {
@@ -148,6 +162,8 @@ pub(crate) struct Form<'a> {
     pub(crate) grep: Option<&'a Regex>,
     /// What stands before each line.
     pub(crate) label: Option<(Tone, &'a str)>,
+    /// Whether the time at which it came stands before each line, as clocks in this zone say it.
+    pub(crate) timestamps: Option<TimeZone>,
 }
 
 /// Prints what is kept. If that reaches the end of a process that is over, its notice counts as read.
@@ -160,7 +176,7 @@ pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range
     let mut printer = Printer::new(ctx, &begin, range.limit(), form);
     printer.begin(&begin).await?;
     let mut at = begin.from_byte;
-    while let Some(end) = printer.print(ctx, masked(ctx, client.read(&begin.id, From::Byte(at)))).await? {
+    while let Some(end) = printer.print(ctx, printer.chunks(ctx, client.read(&begin.id, From::Byte(at)))).await? {
         let last = client.log(&begin.id, Page::from_byte(end).limit(1)).await?;
         if last.next_byte <= end {
             break;
@@ -182,18 +198,23 @@ pub(crate) fn masked(ctx: &Context, chunks: Chunks) -> Chunks {
 pub(crate) struct Printer<'a> {
     out: tokio::io::BufWriter<tokio::io::Stdout>,
     lines: Lines,
+    now: Time,
     /// How many lines may still be printed.
     left: Option<u64>,
     /// Whether there were more.
     is_cut: bool,
     form: Form<'a>,
     label: String,
+    /// When bytes came, for lines that are not printed yet.
+    times: Vec<(u64, Time)>,
     /// Whether the last thing that was printed is the part of a line.
     in_line: bool,
     /// Behind a gap: how many bytes of the line were left out whose beginning is missing. What is secret in it cannot be known.
     torn: Option<u64>,
 }
 
+/// In place of a time that was not recorded.
+const UNKNOWN_TIME: &str = "--:--:--";
 /// How much is written at once.
 const BUFFER: usize = 64 << 10;
 
@@ -204,10 +225,12 @@ impl<'a> Printer<'a> {
         Self {
             out: tokio::io::BufWriter::with_capacity(BUFFER, tokio::io::stdout()),
             lines: Lines::new(render, begin.from_byte),
+            now: times::now(),
             left,
             is_cut: false,
             form,
             label,
+            times: Vec::new(),
             in_line: false,
             torn: None,
         }
@@ -221,12 +244,31 @@ impl<'a> Printer<'a> {
     /// Prints the lines of these pieces. The byte behind them, unless there were more lines than wanted.
     pub(crate) async fn print(&mut self, ctx: &Context, mut chunks: Chunks) -> Result<Option<u64>, Failure> {
         while let Some(chunk) = chunks.next().await? {
+            self.learn(chunks.take_times());
             if !self.chunk(ctx, chunk).await? {
                 return Ok(None);
             }
         }
         let has_more = self.left == Some(0) && (self.is_cut || self.lines.next_byte < self.lines.seen);
         Ok((!has_more).then_some(self.lines.seen))
+    }
+
+    /// These pieces, as this needs them.
+    pub(crate) fn chunks(&self, ctx: &Context, chunks: Chunks) -> Chunks {
+        let chunks = masked(ctx, chunks);
+        if self.form.timestamps.is_some() { chunks.timed() } else { chunks }
+    }
+
+    /// Keeps when the bytes of the next piece came.
+    pub(crate) fn learn(&mut self, times: Vec<(u64, Time)>) {
+        self.times.extend(times);
+    }
+
+    /// When a byte came. Lines come in order, so that what was said about earlier ones is forgotten.
+    fn time_of(&mut self, byte: u64) -> Option<Time> {
+        let known = self.times.partition_point(|(from, _)| *from <= byte).checked_sub(1)?;
+        self.times.drain(..known);
+        self.times.first().map(|(_, at)| *at)
     }
 
     /// Prints the lines of one piece. Whether more lines are wanted.
@@ -299,6 +341,14 @@ impl<'a> Printer<'a> {
             let mut text = String::with_capacity(self.label.len() + line.text.len() + 8);
             if !self.in_line && !self.label.is_empty() {
                 text += &self.label;
+                text += if line.text.is_empty() || self.form.timestamps.is_some() { "" } else { " " };
+            }
+            if !self.in_line
+                && let Some(zone) = self.form.timestamps.clone()
+            {
+                let time = self.time_of(line.from_byte).map(|at| times::clock(at, self.now, &zone));
+                text += if self.label.is_empty() { "" } else { " " };
+                text += time.as_deref().unwrap_or(UNKNOWN_TIME);
                 text += if line.text.is_empty() { "" } else { " " };
             }
             text += &line.text;

@@ -99,7 +99,7 @@ impl std::str::FromStr for GivenTime {
             return Ok(Self::OfDay(time));
         }
         // A date with a zone that could not be read must not be taken for a local one.
-        if !text.contains(['Z', 'z', '+', '[']) {
+        if !text.contains(['Z', 'z', '+', '[']) && text.contains('-') {
             if let Ok(date) = text.parse::<Date>()
                 && text.len() == "2026-01-31".len()
             {
@@ -120,7 +120,6 @@ impl GivenTime {
     }
 
     /// The instant. A time of day is the last one before `now`.
-    #[cfg(test)]
     pub(crate) fn last(self, now: Time, zone: &TimeZone) -> Option<Time> {
         self.resolve(now, zone, |of_day, today| if of_day <= now { Some(of_day) } else { today(-1) })
     }

@@ -2,6 +2,7 @@
 
 mod printed;
 mod several;
+mod times;
 
 use crate::gate::{Gate, until_printed};
 use crate::support::*;

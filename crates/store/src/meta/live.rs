@@ -43,6 +43,8 @@ pub mod flag {
     pub const IN_HAND: u32 = 1 << 16;
     /// A pump was killed with such bytes in memory, or right before it read some.
     pub const MAYBE_LOST: u32 = 1 << 17;
+    /// When output comes is noted, and every note was written. Not set by keepers of earlier versions.
+    pub const TIMED: u32 = 1 << 18;
 }
 
 /// How far the log is committed.

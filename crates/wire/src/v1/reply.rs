@@ -1,7 +1,7 @@
 //! What the engine answers. The field names are the contract's.
 
 use super::process::present;
-use outlast_core::OsText;
+use outlast_core::{OsText, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from the engine: the number of the request it belongs to, and the answer.
@@ -116,6 +116,13 @@ pub enum Event {
     At {
         /// Which.
         byte: u64,
+    },
+    /// The bytes from this one on came within a second of this time.
+    Came {
+        /// The first of them.
+        byte: u64,
+        /// When.
+        at: Time,
     },
     /// Bytes are missing.
     Gap {

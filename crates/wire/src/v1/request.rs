@@ -3,7 +3,7 @@
 use super::namespaces::Namespaces;
 use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use super::spec::{EnvVar, Spec};
-use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope};
+use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
 /// One message from a client: a number for the answers to carry, for whom it speaks, and the request.
@@ -132,6 +132,9 @@ pub enum Request {
         /// Mask each byte of a secret variable's value with a `*`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         masked: bool,
+        /// Say with [`super::Event::Came`] when the bytes came.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        timed: bool,
     },
     /// Wait for the end.
     Wait {
@@ -406,6 +409,8 @@ pub enum From {
     Last(u64),
     /// At what comes next.
     Now,
+    /// At what came at this time or later, up to a second too early.
+    Since(Time),
 }
 
 /// Which part of a log, in lines.

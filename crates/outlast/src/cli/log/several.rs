@@ -2,7 +2,7 @@
 
 use super::super::follow::{Line, Lines, Render, gap};
 use super::super::out::{Tone, tame};
-use super::super::output::{self, Begin, Form};
+use super::super::output::{self, Begin};
 use super::super::table::cut;
 use super::super::{Context, Failure, ending, run};
 use super::Log;
@@ -43,6 +43,12 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
     if log.raw || log.from_byte.is_some() {
         let flag = if log.raw { "--raw" } else { "--from-byte" };
         return Err(Failure::refused(format!("{flag} is about the bytes of one process"), "name one process, without --prefix"));
+    }
+    if log.timestamps && log.follow {
+        return Err(Failure::refused(
+            "--timestamps and --follow show one process at a time",
+            "name one process, without --prefix, or leave out one of them",
+        ));
     }
     let mut polled: Vec<ProcessInfo> = Vec::new();
     for id in &log.ids {
@@ -99,7 +105,7 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
         return Ok(0);
     }
     for (n, (process, label)) in polled.iter().zip(labels(polled)).enumerate() {
-        let form = Form { grep: log.grep.as_ref(), label: Some((Tone::Of(n), &label)) };
+        let form = log.form(ctx, Some((Tone::Of(n), &label)));
         output::print(ctx, client, &process.session_id.to_string(), log.range(ctx, polled.len()), form).await?;
     }
     Ok(0)

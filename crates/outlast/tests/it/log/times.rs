@@ -1,0 +1,75 @@
+//! When output came: `--timestamps` and `--since`.
+
+use crate::gate::{Gate, until_printed};
+use crate::support::*;
+use outlast_client::Time;
+
+/// The second of the day, of a time such as `14:03:22`.
+fn second(clock: &str) -> i64 {
+    let parts: Vec<i64> = clock.split(':').map(|part| part.parse().unwrap()).collect();
+    parts[0] * 3600 + parts[1] * 60 + parts[2]
+}
+
+/// `14:03:22 text` as the second and the text.
+fn stamped(printed: &str) -> Vec<(i64, String)> {
+    let line = |line: &str| {
+        let (clock, text) = line.rsplit_once(' ').unwrap();
+        (second(clock.split(' ').next_back().unwrap()), text.to_owned())
+    };
+    printed.lines().map(line).collect()
+}
+
+#[test]
+fn each_line_has_the_time_at_which_it_came() {
+    let p = product().with_env("TZ", "EAST-5");
+    // The second line comes in two writes, and has the time of its beginning.
+    let id = p.run("echo early; sleep 2.2; printf la; sleep 1.2; echo te; echo last");
+    p.wait(&id);
+    let started = p.json(["poll", &id])["started_at"].as_str().unwrap().to_owned();
+    let stamps = stamped(&p.call(["log", &id, "--timestamps"]).good().text());
+    let texts: Vec<&str> = stamps.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["early", "late", "last"]);
+    assert_eq!(stamps[0].0, (second(&started[11..19]) + 5 * 3600) % 86_400);
+    let later = |n: usize| (stamps[n].0 - stamps[0].0).rem_euclid(86_400);
+    assert!((2..30).contains(&later(1)) && (3..60).contains(&later(2)) && later(2) > later(1), "{stamps:?}");
+    assert_eq!(stamped(&p.call(["log", &id, "--timestamps", "--follow"]).good().text()), stamps);
+    assert_eq!(stamped(&p.call(["log", &id, "--timestamps", "--grep", "last"]).good().text()), stamps[2..]);
+    let prefixed = p.call(["log", &id, "--timestamps", "--prefix"]).good().text();
+    assert!(prefixed.lines().all(|line| line.starts_with(&format!("{id} | "))) && stamped(&prefixed) == stamps, "{prefixed}");
+}
+
+#[test]
+fn what_came_since_a_time_is_shown_from_the_beginning_of_its_line() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("echo early; printf be; sleep 2.2; echo gun; echo late; {}", gate.wait()));
+    until_printed(&p, &id, "late");
+    let started: Time = p.json(["poll", &id])["started_at"].as_str().unwrap().parse().unwrap();
+    let since = |seconds: f64, flags: &[&str]| {
+        let at = Time::from_micros(started.micros() + (seconds * 1e6) as i64).to_string();
+        p.call(["log", &id, "--since", &at].iter().chain(flags)).good()
+    };
+    assert_eq!(since(-5.0, &[]).text(), "early\nbegun\nlate\n");
+    assert_eq!(since(1.5, &[]).text(), "begun\nlate\n");
+    assert_eq!(since(1.5, &["--json"]).json()["first_line"], 1);
+    assert_eq!(since(600.0, &[]).text(), "");
+    for all in ["1h", "3600", "2020-01-31"] {
+        assert_eq!(p.call(["log", &id, "--since", all]).good().text(), "early\nbegun\nlate\n");
+    }
+    let wrong = p.call(["log", &id, "--since", "yesterday"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("neither a duration such as 10m nor a time such as 14:00"), "{}", wrong.err);
+    gate.open();
+}
+
+#[test]
+fn a_pump_that_takes_over_goes_on_with_the_times() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("echo first; {}; sleep 1.2; echo second", gate.wait()));
+    until_printed(&p, &id, "first");
+    kill_and_wait(p.meta(&id).pump).unwrap();
+    gate.open();
+    p.wait(&id);
+    let stamps = stamped(&p.call(["log", &id, "--timestamps"]).good().text());
+    assert!((stamps[1].0 - stamps[0].0).rem_euclid(86_400) >= 1, "{stamps:?}");
+}
