@@ -34,6 +34,7 @@ mod input;
 mod install;
 mod keeper;
 mod kill;
+mod left_behind;
 mod limits;
 mod list;
 mod live_copy;

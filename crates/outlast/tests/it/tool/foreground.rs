@@ -205,7 +205,10 @@ fn a_command_that_left_something_running_keeps_its_name() {
     let line = format!("bash -c '{{ {}; echo late; }} & echo early'", gate.wait());
     let said = terminal(&p, json!({"command": line}));
     assert_eq!((&said["output"], &said["exit_code"]), (&json!("early"), &json!(0)), "{said}");
-    assert!(said["note"].as_str().unwrap().contains("still runs"), "{said}");
+    let (id, left) = (said["session_id"].as_str().unwrap(), &said["left"][0]);
+    let (pid, command) = (&left["pid"], left["command"].as_str().unwrap());
+    let note = format!("1 process is still running: {pid} {command}; process(action=\"kill\", session_id=\"{id}\") stops it");
+    assert_eq!(said["note"], note, "{said}");
     gate.open();
     until_printed(&p, said["session_id"].as_str().unwrap(), "late");
 }
