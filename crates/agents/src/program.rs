@@ -164,7 +164,7 @@ pub async fn running_agents(client: &Client) -> Result<Vec<RunningAgent>, Client
         let key = info.session_key?.strip_prefix(AGENT_SESSION_PREFIX)?.to_owned();
         Some(RunningAgent { key, process: info.session_id })
     };
-    Ok(all.into_iter().filter_map(agent).collect())
+    Ok(all.into_iter().filter(|info| info.status == Status::Running).filter_map(agent).collect())
 }
 
 /// Stops every agent of a conversation with its whole tree, and returns how many there were. What agents started through the engine goes on.

@@ -234,5 +234,5 @@ pub use outlast_wire::v1::notice::{
 };
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, From, Kill, KillAll, Killed,
-    List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
+    LeftProcess, List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Setting, StoppedLeft, ViewClosed, Waited, Written,
 };

@@ -4,10 +4,11 @@ use crate::disk::blocking;
 use crate::facts::is_kept;
 use crate::os::{Lives, Watch};
 use crate::shared::Shared;
-use outlast_core::{ProcessId, Role};
-use outlast_store::dir::ProcessDir;
+use outlast_core::{Incarnation, ProcessId, Role};
+use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::Snapshot;
-use outlast_store::programs::holds_lock;
+use outlast_store::os::{incarnation_of, is_alive, parent_of};
+use outlast_store::programs::{Program, holds_lock, program_of};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -40,6 +41,29 @@ pub(crate) async fn wait(shared: &Shared, id: ProcessId, dir: &ProcessDir, longe
 pub(crate) fn are_elsewhere(dir: &ProcessDir) -> bool {
     let is_here = |pid: u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.is_empty() || names(&line, dir));
     Snapshot::read(dir).is_ok_and(|meta| !is_here(meta.pump) && !is_here(meta.holder))
+}
+
+/// The keepers of a process that live.
+pub(crate) fn lives(dir: &ProcessDir) -> Vec<Incarnation> {
+    let Ok(meta) = Snapshot::read(dir) else { return Vec::new() };
+    // The life is taken first: what is read of the number is true of it if it goes on afterwards.
+    let is_keeper = |life: &Incarnation| holds_lock(life.pid, meta.id) && has_open(life.pid, dir) && is_alive(life);
+    [meta.pump, meta.holder].into_iter().filter_map(|pid| incarnation_of(pid).ok()).filter(is_keeper).collect()
+}
+
+/// Whether a process descends from keepers of the same process in another folder, as in the home of which this one is a copy: then it is theirs.
+pub(crate) fn is_of_others(pid: u32, id: ProcessId, dir: &ProcessDir) -> bool {
+    let above = std::iter::successors(parent_of(pid), |pid| parent_of(*pid)).take_while(|pid| *pid > 1);
+    // A chain of parents longer than this is a loop made by numbers passing on while we read.
+    let mut keepers = above.take(10_000).filter(|pid| program_of(*pid) == Some(Program::Keeper) && holds_lock(*pid, id));
+    keepers.next().is_some_and(|keeper| !has_open(keeper, dir))
+}
+
+/// Whether a process has the `meta` of this very folder open, wherever the folder was moved.
+fn has_open(pid: u32, dir: &ProcessDir) -> bool {
+    let Ok(meta) = FileId::at(&dir.meta()) else { return false };
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.map(|fd| fd.path()).any(|fd| std::fs::metadata(fd).is_ok_and(|file| FileId::of(&file) == meta))
 }
 
 /// Whether a command line has the folder among its arguments.

@@ -63,6 +63,7 @@ mod feed;
 mod index;
 mod keepers;
 mod launch;
+mod left_behind;
 mod limits;
 mod link;
 mod listen;

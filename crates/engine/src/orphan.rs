@@ -1,11 +1,14 @@
-//! Stops what no keeper looks after: by identity, through pidfds, until nothing is left.
+//! Finds and stops what no keeper looks after: by identity, through pidfds, until nothing is left.
 
 mod unexamined;
 
-use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, marks};
+use crate::keepers;
+use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, ids_in};
+use crate::points::point;
 use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
-use outlast_store::os::{children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
+use outlast_store::dir::ProcessDir;
+use outlast_store::os::{arguments_of, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
 use outlast_store::programs::program_of;
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
@@ -23,6 +26,11 @@ const DYING: Duration = Duration::from_secs(5);
 pub(crate) struct Tree {
     id: ProcessId,
     root: Incarnation,
+    /// Those that were recorded as left running when the command was over.
+    left: Vec<Incarnation>,
+    /// The folder of the process after the end of its command: its keepers may live, to whom orphans of the tree pass, and those of a folder of which this
+    /// one is a copy.
+    ended_in: Option<ProcessDir>,
     /// Whether descendants carry the process id in their environment.
     marked: bool,
     /// The cgroup in which it was started, if it is in one of its own.
@@ -37,7 +45,8 @@ pub(crate) struct Tree {
 /// What came of a stop.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    pub(crate) seen_dead: u32,
+    /// Those that were seen to die, in the order of their pids.
+    pub(crate) seen_dead: Vec<Named>,
     pub(crate) survivors: Vec<u32>,
     /// What may be part of it and could not be examined. It was not signalled.
     pub(crate) unexamined: Unexamined,
@@ -46,13 +55,28 @@ pub(crate) struct Ended {
 impl Tree {
     pub(crate) fn new(shared: &Shared, id: ProcessId, root: Incarnation, detached: bool) -> Self {
         let is_blind = has_capability(CAP_SETUID) && !has_capability(CAP_SYS_PTRACE);
-        let heir = is_blind.then(|| parent_of(root.pid)).flatten();
-        Self { id, root, marked: !detached, leaf: leaf_of(root.pid, id), bin: shared.home.bin(), heir }
+        let heir = is_blind.then(|| parent_of(root.pid)).flatten().filter(|_| is_alive(&root));
+        let leaf = leaf_of(root.pid, id);
+        Self { id, root, left: Vec::new(), ended_in: None, marked: !detached, leaf, bin: shared.home.bin(), heir }
+    }
+
+    /// The same tree after the end of its root: `left` was recorded as left running.
+    pub(crate) fn after_the_end(self, shared: &Shared, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
+        // The leaf is kept for as long as something is in it.
+        let made = || shared.place.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
+        let of_left = || left.iter().filter(|of| is_alive(of)).find_map(|of| leaf_of(of.pid, self.id));
+        let leaf = self.leaf.or_else(of_left).or_else(made);
+        Self { left, ended_in: Some(dir), leaf, ..self }
+    }
+
+    /// Everything that belongs to it and lives.
+    pub(crate) fn members(&self) -> Vec<Incarnation> {
+        self.members_among(&Environments::read())
     }
 
     /// Everything that belongs to it and lives. Each life is taken first and its evidence second, so that a number that passed on is not one of them.
-    fn members(&self) -> Vec<Incarnation> {
-        let mut lives = self.descendants(vec![self.root]);
+    pub(crate) fn members_among(&self, environments: &Environments) -> Vec<Incarnation> {
+        let mut lives = self.descendants(std::iter::once(self.root).chain(self.left.iter().copied()).chain(self.of_keepers()).collect());
         if let Some(leaf) = &self.leaf {
             let inside: Vec<Incarnation> = procs(leaf).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
             let still = procs(leaf);
@@ -60,30 +84,37 @@ impl Tree {
             lives.extend(inside.into_iter().filter(|l| still.contains(&l.pid) && !theirs.contains(&l.pid)));
         }
         if self.marked {
-            let (marked, unreadable) = self.by_environment();
             // A descendant of another user has an environment that we may not read; its living parents and its session are proof as well.
-            lives.extend(self.descendants(marked));
+            lives.extend(self.descendants(environments.of(self.id)));
             let known: HashMap<u32, Incarnation> = lives.iter().map(|life| (life.pid, *life)).collect();
-            let proven = unreadable.into_iter().filter(|life| self.is_in_session_of(life.pid, &known)).collect();
+            let proven = environments.unreadable.iter().filter(|life| self.is_in_session_of(life.pid, &known)).copied().collect();
             lives.extend(self.descendants(proven));
         }
-        lives.into_iter().filter(is_alive).collect()
+        let all: HashSet<Incarnation> = lives.into_iter().filter(|life| !self.is_of_others(life.pid) && is_alive(life)).collect();
+        all.into_iter().collect()
     }
 
-    /// Processes whose environment says that they are part of this one, and processes whose environment we may not read: those of other
-    /// users, for root without CAP_SYS_PTRACE.
-    fn by_environment(&self) -> (Vec<Incarnation>, Vec<Incarnation>) {
-        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-        let (mut marked, mut unreadable) = (Vec::new(), Vec::new());
-        for life in numbers.filter_map(|pid| incarnation_of(pid).ok()) {
-            match std::fs::read(format!("/proc/{}/environ", life.pid)) {
-                Ok(environment) if marks(&environment, self.id) => marked.push(life),
-                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => unreadable.push(life),
-                Ok(_) | Err(_) => {}
-            }
-        }
-        (marked, unreadable)
+    /// The root while it is to be asked before the others. After the end of the command its number is that of another process, or of one that runs in the home
+    /// of which this one is a copy.
+    fn leader(&self) -> Option<Incarnation> {
+        Some(self.root).filter(|root| self.ended_in.is_none() && is_alive(root))
+    }
+
+    /// Whether a process belongs to the home of which this one is a copy.
+    fn is_of_others(&self, pid: u32) -> bool {
+        self.ended_in.as_ref().is_some_and(|dir| keepers::is_of_others(pid, self.id, dir))
+    }
+
+    /// The children of the keepers that live: orphans of the tree pass to them.
+    fn of_keepers(&self) -> Vec<Incarnation> {
+        let Some(dir) = &self.ended_in else { return Vec::new() };
+        let children = |keeper: &Incarnation| {
+            let taken: Vec<Incarnation> = children_of(keeper.pid).into_iter().filter_map(|pid| incarnation_of(pid).ok()).collect();
+            let found: Vec<Incarnation> = taken.into_iter().filter(|c| parent_of(c.pid) == Some(keeper.pid)).collect();
+            // If it ended meanwhile, they may be those of another.
+            if is_alive(keeper) { found } else { Vec::new() }
+        };
+        keepers::lives(dir).iter().flat_map(children).collect()
     }
 
     /// Whether a process is in a session that the root or another member made. Only descendants of its maker are in a session, and its
@@ -102,8 +133,10 @@ impl Tree {
         if !self.marked {
             return Unexamined::default();
         }
-        let (_, unreadable) = self.by_environment();
-        let began_after = unreadable.into_iter().filter(|life| life.start_ticks >= self.root.start_ticks && !tree.contains(&life.pid));
+        let began_after = Environments::read()
+            .unreadable
+            .into_iter()
+            .filter(|life| life.start_ticks >= self.root.start_ticks && !tree.contains(&life.pid));
         let may_be = began_after.filter(|life| is_alive(life) && !self.is_of_other_keepers(life.pid));
         let places: Vec<Place> = may_be.filter_map(|life| Place::of(life.pid)).collect();
         Unexamined::sorted(&places, tree, self.heir)
@@ -144,6 +177,44 @@ impl Tree {
     }
 }
 
+/// What the environments of all processes say: as part of which process of ours they were started.
+#[derive(Debug, Default)]
+pub(crate) struct Environments {
+    marked: HashMap<ProcessId, Vec<Incarnation>>,
+    /// Processes whose environment we may not read: those of other users, for root without CAP_SYS_PTRACE.
+    unreadable: Vec<Incarnation>,
+}
+
+impl Environments {
+    /// Reads them all.
+    pub(crate) fn read() -> Self {
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = all.filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+        let mut found = Self::default();
+        for life in numbers.filter_map(|pid| incarnation_of(pid).ok()) {
+            match std::fs::read(format!("/proc/{}/environ", life.pid)) {
+                Ok(environment) => {
+                    for id in ids_in(&environment) {
+                        found.marked.entry(id).or_default().push(life);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => found.unreadable.push(life),
+                Err(_) => {}
+            }
+        }
+        found
+    }
+
+    /// Whether a process carries this id.
+    pub(crate) fn has(&self, id: ProcessId) -> bool {
+        self.marked.contains_key(&id)
+    }
+
+    fn of(&self, id: ProcessId) -> Vec<Incarnation> {
+        self.marked.get(&id).cloned().unwrap_or_default()
+    }
+}
+
 fn procs(leaf: &Path) -> HashSet<u32> {
     let text = std::fs::read_to_string(leaf.join("cgroup.procs")).unwrap_or_default();
     text.lines().filter_map(|l| l.parse().ok()).collect()
@@ -180,21 +251,25 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
     targets.add(tree.members());
     let grace = match way {
         StopWay::TermOnly => {
-            ask(&tree.root)?;
-            return Ok(Ended { seen_dead: 0, survivors: Vec::new(), unexamined: Unexamined::default() });
+            // Of a tree without its root all are asked: no other process would pass it on to them.
+            let asked = tree.leader().map_or_else(|| targets.alive(), |leader| vec![leader]);
+            asked.iter().try_for_each(ask)?;
+            return Ok(Ended { seen_dead: Vec::new(), survivors: Vec::new(), unexamined: Unexamined::default() });
         }
         StopWay::Escalate { grace } => grace,
     };
     if !grace.is_zero() {
         let until = Instant::now() + grace;
         // The root alone at first: many programs end their children themselves, and better than we could.
-        ask(&tree.root)?;
-        if gone(&[tree.root], until).await {
+        let leader = tree.leader();
+        leader.iter().try_for_each(ask)?;
+        if gone(leader.as_slice(), until).await {
             targets.add(tree.members());
             let rest = targets.alive();
             for life in &rest {
                 ask(life)?;
             }
+            point!("orphan.asked");
             gone(&rest, until).await;
         }
     }
@@ -205,7 +280,9 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         if left.is_empty() {
             break;
         }
-        if let Some(leaf) = tree.leaf.as_ref().filter(|leaf| tree.theirs_in(&procs(leaf)).is_empty()) {
+        let is_ours_alone =
+            |inside: HashSet<u32>| tree.theirs_in(&inside).is_empty() && !inside.into_iter().any(|pid| tree.is_of_others(pid));
+        if let Some(leaf) = tree.leaf.as_ref().filter(|leaf| is_ours_alone(procs(leaf))) {
             // All at once, so that none can fork away. Where it cannot be had, the loop does the same.
             let _tried = std::fs::write(leaf.join("cgroup.kill"), "1");
         }
@@ -217,25 +294,47 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
         }
     }
     let survivors: Vec<u32> = targets.alive().iter().map(|l| l.pid).collect();
-    let mut tree_pids: HashSet<u32> = targets.all.keys().map(|(pid, _)| *pid).collect();
+    let mut tree_pids: HashSet<u32> = targets.all.keys().map(|life| life.pid).collect();
     tree_pids.insert(tree.root.pid);
     let unexamined = tree.unexamined(&tree_pids);
-    Ok(Ended { seen_dead: (targets.all.len() - survivors.len()) as u32, survivors, unexamined })
+    Ok(Ended { seen_dead: targets.into_dead(), survivors, unexamined })
+}
+
+/// A life, and the arguments of its program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) life: Incarnation,
+    pub(crate) arguments: Vec<String>,
+}
+
+impl Named {
+    /// A life with its arguments, which are empty if it has just ended.
+    pub(crate) fn of(life: Incarnation) -> Self {
+        Self { life, arguments: arguments_of(life.pid).filter(|_| is_alive(&life)).unwrap_or_default() }
+    }
 }
 
 /// Every life that was ever seen to belong.
 #[derive(Default)]
 struct Targets {
-    all: HashMap<(u32, u64), Incarnation>,
+    all: HashMap<Incarnation, Named>,
 }
 
 impl Targets {
     fn add(&mut self, lives: Vec<Incarnation>) {
-        self.all.extend(lives.into_iter().map(|l| ((l.pid, l.start_ticks), l)));
+        for life in lives {
+            self.all.entry(life).or_insert_with(|| Named::of(life));
+        }
     }
 
     fn alive(&self) -> Vec<Incarnation> {
-        self.all.values().filter(|l| is_alive(l)).copied().collect()
+        self.all.keys().filter(|l| is_alive(l)).copied().collect()
+    }
+
+    fn into_dead(self) -> Vec<Named> {
+        let mut dead: Vec<Named> = self.all.into_values().filter(|named| !is_alive(&named.life)).collect();
+        dead.sort_by_key(|named| named.life.pid);
+        dead
     }
 }
 

@@ -1,6 +1,7 @@
 //! Answers, made from facts and files. These read the disk and block.
 
 use crate::facts::{Facts, Seen};
+use crate::left_behind::Look;
 use crate::masks::Finder;
 use crate::shared::Shared;
 use outlast_core::{GapWhy, Outcome, Phase, Status, limits};
@@ -231,7 +232,7 @@ pub(crate) enum Detail {
 }
 
 /// One process, as callers see it.
-pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &Seen, detail: Detail) -> Process {
+pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &Seen, detail: Detail, look: &Look) -> Process {
     let meta = seen.meta.as_ref();
     let log = Log::open(dir, facts, meta);
     let chars = match detail {
@@ -291,7 +292,8 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     info.takes_input = kept_alive && kept.spec.takes_input() && input_open;
     info.input_bytes = meta.filter(|_| kept.spec.takes_input()).map(|m| m.input);
     info.protection = kept_alive.then(|| if meta.is_some_and(|m| m.has(flag::OUTPUT_ONLY)) { "output-only" } else { "full" }.into());
-    info.left_running = left_running(phase);
+    info.left = look.at(shared, dir, facts, meta);
+    info.left_running = u32::try_from(info.left.len()).ok().filter(|n| *n > 0);
     info.notify_on_complete = kept.spec.tell.completion;
     // The keeper matches the pattern as it was given; what is shown of it is masked.
     info.watch_patterns = kept.spec.tell.watch.iter().map(|pattern| shared.redactor.command_line(pattern).into_owned()).collect();
@@ -315,13 +317,6 @@ fn pid(phase: &Phase, meta: Option<&Snapshot>) -> Option<u32> {
     match phase {
         Phase::Lost { last_seen: Some(of), .. } => Some(of.pid),
         phase => phase.alive().map(|of| of.pid).or_else(|| meta.map(|m| m.cmd).filter(|&pid| pid != 0)),
-    }
-}
-
-fn left_running(phase: &Phase) -> Option<u32> {
-    match phase {
-        Phase::Done { output, .. } => Some(output.left_running).filter(|&n| n > 0),
-        _ => None,
     }
 }
 

@@ -54,16 +54,16 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Sto
     let meta = seen.meta.as_ref();
     let records = match &facts.phase {
         Phase::Done { .. } | Phase::Lost { .. } => Vec::new(),
-        Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(&facts) }],
+        Phase::Draining { .. } => vec![Record::OutputClosed { at: now, output: output(dir, &facts) }],
         Phase::Orphaned { of } if outlast_store::os::is_alive(of) => Vec::new(),
-        Phase::Orphaned { .. } => ended_orphan(&facts, stops(dir).into_iter().chain(unsaved).collect(), now),
+        Phase::Orphaned { .. } => ended_orphan(dir, &facts, stops(dir).into_iter().chain(unsaved).collect(), now),
         Phase::Running { of, .. } | Phase::Stopping { of, .. } if outlast_store::os::is_alive(of) && !is_anothers(of.pid, dir) => {
             vec![Record::Orphaned { at: now, of: *of }]
         }
         Phase::Running { .. } | Phase::Stopping { .. } => match meta.and_then(|m| m.published.clone()) {
             // The holder had seen the end. How much of the output the keepers had not read yet is not known, and `poll` says so.
             Some(Ended { ending, log_end, .. }) if ending.outcome != Outcome::Unknown => {
-                vec![Record::Ended { ending, log_end }, Record::OutputClosed { at: now, output: output(&facts) }]
+                vec![Record::Ended { ending, log_end }, Record::OutputClosed { at: now, output: output(dir, &facts) }]
             }
             Some(_) | None => vec![Record::Lost { at: now }],
         },
@@ -162,6 +162,14 @@ pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result
     record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
 }
 
+/// Writes down that somebody asked to stop what an ended process left running. Keepers that are about to leave have the journal; then it is left out.
+pub(crate) fn stop_of_left_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<()> {
+    match lock_dead(dir)? {
+        Some(_lock) => append(&mut Journal::open_for_append(dir)?, &[Record::StopAsked { at: now, stop: stop.clone() }]),
+        None => Ok(()),
+    }
+}
+
 /// Writes records about a process that has no keeper and will have none. Waits for whoever writes right now, which can only be one of us.
 pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<()> {
     let meta = File::open(dir.meta())?;
@@ -195,9 +203,15 @@ fn append(journal: &mut Journal, records: &[Record]) -> io::Result<()> {
     if records.is_empty() { Ok(()) } else { journal.sync() }
 }
 
-fn output(facts: &Facts) -> OutputEnd {
-    // How many of its tree live on is not known; none were counted.
-    OutputEnd { end: facts.log_end, left_running: 0 }
+fn output(dir: &ProcessDir, facts: &Facts) -> OutputEnd {
+    // The keepers counted none; those that carry the process id can be found without them.
+    let marked = crate::os::pids_of_environment(facts.id()).filter_map(|pid| outlast_store::os::incarnation_of(pid).ok());
+    let is_left = |life: &Incarnation| {
+        outlast_store::programs::program_of(life.pid).is_none()
+            && !crate::keepers::is_of_others(life.pid, facts.id(), dir)
+            && outlast_store::os::runs_on(life)
+    };
+    OutputEnd { end: facts.log_end, left_running: u32::try_from(marked.filter(is_left).count()).unwrap_or(u32::MAX) }
 }
 
 /// What is left to do of the last stop of an orphan that was to leave nothing alive: whoever was at it may have died before it was done. What has passed of its
@@ -211,17 +225,16 @@ pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
     })
 }
 
-/// The stops that an orphan was asked for, and when.
 /// As which life of which pid a process was started, if it was.
-pub(crate) fn started_as(dir: &ProcessDir) -> Option<Incarnation> {
-    let started = |(_, record)| match record {
-        Record::Started { of, .. } => Some(of),
+pub(crate) fn started_as(seen: &Seen) -> Option<Incarnation> {
+    let started = |(_, record): &(u64, Record)| match record {
+        Record::Started { of, .. } => Some(*of),
         _ => None,
     };
-    let seen = Seen::look(dir, 0);
-    seen.meta.and_then(|meta| meta.command()).or_else(|| seen.journal.into_iter().find_map(started))
+    seen.meta.as_ref().and_then(Snapshot::command).or_else(|| seen.journal.iter().find_map(started))
 }
 
+/// The stops that an orphan was asked for, and when.
 fn stops(dir: &ProcessDir) -> Vec<(Time, Stop)> {
     let asked = |(_, record)| match record {
         Record::StopAsked { at, stop } => Some((at, stop)),
@@ -237,13 +250,13 @@ fn is_hard(stop: &Stop) -> bool {
     }
 }
 
-fn ended_orphan(facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Record> {
+fn ended_orphan(dir: &ProcessDir, facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Record> {
     // A signal alone may have been outlived.
     match stops.into_iter().rfind(|(_, stop)| is_hard(stop)) {
         // We ended it, and nobody could see its status.
         Some((_, stop)) => vec![
             Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now, oom: false }, log_end: facts.log_end },
-            Record::OutputClosed { at: now, output: output(facts) },
+            Record::OutputClosed { at: now, output: output(dir, facts) },
         ],
         None => vec![Record::Lost { at: now }],
     }

@@ -10,6 +10,7 @@ use crate::tree;
 use outlast_core::{Cause, Record, Stop, StopWay};
 use outlast_store::meta::flag;
 use outlast_store::os::{boottime_ns, now};
+use outlast_store::points;
 use rustix::fd::AsFd;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
@@ -57,6 +58,8 @@ pub(crate) enum Begun {
     },
     /// It had ended before.
     AlreadyEnded,
+    /// What a command leaves running is stopped once its end is recorded, and that is not the case.
+    NotEnded,
 }
 
 impl Stopping {
@@ -83,24 +86,57 @@ impl Stopping {
             }
             StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
         };
+        self.set_times(pair, grace);
+        if grace > 0 {
+            ask(pair);
+        }
+        Begun::UnderWay
+    }
+
+    /// Takes a request to stop what is left of the tree of a command that has ended: on record first, then the first signals. How the command ended stays
+    /// as it is recorded, so the place for the stop in `meta` is left alone.
+    pub(crate) fn begin_left(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
+        let live = pair.live();
+        if !live.has(flag::RECORDED) {
+            return Begun::NotEnded;
+        }
+        journal(&Record::StopAsked { at: now(), stop: stop.clone() });
+        let grace = match stop.way {
+            StopWay::TermOnly => {
+                let members = tree::members(pair);
+                tree::signal_all(pair, &members, libc::SIGTERM);
+                tree::signal_all(pair, &members, libc::SIGCONT);
+                return Begun::Signalled { unrecorded: None };
+            }
+            StopWay::Escalate { grace } => u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX),
+        };
+        if live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE) {
+            live.stop_dead.store(0, SeqCst);
+            live.stop_step.store(0, SeqCst);
+            live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
+        }
+        self.set_times(pair, grace);
+        self.unrecorded = pair.meta.save().err().map(|e| e.to_string());
+        points::reach("pump.left.asked");
+        Begun::UnderWay
+    }
+
+    /// Sets when all are asked and when they are killed. A repeated request may bring that forward, never put it off.
+    fn set_times(&mut self, pair: &Pair, grace: u64) {
+        let live = pair.live();
         let (time, under_way) = (boottime_ns(), live.stop_step.load(SeqCst) != 0);
         for (at, when) in [(&live.stop_all, time.saturating_add(grace / 2)), (&live.stop_due, time.saturating_add(grace))] {
             if under_way {
-                // Asked again it may end sooner, never later.
                 at.fetch_min(when, SeqCst);
             } else {
                 at.store(when, SeqCst);
             }
         }
         live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
-        (self.last_look, self.looks) = (0, 0);
+        (self.last_look, self.looks, self.empty_looks) = (0, 0, 0);
         // Before anybody is asked: who is gone at the first look would not be among those seen to die.
         self.seen.extend(tree::members(pair));
         live.stop_step.fetch_max(LEADER_ASKED, SeqCst);
-        if grace > 0 {
-            ask(pair);
-        }
-        Begun::UnderWay
     }
 
     /// Does what is due. The result, once there is one.
@@ -137,6 +173,7 @@ impl Stopping {
         } else if step == LEADER_ASKED && (leader_gone || time >= all) {
             tree::signal_all(pair, &members, libc::SIGTERM);
             tree::signal_all(pair, &members, libc::SIGCONT);
+            points::reach("pump.stop.asked");
             // Said after it was done: a new pump asks them again rather than not at all.
             live.stop_step.store(ALL_ASKED, SeqCst);
             self.looks = 0;

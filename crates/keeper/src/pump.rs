@@ -111,6 +111,8 @@ struct Pump<'a> {
     holder_tried: Option<Instant>,
     /// When the output was found closed, while it is not said yet.
     closing: Option<Instant>,
+    /// When those that are left running were first counted.
+    left_since: Option<Instant>,
     /// When `meta` is to be on disk for the first time.
     settle_at: Option<Instant>,
     saving: save::Saving,
@@ -150,6 +152,7 @@ impl<'a> Pump<'a> {
             told: 0,
             holder_tried: None,
             closing: None,
+            left_since: None,
             settle_at: None,
             saving: save::Saving::new(),
         };
@@ -349,8 +352,10 @@ impl<'a> Pump<'a> {
         let telling = self.telling.due(self.control.has_listener());
         let closing = self.closing.map(|since| CLOSING.saturating_sub(since.elapsed()));
         let settle = self.settle_at.map(|at| at.saturating_duration_since(Instant::now()));
+        let is_counting = self.left_since.is_some() && live.has(flag::RECORDED) && !live.has(flag::OUTPUT_CLOSED);
+        let left = is_counting.then_some(output::LEFT_LOOK);
         let (save, stop) = (self.saving.due(), self.stopping.due(self.pair));
-        [deadline, terminal, holder, heir, matches, telling, closing, settle, save, stop].into_iter().flatten().min()
+        [deadline, terminal, holder, heir, matches, telling, closing, settle, left, save, stop].into_iter().flatten().min()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::os;
 use crate::pair::Pair;
-use outlast_store::os::{children_of, children_of_one_thread};
+use outlast_core::Incarnation;
+use outlast_store::os::{children_of, children_of_one_thread, incarnation_of, runs_on};
 use outlast_store::programs::program_of;
 use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
@@ -57,6 +58,11 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     found.retain(|p| *p != pump && *p != holder && !foreign.contains(p) && !ended.contains(p));
     found.retain(|p| outlast_store::os::lives(*p));
     found
+}
+
+/// The members that go on. One that is about to end, as the last holder of an output does when it is found closed, is not left running.
+pub(crate) fn left(pair: &Pair) -> Vec<Incarnation> {
+    members(pair).into_iter().filter_map(|pid| incarnation_of(pid).ok()).filter(runs_on).collect()
 }
 
 fn keepers(pair: &Pair) -> (u32, u32) {

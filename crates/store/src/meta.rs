@@ -19,7 +19,7 @@ mod v1;
 mod write;
 
 pub use image::{Found, Image};
-pub use live::{Commit, Live, Waiting, Watched, flag, noted};
+pub use live::{Commit, Live, MAX_LEFT_RECORDED, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
 pub use stamp::{Stamp, Stamped};
 pub use write::{Meta, retire};

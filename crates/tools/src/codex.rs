@@ -5,7 +5,7 @@ use crate::args::{Args, short};
 use crate::native::{ending, how};
 use crate::plan::directory_in;
 use crate::process::failed;
-use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
+use crate::yielding::{Left, Wanted, Yielded, begin, wait};
 use crate::{Answer, Host, answer, unknown};
 use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
 use outlast_text::count_tokens;
@@ -172,15 +172,8 @@ async fn told(client: &Client, host: &Host, after: &After, process: ProcessId, d
     all.insert("exit_code".into(), json!(waited.fate.exit_code.flatten()));
     let kept = ["signal", "completion_reason", "termination_source", "start_error"];
     all.extend(how(&waited.fate).into_iter().filter(|(name, value)| kept.contains(&name.as_str()) && value != "exited"));
-    match leave(client, host, &id, output.cut).await {
-        Left::Forgotten => {}
-        Left::Kept => {
-            all.insert("process".into(), id.into());
-        }
-        Left::Running => {
-            all.insert("process".into(), id.into());
-            all.insert("note".into(), STILL_PRINTING.into());
-        }
+    if Left::of(client, host, &id, &waited.left, output.cut).await.told(host.profile, &id, &mut all) {
+        all.insert("process".into(), id.into());
     }
     Ok(all)
 }

@@ -4,9 +4,9 @@ use crate::meaning::meaning;
 use crate::output::Output;
 use crate::plan::UNSUPPORTED;
 use crate::terminal::{start, warn};
-use crate::yielding::{Left, STILL_PRINTING, leave};
+use crate::yielding::Left;
 use crate::{Answer, AtLimit, Host, Plan, answer};
-use outlast_client::{Client, ClientError, Kill, ProcessInfo, Reason, Waited, code};
+use outlast_client::{Client, ClientError, Kill, LeftProcess, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Call<'_> {
         let output = self.output(&waited.output).await;
         if timed_out {
             let after = format!("[Command timed out after {}s]", self.limit.as_secs_f64());
-            return self.stopped(output, TIMED_OUT, &after).await;
+            return self.stopped(output, TIMED_OUT, &after, &waited.left).await;
         }
         let mut all = self.answer(&output, json!(code));
         if let Some(meaning) = code.and_then(|code| meaning(&self.line(), code)) {
@@ -75,7 +75,7 @@ impl Call<'_> {
         if fate.completion_reason == Some(Reason::Lost) {
             all.insert("error".into(), "the command ended and its exit status is unknown: its keepers were lost".into());
         }
-        self.leave(&mut all, output.cut).await;
+        self.leave(&mut all, &waited.left, output.cut).await;
         all
     }
 
@@ -86,7 +86,7 @@ impl Call<'_> {
             return self.over().await;
         }
         let output = self.output("").await;
-        let Err(error) = killed else { return self.stopped(output, INTERRUPTED, "[Command interrupted]").await };
+        let Err(error) = killed else { return self.stopped(output, INTERRUPTED, "[Command interrupted]", &[]).await };
         let mut all = self.answer(&output, INTERRUPTED.into());
         append(&mut all, "[Command interrupted]");
         all.insert("error".into(), error.to_string().into());
@@ -102,10 +102,10 @@ impl Call<'_> {
         }
     }
 
-    async fn stopped(&self, output: Output, code: i32, note: &str) -> Answer {
+    async fn stopped(&self, output: Output, code: i32, note: &str, left: &[LeftProcess]) -> Answer {
         let mut all = self.answer(&output, code.into());
         append(&mut all, note);
-        self.leave(&mut all, output.cut).await;
+        self.leave(&mut all, left, output.cut).await;
         all
     }
 
@@ -185,15 +185,10 @@ impl Call<'_> {
         Output::read(self.client, self.host, &self.id, self.plan.tokens).await.unwrap_or_else(|_| Output::of(known, self.host))
     }
 
-    async fn leave(&self, all: &mut Answer, more: bool) {
-        match leave(self.client, self.host, &self.id, more).await {
-            Left::Forgotten => return,
-            Left::Kept => {}
-            Left::Running => {
-                all.insert("note".into(), STILL_PRINTING.into());
-            }
+    async fn leave(&self, all: &mut Answer, left: &[LeftProcess], more: bool) {
+        if Left::of(self.client, self.host, &self.id, left, more).await.told(self.host.profile, &self.id, all) {
+            all.insert("session_id".into(), self.id.as_str().into());
         }
-        all.insert("session_id".into(), self.id.as_str().into());
     }
 
     fn line(&self) -> String {

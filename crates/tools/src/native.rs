@@ -5,9 +5,9 @@ use crate::args::{Args, short};
 use crate::plan::directory_in;
 use crate::process::{Ask, answer_of, failed, fields};
 use crate::terminal::warn;
-use crate::yielding::{Left, STILL_PRINTING, Wanted, Yielded, begin, leave, wait};
+use crate::yielding::{Left, Wanted, Yielded, begin, wait};
 use crate::{Answer, Host, answer, cap, notices, unknown};
-use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told};
+use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -159,6 +159,9 @@ impl Call {
                 if yielded.ended.is_some() {
                     // Its name is known, and may be a task's: it can be asked for again.
                     let mut all = over(&yielded);
+                    if let Some(Waited { left, .. }) = yielded.ended.as_ref().filter(|waited| !waited.left.is_empty()) {
+                        all.insert("note".into(), host.profile.left_running(&yielded.id, left).into());
+                    }
                     all.insert("process".into(), yielded.id.into());
                     return Ok(all);
                 }
@@ -217,6 +220,9 @@ fn over(done: &Yielded) -> Answer {
     put(&mut all, done);
     if let Some(waited) = &done.ended {
         all.extend(how(&waited.fate));
+        if !waited.left.is_empty() {
+            all.insert("left".into(), json!(waited.left));
+        }
     }
     all.entry("exit_code").or_insert(Value::Null);
     all
@@ -225,14 +231,10 @@ fn over(done: &Yielded) -> Answer {
 /// One that ended while the call that started it waited. Where there is nothing left to read, it is forgotten: nobody knows its name.
 async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
     let mut all = over(&done);
-    match leave(client, host, &done.id, done.output.cut).await {
-        Left::Forgotten => return all,
-        Left::Kept => {}
-        Left::Running => {
-            all.insert("note".into(), STILL_PRINTING.into());
-        }
+    let Some(ended) = &done.ended else { return all };
+    if Left::of(client, host, &done.id, &ended.left, done.output.cut).await.told(host.profile, &done.id, &mut all) {
+        all.insert("process".into(), done.id.into());
     }
-    all.insert("process".into(), done.id.into());
     all
 }
 

@@ -128,7 +128,11 @@ pub(crate) async fn answer_of(client: &Client, host: &Host, ask: Ask) -> Answer 
     match done(client, host, ask).await {
         Ok(all) => all,
         Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
-            answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))])
+            let mut all = answer([("status", "already_exited".into()), ("exit_code", json!(e.exit_code.flatten()))]);
+            if let Some(stopped) = &e.stopped_left {
+                all.extend(fields(stopped));
+            }
+            all
         }
         Err(e) => failed(host.profile, &e),
     }

@@ -1,6 +1,10 @@
 //! How each set of tools says what to do next, for notes and hints.
 
 use crate::Profile;
+use outlast_client::LeftProcess;
+
+/// How many processes that were left running a note names.
+const MAX_NAMED: usize = 8;
 
 impl Profile {
     /// How lines of a log are read; of which process, where the reader may not know.
@@ -30,6 +34,27 @@ impl Profile {
             Self::Native => "log(process)",
             Self::Codex => "write_stdin with empty chars",
         }
+    }
+
+    /// How one is stopped.
+    pub(crate) fn kill(self, id: &str) -> String {
+        match self {
+            Self::Hermes => format!("process(action=\"kill\", session_id=\"{id}\")"),
+            Self::Native => format!("kill(process=\"{id}\")"),
+            // It has no way to stop one that is over.
+            Self::Codex => format!("`outlast kill {id}`"),
+        }
+    }
+
+    /// What there is to say of one that is over and has left these running.
+    pub(crate) fn left_running(self, id: &str, left: &[LeftProcess]) -> String {
+        let shown: Vec<String> = left.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+        let more = if left.len() > MAX_NAMED { format!(" and {} more", left.len() - MAX_NAMED) } else { String::new() };
+        let (processes, them) = match left.len() {
+            1 => ("1 process is".to_owned(), "it"),
+            many => (format!("{many} processes are"), "them"),
+        };
+        format!("{processes} still running: {}{more}; {} stops {them}", shown.join(", "), self.kill(id))
     }
 
     /// How one has to be started so that it takes input.

@@ -3,8 +3,9 @@
 use crate::output::Output;
 use crate::pages::Pages;
 use crate::terminal::{Failure, start};
-use crate::{Host, Policy};
-use outlast_client::{Client, ClientError, Page, ProcessInfo, Spec, Status, Waited, code};
+use crate::{Answer, Host, Policy, Profile};
+use outlast_client::{Client, ClientError, LeftProcess, Page, ProcessInfo, Spec, Status, Waited, code};
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// What became of a process while it was waited for.
@@ -72,27 +73,53 @@ async fn read(client: &Client, host: &Host, id: &str, wanted: Wanted) -> Result<
 /// How many lines there are of a log of which nobody knows how far it was read.
 const LAST_LINES: u64 = 200;
 
-/// A process whose whole output was answered is forgotten. One with more to read keeps its name, and so does one that left something running. Whether it does.
-pub(crate) async fn leave(client: &Client, host: &Host, id: &str, more: bool) -> Left {
-    if more && host.policy == Policy::Agent {
-        return Left::Kept;
-    }
-    match client.remove(id).await {
-        Ok(_) => Left::Forgotten,
-        Err(e) if e.code() == code::STILL_RUNNING => Left::Running,
-        // It stays until it is too old, which does no harm.
-        Err(_) => Left::Kept,
-    }
-}
-
-/// What is left of a process that has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of a process that has ended, and whose output was answered.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Left {
+    /// Nothing of it is left, and its name is forgotten.
     Forgotten,
+    /// It keeps its name: there is more to read.
     Kept,
-    /// Something that it started, which may print more.
-    Running,
+    /// It keeps its name: something that it started still runs.
+    Running {
+        /// Which processes, as far as they could be found.
+        left: Vec<LeftProcess>,
+    },
 }
 
-/// What there is to say of one that left something running.
-pub(crate) const STILL_PRINTING: &str = "something that it started still runs and may print more";
+impl Left {
+    /// Forgets a process whose whole output was answered, unless there is more to read or something of it still runs.
+    pub(crate) async fn of(client: &Client, host: &Host, id: &str, left: &[LeftProcess], more: bool) -> Self {
+        if !left.is_empty() {
+            return Self::Running { left: left.to_vec() };
+        }
+        if more && host.policy == Policy::Agent {
+            return Self::Kept;
+        }
+        match client.remove(id).await {
+            Ok(_) => Self::Forgotten,
+            Err(e) if e.code() == code::STILL_RUNNING => Self::Running { left: Vec::new() },
+            // It stays until it is too old, which does no harm.
+            Err(_) => Self::Kept,
+        }
+    }
+
+    /// Adds to an answer what there is to know, under the name that its tools use for a process. Whether the process keeps its name.
+    pub(crate) fn told(&self, profile: Profile, id: &str, all: &mut Answer) -> bool {
+        match self {
+            Self::Forgotten => return false,
+            Self::Kept => {}
+            Self::Running { left } if left.is_empty() => {
+                all.insert("note".into(), STILL_PRINTING.into());
+            }
+            Self::Running { left } => {
+                all.insert("left".into(), json!(left));
+                all.insert("note".into(), profile.left_running(id, left).into());
+            }
+        }
+        true
+    }
+}
+
+/// What there is to say if something outside of the tree of a process holds its output.
+const STILL_PRINTING: &str = "something that it started still runs and may print more";

@@ -29,7 +29,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     for way in [Way::Killed, Way::Stopped] {
         upgrade(&old, &new, way).with_context(|| format!("the engine of {from} was {way:?}").to_lowercase())?;
     }
-    println!("campaign upgrade: from {from}: 2 upgrades, each of 8 processes: 0 lost, 0 told twice, 0 not stopped");
+    println!("campaign upgrade: from {from}: 2 upgrades, each of 10 processes: 0 lost, 0 told twice, 0 not stopped");
     Ok(())
 }
 
@@ -88,7 +88,10 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     let stopped = started(&[], "sleep 1000 & sleep 1000");
     let bereft = started(&[], "exec sleep 1000");
     let ends_alone = started(&[], &format!("while [ ! -e {}-alone ]; do sleep 0.02; done; exit 7", gate.display()));
-    let all = [&prints, &watched, &late, &terminal, &input, &stopped, &bereft, &ends_alone];
+    // Keepers of the earlier build have one of these, and only its record has the other.
+    let holds = started(&[], "sleep 1000 & exit 11");
+    let daemon = started(&[], "sleep 1000 >/dev/null 2>&1 & exit 12");
+    let all = [&prints, &watched, &late, &terminal, &input, &stopped, &bereft, &ends_alone, &holds, &daemon];
     ensure!(p.json(["write", &input, "one\n", "--offset", "0"])["next_offset"] == 4, "input is taken");
     printed(&p, &watched, "READY 1");
     eventually("the match is told", || (told(&p, &watched) == ["watch_match"]).then_some(()));
@@ -121,6 +124,13 @@ fn upgrade(old: &Path, new: &Path, way: Way) -> Result<()> {
     eventually("another pump", || Some(p.meta(&prints)).filter(|m| m.pump != meta.pump && m.pump != 0 && m.deaths.0 == 1));
     let killed = p.json(["kill", &stopped]);
     ensure!(killed["status"] == "killed" && killed["seen_dead"].as_u64() >= Some(2), "stopped: {killed}");
+    for id in [&holds, &daemon] {
+        let polled = p.json(["poll", id]);
+        ensure!(polled["left_running"] == 1, "what it left is shown: {polled}");
+        let killed = p.json(["kill", id]);
+        ensure!(killed["left_killed"] == polled["left"], "what it left is stopped: {killed}");
+        ensure!(p.json(["poll", id])["phase"] == "exited", "nothing holds its output");
+    }
     // Without its keepers it is found by identity, as before.
     let meta = p.meta(&bereft);
     for signal in [rustix::process::Signal::STOP, rustix::process::Signal::KILL] {

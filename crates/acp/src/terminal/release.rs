@@ -3,7 +3,7 @@
 use super::kill::Stopped;
 use super::{Terminal, Terminals};
 use crate::message::Failure;
-use outlast_client::ClientError;
+use outlast_client::{ClientError, Status};
 use serde_json::{Value, json};
 
 impl Terminals {
@@ -19,7 +19,10 @@ impl Terminals {
     }
 
     async fn let_go(&self, of: &Terminal) -> Result<(), ClientError> {
-        match self.stop(of).await? {
+        // What a command that is over has left running goes on: only `terminal/kill` asks for its end.
+        let is_over = self.client(&of.session_id).await?.poll(&of.terminal_id).await?.status == Status::Exited;
+        let stopped = if is_over { Stopped::Before } else { self.stop(of).await? };
+        match stopped {
             Stopped::Now => Ok(()),
             // Whoever releases it wants to hear no more of it.
             Stopped::Before => self.client(&of.session_id).await?.mark_completion_consumed(&of.terminal_id).await,

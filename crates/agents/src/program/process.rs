@@ -187,7 +187,7 @@ impl AgentProcess {
 
 /// Stops one process with its whole tree. Of one that is over it stops what is left: a worker that outlived its agent would work beside the next one.
 pub(crate) async fn stop_process(client: &Client, id: ProcessId) -> Result<(), ClientError> {
-    match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE).with_left_behind()).await {
+    match client.kill(&id.to_string(), Kill::within(AGENT_STOP_GRACE)).await {
         Ok(_) => Ok(()),
         Err(e) if matches!(e.code(), code::ALREADY_EXITED | code::NOT_FOUND) => Ok(()),
         Err(e) => Err(e),

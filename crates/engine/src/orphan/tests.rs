@@ -3,7 +3,8 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 fn tree(child: &Child, id: ProcessId, marked: bool) -> Tree {
-    Tree { id, root: incarnation_of(child.id()).unwrap(), marked, leaf: None, bin: "/nowhere".into(), heir: None }
+    let root = incarnation_of(child.id()).unwrap();
+    Tree { id, root, left: Vec::new(), ended_in: None, marked, leaf: None, bin: "/nowhere".into(), heir: None }
 }
 
 /// A shell that says a line once everything is set up, then waits.
@@ -31,7 +32,7 @@ async fn case_155_a_tree_that_ignores_term_is_gone_after_the_grace() {
     let (mut child, pids) = shell("trap '' TERM; sleep 1000 & a=$!; sleep 1000 & echo $a $!; wait; wait", id(1));
     let grace = Duration::from_millis(100);
     let ended = stop(tree(&child, id(1), false), StopWay::Escalate { grace }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 3, survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!((ended.seen_dead.len(), ended.survivors.len(), &ended.unexamined), (3, 0, &Unexamined::default()));
     assert!(pids.iter().all(|p| is_gone(*p)));
     child.wait().unwrap();
 }
@@ -49,16 +50,62 @@ async fn what_left_the_tree_is_found_by_its_mark() {
     assert!(ended.survivors.is_empty() && is_gone(pids[0]), "{ended:?}");
 }
 
+/// A process without a mark, as one that cleans its environment.
+fn unmarked(command: &str) -> Child {
+    Command::new(command).arg("1000").env_remove("OUTLAST_PROCESS_ID").spawn().unwrap()
+}
+
+#[tokio::test]
+async fn what_was_recorded_as_left_running_is_stopped_without_a_mark_and_without_its_root() {
+    let (mut child, _) = shell("echo; exit", id(8));
+    let mut left = unmarked("sleep");
+    let mut all = tree(&child, id(8), true);
+    child.wait().unwrap();
+    all.left = vec![incarnation_of(left.id()).unwrap()];
+    let ended = stop(all, StopWay::Escalate { grace: Duration::from_secs(5) }).await.unwrap();
+    let arguments: Vec<_> = ended.seen_dead.iter().map(|dead| (dead.life.pid, dead.arguments.join(" "))).collect();
+    assert_eq!(arguments, [(left.id(), "sleep 1000".to_owned())]);
+    left.wait().unwrap();
+}
+
+#[tokio::test]
+async fn a_stranger_with_the_number_of_one_that_was_left_running_is_not_touched() {
+    let (mut child, _) = shell("echo; exit", id(9));
+    let mut stranger = unmarked("sleep");
+    let mut all = tree(&child, id(9), true);
+    child.wait().unwrap();
+    let life = incarnation_of(stranger.id()).unwrap();
+    all.left = vec![Incarnation { start_ticks: life.start_ticks - 1, ..life }, Incarnation { boot: life.boot ^ 1, ..life }];
+    assert_eq!(all.members(), []);
+    let ended = stop(all, StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
+    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
+    assert!(!is_gone(stranger.id()));
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[tokio::test]
+async fn without_escalation_all_are_asked_if_the_root_is_dead() {
+    let (mut child, _) = shell("echo; exit", id(10));
+    let mut left = unmarked("sleep");
+    let mut all = tree(&child, id(10), false);
+    child.wait().unwrap();
+    all.left = vec![incarnation_of(left.id()).unwrap()];
+    stop(all, StopWay::TermOnly).await.unwrap();
+    use std::os::unix::process::ExitStatusExt as _;
+    assert_eq!(left.wait().unwrap().signal(), Some(15));
+}
+
 #[tokio::test]
 async fn case_159_a_stranger_with_the_same_number_is_not_touched() {
     let (mut child, pids) = shell("sleep 1000 & echo $!; wait", id(3));
     let mut stranger = tree(&child, id(3), false);
     stranger.root.start_ticks += 1;
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     let ended = stop(tree(&child, id(3), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
-    assert_eq!(ended.seen_dead, 2);
+    assert_eq!(ended.seen_dead.len(), 2);
     child.wait().unwrap();
 }
 
@@ -70,7 +117,7 @@ async fn the_children_of_a_stranger_with_the_roots_number_are_not_touched() {
     stranger.root.start_ticks += 1;
     assert_eq!(stranger.members(), []);
     let ended = stop(stranger, StopWay::Escalate { grace: Duration::from_millis(10) }).await.unwrap();
-    assert_eq!(ended, Ended { seen_dead: 0, survivors: vec![], unexamined: Unexamined::default() });
+    assert_eq!(ended, Ended { seen_dead: vec![], survivors: vec![], unexamined: Unexamined::default() });
     assert!(!is_gone(child.id()) && !is_gone(pids[0]));
     stop(tree(&child, id(5), false), StopWay::Escalate { grace: Duration::ZERO }).await.unwrap();
     child.wait().unwrap();

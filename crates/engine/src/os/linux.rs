@@ -174,9 +174,13 @@ impl Lives {
 
 /// The process of ours as which, or as a descendant of which, this pid was started: its environment says so.
 pub(crate) fn id_of_environment(pid: u32) -> Option<ProcessId> {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    let id = environ.split(|&b| b == 0).find_map(|entry| entry.strip_prefix(b"OUTLAST_PROCESS_ID="))?;
-    std::str::from_utf8(id).ok()?.parse().ok()
+    ids_in(&std::fs::read(format!("/proc/{pid}/environ")).ok()?).next()
+}
+
+/// The processes of ours that an environment names: one, unless a program has put a second beside it.
+pub(crate) fn ids_in(environ: &[u8]) -> impl Iterator<Item = ProcessId> {
+    let values = environ.split(|&b| b == 0).filter_map(|entry| entry.strip_prefix(b"OUTLAST_PROCESS_ID="));
+    values.filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok())
 }
 
 /// Every process that is this process of ours or descends from it.
@@ -187,11 +191,5 @@ pub(crate) fn pids_of_environment(id: ProcessId) -> impl Iterator<Item = u32> {
 
 /// Whether the process with this pid was started as, or descends from, this process of ours: its environment says so.
 pub(crate) fn pid_of_environment(pid: u32, id: ProcessId) -> bool {
-    std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| marks(&environ, id))
-}
-
-/// Whether an environment is that of a process that was started as, or descends from, this process of ours.
-pub(crate) fn marks(environ: &[u8], id: ProcessId) -> bool {
-    let wanted = format!("OUTLAST_PROCESS_ID={id}");
-    environ.split(|&b| b == 0).any(|entry| entry == wanted.as_bytes())
+    std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| ids_in(&environ).any(|named| named == id))
 }

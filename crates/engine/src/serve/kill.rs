@@ -3,17 +3,18 @@
 use super::awaiting::Awaiting;
 use super::chosen::Chosen;
 use super::keeper::{Away, reach, unexpected, unreachable};
+use super::kill_left::stop_left;
 use super::{Asked, Ended, fresh, reading};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::render::{self, Log};
 use crate::state::{View, Which};
-use crate::{orphan, refuse, settle};
+use crate::{left_behind, orphan, refuse, settle};
 use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide, limits};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
-use outlast_wire::v1::{Error, Kill, KillAll, Killed};
+use outlast_wire::v1::{Error, Kill, KillAll, Killed, StoppedLeft};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -32,7 +33,10 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<
     let awaiting = Awaiting::end(asked, &view.facts);
     let stop = Stop { cause: cause(&asked.owner, "process.kill"), way: way(kill, asked.shared().config.grace) };
     let done = match stop_one(&asked.engine, &mut view, &stop).await {
-        Err(error) if kill.left_behind && error.code == code::ALREADY_EXITED => stop_left_behind(&asked.engine, &view, &stop).await?,
+        // What was asked for is that nothing of it runs.
+        Err(error) if error.code == code::ALREADY_EXITED => {
+            return Err(error.with_stopped_left(stop_left(&asked.engine, &mut view, &stop).await?));
+        }
         done => done?,
     };
     let ended = answer(asked, view, &stop, done).await?;
@@ -56,9 +60,40 @@ pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Resu
             Err(error) => failed.push(error),
         }
     }
+    // After those: a process that ended meanwhile may have left something, too.
+    let mut left_killed = Vec::new();
+    for result in stop_left_of_all(&asked.engine, left_of_chosen(asked, chosen).await?, &stop).await {
+        match result {
+            Ok((id, stopped)) => {
+                left_killed.extend(stopped.left_killed);
+                warnings.extend(stopped.warning.map(|warning| format!("{id}: {warning}")));
+            }
+            Err(error) => failed.push(error),
+        }
+    }
     let mut answer = KillAll::new(killed, failed);
-    answer.warnings = warnings;
+    (answer.left_killed, answer.warnings) = (left_killed, warnings);
     Ok(answer)
+}
+
+/// The chosen processes that are over and may have left something running.
+async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<View>, Error> {
+    let mut views = asked.engine.all(&asked.owner, Which::All).await?;
+    views.retain(|v| v.facts.is_over() && chosen.takes(v));
+    let found = blocking(move || {
+        let look = left_behind::Look::default();
+        views.retain(|v| left_behind::may_have_left(&v.facts.phase) || look.environments().has(v.id()));
+        views
+    });
+    found.await.map_err(|e| refuse::disk("cannot look for what is left", &e))
+}
+
+async fn stop_left_of_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<(ProcessId, StoppedLeft), Error>> {
+    for_each(views, |mut view| {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        async move { Ok((view.id(), stop_left(&engine, &mut view, &stop).await?)) }
+    })
+    .await
 }
 
 /// Stops those that are to end with the engine.
@@ -71,15 +106,27 @@ pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<View>) {
 }
 
 async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<(ProcessId, Stopped), Error>> {
+    for_each(views, |mut view| {
+        let (engine, stop) = (engine.clone(), stop.clone());
+        async move { Ok((view.id(), stop_one(&engine, &mut view, &stop).await?)) }
+    })
+    .await
+}
+
+/// Does something with each, a bounded number of them at the same time.
+async fn for_each<T, F>(views: Vec<View>, work: impl Fn(View) -> F) -> Vec<Result<T, Error>>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, Error>> + Send + 'static,
+{
     let mut waiting = views.into_iter();
     let mut under_way = JoinSet::new();
     let mut results = Vec::new();
     loop {
         while under_way.len() < AT_ONCE
-            && let Some(mut view) = waiting.next()
+            && let Some(view) = waiting.next()
         {
-            let (engine, stop) = (engine.clone(), stop.clone());
-            under_way.spawn(async move { Ok((view.id(), stop_one(&engine, &mut view, &stop).await?)) });
+            under_way.spawn(work(view));
         }
         match under_way.join_next().await {
             Some(Ok(result)) => results.push(result),
@@ -173,7 +220,7 @@ async fn stopped(view: &mut View, stop: &Stop, done: Stopped, survivors: &[u32])
     if ended.is_ok_and(|facts| facts.is_over()) { Ok(done) } else { Err(unreachable(view)) }
 }
 
-fn survived(view: &View, survivors: &[u32]) -> Error {
+pub(super) fn survived(view: &View, survivors: &[u32]) -> Error {
     let pids: Vec<String> = survivors.iter().map(ToString::to_string).collect();
     let what = format!("{} is not stopped: still alive are {}", view.id(), pids.join(", "));
     refuse::refusal(
@@ -200,27 +247,8 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
         Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
     let (ended, unrecorded) = under_way.await.map_err(refuse::fault)??;
-    let done = Stopped { seen_dead: ended.seen_dead, unrecorded, unexamined: ended.unexamined.warning() };
+    let done = Stopped { seen_dead: ended.seen_dead.len() as u32, unrecorded, unexamined: ended.unexamined.warning() };
     stopped(view, stop, done, &ended.survivors).await
-}
-
-/// Stops what a process left behind that is over: descendants that carry its id.
-async fn stop_left_behind(engine: &Engine, view: &View, stop: &Stop) -> Result<Stopped, Error> {
-    let (id, dir) = (view.id(), view.dir.clone());
-    let found = blocking(move || Ok(settle::started_as(&dir))).await.and_then(|found| found);
-    let found = found.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
-    // One that never ran has left nothing.
-    let Some(of) = found else { return Ok(Stopped { seen_dead: 0, unrecorded: None, unexamined: None }) };
-    let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
-    let stopping = super::asked::finished(async move {
-        let tree = orphan::Tree::new(&shared, id, of, detached);
-        orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop what {id} left behind"), &e))
-    });
-    let ended = stopping.await?;
-    if !ended.survivors.is_empty() {
-        return Err(survived(view, &ended.survivors));
-    }
-    Ok(Stopped { seen_dead: ended.seen_dead, unrecorded: None, unexamined: ended.unexamined.warning() })
 }
 
 async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {

@@ -4,6 +4,7 @@
 
 use super::{Asked, reading};
 use crate::facts::{Facts, Seen};
+use crate::left_behind::{Look, may_have_left};
 use crate::render::{Detail, process};
 use crate::shared::Shared;
 use crate::state::{Listing, Which};
@@ -26,6 +27,8 @@ struct Entry {
     facts: Arc<Facts>,
     meta: Held,
     order: Order,
+    /// Whether it runs, or something that it left does.
+    runs: bool,
     /// From when on its age is counted, and until when.
     since: Time,
     until: Option<Time>,
@@ -50,8 +53,9 @@ type Order = (bool, Time, ProcessId);
 
 /// The whole answer, as JSON.
 pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
-    let mut listing = asked.engine.listing(&asked.owner, if all { Which::All } else { Which::Live }).await?;
-    listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.phase.is_final()));
+    let mut listing = asked.engine.listing(&asked.owner, Which::All).await?;
+    // One that is over is listed among those that run while something that it started does.
+    listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.is_over() || may_have_left(&l.facts.phase)));
     let (shared, scope) = (Arc::clone(asked.shared()), scope.clone());
     let (mut text, mut pieces, mut others) = reading(move || {
         // What only this question or the index can say is not remembered.
@@ -59,9 +63,10 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
         let (plain, others): (Vec<Listing>, Vec<Listing>) = listing.into_iter().partition(is_plain);
         let (mut text, mut pieces) = (Vec::with_capacity(plain.len() * 512), Vec::with_capacity(plain.len()));
         let now = shared.now();
-        for listed in remembered(&shared, plain) {
+        let left = Look::default();
+        for listed in remembered(&shared, plain, &left) {
             let entry = listed.listed.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(entry) = entry.as_ref() else { continue };
+            let Some(entry) = entry.as_ref().filter(|entry| all || entry.runs) else { continue };
             let from = text.len();
             text.extend_from_slice(entry.before.as_bytes());
             text.extend_from_slice(entry.until.unwrap_or(now).seconds_since(entry.since).to_string().as_bytes());
@@ -69,11 +74,11 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
             pieces.push((entry.order, from..text.len()));
         }
         let fresh = |l: &Listing| {
-            let (_, _, mut shown) = look(&shared, l);
+            let (_, _, mut shown) = look(&shared, l, &left);
             shown.session_scoped = scope.by_session_only(&l.facts.kept.spec.owner);
             shown
         };
-        let others: Vec<Process> = others.iter().map(fresh).collect();
+        let others: Vec<Process> = others.iter().map(fresh).filter(|shown| all || runs(shown)).collect();
         Ok((text, pieces, others))
     })
     .await?;
@@ -83,9 +88,6 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
         // An answer holds strings, numbers and lists only, which always serialise.
         serde_json::to_writer(&mut text, &process).expect("an answer serialises");
         pieces.push((order(&process), from..text.len()));
-    }
-    if !all {
-        pieces.retain(|((is_over, ..), _)| !is_over);
     }
     pieces.sort_unstable_by_key(|(order, _)| *order);
     let mut answer = Vec::with_capacity(text.len() + pieces.len() + 32);
@@ -101,10 +103,10 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
 }
 
 /// The same, each with an entry that is true now.
-fn remembered(shared: &Shared, all: Vec<Listing>) -> Vec<Listing> {
+fn remembered(shared: &Shared, all: Vec<Listing>, left: &Look) -> Vec<Listing> {
     let (known, changed): (Vec<Listing>, Vec<Listing>) = all.into_iter().partition(|l| l.listed.holds(&l.facts));
     let (first, second) = changed.split_at(if changed.len() < MANY { changed.len() } else { changed.len() / 2 });
-    let remember = |some: &[Listing]| some.iter().for_each(|l| l.listed.remember(shared, l));
+    let remember = |some: &[Listing]| some.iter().for_each(|l| l.listed.remember(shared, l, left));
     std::thread::scope(|scope| {
         // A panic there is a panic here.
         let _both = (!second.is_empty()).then(|| scope.spawn(|| remember(second)));
@@ -126,9 +128,9 @@ impl Listed {
         })
     }
 
-    fn remember(&self, shared: &Shared, of: &Listing) {
-        let (meta, facts, mut shown) = look(shared, of);
-        let order = order(&shown);
+    fn remember(&self, shared: &Shared, of: &Listing, left: &Look) {
+        let (meta, facts, mut shown) = look(shared, of, left);
+        let (order, runs) = (order(&shown), runs(&shown));
         shown.uptime_seconds = u64::MAX;
         let text = serde_json::to_string(&shown).expect("an answer serialises");
         // Inside of a string the quotes would be escaped, so this is the field, which is never left out.
@@ -136,13 +138,13 @@ impl Listed {
         let (before, after) = text.split_once(&age).expect("a process has an age");
         let before = format!("{before}\"uptime_seconds\":");
         let (since, until) = (facts.since(), facts.ended_at());
-        let entry = Entry { facts: Arc::clone(&of.facts), meta, order, since, until, before, after: after.to_owned() };
+        let entry = Entry { facts: Arc::clone(&of.facts), meta, order, runs, since, until, before, after: after.to_owned() };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 }
 
 /// Looks into the folder. How long that is true, what is known with it, and how it is shown.
-fn look(shared: &Shared, of: &Listing) -> (Held, Facts, Process) {
+fn look(shared: &Shared, of: &Listing, left: &Look) -> (Held, Facts, Process) {
     let dir = shared.home.process(of.facts.id());
     let is_final = of.facts.phase.is_final();
     // Taken first: what changes meanwhile is seen the next time.
@@ -154,9 +156,16 @@ fn look(shared: &Shared, of: &Listing) -> (Held, Facts, Process) {
     // Of one that is over only the pid and the like are looked up.
     let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
     let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
-    let shown = process(shared, &dir, &facts, &seen, Detail::Entry);
+    let shown = process(shared, &dir, &facts, &seen, Detail::Entry, left);
     let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
-    (if is_whole { held } else { Held::Never }, facts, shown)
+    // What is left running may end without a word to its folder.
+    let may_end = !shown.left.is_empty() || (!is_final && may_have_left(&facts.phase));
+    (if is_whole && !may_end { held } else { Held::Never }, facts, shown)
+}
+
+/// Whether it runs, or something that it left does.
+fn runs(process: &Process) -> bool {
+    process.status == Status::Running || !process.left.is_empty()
 }
 
 fn order(process: &Process) -> Order {

@@ -14,6 +14,7 @@ mod engine_stop;
 mod gateway;
 mod keeper;
 mod kill;
+mod kill_left;
 mod list;
 mod log;
 mod notice;

@@ -2,6 +2,7 @@
 
 use super::relay::Relay;
 use super::{Asked, Fresh, glance};
+use crate::left_behind::Look;
 use crate::refuse;
 use crate::render::{Detail, process};
 use crate::state::View;
@@ -27,7 +28,7 @@ pub(super) async fn whole(asked: &Asked, view: &View) -> Result<Process, Error> 
     let Fresh { facts, seen } = asked.fresh(view).await?;
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
     let is_watched = !facts.kept.spec.tell.watch.is_empty();
-    let mut shown = glance(asked.shared(), move || Ok(process(&shared, &dir, &facts, &seen, Detail::Whole))).await?;
+    let mut shown = glance(asked.shared(), move || Ok(process(&shared, &dir, &facts, &seen, Detail::Whole, &Look::default()))).await?;
     if is_watched {
         add_watched(asked, std::slice::from_mut(&mut shown)).await?;
     }

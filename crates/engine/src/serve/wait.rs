@@ -2,15 +2,20 @@
 
 use super::awaiting::Awaiting;
 use super::{Asked, Ended, Fresh, glance};
+use crate::facts::{Facts, Seen};
+use crate::left_behind::Look;
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
-use outlast_core::{Owner, limits};
+use outlast_core::{Owner, Phase, limits};
 use outlast_wire::code;
 use outlast_wire::v1::{Done, Error, Waited};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long after its end a command's output may be held open before what holds it is named as left running.
+const LETTING_GO: Duration = Duration::from_millis(100);
 
 enum Woken {
     Ended,
@@ -33,12 +38,13 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     point!("wait.begun");
     let woken = tokio::select! {
         biased;
-        _ = view.until(crate::facts::Facts::is_over) => Woken::Ended,
+        _ = view.until(Facts::is_over) => Woken::Ended,
         () = passed(timeout_ms) => Woken::TimedOut,
         () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
     // Whatever woke us, an end that has come wins.
     let Fresh { facts, seen } = asked.fresh(&view).await?;
+    let (facts, seen) = until_let_go(asked, &mut view, facts, seen).await?;
     // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
     let awaiting = awaiting.filter(|_| facts.is_over());
     let (status, chars) = match woken {
@@ -48,19 +54,34 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         Woken::Interrupted => ("interrupted", limits::WAIT_TIMEOUT_CHARS),
     };
     let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
-    let look = move || render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars);
-    let shown = glance(asked.shared(), look).await?;
+    let look = move || {
+        let shown = render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
+        Ok((shown, Look::default().at(&shared, &dir, &of, seen.meta.as_ref())))
+    };
+    let (shown, left) = glance(asked.shared(), look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
     let mut answer = Waited::new(status, facts.id(), facts.kept.spec.command.shown(), render::fate(&facts));
     answer.output = shown.text;
     answer.output_cut = shown.cut;
     answer.output_missing = shown.missing;
+    answer.left = left;
     answer.timeout_note = (status == "timeout").then(|| {
         let seconds = timeout_ms.unwrap_or(0) as f64 / 1_000.0;
         format!("Waited {seconds}s, process still running")
     });
     answer.note = (status == "interrupted").then(|| "User sent a new message -- wait interrupted".into());
     Ok(Ended { answer, of, awaiting })
+}
+
+/// Gives what a command started a moment to end with it: a helper behind a pipe is often a little later than the command.
+async fn until_let_go(asked: &Asked, view: &mut View, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
+    let Phase::Draining { ending } = &facts.phase else { return Ok((facts, seen)) };
+    let passed = Duration::from_micros(u64::try_from(asked.shared().now().micros() - ending.at.micros()).unwrap_or(0));
+    let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };
+    // If it stays, what is left is named.
+    let _stays = tokio::time::timeout(rest, view.until(|facts| facts.phase.is_final())).await;
+    let Fresh { facts, seen } = asked.fresh(view).await?;
+    Ok((facts, seen))
 }
 
 /// Ends the waits of a conversation, which is the caller's own unless the caller is a person.

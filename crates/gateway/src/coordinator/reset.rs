@@ -7,7 +7,7 @@ use crate::owner::UserId;
 use crate::rules::conversation::{MAX_QUEUED_MESSAGES, Standing};
 use crate::rules::key::{ChatType, LOCAL_PLATFORM};
 use crate::rules::reset::{self, LiveProcesses, ResetFacts};
-use outlast_client::{Client, Scope};
+use outlast_client::{Client, Scope, Status};
 use outlast_core::Time;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -89,7 +89,8 @@ impl Coordinator {
 async fn live_processes(engine: &Client, key: &str) -> LiveProcesses {
     match engine.list(&Scope::session(key), false).await {
         Ok(processes) => {
-            let youngest = processes.iter().map(|process| process.uptime_seconds).min();
+            let running = processes.iter().filter(|process| process.status == Status::Running);
+            let youngest = running.map(|process| process.uptime_seconds).min();
             youngest.map_or(LiveProcesses::None, |seconds| LiveProcesses::Youngest(Duration::from_secs(seconds)))
         }
         Err(error) => {

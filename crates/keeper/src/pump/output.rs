@@ -5,7 +5,7 @@ use crate::mover::Moved;
 use crate::{end, spawn, tree};
 use outlast_core::{Record, Role};
 use outlast_store::meta::flag;
-use outlast_store::os::now;
+use outlast_store::os::{is_busy, now};
 use outlast_store::points;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -16,6 +16,10 @@ const SETTLE: Duration = Duration::from_millis(5);
 const ENGINE_FIRST: Duration = Duration::from_millis(2);
 /// How many batches are moved before anybody else is heard.
 const TURN: usize = 32;
+/// How long one that is left when the output was closed may be busy before it counts as left running: most programs close their output, then exit.
+const LEFT_BUSY: Duration = Duration::from_millis(250);
+/// How long between two looks at one that is busy. A descriptor tells when it ends, and none tells when it comes to rest.
+pub(super) const LEFT_LOOK: Duration = Duration::from_millis(1);
 /// How long a stream that never runs empty may keep the record of the end waiting.
 const DRAIN: Duration = Duration::from_millis(250);
 
@@ -119,8 +123,9 @@ impl Pump<'_> {
         if self.pair.out.is_some() || (live.has(flag::OUTPUT_CLOSED) && !ended) {
             return;
         }
-        if ended {
-            self.count_left_running();
+        if ended && !self.count_left_running() {
+            // Looked at again in a moment.
+            return;
         }
         if self.mark_closed() {
             self.control.news();
@@ -134,8 +139,13 @@ impl Pump<'_> {
         live.set(flag::OUTPUT_CLOSED)
     }
 
-    fn count_left_running(&self) {
-        self.pair.live().left_running.store(tree::members(self.pair).len() as u32, SeqCst);
+    /// Counts those that are left running. Whether the number counts: one that has closed the output may be about to exit. It does so at once, so one that
+    /// was seen to rest is left running.
+    fn count_left_running(&mut self) -> bool {
+        let left = tree::left(self.pair);
+        self.pair.live().set_left(&left);
+        let since = self.left_since.get_or_insert_with(Instant::now);
+        !left.iter().any(|of| is_busy(of.pid)) || since.elapsed() >= LEFT_BUSY
     }
 
     /// Records the end, once it was seen: drain, write, sync, tell, and only then let the pid go.
@@ -153,18 +163,18 @@ impl Pump<'_> {
             self.drain();
             // Whoever reads that it ended has all that matched before.
             self.tell_matches(true);
-            if self.pair.out.is_none() {
-                // Before the record: whoever reads it may never look again.
-                self.count_left_running();
-            }
-            self.record_end();
+            // Before the record: who reads that may never look again.
+            let is_closed = self.pair.out.is_none() && self.count_left_running() && self.pair.spool.filled() == 0;
+            self.record_end(is_closed);
             points::reach("pump.recorded");
             self.pair.live().set(flag::RECORDED);
             if let Some(watch) = &mut self.mover.watch {
                 watch.end();
             }
             points::reach("pump.marked");
-            self.mark_closed_if_so();
+            if is_closed {
+                self.mark_closed();
+            }
             self.control.news();
             self.pair.wake(Role::Holder);
             let listened = self.control.has_listener();
@@ -181,13 +191,16 @@ impl Pump<'_> {
 
     /// Writes the record and waits until it is on disk. Where somebody is to be told, an engine hears of it first: it has what it tells on the same disk before
     /// anybody hears of it from there, and whoever is to be told waits for that alone.
-    fn record_end(&mut self) {
+    fn record_end(&mut self, is_closed: bool) {
         let Some(ending) = end::ending(self.pair) else { return };
         let (commit, _) = self.pair.live().commit();
         let written = self.pair.meta.write_ended(&ending, commit.base, commit.lines);
         points::reach("pump.written");
         if self.pair.settings.tells {
-            self.mark_closed_if_so();
+            if is_closed {
+                // One word to the engine is enough for the end and this.
+                self.mark_closed();
+            }
             self.control.news();
             self.control.wait_for_listener(ENGINE_FIRST);
         }
@@ -195,13 +208,6 @@ impl Pump<'_> {
             Ok(()) => self.saving.end_is_synced = true,
             // Readers find it in the live copy. The keepers stay until the file has it.
             Err(e) => self.refused(&e),
-        }
-    }
-
-    /// One word to the engine is enough for the end and this. Those left running were counted before.
-    fn mark_closed_if_so(&self) {
-        if self.pair.out.is_none() && self.pair.spool.filled() == 0 {
-            self.mark_closed();
         }
     }
 

@@ -48,12 +48,11 @@ impl Pump<'_> {
             // Answered by the connection itself.
             Ask::Hello { .. } => return,
             Ask::Stop { stop } => match self.stop(&stop) {
-                Say::Ok => {
-                    if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
-                        c.stops.push(id);
-                    }
-                    return;
-                }
+                Say::Ok => return self.answer_when_stopped(conn, id),
+                other => other,
+            },
+            Ask::StopLeft { stop } => match self.stop_left(&stop) {
+                Say::Ok => return self.answer_when_stopped(conn, id),
                 other => other,
             },
             Ask::Signal { .. } if over => Say::AlreadyEnded,
@@ -110,18 +109,36 @@ impl Pump<'_> {
         self.control.say(conn, Some(id), reply);
     }
 
+    fn answer_when_stopped(&mut self, conn: u64, id: u64) {
+        if let Some(c) = self.control.conns.iter_mut().find(|c| c.id == conn) {
+            c.stops.push(id);
+        }
+    }
+
     pub(super) fn stop(&mut self, stop: &Stop) -> Say {
-        let Self { pair, stopping, journal, control, .. } = self;
-        match stopping.begin(pair, stop, |r| append(journal, pair, r)) {
+        let Self { pair, stopping, journal, .. } = self;
+        let begun = stopping.begin(pair, stop, |r| append(journal, pair, r));
+        self.begun(begun)
+    }
+
+    fn stop_left(&mut self, stop: &Stop) -> Say {
+        let Self { pair, stopping, journal, .. } = self;
+        let begun = stopping.begin_left(pair, stop, |r| append(journal, pair, r));
+        self.begun(begun)
+    }
+
+    fn begun(&mut self, begun: Begun) -> Say {
+        match begun {
             Begun::UnderWay => {
-                control.news();
+                self.control.news();
                 Say::Ok
             }
             Begun::Signalled { unrecorded } => {
-                control.news();
+                self.control.news();
                 Say::Stopped { seen_dead: 0, survivors: Vec::new(), unrecorded }
             }
             Begun::AlreadyEnded => Say::AlreadyEnded,
+            Begun::NotEnded => Say::Refused { code: code::BAD_REQUEST.into(), error: "the command has not ended".into() },
         }
     }
 

@@ -62,7 +62,9 @@ impl Many {
             Some(ended) => now.seconds_since(ended),
             None => p.uptime_seconds,
         };
-        is_over == self.finished
+        // What a finished process left running can be stopped, too.
+        let is_meant = if self.finished { is_over } else { !is_over || !p.left.is_empty() };
+        is_meant
             && older.is_none_or(|older| Duration::from_secs(age) >= older)
             && (!self.failed || p.fate.exit_code.flatten() != Some(0))
     }

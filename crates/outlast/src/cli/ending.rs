@@ -2,10 +2,13 @@
 
 use super::failure::OURS;
 use super::out::Tone;
-use outlast_client::{Fate, ProcessInfo, Reason};
+use outlast_client::{Fate, LeftProcess, ProcessId, ProcessInfo, Reason};
 
 /// What `timeout` exits with, and so do we.
 pub(crate) const TIMED_OUT: i32 = 124;
+
+/// How many processes that were left running a line names.
+const MAX_NAMED: usize = 8;
 
 /// The exit code that stands for an ending: the command's own, 128 and the signal, 124 for a process whose time was over, 126 or 127 for one
 /// that never ran, 125 where nobody knows.
@@ -21,9 +24,13 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
 
 /// Where a process stands, in a word or two.
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
+    let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };
     match p.phase.as_str() {
         _ if p.is_suspended => ("suspended".into(), Tone::Busy),
-        "exited" | "draining" => outcome(&p.fate),
+        "exited" | "draining" => {
+            let (outcome, tone) = outcome(&p.fate);
+            (outcome + &left, if left.is_empty() { tone } else { Tone::Busy })
+        }
         "running" | "adopted" => (p.phase.clone(), Tone::Good),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
         "failed_start" => ("failed to start".into(), Tone::Bad),
@@ -46,6 +53,27 @@ fn outcome(fate: &Fate) -> (String, Tone) {
         (Some(code), None) => (format!("exited {code}"), Tone::Bad),
         (None, None) => ("exited, code unknown".into(), Tone::Bad),
     }
+}
+
+/// What a command left running, and how to stop it.
+pub(crate) fn left_note(id: ProcessId, left: &[LeftProcess]) -> Option<String> {
+    let processes = match left.len() {
+        0 => return None,
+        1 => "1 process is".to_owned(),
+        many => format!("{many} processes are"),
+    };
+    Some(format!(
+        "note: {processes} still running: {}; `outlast kill {id}` stops {}",
+        named(left),
+        if left.len() == 1 { "it" } else { "them" }
+    ))
+}
+
+/// Pids and commands in one line, as many as fit.
+pub(crate) fn named(left: &[LeftProcess]) -> String {
+    let shown: Vec<String> = left.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let more = if left.len() > MAX_NAMED { format!(" and {} more", left.len() - MAX_NAMED) } else { String::new() };
+    format!("{}{more}", shown.join(", "))
 }
 
 /// How it ended, as a sentence without its subject.

@@ -1,6 +1,7 @@
 //! Why a command could not be done, for people and for programs.
 
-use outlast_client::{ClientError, code};
+use super::ending::named;
+use outlast_client::{ClientError, StoppedLeft, code};
 use serde_json::{Value, json};
 
 /// The exit code of an error of ours where it must not be taken for the command's own.
@@ -18,6 +19,8 @@ pub(crate) struct Failure {
     status: String,
     /// The exit code of a process that is over already.
     exit_code: Option<Option<i32>>,
+    /// What a kill did although the process was over already.
+    stopped_left: Box<StoppedLeft>,
     exit: i32,
     /// Nobody reads any more, so nothing is said.
     silent: bool,
@@ -62,6 +65,7 @@ impl Failure {
             hint: hint.into(),
             status: "error".into(),
             exit_code: None,
+            stopped_left: Box::default(),
             exit: 1,
             silent: false,
             left: false,
@@ -132,7 +136,11 @@ impl Failure {
         } else {
             let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
             let name = if self.left { "" } else { "outlast: " };
-            let _ = writeln!(std::io::stderr(), "{name}{}{hint}", self.error);
+            let StoppedLeft { left_killed, warning, .. } = &*self.stopped_left;
+            let left =
+                if left_killed.is_empty() { String::new() } else { format!("; stopped what it had left running: {}", named(left_killed)) };
+            let warning = warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "{name}{}{left}{hint}{warning}", self.error);
         }
         self.exit
     }
@@ -143,6 +151,9 @@ impl Failure {
         if let Some(code) = self.exit_code {
             all["exit_code"] = json!(code);
         }
+        if let (Value::Object(all), Ok(Value::Object(stopped))) = (&mut all, serde_json::to_value(&self.stopped_left)) {
+            all.extend(stopped);
+        }
         all
     }
 }
@@ -151,8 +162,9 @@ impl From<ClientError> for Failure {
     fn from(e: ClientError) -> Self {
         let mut failure = Self::new(e.code(), e.to_string(), e.hint());
         failure.status = e.status().to_owned();
-        if let ClientError::Refused(refused) = &e {
+        if let ClientError::Refused(refused) = e {
             failure.exit_code = refused.exit_code;
+            failure.stopped_left = refused.stopped_left.unwrap_or_default();
         }
         failure
     }

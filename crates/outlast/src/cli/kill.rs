@@ -12,6 +12,7 @@ use std::time::Duration;
 /// Stop a process and everything it started
 ///
 /// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the tree was seen to be gone.
+/// Of a process that has finished it stops what is still running of its tree; it then exits with 1, and `left_killed` of --json names what was stopped.
 ///
 /// On a terminal --all asks before it stops processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
 #[derive(Debug, Args)]
@@ -19,7 +20,7 @@ pub(crate) struct Kill {
     /// The process: its id, or at least four of its digits
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     id: Option<String>,
-    /// Stop every running process of the scope
+    /// Stop every running process of the scope, and what finished ones left running
     #[arg(long)]
     all: bool,
     /// Seconds between TERM and KILL; 0 sends KILL at once
@@ -117,7 +118,11 @@ async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_cli
         return Ok(code);
     }
     ctx.out.line(&format!("{} stopped", killed.killed))?;
+    if !killed.left_killed.is_empty() {
+        ctx.out.remark(&format!("also stopped what finished processes had left running: {}", ending::named(&killed.left_killed)));
+    }
     if killed.killed == 0
+        && killed.left_killed.is_empty()
         && let Some(meant) = meant(&client, named.as_deref()).await
     {
         ctx.out.remark(&meant);

@@ -98,7 +98,7 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
             [
                 Cell::new(&p.session_id.to_string()),
                 Cell::new(&standing).tone(tone),
-                Cell::new(&p.pid.filter(|_| p.fate.completion_reason.is_none()).map(|pid| pid.to_string()).unwrap_or_default()),
+                Cell::new(&pids(p)),
                 Cell::new(&times::age(p.uptime_seconds)),
                 Cell::new(&p.fate.ended_at.and_then(|at| times::ago(at, now)).unwrap_or_default()).tone(Tone::Quiet),
                 Cell::new(&told(p)),
@@ -109,6 +109,17 @@ pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> V
         })
         .collect();
     if rows.is_empty() { Vec::new() } else { lay_out(COLUMNS, &rows, out) }
+}
+
+/// How many pids of what a process left running a line shows; `poll` shows all.
+const MAX_PIDS: usize = 3;
+
+/// The pid of one that runs, or those of what it left running.
+fn pids(p: &ProcessInfo) -> String {
+    let own = p.pid.filter(|_| p.fate.completion_reason.is_none());
+    let left = p.left.iter().take(MAX_PIDS).map(|left| left.pid);
+    let pids: Vec<String> = own.into_iter().chain(left).map(|pid| pid.to_string()).collect();
+    if p.left.len() > MAX_PIDS { format!("{} …", pids.join(" ")) } else { pids.join(" ") }
 }
 
 /// What its owner is told, in a word or two: its end; what matches, if something has, or no more.

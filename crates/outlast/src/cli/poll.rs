@@ -42,7 +42,8 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("name", p.name.clone());
     put("command", Some(p.command.clone()));
     put("directory", Some(p.cwd.clone()));
-    put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) } else { p.phase.clone() }));
+    let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };
+    put("state", Some(if p.fate.completion_reason.is_some() { ending::sentence(&p.fate) + &left } else { p.phase.clone() }));
     put("suspended", p.is_suspended.then(|| format!("by a stop signal; `outlast signal {} CONT` continues it", p.session_id)));
     put("pid", p.pid.map(|pid| pid.to_string()));
     put("started", Some(times::clock_and_age(p.started_at, now, zone)));
@@ -55,7 +56,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     put("watched for", (!p.watch_patterns.is_empty()).then(|| watched_for(p)));
     put("input", p.takes_input.then(|| format!("open, {} taken", times::size(p.input_bytes.unwrap_or(0)))));
     put("protection", p.protection.clone().filter(|p| p != "full"));
-    put("left running", p.left_running.filter(|n| *n > 0).map(|n| format!("{n} descendants, when its output closed")));
+    p.left.iter().for_each(|left| put("left running", Some(left.to_string())));
     for gap in &p.gaps {
         if let Event::Gap { from, to, why } = gap {
             put("missing", Some(format!("bytes {from} to {to}: {why}")));

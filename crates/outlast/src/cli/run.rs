@@ -232,6 +232,9 @@ async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result
     match stopped {
         Stopped::Ended { .. } if now.fate.completion_reason.is_some() => {
             ctx.out.tip(&format!("{id} {}", ending::sentence(&now.fate)));
+            if let Some(note) = ending::left_note(now.session_id, &now.left) {
+                ctx.out.remark(&note);
+            }
             Ok(ending::exit_code(&now.fate))
         }
         Stopped::Ended { .. } => {

@@ -63,7 +63,12 @@ pub(crate) async fn tell(ctx: &Context, client: &Client, waited: &Waited) -> Res
         ctx.out.remark(&format!("[{missing} bytes of output are missing: the disk refused them; `outlast poll {id}` shows which]"));
     }
     match waited.status.as_str() {
-        "exited" => ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate))),
+        "exited" => {
+            ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate)));
+            if let Some(note) = ending::left_note(id, &waited.left) {
+                ctx.out.remark(&note);
+            }
+        }
         "timeout" => ctx.out.remark(&format!("{id}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),
         status => ctx.out.remark(&format!("{id}: {}", waited.note.as_deref().unwrap_or(status))),
     }

@@ -330,6 +330,20 @@ fn a_release_stops_what_runs() {
 }
 
 #[test]
+fn a_release_leaves_running_what_a_finished_command_left_and_a_kill_stops_it() {
+    let p = product();
+    let mut b = Between::start(&p);
+    for (method, stops) in [("terminal/release", false), ("terminal/kill", true)] {
+        let id = b.create("s", "sleep 1000 & exit 3");
+        p.call(["wait", &id]);
+        let left = p.json(["poll", &id])["left"][0]["pid"].as_u64().unwrap();
+        assert_eq!(b.result("s", method, json!({"terminalId": id})), json!({}));
+        assert_eq!(wait_for_end(left.try_into().unwrap(), std::time::Duration::ZERO), stops, "{method}");
+        p.call(["kill", &id]);
+    }
+}
+
+#[test]
 fn a_terminal_is_there_for_its_own_session_alone() {
     let p = product();
     let mut b = Between::start(&p);

@@ -3,6 +3,7 @@
 //! Each field is one atomic, and whoever dies between two stores leaves a state from which the other goes on:
 //! what belongs together is in one word, or in a slot that a single store makes current.
 
+use outlast_core::Incarnation;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
 /// Bits of [`Live::flags`].
@@ -46,6 +47,9 @@ pub mod flag {
     /// When output comes is noted, and every note was written. Not set by keepers of earlier versions.
     pub const TIMED: u32 = 1 << 18;
 }
+
+/// How many processes that were left running are recorded with their identity. Further ones are counted, and found by their environment.
+pub const MAX_LEFT_RECORDED: usize = 16;
 
 /// How far the log is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -154,6 +158,10 @@ pub struct Live {
     /// 1 while an engine shows news of this process that the disk refuses to record. If that engine dies, its clients may have seen the
     /// news. This field is an engine's, too.
     pub shown_unsaved: AtomicU64,
+    /// The pids of those that were left running; 0 for none. Keepers of earlier versions recorded their number alone.
+    pub(crate) left_pids: [AtomicU32; MAX_LEFT_RECORDED],
+    /// When each of them started, in ticks.
+    pub(crate) left_ticks: [AtomicU64; MAX_LEFT_RECORDED],
 }
 
 /// How [`Live::noted`] says that the journal was written down up to `journal`, and whether the end was. Zero says nothing.
@@ -254,6 +262,18 @@ impl Live {
     /// Sets `bits`; tells whether this call was the first to set one of them.
     pub fn set(&self, bits: u32) -> bool {
         self.flags.fetch_or(bits, SeqCst) & bits != bits
+    }
+
+    /// Stores which descendants are left running, and how many they are.
+    pub fn set_left(&self, left: &[Incarnation]) {
+        for n in 0..MAX_LEFT_RECORDED {
+            let (pid, ticks) = left.get(n).map_or((0, 0), |of| (of.pid, of.start_ticks));
+            // While the pid is 0 no reader takes the ticks of one for those of another.
+            self.left_pids[n].store(0, SeqCst);
+            self.left_ticks[n].store(ticks, SeqCst);
+            self.left_pids[n].store(pid, SeqCst);
+        }
+        self.left_running.store(u32::try_from(left.len()).unwrap_or(u32::MAX), SeqCst);
     }
 
     /// The wait status, once the end was seen. `Some(None)`: it could not be had.

@@ -4,8 +4,8 @@ use super::live::WatchSlot;
 use super::v1::{EndedV1, StopV1, unseal};
 use super::write::BEGUN;
 use super::{
-    Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, NAMED_FD, STOP_AT, STOP_LEN, VERSION, Waiting,
-    Watched, flag,
+    Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, MAX_LEFT_RECORDED, NAMED_FD, STOP_AT, STOP_LEN,
+    VERSION, Waiting, Watched, flag,
 };
 use crate::dir::ProcessDir;
 use crate::lines::LineMap;
@@ -86,6 +86,8 @@ pub struct Snapshot {
     pub exec_errno: i32,
     /// When the output was found closed, and what was known then.
     pub closed: Option<(Time, OutputEnd)>,
+    /// Those that were left running when the output was found closed, as far as they are recorded: the number of them is in `closed`.
+    pub left: Vec<Incarnation>,
     /// How often a keeper was replaced: pumps, holders.
     pub deaths: (u32, u32),
     /// How many bytes of input were taken, by the callers' count.
@@ -212,9 +214,10 @@ impl Snapshot {
         let published = if damage.is_none() { unrecorded(bytes, commit, stop.as_ref()) } else { None };
         let ended = ended.or_else(|| published.clone().filter(|_| flags & flag::RECORDED != 0));
         let size = u32_at(bytes, l + offset_of!(Live, size));
+        let boot = u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes"));
         Ok(Self {
             id: ProcessId::from_bytes(bytes[16..22].try_into().expect("six bytes")),
-            boot: u128::from_le_bytes(bytes[24..40].try_into().expect("sixteen bytes")),
+            boot,
             created_at: Time::from_micros(u64_at(bytes, 40) as i64),
             commit,
             cmd: pid_at(bytes, l + offset_of!(Live, cmd)).unwrap_or(0),
@@ -228,6 +231,7 @@ impl Snapshot {
             closed: time(l + offset_of!(Live, closed_at))
                 .filter(|_| flags & flag::OUTPUT_CLOSED != 0)
                 .map(|at| (at, OutputEnd { end: commit.base, left_running })),
+            left: left(bytes, boot),
             deaths: (u32_at(bytes, l + offset_of!(Live, pump_deaths)), u32_at(bytes, l + offset_of!(Live, holder_deaths))),
             input: u64_at(bytes, l + offset_of!(Live, in_client)),
             stop_dead: u32_at(bytes, l + offset_of!(Live, stop_dead)),
@@ -316,6 +320,14 @@ fn watched(bytes: &[u8]) -> Watched {
         waiting: (waiting.count > 0).then_some(waiting),
         begun: u64_of(offset_of!(WatchSlot, begun)).checked_sub(1),
     }
+}
+
+fn left(bytes: &[u8], boot: u128) -> Vec<Incarnation> {
+    let at = |n: usize| {
+        let pid = pid_at(bytes, LIVE_AT + offset_of!(Live, left_pids) + 4 * n)?;
+        Some(Incarnation { pid, start_ticks: u64_at(bytes, LIVE_AT + offset_of!(Live, left_ticks) + 8 * n), boot })
+    };
+    (0..MAX_LEFT_RECORDED).filter_map(at).collect()
 }
 
 fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {

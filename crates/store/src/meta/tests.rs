@@ -1,6 +1,6 @@
 use super::*;
 use crate::dir::ProcessDir;
-use outlast_core::{Cause, Ending, Outcome, Owner, ProcessId, Stop, StopWay, Time};
+use outlast_core::{Cause, Ending, Incarnation, Outcome, Owner, ProcessId, Stop, StopWay, Time};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
@@ -169,6 +169,63 @@ fn fixture_state_v1_has_a_meta_that_is_readable() {
     assert_eq!(s.stop.unwrap().0.cause, asked("process.kill"));
     assert_eq!(s.ended, Some(Ended { ending: ended(), log_end: 800, lines: 20 }));
     assert_eq!(s.closed.unwrap().1.left_running, 3);
+    assert_eq!(s.left, [], "its keepers recorded the number alone");
+}
+
+/// A folder of keepers that record who was left running.
+fn fixture_with_left() -> ProcessDir {
+    ProcessDir { path: concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/state-v1-left/proc/proc_0123456789ac").into() }
+}
+
+const LEFT_ID: ProcessId = ProcessId::from_bytes([0x01, 0x23, 0x45, 0x67, 0x89, 0xac]);
+
+fn life(n: u32) -> Incarnation {
+    Incarnation { pid: 5000 + n, start_ticks: u64::from(n) << 33 | 77, boot: 7 }
+}
+
+#[test]
+fn fixture_state_v1_left_names_who_was_left_running() {
+    let s = Snapshot::read(&fixture_with_left()).unwrap();
+    assert_eq!((s.id, s.closed.unwrap().1.left_running), (LEFT_ID, 2));
+    assert_eq!(s.left, [life(1), life(2)]);
+}
+
+#[test]
+#[ignore = "writes into the repository"]
+fn generate_the_meta_of_fixture_state_v1_left() {
+    let dir = fixture_with_left();
+    std::fs::create_dir_all(&dir.path).unwrap();
+    let meta = Meta::hold(&dir, LEFT_ID, NOW).unwrap().expect("nobody else holds it");
+    let live = meta.live();
+    live.cmd.store(4242, SeqCst);
+    live.cmd_ticks.store(99, SeqCst);
+    live.set_left(&[life(1), life(2)]);
+    live.closed_at.store(NOW.micros() + 5, SeqCst);
+    live.publish_status(Some(15), NOW.micros());
+    live.set(flag::STARTED | flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
+    meta.record_ended(&ended(), 0, 0).unwrap();
+    meta.release().unwrap();
+    // The boot is this machine's; a fixture is nobody's.
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::OpenOptions::new().write(true).open(dir.meta()).unwrap(),
+        &super::write::identity_block(LEFT_ID, 7, NOW),
+        0,
+    )
+    .unwrap();
+}
+
+#[test]
+fn more_are_left_running_than_can_be_recorded() {
+    let (_tmp, dir, meta) = held();
+    let boot = crate::os::boot_id().unwrap();
+    let all: Vec<Incarnation> = (1..40).map(|n| Incarnation { boot, ..life(n) }).collect();
+    meta.live().set_left(&all);
+    meta.live().closed_at.store(1, SeqCst);
+    meta.live().set(flag::OUTPUT_CLOSED);
+    let s = Snapshot::read(&dir).unwrap();
+    assert_eq!((s.closed.unwrap().1.left_running, s.left.as_slice()), (39, &all[..MAX_LEFT_RECORDED]));
+    meta.live().set_left(&all[..1]);
+    assert_eq!(Snapshot::read(&dir).unwrap().left, all[..1], "those that have ended since are gone");
 }
 
 #[test]

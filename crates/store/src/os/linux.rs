@@ -115,6 +115,35 @@ pub fn is_suspended(of: &Incarnation) -> bool {
     boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
 }
 
+/// Whether this very life goes on and has not begun to end. A process that ends closes its files before it becomes a zombie, so the last holder of an
+/// output can be found alive after the output was closed; from before it closes them the kernel marks it as exiting.
+pub fn runs_on(of: &Incarnation) -> bool {
+    boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(|fields| is_running_on(&fields, of.start_ticks))
+}
+
+fn is_running_on(fields: &[String], start_ticks: u64) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    let number = |n: usize| fields.get(n).and_then(|text| text.parse::<u64>().ok());
+    let is_over = fields.first().is_none_or(|state| state == "Z" || state == "X");
+    let is_exiting = number(6).is_some_and(|flags| flags & PF_EXITING != 0);
+    number(19) == Some(start_ticks) && !is_over && !is_exiting
+}
+
+/// Whether a process has a processor or waits for one, or for a disk: it is doing something, which may be its end.
+pub fn is_busy(pid: u32) -> bool {
+    stat_fields(pid).is_ok_and(|fields| fields.first().is_some_and(|state| state == "R" || state == "D"))
+}
+
+/// The arguments with which a process was started, as one text each; its short name if it has none.
+pub fn arguments_of(pid: u32) -> Option<Vec<String>> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let line = line.strip_suffix(&[0]).unwrap_or(&line);
+    if line.is_empty() {
+        return command_name(pid).map(|name| vec![format!("[{name}]")]);
+    }
+    Some(line.split(|b| *b == 0).map(|argument| String::from_utf8_lossy(argument).into_owned()).collect())
+}
+
 /// The kernel's short name of a process.
 pub fn command_name(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -266,6 +295,20 @@ mod tests {
             assert!(pidfd_of(&stranger).is_err());
             assert!(signal(&stranger, Signal::TERM).is_err());
         }
+    }
+
+    #[test]
+    fn a_process_that_has_begun_to_exit_does_not_run_on() {
+        let fields = |state: &str, flags: u32| -> Vec<String> {
+            let line = format!("{state} 1 7 7 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0");
+            line.split(' ').map(str::to_owned).collect()
+        };
+        assert!(is_running_on(&fields("S", 0x0040_0000), 4711));
+        assert!(!is_running_on(&fields("R", 0x0040_0004), 4711), "it has closed its files, or is about to");
+        assert!(!is_running_on(&fields("Z", 0x0040_0000), 4711));
+        assert!(!is_running_on(&fields("S", 0x0040_0000), 4712), "a stranger");
+        let me = incarnation_of(std::process::id()).unwrap();
+        assert!(runs_on(&me) && !runs_on(&Incarnation { boot: me.boot ^ 1, ..me }));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What else is answered, one type for each kind of request.
 
-use super::process::{Fate, Process};
+use super::process::{Fate, LeftProcess, Process};
 use super::reply::{Error, Event};
 use outlast_core::{ProcessId, Status, Time};
 use serde::{Deserialize, Serialize};
@@ -141,6 +141,9 @@ pub struct Waited {
     /// How many bytes of output are missing because the disk refused them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_missing: Option<u64>,
+    /// Which processes that it started still run after its end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftProcess>,
     /// What the time-out means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_note: Option<String>,
@@ -160,6 +163,7 @@ impl Waited {
             output: String::new(),
             output_cut: None,
             output_missing: None,
+            left: Vec::new(),
             timeout_note: None,
             note: None,
         }
@@ -205,6 +209,9 @@ impl Killed {
 pub struct KillAll {
     /// How many are over now.
     pub killed: u32,
+    /// What was stopped of processes that were over before: what they had left running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_killed: Vec<LeftProcess>,
     /// Those that are not, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Error>,
@@ -216,7 +223,7 @@ pub struct KillAll {
 impl KillAll {
     /// So many are over, and these are not.
     pub fn new(killed: u32, failed: Vec<Error>) -> Self {
-        Self { killed, failed, warnings: Vec::new() }
+        Self { killed, left_killed: Vec::new(), failed, warnings: Vec::new() }
     }
 }
 

@@ -31,6 +31,11 @@ pub enum Ask {
         /// Who asked, and how hard.
         stop: Stop,
     },
+    /// Stop what the command left running, after it has ended. Answered like [`Ask::Stop`]. Keepers of earlier versions do not know it.
+    StopLeft {
+        /// Who asked, and how hard.
+        stop: Stop,
+    },
     /// Send the command itself a signal.
     Signal {
         /// Its number.

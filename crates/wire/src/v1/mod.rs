@@ -14,7 +14,7 @@ pub use answer::{
     Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
 };
 pub use namespaces::{LockHolder, Namespaces};
-pub use process::{Fate, List, Process};
-pub use reply::{Error, ErrorKind, Event, Hello, Reply};
+pub use process::{Fate, LeftProcess, List, Process};
+pub use reply::{Error, ErrorKind, Event, Hello, Reply, StoppedLeft};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
 pub use spec::{Command, EnvVar, OnStop, Spec, Tell};

@@ -46,6 +46,29 @@ pub struct Fate {
     pub start_code: Option<i32>,
 }
 
+/// A process of the machine that a command started, and that goes on after the command's end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LeftProcess {
+    /// Its pid.
+    pub pid: u32,
+    /// What it runs, secrets masked.
+    pub command: String,
+}
+
+impl LeftProcess {
+    /// A pid, and what runs under it.
+    pub fn new(pid: u32, command: impl Into<String>) -> Self {
+        Self { pid, command: command.into() }
+    }
+}
+
+impl std::fmt::Display for LeftProcess {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.pid, self.command)
+    }
+}
+
 /// One process: the answer to `run` and `poll`, and an entry of `list`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -107,9 +130,12 @@ pub struct Process {
     /// `full`, or `output-only` after a keeper was lost on an old kernel; absent once over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protection: Option<String>,
-    /// How many descendants were left running when its output closed.
+    /// How many processes that it started still run after its end. Absent if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_running: Option<u32>,
+    /// Which these are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<LeftProcess>,
     /// Its end is told to its owner.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub notify_on_complete: bool,
@@ -163,6 +189,7 @@ impl Process {
             input_bytes: None,
             protection: None,
             left_running: None,
+            left: Vec::new(),
             notify_on_complete: false,
             watch_patterns: Vec::new(),
             watch_hit: None,

@@ -1,6 +1,6 @@
 //! What the engine answers. The field names are the contract's.
 
-use super::process::present;
+use super::process::{LeftProcess, present};
 use outlast_core::{OsText, Time};
 use serde::{Deserialize, Serialize};
 
@@ -80,12 +80,48 @@ pub struct Error {
     /// The exit code, where the process is over.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "present")]
     pub exit_code: Option<Option<i32>>,
+    /// What a kill did although the process was over before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped_left: Option<Box<StoppedLeft>>,
+}
+
+/// What a kill of a process that was over before came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct StoppedLeft {
+    /// What the process had left running, and was stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_killed: Vec<LeftProcess>,
+    /// What is not as it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+impl StoppedLeft {
+    /// These were stopped, and something may not be as it should be.
+    pub fn new(left_killed: Vec<LeftProcess>, warning: Option<String>) -> Self {
+        Self { left_killed, warning }
+    }
+
+    /// Whether there is nothing to say: nothing was left.
+    pub fn is_nothing(&self) -> bool {
+        self.left_killed.is_empty() && self.warning.is_none()
+    }
 }
 
 impl Error {
     /// An error of a kind, under a stable name, with what was wrong and what to do.
     pub fn new(kind: ErrorKind, code: impl Into<String>, error: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { error: error.into(), code: code.into(), hint: hint.into(), kind, status: "error".into(), exit_code: None }
+        Self {
+            error: error.into(),
+            code: code.into(),
+            hint: hint.into(),
+            kind,
+            status: "error".into(),
+            exit_code: None,
+            stopped_left: None,
+        }
     }
 
     /// The same, under another of the contract's `status` words.
@@ -104,6 +140,12 @@ impl Error {
     #[must_use]
     pub fn with_exit_code(self, exit_code: Option<i32>) -> Self {
         Self { exit_code: Some(exit_code), ..self }
+    }
+
+    /// The same, of a kill that did something all the same.
+    #[must_use]
+    pub fn with_stopped_left(self, stopped: StoppedLeft) -> Self {
+        Self { stopped_left: (!stopped.is_nothing()).then(|| Box::new(stopped)), ..self }
     }
 }
 

@@ -458,9 +458,6 @@ pub struct Kill {
     pub grace_ms: Option<u64>,
     /// TERM, and leave it at that.
     pub no_escalate: bool,
-    /// If the process is over, stop the descendants that it left behind. Without this, a process that is over is refused.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub left_behind: bool,
 }
 
 impl Kill {
@@ -477,12 +474,6 @@ impl Kill {
     /// Politely, and no more than that.
     pub fn politely() -> Self {
         Self { no_escalate: true, ..Self::default() }
-    }
-
-    /// The same, also for what a process left behind that is over.
-    #[must_use]
-    pub fn with_left_behind(self) -> Self {
-        Self { left_behind: true, ..self }
     }
 }
 

@@ -69,7 +69,7 @@ fn processes(typed: &OsStr, which: Which) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else { return Vec::new() };
     let mut all = known();
     all.retain(|p| match which {
-        Which::Running => p.status == Status::Running,
+        Which::Running => p.status == Status::Running || !p.left.is_empty(),
         Which::Finished => p.status == Status::Exited,
         Which::All => true,
     });

@@ -71,6 +71,30 @@ fn a_directory_that_does_not_exist_is_refused_in_every_profile() {
 }
 
 #[test]
+fn what_a_command_left_running_is_named_by_each_profile() {
+    let p = product();
+    let command = "sleep 1000 >/dev/null 2>&1 & echo early";
+    let mut agent = Agent::old(&p, "a", &[]);
+    let said = agent.call("run", json!({"command": command}));
+    let all = &said["structuredContent"];
+    let (id, pid) = (all["process"].as_str().unwrap(), &all["left"][0]["pid"]);
+    let note = format!("1 process is still running: {pid} sleep 1000; kill(process=\"{id}\") stops it");
+    assert_eq!(texts(&said), [format!("early\n[exited with code 0; process: {id}; {note}]")]);
+    let killed = agent.tool("kill", json!({"process": id}));
+    let left_killed = json!([{"pid": pid, "command": "sleep 1000"}]);
+    assert_eq!((&killed["status"], &killed["left_killed"]), (&json!("already_exited"), &left_killed), "{killed}");
+    agent.leave();
+    let mut agent = Agent::old(&p, "codex-mcp-client", &[]);
+    let said = agent.call("exec_command", json!({"cmd": command, "yield_time_ms": 10_000}));
+    let all = &said["structuredContent"];
+    let (id, pid) = (all["process"].as_str().unwrap(), &all["left"][0]["pid"]);
+    let note = format!("Note: 1 process is still running: {pid} sleep 1000; `outlast kill {id}` stops it\n");
+    assert!(texts(&said)[0].contains(&note), "{said}");
+    p.call(["kill", id]);
+    agent.leave();
+}
+
+#[test]
 fn the_pair_of_exec_command_and_write_stdin() {
     let p = product();
     let mut agent = Agent::old(&p, "codex-mcp-client", &[]);

@@ -205,7 +205,27 @@ fn a_command_that_left_something_running_keeps_its_name() {
     let line = format!("bash -c '{{ {}; echo late; }} & echo early'", gate.wait());
     let said = terminal(&p, json!({"command": line}));
     assert_eq!((&said["output"], &said["exit_code"]), (&json!("early"), &json!(0)), "{said}");
-    assert!(said["note"].as_str().unwrap().contains("still runs"), "{said}");
+    let (id, left) = (said["session_id"].as_str().unwrap(), &said["left"][0]);
+    let (pid, command) = (&left["pid"], left["command"].as_str().unwrap());
+    let note = format!("1 process is still running: {pid} {command}; process(action=\"kill\", session_id=\"{id}\") stops it");
+    assert_eq!(said["note"], note, "{said}");
     gate.open();
     until_printed(&p, said["session_id"].as_str().unwrap(), "late");
+}
+
+#[test]
+fn what_a_command_left_running_is_named_and_stopped_by_a_kill() {
+    let p = product();
+    for redirected in ["", " >/dev/null 2>&1"] {
+        let said = terminal(&p, json!({"command": format!("bash -c 'sleep 1000{redirected} & echo early'")}));
+        let (id, pid) = (said["session_id"].as_str().unwrap(), said["left"][0]["pid"].as_u64().unwrap());
+        let note = format!("1 process is still running: {pid} sleep 1000; process(action=\"kill\", session_id=\"{id}\") stops it");
+        assert_eq!((&said["note"], &said["exit_code"]), (&json!(note), &json!(0)), "{said}");
+        let killed = process(&p, json!({"action": "kill", "session_id": id}));
+        let left_killed = json!([{"pid": pid, "command": "sleep 1000"}]);
+        assert_eq!(killed, json!({"status": "already_exited", "exit_code": 0, "left_killed": left_killed}));
+        assert!(wait_for_end(pid.try_into().unwrap(), std::time::Duration::ZERO));
+    }
+    let quiet = terminal(&p, json!({"command": "bash -c 'true & echo early > >(cat)'"}));
+    assert_eq!((quiet.get("note"), quiet.get("session_id")), (None, None), "{quiet}");
 }

@@ -1,0 +1,71 @@
+//! What a command leaves running after its end: who that is, as far as it can be proven, and how it is shown.
+
+use crate::facts::{Facts, Seen};
+use crate::orphan::{Environments, Named, Tree};
+use crate::settle;
+use crate::shared::Shared;
+use outlast_core::{Incarnation, Phase, limits};
+use outlast_store::dir::ProcessDir;
+use outlast_store::meta::Snapshot;
+use outlast_store::os::runs_on;
+use outlast_text::head_chars;
+use outlast_wire::v1::LeftProcess;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+/// One look at what processes that are over have left running. All of them share what was read of the machine's processes.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    environments: OnceLock<Environments>,
+}
+
+impl Look {
+    /// What is left of one, if its record says that there may be something. Those that have ended since are not among it.
+    pub(crate) fn at(&self, shared: &Shared, dir: &ProcessDir, facts: &Facts, meta: Option<&Snapshot>) -> Vec<LeftProcess> {
+        if !may_have_left(&facts.phase) {
+            return Vec::new();
+        }
+        let Some(root) = meta.and_then(Snapshot::command) else { return Vec::new() };
+        let members = tree(shared, dir, facts, root, meta).members_among(self.environments());
+        let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
+        left.sort_by_key(|life| (life.start_ticks, life.pid));
+        // One that has ended since has no name, and is not left.
+        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| shown(shared, &named)).collect()
+    }
+
+    /// What the environments of the machine's processes say.
+    pub(crate) fn environments(&self) -> &Environments {
+        self.environments.get_or_init(Environments::read)
+    }
+}
+
+/// Whether the record of a process that is over says that something may be left of it. Of a lost one it says nothing.
+pub(crate) fn may_have_left(phase: &Phase) -> bool {
+    match phase {
+        Phase::Draining { .. } => true,
+        Phase::Done { output, .. } => output.left_running > 0,
+        Phase::Accepted | Phase::Running { .. } | Phase::Stopping { .. } | Phase::Orphaned { .. } | Phase::Lost { .. } => false,
+    }
+}
+
+/// What is left of the tree of a process that is over. None if it never ran: then it has left nothing.
+pub(crate) fn left_of(shared: &Shared, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
+    let seen = Seen::look(dir, 0);
+    let root = settle::started_as(&seen)?;
+    Some(tree(shared, dir, facts, root, seen.meta.as_ref()))
+}
+
+fn tree(shared: &Shared, dir: &ProcessDir, facts: &Facts, root: Incarnation, meta: Option<&Snapshot>) -> Tree {
+    let left = meta.map(|meta| meta.left.clone()).unwrap_or_default();
+    Tree::new(shared, facts.id(), root, facts.detached).after_the_end(shared, left, dir.clone())
+}
+
+/// A process of the machine as callers see it.
+pub(crate) fn shown(shared: &Shared, named: &Named) -> LeftProcess {
+    let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
+    // An argument may be a line for a shell, with secrets of its own.
+    let masked = shared.redactor.arguments(&arguments).join(" ");
+    let masked = shared.redactor.command_line(&masked);
+    let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
+    LeftProcess::new(named.life.pid, head_chars(&line, limits::LIST_PREVIEW_CHARS).text)
+}

@@ -1,0 +1,122 @@
+//! `kill` of a process that is over: stops what it left running.
+
+use super::keeper::{unexpected, unreachable};
+use super::kill::survived;
+use super::{finished, fresh};
+use crate::disk::blocking;
+use crate::engine::Engine;
+use crate::facts::is_kept;
+use crate::link::Link;
+use crate::orphan::Named;
+use crate::state::View;
+use crate::{left_behind, orphan, refuse, settle};
+use outlast_core::{Phase, Stop, StopWay};
+use outlast_store::os::is_alive;
+use outlast_wire::v1::keeper::{Ask, Say};
+use outlast_wire::v1::{Error, StoppedLeft};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a stop is asked for again, because the keeper was replaced before it answered.
+const TRIES: u32 = 16;
+/// How long the output may take to be found closed after the last process that could hold it was seen to die.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
+pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> Result<StoppedLeft, Error> {
+    let mut seen: Vec<Named> = Vec::new();
+    for _ in 0..TRIES {
+        view.facts = fresh(engine, view).await?.facts;
+        let Some(mut keeper) = connect(engine, view).await else {
+            return without_keeper(engine, view, stop, seen).await;
+        };
+        // Before each request: if the keeper is killed, the next one does not know what the first has stopped.
+        seen.extend(named_members(engine, view).await?);
+        match keeper.ask(Ask::StopLeft { stop: stop.clone() }).await {
+            Ok(Say::Stopped { survivors, unrecorded, .. }) if survivors.is_empty() => {
+                let unrecorded = unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
+                return Ok(stopped(engine, view, stop, seen, unrecorded).await);
+            }
+            Ok(Say::Stopped { survivors, .. }) => return Err(survived(view, &survivors)),
+            // A keeper of an earlier version does not know the request.
+            Ok(Say::Refused { .. }) => return without_keeper(engine, view, stop, seen).await,
+            Ok(other) => return Err(unexpected(other)),
+            // It died or left before it answered. A stop can be asked for twice.
+            Err(_) => {}
+        }
+    }
+    Err(unreachable(view))
+}
+
+/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
+async fn connect(engine: &Engine, view: &View) -> Option<Link> {
+    let dir = view.dir.clone();
+    let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
+    if is_kept { Link::connect(&engine.shared().socket(view.id()), false).await.ok() } else { None }
+}
+
+async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error> {
+    let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
+    let look = move || left_behind::left_of(&shared, &dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
+    let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
+    Ok(found.unwrap_or_default())
+}
+
+/// Stops them by identity. If the client leaves, the stop is finished all the same.
+async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+    let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
+    let (asked, way, now) = (stop.clone(), stop.way, engine.shared().now());
+    let stopping = finished(async move {
+        let disk = |e| refuse::disk(format!("cannot stop what {id} left running"), &e);
+        let recorded = blocking(move || {
+            let tree = left_behind::left_of(&shared, &dir, &facts)?;
+            let is_empty = tree.members().is_empty();
+            // On record before the first signal. What the disk refuses is carried out all the same.
+            let recorded = if is_empty { Ok(()) } else { settle::stop_of_left_asked(&dir, &asked, now) };
+            Some((tree, recorded))
+        });
+        // One that never ran has left nothing.
+        let Some((tree, recorded)) = recorded.await.map_err(disk)? else { return Ok(None) };
+        orphan::stop(tree, way).await.map(|ended| Some((ended, recorded.err()))).map_err(disk)
+    });
+    let Some((ended, refused)) = stopping.await? else { return Ok(StoppedLeft::default()) };
+    if !ended.survivors.is_empty() {
+        return Err(survived(view, &ended.survivors));
+    }
+    let is_known = |one: &Named| ended.seen_dead.iter().any(|dead| dead.life == one.life);
+    seen.retain(|one| !is_known(one));
+    seen.extend(ended.seen_dead.iter().cloned());
+    let unrecorded = refused.map(|why| format!("the stop could not be recorded: {why}"));
+    let unknown = if seen.is_empty() { not_recorded(view) } else { None };
+    let warnings: Vec<String> = [unrecorded, ended.unexamined.warning(), unknown].into_iter().flatten().collect();
+    let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
+    Ok(stopped(engine, view, stop, seen, warning).await)
+}
+
+/// What to say if nothing was found of those that an earlier version of the keeper counted.
+fn not_recorded(view: &View) -> Option<String> {
+    let Phase::Done { output, .. } = &view.facts.phase else { return None };
+    let meta = outlast_store::meta::Snapshot::read(&view.dir).ok()?;
+    let is_this_boot = outlast_store::os::boot_id().is_ok_and(|boot| boot == meta.boot);
+    let counted = Some(output.left_running).filter(|n| *n > 0 && is_this_boot && meta.left.is_empty())?;
+    Some(format!(
+        "{counted} of its processes were running when its output closed, and its keeper, of an earlier version, did not record which: \
+         none with its id in the environment was found"
+    ))
+}
+
+async fn stopped(engine: &Engine, view: &mut View, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
+    let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
+    dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
+    dead.dedup_by_key(|one| one.life);
+    let killed = dead.iter().map(|one| left_behind::shown(engine.shared(), one)).collect();
+    let is_draining = |phase: &Phase| matches!(phase, Phase::Draining { .. });
+    let mut warnings: Vec<String> = warning.into_iter().collect();
+    if is_draining(&view.facts.phase) && stop.way != StopWay::TermOnly {
+        let closed = tokio::time::timeout(CLOSING, view.until(|facts| facts.phase.is_final())).await;
+        if closed.is_err() {
+            warnings.push("its output is still held open by a process that is not part of its tree".into());
+        }
+    }
+    StoppedLeft::new(killed, (!warnings.is_empty()).then(|| warnings.join("; ")))
+}
