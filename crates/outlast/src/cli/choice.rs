@@ -64,9 +64,7 @@ impl Many {
         };
         // What a finished process left running can be stopped, too.
         let is_meant = if self.finished { is_over } else { !is_over || !p.left.is_empty() };
-        is_meant
-            && older.is_none_or(|older| Duration::from_secs(age) >= older)
-            && (!self.failed || p.fate.exit_code.flatten() != Some(0))
+        is_meant && older.is_none_or(|older| Duration::from_secs(age) >= older) && (!self.failed || p.fate.exit_code.flatten() != Some(0))
     }
 
     /// Finds out which processes it is about, and asks a user at a terminal if some belong to other sessions.
