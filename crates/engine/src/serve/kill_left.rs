@@ -11,7 +11,8 @@ use crate::orphan::Named;
 use crate::state::View;
 use crate::{left_behind, orphan, refuse, settle};
 use outlast_core::{Phase, Stop, StopWay};
-use outlast_store::os::is_alive;
+use outlast_store::meta::Snapshot;
+use outlast_store::os::{boot_id, is_alive};
 use outlast_wire::v1::keeper::{Ask, Say};
 use outlast_wire::v1::{Error, StoppedLeft};
 use std::sync::Arc;
@@ -95,10 +96,9 @@ async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen:
 
 /// What to say if nothing was found of those that an earlier version of the keeper counted.
 fn not_recorded(view: &View) -> Option<String> {
-    let Phase::Done { output, .. } = &view.facts.phase else { return None };
-    let meta = outlast_store::meta::Snapshot::read(&view.dir).ok()?;
-    let is_this_boot = outlast_store::os::boot_id().is_ok_and(|boot| boot == meta.boot);
-    let counted = Some(output.left_running).filter(|n| *n > 0 && is_this_boot && meta.left.is_empty())?;
+    let meta = Snapshot::read(&view.dir).ok()?;
+    let is_this_boot = boot_id().is_ok_and(|boot| boot == meta.boot);
+    let counted = meta.closed.map(|(_, output)| output.left_running).filter(|n| *n > 0 && is_this_boot && meta.left.is_empty())?;
     Some(format!(
         "{counted} of its processes were running when its output closed, and its keeper, of an earlier version, did not record which: \
          none with its id in the environment was found"
