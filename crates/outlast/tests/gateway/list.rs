@@ -1,7 +1,7 @@
 //! `outlast list` in a home with conversations, and conversations that are read while no gateway runs.
 
 use crate::support::*;
-use outlast_testkit::product::eventually;
+use outlast_testkit::product::{eventually, kill_and_wait};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -71,4 +71,25 @@ fn a_reader_waits_for_a_gateway_that_starts() {
     points.release("gateway.before_marks").unwrap();
     let said = reader.wait_with_output().unwrap();
     assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("hi"), "{said:?}");
+}
+
+/// The feed waited for the next gateway, which no program starts after a stop.
+#[test]
+fn an_export_is_finished_although_the_gateway_ends_meanwhile_and_stays_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let gateway = bench.pid();
+    let points = bench.product().points();
+    points.arm("gateway.page").unwrap();
+    let reader = bench.product().command(["chat", "export"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("that the gateway is asked for parts", || points.held("gateway.page"));
+    // As a stop leaves it, in the middle of an answer.
+    std::fs::write(bench.home().join("gateway.lock"), "stopped\n").unwrap();
+    kill_and_wait(gateway).unwrap();
+    bench.reap();
+    let said = reader.wait_with_output().unwrap();
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("> hi"), "{said:?}");
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    // The next one removes the socket of the one that was killed.
+    bench.start();
 }
