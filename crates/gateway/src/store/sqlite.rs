@@ -628,3 +628,18 @@ fn signed(id: u64) -> i64 {
 fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
     StoreError::Failed { path: path.to_owned(), what: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A conversation of many megabytes takes seconds to read, and the next reader was told that the database is locked.
+    #[test]
+    fn a_reader_waits_for_one_that_reads_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gateway.db");
+        drop(SqliteStore::open(&path).unwrap());
+        let waits_ms: i64 = connect_to_read(&path).unwrap().query_row("PRAGMA busy_timeout", [], |row| row.get(0)).unwrap();
+        assert_eq!(u128::try_from(waits_ms).unwrap(), READER_LIMIT.as_millis());
+    }
+}

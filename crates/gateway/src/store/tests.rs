@@ -269,14 +269,3 @@ fn generations_are_listed_with_what_they_are_about() {
     let found = SqliteStore::open(&path).unwrap().generations(KEY, 100).unwrap();
     assert_eq!((found.len(), found[0].first_words.as_deref()), (3, None), "a row that cannot be read hides no other");
 }
-
-/// A conversation of many megabytes takes seconds to read, and the next reader was told that the database is locked.
-#[test]
-fn a_reader_waits_for_one_that_reads_for_long() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("gateway.db");
-    drop(SqliteStore::open(&path).unwrap());
-    let store = SqliteStore::open_to_read(&path).unwrap();
-    let waits_ms = store.ask(|db| db.query_row("PRAGMA busy_timeout", [], |row| row.get::<_, i64>(0))).unwrap();
-    assert!(waits_ms >= 60_000, "{waits_ms}");
-}

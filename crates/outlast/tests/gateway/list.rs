@@ -43,6 +43,8 @@ fn list_show_and_export_leave_a_stopped_gateway_stopped() {
     let shown = json("show");
     let states: Vec<_> = shown["turns"].as_array().unwrap().iter().map(|turn| (turn["state"].clone(), turn["reply"].clone())).collect();
     assert_eq!(states, [("finished".into(), "hi".into()), ("interrupted".into(), serde_json::Value::Null)], "{shown}");
+    let told = bench.product().command(["chat", "show"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("no gateway runs, and open turns wait for one"), "{told:?}");
     let exported = bench.product().call(["chat", "export"]).good().text();
     assert!(exported.contains("> hi") && exported.contains("> long"), "{exported}");
     for (name, env) in [("nobody", None), ("other", Some(("OUTLAST_SESSION", KEY)))] {

@@ -13,7 +13,10 @@ const READ_RETRY: Duration = Duration::from_millis(20);
 pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
     match read(ctx, &["list"], async |chat| chat.list().await.map(Some)).await? {
         Read::Gateway(all) => Ok(all),
-        Read::Files(ReadAnswer::List(all)) => Ok(all.conversations),
+        Read::Files(ReadAnswer::List(all)) => {
+            tell_what_waits(ctx, &all.conversations);
+            Ok(all.conversations)
+        }
         Read::Files(other) => Err(unexpected(other)),
     }
 }
@@ -24,8 +27,18 @@ pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>
     args.extend(number.iter().flat_map(|number| ["--generation", number]));
     match read(ctx, &args, async |chat| chat.show(&name.key, generation).await.map(Some)).await.map_err(|e| e.about(name))? {
         Read::Gateway(shown) => Ok(shown),
-        Read::Files(ReadAnswer::Show(shown)) => Ok(*shown),
+        Read::Files(ReadAnswer::Show(shown)) => {
+            tell_what_waits(ctx, std::slice::from_ref(&shown.conversation));
+            Ok(*shown)
+        }
         Read::Files(other) => Err(unexpected(other)),
+    }
+}
+
+/// In the files of a gateway that was killed, a turn runs still.
+fn tell_what_waits(ctx: &Context, read: &[ConversationInfo]) {
+    if read.iter().any(|conversation| conversation.open_turns > 0) {
+        ctx.out.remark("no gateway runs, and open turns wait for one: `outlast chat NAME` starts it");
     }
 }
 
