@@ -299,6 +299,7 @@ impl Coordinator {
             },
             Input::Left { follower } => self.unfollow(follower),
             Input::Parts { key, after, upto, to } => {
+                crate::points::reach("gateway.page");
                 // A follower that has left needs no answer.
                 let _left = to.send(self.reading().page(&key, after, upto));
             }

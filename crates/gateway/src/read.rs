@@ -1,4 +1,4 @@
-//! Reading the conversations of a home whose gateway does not run. A gateway that were started for that would resume what a person has stopped.
+//! Reading the conversations of a home whose gateway does not run. A gateway that is started for that would resume what a person has stopped.
 
 use crate::coordinator::{Live, Reading};
 use crate::startup::StartError;
@@ -41,7 +41,7 @@ pub enum ReadAnswer {
     Parts(Vec<Part>),
     /// It is refused.
     Refused(Error),
-    /// A gateway runs by now: ask it.
+    /// A gateway runs by now, or is being started: ask it.
     Taken,
 }
 
@@ -52,6 +52,9 @@ pub enum ReadAnswer {
 /// If a gateway of this build could not be started with these files.
 pub fn read(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result<ReadAnswer, RunError> {
     let lock = home.join("gateway.lock");
+    if shutdown::is_being_started(home).map_err(StartError::file("look at the locks in", home))? {
+        return Ok(ReadAnswer::Taken);
+    }
     let answer = match shutdown::look_at_lock(&lock) {
         Ok(Some(_held)) => read_files(home, request, session),
         Ok(None) => Ok(ReadAnswer::Taken),
@@ -74,4 +77,25 @@ fn read_files(home: &Path, request: &ReadRequest, session: Option<&str>) -> Resu
         ReadRequest::Parts { key } => reading.check_reader(session, key).and_then(|()| reading.all_parts(key)).map(ReadAnswer::Parts),
     };
     Ok(answer.unwrap_or_else(ReadAnswer::Refused))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{FlockOperation, flock};
+    use std::fs::File;
+
+    /// Many readers, one after the other, kept a gateway from its lock until its client gave up.
+    #[test]
+    fn a_reader_lets_a_gateway_start_first() {
+        let home = tempfile::tempdir().unwrap();
+        drop(SqliteStore::open(&home.path().join("gateway.db")).unwrap());
+        let read = || read(home.path(), &ReadRequest::List, None).unwrap();
+        assert!(matches!(read(), ReadAnswer::List(_)), "no client has started a gateway");
+        let start = File::create(home.path().join("gateway-start.lock")).unwrap();
+        flock(&start, FlockOperation::LockExclusive).unwrap();
+        assert!(matches!(read(), ReadAnswer::Taken));
+        flock(&start, FlockOperation::Unlock).unwrap();
+        assert!(matches!(read(), ReadAnswer::List(_)));
+    }
 }

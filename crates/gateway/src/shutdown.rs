@@ -26,8 +26,8 @@ const ASKING_TURN_LIMIT: Duration = Duration::from_secs(20);
 const RETURN_AFTER_SIGTERM: Duration = Duration::from_secs(60);
 /// How long agents may take to be stopped at the end. What is left is stopped by the next gateway.
 const AGENT_STOP_LIMIT: Duration = Duration::from_secs(15);
-/// How long a lock that somebody only looks at is waited for. Clients and the engine look at it with a shared lock for an instant.
-const LOCK_LIMIT: Duration = Duration::from_secs(1);
+/// How long a lock that others share is waited for. Clients and the engine look at it for an instant, a program that reads conversations until it has read them.
+const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// How long between two tries for the lock. A wait for it could not be bounded.
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 
@@ -320,10 +320,13 @@ impl GatewayLock {
             if is_locked(&file, FlockOperation::NonBlockingLockExclusive)? {
                 return Ok(Some(Self { file, is_service }));
             }
-            // Those who look share the lock with us, and a gateway with nobody.
-            let is_looked_at = is_locked(&file, FlockOperation::NonBlockingLockShared)?;
-            if !is_looked_at || began.elapsed() >= LOCK_LIMIT {
+            // A reader shares the lock. A gateway does not.
+            if !is_locked(&file, FlockOperation::NonBlockingLockShared)? {
                 return Ok(None);
+            }
+            if began.elapsed() >= LOCK_LIMIT {
+                let what = format!("programs that read conversations have held it for {} s", LOCK_LIMIT.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, what));
             }
             flock(&file, FlockOperation::Unlock)?;
             std::thread::sleep(LOCK_RETRY);
@@ -348,10 +351,19 @@ impl GatewayLock {
     }
 }
 
-/// Keeps a gateway from starting for an instant, to look at its files: one that starts waits for that. Nothing: a gateway runs.
+/// Keeps a gateway from starting, to look at its files: one that starts waits for that. Nothing: a gateway runs.
 pub(crate) fn look_at_lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
     Ok(is_locked(&file, FlockOperation::NonBlockingLockShared)?.then_some(file))
+}
+
+/// Whether a client is starting a gateway. A program that looks at the files now would keep that gateway waiting, and many could do so again and again.
+pub(crate) fn is_being_started(home: &Path) -> io::Result<bool> {
+    match File::open(home.join("gateway-start.lock")) {
+        Ok(file) => Ok(!is_locked(&file, FlockOperation::NonBlockingLockShared)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn is_locked(file: &File, how: FlockOperation) -> io::Result<bool> {

@@ -36,8 +36,8 @@ const WITH_ERRORS_APART: &str = r#"exec 2>>"$OUTLAST_STDERR"; unset OUTLAST_STDE
 case $1 in /*/*) case ":$PATH:" in *":${1%/*}:"*) ;; *) PATH=${1%/*}:$PATH; export PATH ;; esac ;; esac
 exec "$@""#;
 /// Comes before either of the two. Agents run with the PATH of a login, which may not have the directory of the `outlast` that a person's terminal has. It comes last,
-/// so that no other program is found in place of the one that was found before.
-const WITH_OUTLAST: &str = r#"command -v outlast >/dev/null || { PATH=$PATH:$OUTLAST_DIR; export PATH; }; unset OUTLAST_DIR
+/// so that no other program is found in place of the one that was found before. An empty PATH gets no empty entry, which would be the working directory.
+const WITH_OUTLAST: &str = r#"command -v outlast >/dev/null || { PATH=${PATH:+$PATH:}$OUTLAST_DIR; export PATH; }; unset OUTLAST_DIR
 "#;
 /// The same for a command, with a file as standard input, which is at its end behind the prompt.
 const WITH_PROMPT_FROM_FILE: &str =
@@ -380,6 +380,22 @@ mod tests {
         assert_eq!((one_line("abcd", 4), one_line("abcde", 4)), ("abcd".into(), "abc…".into()));
         assert_eq!(one_line(&"x".repeat(1 << 20), 4), "xxx…");
         assert_eq!(one_line(&" ".repeat(1 << 10), 4), "…");
+    }
+
+    #[test]
+    fn outlast_is_found_last_and_never_by_way_of_the_working_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path_of = |path: &str| {
+            let script = format!("{WITH_OUTLAST}echo \"$PATH ${{OUTLAST_DIR-unset}}\"");
+            let mut sh = std::process::Command::new("/bin/sh");
+            let ran = sh.arg("-c").arg(script).env("PATH", path).env("OUTLAST_DIR", "/opt/outlast").current_dir(dir.path()).output();
+            String::from_utf8(ran.unwrap().stdout).unwrap()
+        };
+        let own = dir.path().display().to_string();
+        assert_eq!(path_of(&own), format!("{own}:/opt/outlast unset\n"));
+        assert_eq!(path_of(""), "/opt/outlast unset\n", "an empty entry is the working directory");
+        std::os::unix::fs::symlink("/bin/true", dir.path().join("outlast")).unwrap();
+        assert_eq!(path_of(&own), format!("{own} unset\n"));
     }
 
     #[test]

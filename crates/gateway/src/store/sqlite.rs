@@ -22,6 +22,9 @@ const LAYOUT: i64 = 2;
 /// on write, a store to this mapping kills the program.
 const VFS: &std::ffi::CStr = c"unix-excl";
 
+/// How long a reader waits for another one: with [`VFS`], one at a time has the file.
+const READER_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// Parts are read until they have this many bytes: a reader may be slow, and what it has not taken is held in memory.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
@@ -88,18 +91,17 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, or makes it. The caller holds the gateway's lock.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, OpenFlags::default())
+        Self::open_with(path, Connection::open_with_flags_and_vfs(path, OpenFlags::default(), VFS))
     }
 
-    /// Opens a file that exists, to read it. The caller holds the gateway's lock. It is opened for writing, because the log of a gateway that was killed may have
-    /// to be recovered first, or an older layout brought up to date.
+    /// Opens a file that exists, to read it. The caller shares the gateway's lock. An older layout is brought up to date.
     pub(crate) fn open_to_read(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+        Self::open_with(path, connect_to_read(path))
     }
 
-    fn open_with(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+    fn open_with(path: &Path, connected: rusqlite::Result<Connection>) -> Result<Self, StoreError> {
         let failed = |e: rusqlite::Error| failed(path, &e);
-        let connection = Connection::open_with_flags_and_vfs(path, flags, VFS).map_err(failed)?;
+        let connection = connected.map_err(failed)?;
         connection.set_prepared_statement_cache_capacity(64);
         // Without this, SQLite looks at values such as a limit when it plans, and plans anew for each question.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(failed)?;
@@ -121,9 +123,7 @@ impl SqliteStore {
     /// Reads every row of a file that exists, and names those that cannot be read. Changes nothing. The caller holds the gateway's lock.
     pub(crate) fn look(path: &Path) -> Result<Vec<String>, StoreError> {
         let failed = |e: rusqlite::Error| failed(path, &e);
-        // Opened for writing, because the log of a gateway that was killed may have to be recovered first.
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags_and_vfs(path, flags, VFS).map_err(failed)?;
+        let connection = connect_to_read(path).map_err(failed)?;
         let layout: i64 = connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(failed)?;
         if layout > LAYOUT {
             return Err(StoreError::Newer { path: path.to_owned(), layout, known: LAYOUT });
@@ -185,6 +185,14 @@ impl SqliteStore {
         }
         Ok(all)
     }
+}
+
+/// Opens a file that exists. It is opened for writing, because the log of a gateway that was killed may have to be recovered first.
+fn connect_to_read(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags_and_vfs(path, flags, VFS)?;
+    connection.busy_timeout(READER_LIMIT)?;
+    Ok(connection)
 }
 
 impl Store for SqliteStore {
@@ -503,7 +511,6 @@ fn conversation_of(row: &Row<'_>) -> rusqlite::Result<ConversationRecord> {
     })
 }
 
-/// The owner as it is stored, whatever that is: one that makes no sense is judged where it is checked, and hides no conversation.
 fn generation_of(row: &Row<'_>) -> rusqlite::Result<GenerationInfo> {
     let started_at = time(row, 1)?.ok_or(rusqlite::Error::InvalidQuery)?;
     let mut of = GenerationInfo::new(row.get::<_, u32>(0)?.into(), started_at);
@@ -512,6 +519,7 @@ fn generation_of(row: &Row<'_>) -> rusqlite::Result<GenerationInfo> {
     Ok(of)
 }
 
+/// The owner as it is stored, whatever that is: one that makes no sense is judged where it is checked, and hides no conversation.
 fn owner_of(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,
@@ -619,4 +627,19 @@ fn signed(id: u64) -> i64 {
 
 fn failed(path: &Path, error: &rusqlite::Error) -> StoreError {
     StoreError::Failed { path: path.to_owned(), what: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A conversation of many megabytes takes seconds to read, and the next reader was told that the database is locked.
+    #[test]
+    fn a_reader_waits_for_one_that_reads_for_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("gateway.db");
+        drop(SqliteStore::open(&path).unwrap());
+        let waits_ms: i64 = connect_to_read(&path).unwrap().query_row("PRAGMA busy_timeout", [], |row| row.get(0)).unwrap();
+        assert_eq!(u128::try_from(waits_ms).unwrap(), READER_LIMIT.as_millis());
+    }
 }

@@ -1,7 +1,7 @@
 //! `outlast list` in a home with conversations, and conversations that are read while no gateway runs.
 
 use crate::support::*;
-use outlast_testkit::product::eventually;
+use outlast_testkit::product::{eventually, kill_and_wait};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ fn list_show_and_export_leave_a_stopped_gateway_stopped() {
     let shown = json("show");
     let states: Vec<_> = shown["turns"].as_array().unwrap().iter().map(|turn| (turn["state"].clone(), turn["reply"].clone())).collect();
     assert_eq!(states, [("finished".into(), "hi".into()), ("interrupted".into(), serde_json::Value::Null)], "{shown}");
+    let told = bench.product().command(["chat", "show"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&told.stderr).contains("no gateway runs, and open turns wait for one"), "{told:?}");
     let exported = bench.product().call(["chat", "export"]).good().text();
     assert!(exported.contains("> hi") && exported.contains("> long"), "{exported}");
     for (name, env) in [("nobody", None), ("other", Some(("OUTLAST_SESSION", KEY)))] {
@@ -71,4 +73,25 @@ fn a_reader_waits_for_a_gateway_that_starts() {
     points.release("gateway.before_marks").unwrap();
     let said = reader.wait_with_output().unwrap();
     assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("hi"), "{said:?}");
+}
+
+/// The feed waited for the next gateway, which no program starts after a stop.
+#[test]
+fn an_export_is_finished_although_the_gateway_ends_meanwhile_and_stays_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let gateway = bench.pid();
+    let points = bench.product().points();
+    points.arm("gateway.page").unwrap();
+    let reader = bench.product().command(["chat", "export"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("that the gateway is asked for parts", || points.held("gateway.page"));
+    // As a stop leaves it, in the middle of an answer.
+    std::fs::write(bench.home().join("gateway.lock"), "stopped\n").unwrap();
+    kill_and_wait(gateway).unwrap();
+    bench.reap();
+    let said = reader.wait_with_output().unwrap();
+    assert!(said.status.success() && String::from_utf8_lossy(&said.stdout).contains("> hi"), "{said:?}");
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    // The next one removes the socket of the one that was killed.
+    bench.start();
 }

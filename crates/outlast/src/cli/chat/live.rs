@@ -87,8 +87,13 @@ impl LiveArea {
     fn erasure(&self, columns: usize) -> String {
         let rows_of = |width: &usize| width.saturating_sub(1) / columns.max(1) + 1;
         let up: usize = self.widths.iter().take(self.cursor_row).map(rows_of).sum();
-        let up = if up > 0 { format!("\x1b[{up}A") } else { String::new() };
-        if self.widths.is_empty() { String::new() } else { format!("{up}\r\x1b[J") }
+        match up {
+            _ if self.widths.is_empty() => String::new(),
+            0 => "\r\x1b[J".into(),
+            1 => "\r\x1b[J\x1b[1A\x1b[2K".into(),
+            // The first row is cleared by itself: tmux keeps a screen that is cleared from its first row on, so each drawing would stay in its history.
+            _ => format!("\x1b[{}A\r\x1b[J\x1b[1A\x1b[2K", up - 1),
+        }
     }
 }
 
@@ -183,10 +188,21 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), "done\r\nwork\r\n› hello\r\x1b[7C");
         let mut out = Vec::new();
         area.draw(&mut out, &[], &Frame::new(&[], &Editor::default(), 40), Paint::Colours, 40).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "\x1b[1A\r\x1b[J\x1b[1;35m› \x1b[0m\r\x1b[2C");
+        assert_eq!(String::from_utf8(out).unwrap(), "\r\x1b[J\x1b[1A\x1b[2K\x1b[1;35m› \x1b[0m\r\x1b[2C");
         let mut out = Vec::new();
         area.remove(&mut out, 40).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "\r\x1b[J");
+    }
+
+    /// In tmux, each drawing of a reply stayed in the history if it began in the first row of the screen.
+    #[test]
+    fn a_screen_is_never_cleared_from_the_first_of_several_rows_on() {
+        let mut area = LiveArea::default();
+        let above = ["one", "two", "three"].map(|text| StyledLine::of(Style::Plain, text));
+        area.draw(&mut Vec::new(), &[], &Frame::new(&above, &Editor::default(), 40), Paint::Plain, 40).unwrap();
+        let mut out = Vec::new();
+        area.remove(&mut out, 40).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "\x1b[2A\r\x1b[J\x1b[1A\x1b[2K");
     }
 
     proptest! {

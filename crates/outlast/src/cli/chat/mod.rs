@@ -129,8 +129,13 @@ impl std::str::FromStr for ChatName {
 impl ChatName {
     /// The conversation that is looked at if none is named: in what an agent runs that is its own.
     fn usual(ctx: &Context) -> Self {
-        let own = ctx.owner().session.filter(|key| key.starts_with("agent:"));
-        Self { key: own.unwrap_or_else(|| format!("{LOCAL_KEY_PREFIX}main")) }
+        Self::of_session(ctx.owner().session.as_deref())
+    }
+
+    /// A session that is no key of a conversation is another program's.
+    fn of_session(session: Option<&str>) -> Self {
+        let own = session.filter(|key| key.starts_with("agent:")).and_then(|key| key.parse().ok());
+        own.unwrap_or_else(|| Self { key: format!("{LOCAL_KEY_PREFIX}main") })
     }
 
     /// As a person calls it.

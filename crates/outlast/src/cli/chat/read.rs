@@ -11,9 +11,12 @@ const READ_LIMIT: Duration = Duration::from_secs(90);
 const READ_RETRY: Duration = Duration::from_millis(20);
 
 pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
-    match read(ctx, &["list"], async |chat| chat.list().await).await? {
+    match read(ctx, &["list"], async |chat| chat.list().await.map(Some)).await? {
         Read::Gateway(all) => Ok(all),
-        Read::Files(ReadAnswer::List(all)) => Ok(all.conversations),
+        Read::Files(ReadAnswer::List(all)) => {
+            tell_what_waits(ctx, &all.conversations);
+            Ok(all.conversations)
+        }
         Read::Files(other) => Err(unexpected(other)),
     }
 }
@@ -22,10 +25,20 @@ pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>
     let number = generation.map(|number| number.to_string());
     let mut args = vec!["show", "--key", &name.key];
     args.extend(number.iter().flat_map(|number| ["--generation", number]));
-    match read(ctx, &args, async |chat| chat.show(&name.key, generation).await).await.map_err(|e| e.about(name))? {
+    match read(ctx, &args, async |chat| chat.show(&name.key, generation).await.map(Some)).await.map_err(|e| e.about(name))? {
         Read::Gateway(shown) => Ok(shown),
-        Read::Files(ReadAnswer::Show(shown)) => Ok(*shown),
+        Read::Files(ReadAnswer::Show(shown)) => {
+            tell_what_waits(ctx, std::slice::from_ref(&shown.conversation));
+            Ok(*shown)
+        }
         Read::Files(other) => Err(unexpected(other)),
+    }
+}
+
+/// In the files of a gateway that was killed, a turn runs still.
+fn tell_what_waits(ctx: &Context, read: &[ConversationInfo]) {
+    if read.iter().any(|conversation| conversation.open_turns > 0) {
+        ctx.out.remark("no gateway runs, and open turns wait for one: `outlast chat NAME` starts it");
     }
 }
 
@@ -38,13 +51,16 @@ pub(super) async fn parts(ctx: &Context, name: &ChatName) -> Result<Vec<Part>, F
     }
 }
 
-async fn followed(chat: &Chat, name: &ChatName) -> Result<Vec<Part>, ClientError> {
+/// The parts that the gateway has. Nothing: it ended before it had told all of them.
+async fn followed(chat: &Chat, name: &ChatName) -> Result<Option<Vec<Part>>, ClientError> {
     let mut feed = chat.follow(&name.key);
     let mut parts = Vec::new();
     loop {
         match feed.next().await? {
             Heard::Event(ChatEvent::Part { part }) => parts.push(*part),
-            Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(parts),
+            Heard::Event(ChatEvent::CaughtUp { .. }) => return Ok(Some(parts)),
+            // The feed would wait for the next gateway, and a person may have stopped this one.
+            Heard::Lost { .. } => return Ok(None),
             _ => {}
         }
     }
@@ -80,8 +96,9 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end.
-async fn read<T>(ctx: &Context, what: &[&str], ask: impl AsyncFn(Chat) -> Result<T, ClientError>) -> Result<Read<T>, ReadError> {
+/// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end. `ask` returns nothing if the gateway ended
+/// while it was asked.
+async fn read<T>(ctx: &Context, what: &[&str], ask: impl AsyncFn(Chat) -> Result<Option<T>, ClientError>) -> Result<Read<T>, ReadError> {
     let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
     let began = Instant::now();
     loop {
@@ -90,8 +107,10 @@ async fn read<T>(ctx: &Context, what: &[&str], ask: impl AsyncFn(Chat) -> Result
             Err(e) => Err(e),
         };
         match asked {
-            Ok(found) => return Ok(Read::Gateway(found)),
-            Err(e) if e.is_not_running() => {}
+            Ok(Some(found)) => return Ok(Read::Gateway(found)),
+            Ok(None) => {}
+            // One that ends may take longer to stop its agents than the client waits for it.
+            Err(e) if e.is_not_running() || e.code() == code::STOPPING => {}
             Err(e) => return Err(ReadError::Asked(e)),
         }
         match from_files(ctx, what).await.map_err(ReadError::Other)? {
@@ -106,7 +125,8 @@ async fn from_files(ctx: &Context, what: &[&str]) -> Result<ReadAnswer, Failure>
     let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
     let mut command = tokio::process::Command::new(&program);
     command.arg("--home").arg(&ctx.settings.home).arg("--read").args(what);
-    command.args(ctx.owner().session.iter().flat_map(|session| ["--session", session]));
+    // As one word, because a session may begin with a dash.
+    command.args(ctx.owner().session.iter().map(|session| format!("--session={session}")));
     let cannot = |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
     let output = command.stdin(std::process::Stdio::null()).kill_on_drop(true).output().await;
     let output = output.map_err(|e| cannot(format!("cannot execute {}: {e}", program.display())))?;

@@ -343,3 +343,11 @@ fn a_name_is_a_key_and_no_path() {
         assert!(name(bad).is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn a_session_with_escape_sequences_is_no_conversation_of_ours() {
+    assert_eq!(ChatName::of_session(Some("agent:main:local:dm:a")).key, "agent:main:local:dm:a");
+    for other in [None, Some("a"), Some("list"), Some("agent:"), Some("agent:\x1b[2J"), Some("agent:a\nb")] {
+        assert_eq!(ChatName::of_session(other).key, "agent:main:local:dm:main", "{other:?}");
+    }
+}

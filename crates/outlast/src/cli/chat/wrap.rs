@@ -34,7 +34,9 @@ fn rows(line: &StyledLine, room: usize, hang: usize, is_break: fn(Cell, Cell) ->
     let (mut rows, mut rest) = (Vec::new(), &cells[..]);
     loop {
         let indent = if rows.is_empty() { 0 } else { hang };
-        let (row, after) = rest.split_at(row_len(rest, room - indent, is_break));
+        // What stands before the words of the first row, such as the mark of an item, is not left alone there.
+        let mark = if rows.is_empty() { cells_within(rest, hang) } else { 0 };
+        let (row, after) = rest.split_at(row_len(rest, room - indent, mark, is_break));
         let is_whole = after.is_empty() && row.iter().map(|(.., width)| width).sum::<usize>() <= room - indent;
         let keep = if is_whole { row.len() } else { row.iter().rposition(|(c, ..)| *c != ' ').map_or(0, |at| at + 1) };
         rows.push(row_of(indent, &row[..keep]));
@@ -60,11 +62,21 @@ fn cells(line: &StyledLine) -> Vec<Cell> {
     cells
 }
 
-/// How many cells the next row has, at least one. It ends at the last place that may be a break, else where the room ends.
-fn row_len(cells: &[Cell], room: usize, is_break: fn(Cell, Cell) -> bool) -> usize {
+/// How many cells from the first on fit into this many columns.
+fn cells_within(cells: &[Cell], columns: usize) -> usize {
+    let mut used = 0;
+    let fits = |cell: &&Cell| {
+        used += cell.2;
+        used <= columns
+    };
+    cells.iter().take_while(fits).count()
+}
+
+/// How many cells the next row has, at least one. It ends at the last place behind its mark that may be a break, else where the room ends.
+fn row_len(cells: &[Cell], room: usize, mark: usize, is_break: fn(Cell, Cell) -> bool) -> usize {
     let (mut used, mut last_break) = (0, None);
     // Behind an indent nothing is broken: it would leave an empty row.
-    let indent = cells.iter().take_while(|(c, ..)| *c == ' ').count();
+    let indent = cells.iter().take_while(|(c, ..)| *c == ' ').count().max(mark);
     for (at, cell) in cells.iter().enumerate() {
         if at > indent && is_break(cells[at - 1], *cell) {
             last_break = Some(at);
@@ -134,6 +146,8 @@ mod tests {
         assert_eq!(wrapped("- one two three", 9), ["• one two", "  three"]);
         assert_eq!(wrapped("  12. one two three", 13), ["  12. one two", "      three"]);
         assert_eq!(wrapped("> one two three", 9), ["│ one two", "  three"]);
+        assert_eq!(wrapped("- averyverylongword b", 9), ["• averyve", "  rylongw", "  ord b"], "no mark stands alone");
+        assert_eq!(wrapped("12. averylongword", 9), ["12. avery", "    longw", "    ord"]);
     }
 
     #[test]
