@@ -93,6 +93,7 @@ fn requests() -> Vec<Message> {
         Request::Serve,
         Request::Disown { sessions: vec!["agent:main:telegram:dm:7".into()] },
         Request::EngineHandOver,
+        Request::Find { process: "a name".into() },
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
