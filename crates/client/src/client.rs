@@ -10,7 +10,7 @@ use crate::{ClientError, Connect, Process};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
-    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, List, LogPage, Page,
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Found, From, Kill, KillAll, Killed, List, LogPage, Page,
     Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
@@ -28,7 +28,8 @@ const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// A way to the engine of one home. Cheap to clone; clones share the connection.
 ///
-/// A request whose future is dropped is cancelled. Where `process` is asked for, an id or a unique prefix of at least four of its digits will do.
+/// A request whose future is dropped is cancelled. Where `process` is asked for, an id, a unique prefix of at least four of its digits or a name will do;
+/// each request looks it up anew ([`Client::find`]).
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Redial>,
@@ -186,6 +187,28 @@ impl Client {
     pub async fn list(&self, scope: &Scope, all: bool) -> Result<Vec<ProcessInfo>, ClientError> {
         let list: List = self.ask("list processes", Request::List { scope: scope.clone(), all }, Repeat::Safe).await?;
         Ok(list.processes)
+    }
+
+    /// Which process an id, the beginning of one, or a name means, among those that the owner may touch.
+    ///
+    /// Of several processes with one name it is the newest that runs, or the newest if none runs. To do several things with one process, look it up once
+    /// and use its id from then on: the name may mean another process a moment later.
+    ///
+    /// ```
+    /// # use outlast_client::{Client, Connect, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let here = caller(std::env::vars_os(), &product.work());
+    /// let started = client.run(Run::new(Spec::argv(["true"]).named("web"), here)).await?;
+    /// let found = client.find("web").await?;
+    /// assert_eq!((found.session_id, found.namesakes), (started.id(), 1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn find(&self, process: &str) -> Result<Found, ClientError> {
+        self.ask("look up the process", Request::Find { process: process.into() }, Repeat::Safe).await
     }
 
     /// How a process is.

@@ -233,6 +233,6 @@ pub use outlast_wire::v1::notice::{
     Barrier, DeadLetter, Delivery, History, Judged, JudgedOne, Notices, Posted, Push, Replay, Taker, Told, Until, Verdict,
 };
 pub use outlast_wire::v1::{
-    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, From, Kill, KillAll, Killed,
-    LeftProcess, List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Setting, StoppedLeft, ViewClosed, Waited, Written,
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Found, From, Kill, KillAll,
+    Killed, LeftProcess, List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Setting, StoppedLeft, ViewClosed, Waited, Written,
 };

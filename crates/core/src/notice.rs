@@ -49,6 +49,9 @@ pub enum Body {
     WatchMatch(WatchMatch),
     /// A process is no longer watched.
     WatchDisabled {
+        /// The name of the process, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
         /// Its command, secrets masked.
         command: String,
         /// Why, in the contract's words.
@@ -86,6 +89,9 @@ pub enum Body {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Completion {
+    /// The name of the process, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Its command, secrets masked.
     pub command: String,
     /// The own code, minus the signal, or null where nobody knows.
@@ -125,6 +131,9 @@ pub struct Completion {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WatchMatch {
+    /// The name of the process, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The process's command, secrets masked.
     pub command: String,
     /// The pattern of the first of them.
@@ -140,6 +149,7 @@ impl Completion {
     /// The end of a command of which nothing else is known.
     pub fn new(command: impl Into<String>, exit_code: Option<i32>, reason: Reason) -> Self {
         Self {
+            name: None,
             command: command.into(),
             exit_code,
             signal: None,
@@ -159,7 +169,7 @@ impl Completion {
 impl WatchMatch {
     /// Lines of a command's output that held a pattern, the first ones of all.
     pub fn new(command: impl Into<String>, pattern: impl Into<String>, output: impl Into<String>) -> Self {
-        Self { command: command.into(), pattern: pattern.into(), output: output.into(), suppressed: 0 }
+        Self { name: None, command: command.into(), pattern: pattern.into(), output: output.into(), suppressed: 0 }
     }
 }
 
@@ -174,6 +184,17 @@ impl Notice {
             Body::WatchOverflowReleased { .. } => "watch_overflow_released",
             Body::Until { .. } => "until",
             Body::Posted(fields) => fields.get("type").and_then(Value::as_str).unwrap_or("unknown"),
+        }
+    }
+
+    /// The name of the process that it is about, if there is one and it has a name.
+    pub fn name(&self) -> Option<&str> {
+        match &self.body {
+            Body::Completion(end) => end.name.as_deref(),
+            Body::WatchMatch(seen) => seen.name.as_deref(),
+            Body::WatchDisabled { name, .. } => name.as_deref(),
+            // What was posted may have a `name` of its own, which is no process.
+            Body::WatchOverflowTripped { .. } | Body::WatchOverflowReleased { .. } | Body::Until { .. } | Body::Posted(_) => None,
         }
     }
 
@@ -229,7 +250,9 @@ mod tests {
     fn an_event_is_flat_and_reads_back() {
         let posted = serde_json::json!({"type": "async_delegation", "delegation_id": "deleg_1", "api_calls": 3});
         let bodies = [
-            Body::WatchMatch(WatchMatch { command: "c".into(), pattern: "p".into(), output: "o".into(), suppressed: 4 }),
+            Body::WatchMatch(WatchMatch { suppressed: 4, ..WatchMatch::new("c", "p", "o") }),
+            Body::WatchMatch(WatchMatch { name: Some("web".into()), ..WatchMatch::new("c", "p", "o") }),
+            Body::WatchDisabled { name: Some("web".into()), command: "c".into(), message: "m".into(), suppressed: 1 },
             Body::WatchOverflowTripped { message: "m".into() },
             Body::Posted(posted.as_object().unwrap().clone()),
         ];

@@ -17,21 +17,18 @@ pub(crate) struct Near {
 impl std::fmt::Display for Near {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.name {
-            Some(name) => write!(f, "{} (named {:?})", self.id, name.chars().take(NAME).collect::<String>()),
+            Some(name) => write!(f, "{} ({})", name.chars().take(NAME).collect::<String>(), self.id),
             None => write!(f, "{}", self.id),
         }
     }
 }
 
-/// Those of `known` (id and name, which may be empty) that `given` may be a slip for: of the same name, with nearly the same digits, or of nearly the same name.
+/// Those of `known` (id and name, which may be empty) that `given` may be a slip for: with nearly the same digits, or else of nearly the same name.
 pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let named = |name: &str| {
         known.iter().filter(|(_, n)| *n == name).map(|(id, n)| Near { id: *id, name: Some((*n).to_owned()) }).collect::<Vec<_>>()
     };
-    let mut found = if given.is_empty() { Vec::new() } else { named(given) };
-    if found.is_empty() {
-        found = digits(given, known);
-    }
+    let mut found = digits(given, known);
     if found.is_empty() {
         let names = nearest(given, known.iter().map(|(_, name)| *name).filter(|name| !name.is_empty()));
         found = names.into_iter().flat_map(named).collect();
@@ -64,8 +61,8 @@ mod tests {
             ["proc_0123456789ab", "proc_fedcba987654", "proc_0fffffffffff"].iter().map(|s| s.parse().unwrap()).collect();
         let known = [(ids[0], "web"), (ids[1], "frontend"), (ids[2], "")];
         let found = |given: &str| near(given, &known).iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(found("web"), ["proc_0123456789ab (named \"web\")"]);
-        assert_eq!(found("forntend"), ["proc_fedcba987654 (named \"frontend\")"]);
+        assert_eq!(found("wbe"), ["web (proc_0123456789ab)"]);
+        assert_eq!(found("forntend"), ["frontend (proc_fedcba987654)"]);
         assert_eq!(found("proc_0123456798ab"), ["proc_0123456789ab"]);
         assert_eq!(found("fedbca98"), ["proc_fedcba987654"]);
         assert_eq!(found("0"), ["proc_0123456789ab", "proc_0fffffffffff"]);

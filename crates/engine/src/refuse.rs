@@ -2,7 +2,7 @@
 
 use crate::index::IndexError;
 use crate::near::Near;
-use outlast_core::{BadId, ProcessId, Refusal};
+use outlast_core::{ProcessId, Refusal};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, ErrorKind};
 use std::io;
@@ -74,17 +74,17 @@ pub(crate) fn no_session(given: &str) -> Error {
     refusal(code::NOT_FOUND, what, "a session may interrupt its own waits, and nobody else's").with_status("not_found")
 }
 
-/// Not even a name.
-pub(crate) fn bad_id(bad: &BadId, near: &[Near]) -> Error {
+/// No process can have this id or name.
+pub(crate) fn bad_id(given: &str) -> Error {
     // To the contract, what names no process is a process that is not there.
-    not_found(&bad.given, near).with_code(code::BAD_ID)
+    not_found(given, &[]).with_code(code::BAD_ID)
 }
 
-/// A prefix of several.
+/// The beginning of several ids, or of one id and the name of another process.
 pub(crate) fn ambiguous(given: &str, candidates: &[ProcessId]) -> Error {
     let shown: Vec<String> = candidates.iter().take(8).map(ToString::to_string).collect();
     let more = if candidates.len() > shown.len() { format!(" and {} more", candidates.len() - shown.len()) } else { String::new() };
-    refusal(code::AMBIGUOUS_ID, format!("{given:?} could be {}{more}", shown.join(", ")), "give more digits")
+    refusal(code::AMBIGUOUS_ID, format!("{given:?} could be {}{more}", shown.join(", ")), "give more digits, or the whole id")
 }
 
 /// A rule said no.

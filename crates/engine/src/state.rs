@@ -25,6 +25,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// The longest session, task, generation or name.
+pub(crate) const LONGEST_NAME: usize = 256;
 /// How long the end of the engine waits for what is being started.
 const STARTING: Duration = Duration::from_secs(10);
 /// How long the end of the engine waits for what goes along with it.
@@ -40,6 +42,8 @@ pub(crate) struct View {
     pub(crate) changes: Option<watch::Receiver<Arc<Facts>>>,
     /// Held by whoever writes to its input.
     pub(crate) input: Arc<tokio::sync::Mutex<()>>,
+    /// How many processes have its name, if it was found by the name.
+    pub(crate) namesakes: u64,
 }
 
 impl View {
@@ -335,32 +339,51 @@ impl State {
             dir: self.shared.home.process(id),
             changes: entry.tell.as_ref().map(watch::Sender::subscribe),
             input: Arc::clone(&entry.input),
+            namesakes: 0,
         })
     }
 
-    fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
-        let wanted: IdRef = name.parse().map_err(|bad| refuse::bad_id(&bad, &self.near(name, owner)))?;
+    /// The process that `given` means to this owner: a whole id, the beginning of one, or a name.
+    fn resolve(&self, given: &str, owner: &Owner) -> Result<View, Error> {
         let may = |e: &Entry| owner.may_touch(&e.facts.kept.spec.owner);
-        let found = match wanted {
-            IdRef::Exact(id) => self.entry(id).filter(|e| may(e)).map(|_| id),
-            IdRef::Prefix(_) => {
-                let ids = self.table.iter().filter(|(id, _)| wanted.matches(**id));
-                let mut ids: Vec<ProcessId> = ids.filter(|(id, _)| self.entry(**id).is_some_and(may)).map(|(id, _)| *id).collect();
-                ids.sort_unstable();
-                match ids[..] {
-                    [] => None,
-                    [id] => Some(id),
-                    _ => return Err(refuse::ambiguous(name, &ids)),
-                }
+        let parsed = given.parse::<IdRef>();
+        if let Ok(IdRef::Exact(id)) = parsed
+            && self.entry(id).is_some_and(may)
+        {
+            return self.view(id).ok_or_else(|| refuse::not_found(given, &[]));
+        }
+        let mut ids: Vec<ProcessId> = match &parsed {
+            Ok(beginning @ IdRef::Prefix(_)) => {
+                let ids = self.table.keys().filter(|id| beginning.matches(**id));
+                ids.filter(|id| self.entry(**id).is_some_and(may)).copied().collect()
             }
+            Ok(IdRef::Exact(_)) | Err(_) => Vec::new(),
         };
-        found.and_then(|id| self.view(id)).ok_or_else(|| refuse::not_found(name, &self.near(name, owner)))
+        let called: Vec<&Entry> = self.known_to(owner).filter(|e| e.facts.kept.spec.name.as_deref() == Some(given)).collect();
+        let newest = called.iter().max_by_key(|e| (!e.facts.is_over(), e.facts.kept.accepted_at, e.facts.id()));
+        // A name can look like the beginning of an id. Neither is preferred: the wrong process could be stopped.
+        ids.extend(newest.map(|e| e.facts.id()));
+        ids.sort_unstable();
+        ids.dedup();
+        match ids[..] {
+            [id] => {
+                let namesakes = called.len() as u64;
+                self.view(id).map(|view| View { namesakes, ..view }).ok_or_else(|| refuse::not_found(given, &[]))
+            }
+            [] if given.is_empty() || given.len() > LONGEST_NAME || given.contains(char::is_control) => Err(refuse::bad_id(given)),
+            [] => Err(refuse::not_found(given, &self.near(given, owner))),
+            _ => Err(refuse::ambiguous(given, &ids)),
+        }
+    }
+
+    /// Those that the owner may touch.
+    fn known_to(&self, owner: &Owner) -> impl Iterator<Item = &Entry> {
+        self.table.keys().filter_map(|id| self.entry(*id)).filter(|e| owner.may_touch(&e.facts.kept.spec.owner))
     }
 
     /// Which of those that the owner may touch could be meant.
     fn near(&self, name: &str, owner: &Owner) -> Vec<Near> {
-        let known = self.table.keys().filter_map(|id| self.entry(*id)).filter(|e| owner.may_touch(&e.facts.kept.spec.owner));
-        let known: Vec<_> = known.map(|e| (e.facts.id(), e.facts.kept.spec.name.as_deref().unwrap_or_default())).collect();
+        let known: Vec<_> = self.known_to(owner).map(|e| (e.facts.id(), e.facts.kept.spec.name.as_deref().unwrap_or_default())).collect();
         near::near(name, &known)
     }
 

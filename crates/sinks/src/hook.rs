@@ -3,7 +3,7 @@
 use crate::os::Life;
 use crate::run::Outcome;
 use crate::{Hook, HookCommand, event, reason};
-use outlast_client::Delivery;
+use outlast_client::{Body, Delivery, Notice};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::future::pending;
@@ -25,7 +25,7 @@ const LAST_WORDS: usize = 64 * 1024;
 /// How long a hook goes on when the engine stops. Whatever has not ended is run again by the next engine.
 const STOP_WAIT: Duration = Duration::from_secs(1);
 
-/// A variable longer than this is left out: the kernel would refuse the whole command. It is in the JSON.
+/// A variable longer than this is left out, and the text is cut: the kernel would refuse the whole command. The JSON has all of it.
 const LONGEST_VARIABLE: usize = 4 * 1024;
 
 /// Runs the hook for these, and says how that went. `stop` turns true when the engine stops.
@@ -64,8 +64,28 @@ fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
         ("OUTLAST_EVENT_COUNT", count.to_string()),
         ("OUTLAST_SESSION", notice.session_key.clone()),
         ("OUTLAST_PROCESS", notice.session_id.clone()),
+        ("OUTLAST_NAME", notice.name().unwrap_or_default().to_owned()),
+        ("OUTLAST_EXIT_CODE", exit_code(notice).map(|code| code.to_string()).unwrap_or_default()),
+        ("OUTLAST_TEXT", beginning(&first.text)),
     ];
     all.into_iter().filter(|(_, value)| value.len() <= LONGEST_VARIABLE && !value.contains('\0')).collect()
+}
+
+/// The exit code of the process whose end is told, if it is known.
+fn exit_code(notice: &Notice) -> Option<i32> {
+    match &notice.body {
+        Body::Completion(end) => end.exit_code,
+        _ => None,
+    }
+}
+
+/// As much of a text as a variable may hold.
+fn beginning(text: &str) -> String {
+    let mut end = text.len().min(LONGEST_VARIABLE);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
 }
 
 /// Why a run is over, or has to be.

@@ -3,7 +3,7 @@
 use crate::after::After;
 use crate::args::{Args, short};
 use crate::plan::directory_in;
-use crate::process::{Ask, answer_of, failed, fields};
+use crate::process::{Ask, answer_of, failed, fields, id_of};
 use crate::terminal::warn;
 use crate::yielding::{Left, Wanted, Yielded, begin, wait};
 use crate::{Answer, Host, answer, cap, notices, unknown};
@@ -155,6 +155,7 @@ impl Call {
                 }
             }
             Self::Wait { id, most, tokens } => {
+                let id = id_of(client, &id).await?;
                 let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
                     // Its name is known, and may be a task's: it can be asked for again.
@@ -172,6 +173,7 @@ impl Call {
             }
             Self::Process(ask) => Ok(renamed(answer_of(client, host, ask).await)),
             Self::Write { id, text, close } => {
+                let id = id_of(client, &id).await?;
                 let mut all = Answer::new();
                 if !text.is_empty() {
                     all.extend(fields(&client.write(&id, text.as_bytes(), At::End).await?));

@@ -5,7 +5,7 @@ use crate::output::Output;
 use crate::pages::Pages;
 use crate::tokens::end_of;
 use crate::{Answer, Host, Profile, answer, cap};
-use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessInfo, Scope, Status, code};
+use outlast_client::{At, Client, ClientError, Kill, LogPage, Page, ProcessId, ProcessInfo, Scope, Status, code};
 use outlast_core::limits;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -74,6 +74,21 @@ pub enum Ask {
 }
 
 impl Ask {
+    /// The same, with the id of the process in place of what the caller named it by.
+    async fn with_id(mut self, client: &Client) -> Result<Self, ClientError> {
+        let given = match &mut self {
+            Self::List => return Ok(self),
+            Self::Poll { id, .. }
+            | Self::Log { id, .. }
+            | Self::Wait { id, .. }
+            | Self::Kill { id, .. }
+            | Self::Write { id, .. }
+            | Self::Close { id } => id,
+        };
+        *given = id_of(client, given).await?;
+        Ok(self)
+    }
+
     /// Reads the arguments of a call. What is wrong with them is the answer to it.
     pub fn of(arguments: &Value) -> Result<Self, Answer> {
         let wrong = |error: String| answer([("error", error.into())]);
@@ -114,6 +129,19 @@ impl Ask {
     }
 }
 
+/// The id of the process that a call names by its id, the beginning of one, or its name. A whole id is not looked up.
+pub(crate) async fn id_of(client: &Client, given: &str) -> Result<String, ClientError> {
+    if given.parse::<ProcessId>().is_ok() {
+        return Ok(given.to_owned());
+    }
+    match client.find(given).await {
+        Ok(found) => Ok(found.session_id.to_string()),
+        // An engine of an earlier release does not know the request. It knows ids.
+        Err(ClientError::Refused(e)) if e.code == code::BAD_REQUEST => Ok(given.to_owned()),
+        Err(e) => Err(e),
+    }
+}
+
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
     match Ask::of(arguments) {
@@ -139,7 +167,7 @@ pub(crate) async fn answer_of(client: &Client, host: &Host, ask: Ask) -> Answer 
 }
 
 async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientError> {
-    Ok(match ask {
+    Ok(match ask.with_id(client).await? {
         Ask::List => list(client).await?,
         Ask::Poll { id, tokens } => {
             let mut all = fields(&client.poll(&id).await?);
@@ -266,7 +294,7 @@ pub(crate) fn fields(said: &impl Serialize) -> Answer {
 /// An error in the tool's own words about what to do.
 pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
     let hint = match e.code() {
-        code::NOT_FOUND | code::BAD_ID => profile.known().to_owned(),
+        code::NOT_FOUND | code::BAD_ID => format!("{}{}", near(e.hint()), profile.known()),
         code::NO_INPUT => format!("only a process that was started with {} takes input", profile.input()),
         code::ALREADY_EXITED => format!("{} shows its output", profile.log()),
         code::AMBIGUOUS_ID => format!("give the whole {}", profile.process()),
@@ -283,6 +311,12 @@ pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
         all.insert("exit_code".into(), json!(code));
     }
     all
+}
+
+/// The part of an engine's hint that names processes which may be meant, if it has one. The rest of it is about the command line.
+fn near(hint: &str) -> &str {
+    let end = hint.find("? ").map(|at| at + 2).filter(|_| hint.starts_with("did you mean "));
+    end.map_or("", |end| &hint[..end])
 }
 
 #[cfg(test)]
@@ -305,6 +339,13 @@ mod tests {
         ] {
             assert_eq!(failed(profile, &unknown)["hint"], hint);
         }
+    }
+
+    #[test]
+    fn a_hint_names_those_that_may_be_meant() {
+        let hint = "did you mean web (proc_0123456789ab)? `outlast list --all` shows those there are";
+        let unknown = ClientError::Refused(outlast_client::Error::new(outlast_client::ErrorKind::Refusal, code::NOT_FOUND, "no", hint));
+        assert_eq!(failed(Profile::Native, &unknown)["hint"], "did you mean web (proc_0123456789ab)? list() shows those there are");
     }
 
     #[test]

@@ -95,6 +95,7 @@ fn requests() -> Vec<Message> {
         Request::EngineHandOver,
         Request::KillThese { processes: vec![ID], kill: Kill::politely() },
         Request::CleanThese { processes: vec![ID] },
+        Request::Find { process: "a name".into() },
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };

@@ -174,6 +174,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     };
     let reason = fate.completion_reason.unwrap_or(Reason::Lost);
     let mut end = Completion::new(facts.kept.spec.command.shown(), fate.exit_code.flatten(), reason);
+    end.name = facts.kept.spec.name.clone();
     end.signal = fate.signal;
     end.oom = fate.oom;
     end.termination_source = fate.termination_source.unwrap_or_default();
@@ -313,11 +314,13 @@ impl Judge {
                 Verdict::Match { suppressed } => {
                     let output = quoted(&matched);
                     let mut seen = WatchMatch::new(command, &matched.pattern, output);
+                    seen.name = of.row.kept.spec.name.clone();
                     seen.suppressed = suppressed;
                     (format!("{name}/watch_match/{at}"), Body::WatchMatch(seen))
                 }
                 Verdict::Disabled { suppressed, message } => {
-                    (format!("{name}/watch_disabled"), Body::WatchDisabled { command, message, suppressed })
+                    let called = of.row.kept.spec.name.clone();
+                    (format!("{name}/watch_disabled"), Body::WatchDisabled { name: called, command, message, suppressed })
                 }
                 verdict @ (Verdict::Tripped { .. } | Verdict::Released { .. }) => {
                     to_sessions.push(verdict);

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 use crate::state::View;
 use outlast_core::Owner;
 use outlast_wire::v1::notice::Told;
-use outlast_wire::v1::{Done, Error, Removed, Request};
+use outlast_wire::v1::{Done, Error, Found, Removed, Request};
 use outlast_wire::{code, frame};
 use serde::Serialize;
 use std::io;
@@ -50,6 +50,7 @@ impl Asked {
                 Ok(json) => out.send(frame::answer(out.of, &json)).await,
                 Err(error) => out.error(error).await,
             },
+            Request::Find { process } => out.result(self.resolve(&process).await.map(|view| found(&view))).await,
             Request::Poll { process } => out.result(poll::poll(self, &process).await).await,
             Request::Log { process, page } => self.answer_with_end(log::log(self, &process, page).await, "log").await,
             Request::Read { process, from, follow, to_exit, view, masked, timed } => {
@@ -222,6 +223,13 @@ impl Asked {
     pub(super) async fn fresh(&self, view: &View) -> Result<Fresh, Error> {
         fresh(&self.engine, view).await
     }
+}
+
+/// What to answer about a process that was looked up.
+fn found(view: &View) -> Found {
+    let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
+    found.namesakes = view.namesakes;
+    found
 }
 
 /// A process and a look into its folder.

@@ -10,7 +10,7 @@ use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
-use crate::state::{Reserved, View};
+use crate::state::{LONGEST_NAME, Reserved, View};
 use crate::{cgroup, launch, refuse, run_dir, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
@@ -22,8 +22,6 @@ use sha2::{Digest, Sha256};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest session, task, generation or name.
-const LONGEST_NAME: usize = 256;
 /// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
 const USUAL_UMASK: u32 = 0o022;
 /// How many descriptors a start may need, and a few for whoever asks about others meanwhile.

@@ -7,6 +7,7 @@ use crate::barrier::{self, Barrier, Target};
 use crate::facts::Facts;
 use crate::refuse;
 use crate::shared::Closing;
+use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::notice::{self as v1, Barriers, Until};
@@ -61,13 +62,13 @@ fn is_name(id: &str) -> bool {
     id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The whole id that a name means. One that means nothing is kept as it is: a barrier for it is open.
-async fn meant(asked: &Asked, name: &str) -> Result<String, Error> {
-    match asked.resolve(name).await {
-        Ok(view) => Ok(view.id().to_string()),
-        Err(error) if error.code == code::AMBIGUOUS_ID => Err(error),
-        Err(error) if error.status == "not_found" => Ok(name.chars().take(80).collect()),
-        Err(error) => Err(error),
+/// The id of the process that is meant. A whole id that is not known counts as over, since the process may have been removed; a name that is not
+/// known is a mistake.
+async fn meant(asked: &Asked, given: &str) -> Result<String, Error> {
+    match (asked.resolve(given).await, given.parse()) {
+        (Ok(view), _) => Ok(view.id().to_string()),
+        (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => Ok(id.to_string()),
+        (Err(error), _) => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Asked;
 use crate::refuse;
-use outlast_core::ProcessId;
+use outlast_core::{IdRef, ProcessId};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, ViewClosed};
 use std::collections::HashMap;
@@ -50,15 +50,14 @@ impl Views {
 }
 
 pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error> {
-    let view = match asked.resolve(name).await {
-        Ok(view) => view,
-        // Whoever tidies up need not know what was forgotten meanwhile: no view of it is open, which is what was asked for.
-        Err(error) if error.code == code::NOT_FOUND => {
-            let name: String = name.chars().take(80).collect();
-            let note = format!("No process {name} is known, so no view of it is open.");
-            return Ok(ViewClosed::new(name, 0, note));
+    let view = match (asked.resolve(name).await, name.parse()) {
+        (Ok(view), _) => view,
+        // The process may have been removed: no view of it is open, which is what was asked for. A name that is not known is a mistake.
+        (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => {
+            let note = format!("No process {id} is known, so no view of it is open.");
+            return Ok(ViewClosed::new(id.to_string(), 0, note));
         }
-        Err(error) => return Err(error),
+        (Err(error), _) => return Err(error),
     };
     let id = view.id();
     match asked.shared().views.close(id) {

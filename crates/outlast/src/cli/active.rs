@@ -22,7 +22,7 @@ pub(crate) struct Active {
     /// Ignore processes of this age in seconds, or older
     #[arg(long, value_name = "S", value_parser = seconds, requires = "session")]
     max_age: Option<Duration>,
-    /// Whether a goal that waits for this process has to keep waiting
+    /// Whether a goal that waits for this process, given by id or name, has to keep waiting
     #[arg(long, value_name = "ID", group = "about")]
     waiting: Option<String>,
 }

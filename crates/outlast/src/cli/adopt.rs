@@ -1,6 +1,6 @@
 //! `outlast adopt`
 
-use super::{Context, Failure, input, list, times};
+use super::{Context, Failure, input, list, named, times};
 use crate::config::World;
 use clap::Args;
 use outlast_client::AdoptFrom;
@@ -23,7 +23,7 @@ impl Adopt {
         // Asked for one pid, nobody wants to hear that all is well when it was not.
         let code = i32::from(adopted.adopted.is_empty() && !adopted.skipped.is_empty());
         if ctx.out.json {
-            ctx.out.object(&adopted)?;
+            ctx.out.object(&named::with_ids(&adopted))?;
             return Ok(code);
         }
         for line in list::lines(&adopted.adopted, times::now(), &ctx.out) {

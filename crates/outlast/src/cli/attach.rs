@@ -3,6 +3,7 @@
 mod screen;
 
 use super::follow::Screen;
+use super::named::{self, Named};
 use super::terminal::{self, Ends, Keyboard, Leaving};
 use super::{Context, Failure, ending};
 use crate::config::DetachKey;
@@ -29,7 +30,7 @@ const BEFORE_LINES: u64 = 20;
 /// The terminal is always restored.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
     /// Show only, and send nothing
     #[arg(long)]
@@ -54,10 +55,11 @@ enum Left {
 impl Attach {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let info = client.poll(&self.id).await?;
+        let process = named::find(ctx, &client, &self.id).await?;
+        let info = client.poll(&process.id).await?;
         let id = info.session_id.to_string();
         if info.status == Status::Exited {
-            let (how, hint) = (format!("{id} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output"));
+            let (how, hint) = (format!("{process} {}", ending::sentence(&info.fate)), format!("`outlast log {id}` shows its output"));
             return Err(Failure::over(how, hint, info.fate.exit_code.flatten()));
         }
         let at_a_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -67,22 +69,23 @@ impl Attach {
         } else {
             by_lines(ctx, &client, &info, self.read_only).await?
         };
-        tell(ctx, &client, &id, left).await
+        tell(ctx, &client, &process, left).await
     }
 }
 
-async fn tell(ctx: &Context, client: &Client, id: &str, left: Left) -> Result<i32, Failure> {
+async fn tell(ctx: &Context, client: &Client, of: &Named, left: Left) -> Result<i32, Failure> {
+    let id = &of.id;
     let now = client.poll(id).await?;
     if ctx.out.json {
         let mut answer = serde_json::to_value(&now).unwrap_or_default();
         super::run::merge(&mut answer, json!({"detached_here": !matches!(left, Left::Ended)}));
-        ctx.out.object(&answer)?;
+        ctx.out.object(&named::with_ids(&answer))?;
     }
     match left {
-        Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{id} {}", ending::sentence(&now.fate))),
-        Left::Ended => ctx.out.remark(&format!("\n{id} keeps running; its output has no reader")),
-        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {id} keeps running; come back with: outlast attach {id}")),
-        Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{id} keeps running; come back with: outlast attach {id}")),
+        Left::Ended if now.fate.completion_reason.is_some() => ctx.out.remark(&format!("\n{of} {}", ending::sentence(&now.fate))),
+        Left::Ended => ctx.out.remark(&format!("\n{of} keeps running; its output has no reader")),
+        Left::Closed => ctx.out.remark(&format!("\nthis view was closed; {of} keeps running; come back with: outlast attach {id}")),
+        Left::Detached | Left::Signalled(_) => ctx.out.remark(&format!("\n{of} keeps running; come back with: outlast attach {id}")),
     }
     Ok(match left {
         Left::Ended | Left::Detached | Left::Closed => 0,

@@ -1,19 +1,21 @@
 //! `outlast close`
 
 use super::write::tell;
-use super::{Context, Failure};
+use super::{Context, Failure, named};
 use clap::Args;
 
 /// Close the input of a process
 #[derive(Debug, Args)]
 pub(crate) struct Close {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
 }
 
 impl Close {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let closed = ctx.client().await?.close(&self.id).await?;
-        tell(ctx, &closed)
+        let client = ctx.client().await?;
+        let process = named::find(ctx, &client, &self.id).await?;
+        let closed = client.close(&process.id).await?;
+        tell(ctx, &process, &closed)
     }
 }

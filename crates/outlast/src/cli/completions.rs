@@ -9,8 +9,7 @@ use std::io::Write as _;
 
 /// Print a completion script for a shell
 ///
-/// In bash, zsh and fish, the ids of processes, sessions, tasks, signals and the names of conversations are completed as well; the name of a process is
-/// completed to its id.
+/// In bash, zsh and fish, the names and ids of processes, sessions, tasks, signals and the names of conversations are completed as well.
 ///
 /// bash: put `source <(outlast completions bash)` into ~/.bashrc.
 /// zsh: write it to a file `_outlast` in a directory of $fpath.

@@ -7,7 +7,7 @@ pub(super) use give::{Batch, write};
 
 use super::owner::Whose;
 use super::route::RouteArgs;
-use super::{Context, Failure, input, seconds, some_seconds};
+use super::{Context, Failure, input, named, seconds, some_seconds};
 use clap::{Args, Subcommand};
 use outlast_client::{Client, Judged, JudgedOne, Replay, Verdict};
 use serde_json::{Map, Value, json};
@@ -63,7 +63,7 @@ enum What {
     Replay(Again),
     /// Say whether the session of a process has seen its end, so that no notice is delivered
     Consumed {
-        /// The process: its id, or at least four of its digits
+        /// The process: its name, its id, or at least four digits of its id
         id: String,
         /// Mark it as seen
         #[arg(long)]
@@ -144,7 +144,10 @@ impl Events {
             What::History(history) => history.perform(ctx, &client).await,
             What::Dead(dead) => dead.perform(ctx, &client).await,
             What::Replay(again) => again.perform(ctx, &client).await,
-            What::Consumed { id, mark } => consumed(ctx, &client, &id, mark).await,
+            What::Consumed { id, mark } => {
+                let id = named::find_or_id(ctx, &client, id).await?;
+                consumed(ctx, &client, &id, mark).await
+            }
         }
     }
 }

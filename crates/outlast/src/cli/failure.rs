@@ -102,6 +102,11 @@ impl Failure {
         Self { exit: if self.silent || self.left { self.exit } else { exit }, ..self }
     }
 
+    /// The same, in other words.
+    pub(crate) fn saying(self, error: String) -> Self {
+        Self { error, ..self }
+    }
+
     /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
     pub(crate) fn within(self, session: Option<&str>) -> Self {
         match session {
@@ -143,6 +148,11 @@ impl Failure {
             let _ = writeln!(std::io::stderr(), "{name}{}{left}{hint}{warning}", self.error);
         }
         self.exit
+    }
+
+    /// Tells, unless the answer has it, and returns the exit code.
+    pub(crate) fn tell_unless(&self, is_in_answer: bool) -> i32 {
+        if is_in_answer { self.exit } else { self.tell(false) }
     }
 
     /// For an answer in JSON.

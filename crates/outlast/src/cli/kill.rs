@@ -1,12 +1,13 @@
 //! `outlast kill`
 
 use super::choice::{Choice, ChoiceArgs, Many};
+use super::named::{self, Each, Named};
 use super::owner::meant;
 use super::progress::{self, About};
 use super::{Context, Failure, ScopeArgs, ending, millis, output, seconds};
 use crate::config::Origin;
 use clap::Args;
-use outlast_client::{Owner, Scope};
+use outlast_client::{Client, Killed, Owner, Scope};
 use std::time::Duration;
 
 /// Stop a process and everything it started
@@ -14,12 +15,16 @@ use std::time::Duration;
 /// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the tree was seen to be gone.
 /// Of a process that has finished it stops what is still running of its tree; it then exits with 1, and `left_killed` of --json names what was stopped.
 ///
+/// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
+/// each as for one process, or an error with its `id`.
+///
 /// On a terminal --all asks before it stops processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
 #[derive(Debug, Args)]
+#[command(visible_alias = "stop")]
 pub(crate) struct Kill {
-    /// The process: its id, or at least four of its digits
-    #[arg(required_unless_present = "all", conflicts_with = "all")]
-    id: Option<String>,
+    /// The process: its name, its id, or at least four digits of its id; may be several
+    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
+    ids: Vec<String>,
     /// Stop every running process of the scope, and what finished ones left running
     #[arg(long)]
     all: bool,
@@ -45,9 +50,9 @@ impl Kill {
         }
         let mut kill = outlast_client::Kill::default();
         (kill.grace_ms, kill.no_escalate) = (self.grace.or(configured(ctx)).map(millis), self.no_escalate);
-        match self.id {
-            Some(id) => one(ctx, &id, kill).await,
-            None => {
+        match self.all {
+            false => named(ctx, &self.ids, kill).await,
+            true => {
                 let named = self.scope.session.clone();
                 all(ctx, scope(self.scope, &ctx.owner()), &self.choice, kill, named).await
             }
@@ -76,24 +81,51 @@ fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About
     About::Stop { what, grace: kill.grace_ms.map_or(ctx.settings.grace, Duration::from_millis) }
 }
 
-async fn one(ctx: &Context, id: &str, kill: outlast_client::Kill) -> Result<i32, Failure> {
+/// Stops those that the user named, all at the same time.
+async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
-    let left = format!("{id} is still being stopped; see with: outlast poll {id}");
-    let killed = progress::during(ctx, about(ctx, id, &kill), &left, client.kill(id, kill)).await??;
-    if ctx.out.json {
-        ctx.out.object(&killed)?;
-        return Ok(0);
+    let all = named::find_each(ctx, &client, given).await?;
+    if let [one] = &all[..] {
+        let left = format!("{one} is still being stopped; see with: outlast poll {}", one.id);
+        let shown = one.to_string();
+        let killed = progress::during(ctx, about(ctx, &shown, &kill), &left, client.kill(&one.id, kill)).await??;
+        if ctx.out.json {
+            ctx.out.object(&named::with_ids(&killed))?;
+            return Ok(0);
+        }
+        return tell(ctx, &client, one, &killed).await;
     }
+    let left = "they are still being stopped; see with: outlast list";
+    let kills = named::at_once(&all, |id| {
+        let (client, kill) = (client.clone(), kill);
+        async move { client.kill(&id, kill).await }
+    });
+    let mut each = Each::new();
+    for (one, killed) in progress::during(ctx, about(ctx, "each of them", &kill), left, kills).await?? {
+        match killed {
+            Ok(killed) => {
+                if !ctx.out.json {
+                    tell(ctx, &client, one, &killed).await?;
+                }
+                each.done(&killed, 0);
+            }
+            Err(e) => each.failed(ctx, one, e),
+        }
+    }
+    each.finish(ctx)
+}
+
+/// The output, and how it ended.
+async fn tell(ctx: &Context, client: &Client, of: &Named, killed: &Killed) -> Result<i32, Failure> {
     if let Some(end) = &killed.output {
         let is_whole = killed.output_cut.is_none();
-        output::print_end(ctx, &client, &killed.session_id.to_string(), end, is_whole).await?;
+        output::print_end(ctx, client, &of.id, end, is_whole).await?;
     }
-    let id = killed.session_id;
     match killed.status.as_str() {
-        "signalled" => ctx.out.remark(&format!("{id} was asked to end; `outlast wait {id}` waits for it")),
+        "signalled" => ctx.out.remark(&format!("{of} was asked to end; `outlast wait {}` waits for it", of.id)),
         _ => {
             let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
-            ctx.out.remark(&format!("{id} {}{tree}", ending::sentence(&killed.fate)));
+            ctx.out.remark(&format!("{of} {}{tree}", ending::sentence(&killed.fate)));
         }
     }
     if let Some(warning) = &killed.warning {

@@ -4,17 +4,17 @@ use super::conversation::{self, Conversation};
 use super::out::Tone;
 use super::owner::meant;
 use super::table::{Cell, Column, lay_out};
-use super::{Context, Failure, ScopeArgs, ending, times};
+use super::{Context, Failure, ScopeArgs, ending, named, times};
 use clap::Args;
 use outlast_client::{ProcessInfo, Time};
 use serde_json::json;
 
 /// List processes
 #[derive(Debug, Args)]
-#[command(visible_alias = "ls")]
+#[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {
     /// Include finished processes, and the agents of conversations that run
-    #[arg(long)]
+    #[arg(long, short)]
     all: bool,
     #[command(flatten)]
     scope: ScopeArgs,
@@ -33,7 +33,7 @@ impl List {
             if let Some(hint) = meant {
                 super::run::merge(&mut answer, json!({"hint": hint}));
             }
-            ctx.out.object(&answer)?;
+            ctx.out.object(&named::with_ids(&answer))?;
             return Ok(0);
         }
         // Who names a session wants to see what is in it.

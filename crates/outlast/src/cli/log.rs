@@ -6,7 +6,7 @@ use super::follow::{Follow, Screen, Stopped, gap};
 use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
-use super::{Context, Failure};
+use super::{Context, Failure, named};
 use clap::Args;
 use outlast_client::{Client, From, Page, Time};
 use regex::Regex;
@@ -26,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 /// there are events "gap", "end", "error" and, after Ctrl-C, "left".
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// The process: its id, or at least four of its digits; may be several
+    /// The process: its name, its id, or at least four digits of its id; may be several
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     /// Show the last N lines
@@ -51,7 +51,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Show new output as it comes, until the output is closed; Ctrl-C leaves
-    #[arg(long, short)]
+    #[arg(long, short, overrides_with = "follow")]
     follow: bool,
     /// Print the bytes as they were written
     #[arg(long)]
@@ -90,8 +90,15 @@ impl Since {
 }
 
 impl Log {
-    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+    /// The same with --follow: `outlast tail`.
+    pub(crate) fn followed(self) -> Self {
+        Self { follow: true, ..self }
+    }
+
+    pub(crate) async fn perform(mut self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
+        // All are looked up before anything is shown: a name that is wrong is told at once.
+        self.ids = named::find_each(ctx, &client, &self.ids).await?.into_iter().map(|one| one.id).collect();
         if self.prefix || self.ids.len() > 1 {
             return several::perform(self, ctx, &client).await;
         }
@@ -139,7 +146,7 @@ impl Log {
             if self.since.is_some() {
                 page.from_byte = Some(Begin::find(client, self.id(), self.range(ctx, 1)).await?.from_byte);
             }
-            ctx.out.object(&client.log(self.id(), page).await?)?;
+            ctx.out.object(&named::with_ids(&client.log(self.id(), page).await?))?;
             return Ok(0);
         }
         output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
@@ -192,11 +199,11 @@ impl Log {
         if ctx.out.json {
             let mut answer = serde_json::to_value(&now).unwrap_or_default();
             super::run::merge(&mut answer, stopped.fields());
-            ctx.out.object(&answer)?;
+            ctx.out.object(&named::with_ids(&answer))?;
         } else if let Stopped::Ended { .. } = stopped
             && now.fate.completion_reason.is_some()
         {
-            ctx.out.tip(&format!("{id} {}", super::ending::sentence(&now.fate)));
+            ctx.out.tip(&format!("{} {}", named::shown(&id, now.name.as_deref()), super::ending::sentence(&now.fate)));
         }
         Ok(0)
     }

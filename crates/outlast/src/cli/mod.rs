@@ -28,6 +28,7 @@ mod list;
 mod log;
 mod man;
 mod mcp;
+mod named;
 mod out;
 mod output;
 mod owner;
@@ -53,7 +54,7 @@ mod write;
 pub(crate) use failure::{Failure, OURS};
 
 use crate::config::{Colours, Settings, World};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
@@ -98,7 +99,11 @@ enum Verb {
     List(list::List),
     Top(top::Top),
     Poll(poll::Poll),
+    #[command(visible_alias = "logs")]
     Log(log::Log),
+    /// Show new output of a process as it comes: the same as `log --follow`
+    #[command(long_about = None)]
+    Tail(log::Log),
     Wait(wait::Wait),
     Until(until::Until),
     Kill(kill::Kill),
@@ -169,8 +174,7 @@ pub(crate) enum Asked {
 
 /// Reads the command line.
 pub(crate) fn parse(args: Vec<OsString>) -> Asked {
-    // Words behind `--` are the command's.
-    let json = args.iter().take_while(|a| *a != "--").any(|a| a == "--json");
+    let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
     let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
@@ -195,6 +199,36 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
             Asked::Answered(e.exit_code())
         }
     }
+}
+
+/// The words that are ours: those before `--`, and of `run` those before the first that is neither a flag nor the value of one.
+fn own_words(args: &[OsString]) -> &[OsString] {
+    let until = |at: usize| &args[..at];
+    let Some(verb) = args.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-")).map(|n| n + 1) else { return args };
+    let end = args.iter().position(|a| a == "--").unwrap_or(args.len());
+    if args[verb] != "run" || end <= verb {
+        return until(end);
+    }
+    let command = Cli::command();
+    let Some(run) = command.find_subcommand("run") else { return until(end) };
+    let flag = |word: &str| {
+        run.get_arguments().find(|a| match word.strip_prefix("--") {
+            Some(long) => a.get_long() == Some(long),
+            // `-wf` is several flags, and the value belongs to the last.
+            None => a.get_short().is_some_and(|short| word.ends_with(short)),
+        })
+    };
+    let mut before: Option<&clap::Arg> = None;
+    for (at, word) in args.iter().enumerate().take(end).skip(verb + 1) {
+        let word = word.to_string_lossy();
+        let is_flag = word.starts_with('-') && word != "-";
+        match before.take() {
+            Some(flag) if !is_flag || flag.is_allow_hyphen_values_set() => {}
+            _ if is_flag => before = flag(&word).filter(|a| a.get_action().takes_values()),
+            _ => return until(at),
+        }
+    }
+    until(end)
 }
 
 /// What every verb is given.
@@ -291,6 +325,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Top(args) => args.perform(ctx).await,
         Verb::Poll(args) => args.perform(ctx).await,
         Verb::Log(args) => args.perform(ctx).await,
+        Verb::Tail(args) => args.followed().perform(ctx).await,
         Verb::Wait(args) => args.perform(ctx).await,
         Verb::Until(args) => args.perform(ctx).await,
         Verb::Kill(args) => args.perform(ctx).await,

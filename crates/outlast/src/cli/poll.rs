@@ -1,23 +1,25 @@
 //! `outlast poll`
 
 use super::out::{Tone, tame};
-use super::{Context, Failure, ending, times};
+use super::{Context, Failure, ending, named, times};
 use clap::Args;
 use jiff::tz::TimeZone;
 use outlast_client::{Event, ProcessInfo, Time};
 
 /// Show the state of a process and the end of its output
 #[derive(Debug, Args)]
+#[command(visible_aliases = ["status", "show"])]
 pub(crate) struct Poll {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
 }
 
 impl Poll {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let info = ctx.client().await?.poll(&self.id).await?;
+        let client = ctx.client().await?;
+        let info = client.poll(&named::find(ctx, &client, &self.id).await?.id).await?;
         if ctx.out.json {
-            ctx.out.object(&info)?;
+            ctx.out.object(&named::with_ids(&info))?;
             return Ok(0);
         }
         let fields = fields(&info, times::now(), &ctx.world.zone());

@@ -2,7 +2,7 @@
 
 use super::ending::{self, TIMED_OUT};
 use super::progress::{self, About};
-use super::{Context, Failure, output, times};
+use super::{Context, Failure, named, output, times};
 use outlast_client::{Chunk, Client, From, ProcessInfo};
 use outlast_text::Redactor;
 use outlast_text::watch::{Cursor, Scanner};
@@ -34,26 +34,27 @@ impl Ready {
             ctx.out.line(&id)?;
         }
         let words = format!("waiting for a line with {:?}", self.text);
-        let left = format!("{id} keeps running; `outlast log {id} --follow` shows its output");
+        let shown = named::shown(&id, info.name.as_deref());
+        let left = format!("{shown} keeps running; `outlast log {id} --follow` shows its output");
         let first = progress::during(ctx, About::Words(&words), &left, self.first(ctx, client, &id)).await??;
         let line = match &first {
             First::Line(line) => Some(Redactor::new(ctx.settings.redact).output(&info.command, line).into_owned()),
             First::End | First::Timeout(_) => None,
         };
         if let First::End = first {
-            return self.ended(ctx, client, &id).await;
+            return self.ended(ctx, client, &id, &shown).await;
         }
         let code = if line.is_some() { 0 } else { TIMED_OUT };
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
             super::run::merge(&mut answer, json!({"matched_line": line, "timed_out": code == TIMED_OUT}));
-            ctx.out.object(&answer)?;
+            ctx.out.object(&named::with_ids(&answer))?;
         } else if let Some(line) = line {
             ctx.out.line(&line)?;
         } else if let First::Timeout(waited) = first {
             let waited = times::age(waited.as_secs());
             ctx.out.remark(&format!(
-                "{id} keeps running; it printed no line with {:?} within {waited}. `outlast log {id} --follow` shows its output",
+                "{shown} keeps running; it printed no line with {:?} within {waited}. `outlast log {id} --follow` shows its output",
                 self.text
             ));
         }
@@ -61,20 +62,20 @@ impl Ready {
     }
 
     /// It ended first: its last output on standard error, and its own exit code.
-    async fn ended(&self, ctx: &Context, client: &Client, id: &str) -> Result<i32, Failure> {
+    async fn ended(&self, ctx: &Context, client: &Client, id: &str, shown: &str) -> Result<i32, Failure> {
         // It is over, so that this answers at once. It settles the notice of the end as every wait does.
         let waited = client.wait(id, None).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(client.poll(id).await?).unwrap_or_default();
             super::run::merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
             super::run::merge(&mut answer, json!({"matched_line": null, "timed_out": false}));
-            ctx.out.object(&answer)?;
+            ctx.out.object(&named::with_ids(&answer))?;
         } else {
             let output = waited.output.trim_end_matches('\n');
             if !output.is_empty() {
                 ctx.out.remark(output);
             }
-            ctx.out.remark(&format!("{id} {} before it printed a line with {:?}", ending::sentence(&waited.fate), self.text));
+            ctx.out.remark(&format!("{shown} {} before it printed a line with {:?}", ending::sentence(&waited.fate), self.text));
         }
         Ok(super::wait::code(&waited))
     }

@@ -2,14 +2,14 @@
 
 use super::envfile::EnvArgs;
 use super::failure::OURS;
-use super::{Context, Failure, run};
+use super::{Context, Failure, named, run};
 use clap::Args;
 use outlast_client::Reason;
 
 /// Run a process's command again in the current environment
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
     #[command(flatten)]
     env: EnvArgs,
@@ -22,7 +22,9 @@ impl Rerun {
 
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
         let env = self.env.read(&ctx.world)?;
-        let info = ctx.client().await?.rerun(&self.id, ctx.caller(), env).await?;
+        let client = ctx.client().await?;
+        let process = named::find(ctx, &client, &self.id).await?;
+        let info = client.rerun(&process.id, ctx.caller(), env).await?;
         match info.fate.completion_reason {
             Some(Reason::FailedStart) => run::failed_start(ctx, &info),
             _ => {

@@ -1,23 +1,43 @@
 //! `outlast rm`
 
+use super::named::{self, Each, Named};
 use super::{Context, Failure};
 use clap::Args;
 
 /// Remove a finished process, with its output and its record
+///
+/// If one of several could not be removed, the exit code is 1. With --json the answer for several is {"processes": [...]}, each as for one process, or an
+/// error with its `id`.
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// The process: its id, or at least four of its digits
-    id: String,
+    /// The process: its name, its id, or at least four digits of its id; may be several
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
 }
 
 impl Rm {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let removed = ctx.client().await?.remove(&self.id).await?;
-        if ctx.out.json {
-            ctx.out.object(&removed)?
-        } else {
-            ctx.out.tip(&format!("{} is removed", removed.session_id))
+        let client = ctx.client().await?;
+        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let tell = |of: &Named| ctx.out.tip(&format!("{of} is removed"));
+        if let [one] = &all[..] {
+            let removed = client.remove(&one.id).await?;
+            tell(one);
+            if ctx.out.json {
+                ctx.out.object(&named::with_ids(&removed))?;
+            }
+            return Ok(0);
         }
-        Ok(0)
+        let mut each = Each::new();
+        for one in &all {
+            match client.remove(&one.id).await {
+                Ok(removed) => {
+                    tell(one);
+                    each.done(&removed, 0);
+                }
+                Err(e) => each.failed(ctx, one, e),
+            }
+        }
+        each.finish(ctx)
     }
 }

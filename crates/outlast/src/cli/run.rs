@@ -3,11 +3,12 @@
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
+use super::named::{Named, shown, with_ids};
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_time};
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -15,7 +16,8 @@ use std::time::Duration;
 
 /// Start a command that keeps running when its starter ends
 ///
-/// One argument after `--` is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
+/// The first word that is no flag of `run` begins the command, and everything behind it belongs to the command; `--` before it is allowed.
+/// One word is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
 /// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
 /// 124 after its --timeout, 126 or 127 if it could not be started, 125 if Outlast failed. With --until it exits 0 once the line is there.
 ///
@@ -56,11 +58,14 @@ pub(crate) struct Run {
     #[arg(long, value_name = "WHAT", default_value = "keep")]
     on_stop: WhenStopped,
     /// Show its output until it ends; Ctrl-C leaves it running
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
     /// Wait for its end, and print its output
-    #[arg(long)]
+    #[arg(long, short)]
     wait: bool,
+    /// Print the process id and nothing else; errors are still reported
+    #[arg(long, short, conflicts_with_all = ["wait", "follow", "until"])]
+    quiet: bool,
     /// Wait for a line that contains this text, and print it
     ///
     /// Prints the process id and then the line, and exits 0; the process keeps running. If the command ends first, its last output is on standard error
@@ -71,7 +76,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ID")]
     id: Option<ProcessId>,
     /// What to run
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -87,12 +92,14 @@ impl Run {
     }
 
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
-        let (follow, wait, id) = (self.follow, self.wait, self.id);
+        let (follow, wait, quiet, id) = (self.follow, self.wait, self.quiet, self.id);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let spec = self.spec(ctx)?;
         let client = ctx.client().await?.with_owner(spec.owner.clone());
         // Before the start, which may be refused because of a setting that was changed since.
-        super::engine::tell_outdated(ctx, &client).await;
+        if !quiet {
+            super::engine::tell_outdated(ctx, &client).await;
+        }
         let mut run = outlast_client::Run::new(spec, ctx.caller());
         run.id = id;
         let info = client.run_info(run).await?;
@@ -102,6 +109,10 @@ impl Run {
                 let _told = client.mark_completion_consumed(&info.session_id.to_string()).await;
             }
             return failed_start(ctx, &info);
+        }
+        if quiet && !ctx.out.json {
+            ctx.out.line(&info.session_id.to_string())?;
+            return Ok(0);
         }
         for warning in &info.warnings {
             ctx.out.remark(&format!("note: {warning}"));
@@ -183,7 +194,7 @@ fn not_passed_on(names: &[String]) -> Option<String> {
 /// Tells that it runs.
 pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
     if ctx.out.json {
-        ctx.out.object(info)?;
+        ctx.out.object(&with_ids(info))?;
         return Ok(0);
     }
     ctx.out.line(&info.session_id.to_string())?;
@@ -194,11 +205,11 @@ pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure>
 
 /// Tells that it never ran.
 pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure> {
-    let error = format!("{} {}", info.session_id, ending::sentence(&info.fate));
+    let error = format!("{} {}", shown(info.session_id, info.name.as_deref()), ending::sentence(&info.fate));
     if ctx.out.json {
         let mut answer = serde_json::to_value(info).unwrap_or_default();
         merge(&mut answer, json!({"error": error, "code": "failed_start", "hint": "check the command, its directory and its permissions"}));
-        ctx.out.object(&answer)?;
+        ctx.out.object(&with_ids(&answer))?;
     } else {
         ctx.out.remark(&format!("outlast: {error}"));
     }
@@ -212,10 +223,10 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
         // The start's own fields, such as the pid, and on top of them how it ended.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
         merge(&mut answer, serde_json::to_value(&waited).unwrap_or_default());
-        ctx.out.object(&answer)?;
+        ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));
     }
-    super::wait::tell(ctx, client, &waited).await
+    super::wait::tell(ctx, client, &Named { id, name: info.name.clone() }, &waited).await
 }
 
 async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
@@ -227,11 +238,11 @@ async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result
     if ctx.out.json {
         let mut answer = serde_json::to_value(&now).unwrap_or_default();
         merge(&mut answer, stopped.fields());
-        ctx.out.object(&answer)?;
+        ctx.out.object(&with_ids(&answer))?;
     }
     match stopped {
         Stopped::Ended { .. } if now.fate.completion_reason.is_some() => {
-            ctx.out.tip(&format!("{id} {}", ending::sentence(&now.fate)));
+            ctx.out.tip(&format!("{} {}", shown(&id, now.name.as_deref()), ending::sentence(&now.fate)));
             if let Some(note) = ending::left_note(now.session_id, &now.left) {
                 ctx.out.remark(&note);
             }

@@ -1,14 +1,19 @@
 //! `outlast signal`
 
+use super::named::{self, Each, Named};
 use super::{Context, Failure};
 use clap::Args;
 use outlast_core::nearest;
 
 /// Send a signal to the command itself
+///
+/// Several processes may be named before the signal. If it could not be sent to one of them, the exit code is 1. With --json the answer is then
+/// {"processes": [...]}, each as for one process, or an error with its `id`.
 #[derive(Debug, Args)]
 pub(crate) struct Signal {
-    /// The process: its id, or at least four of its digits
-    id: String,
+    /// The process: its name, its id, or at least four digits of its id; may be several
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// A name or a number: USR1, SIGUSR1, 10
     #[arg(value_name = "SIG", value_parser = number)]
     signal: i32,
@@ -16,13 +21,28 @@ pub(crate) struct Signal {
 
 impl Signal {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let sent = ctx.client().await?.signal(&self.id, self.signal).await?;
-        if ctx.out.json {
-            ctx.out.object(&sent)?
-        } else {
-            ctx.out.tip(&format!("{} was sent signal {}", sent.session_id, self.signal))
+        let client = ctx.client().await?;
+        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent signal {}", self.signal));
+        if let [one] = &all[..] {
+            let sent = client.signal(&one.id, self.signal).await?;
+            tell(one);
+            if ctx.out.json {
+                ctx.out.object(&named::with_ids(&sent))?;
+            }
+            return Ok(0);
         }
-        Ok(0)
+        let mut each = Each::new();
+        for one in &all {
+            match client.signal(&one.id, self.signal).await {
+                Ok(sent) => {
+                    tell(one);
+                    each.done(&sent, 0);
+                }
+                Err(e) => each.failed(ctx, one, e),
+            }
+        }
+        each.finish(ctx)
     }
 }
 

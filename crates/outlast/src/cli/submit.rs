@@ -1,14 +1,14 @@
 //! `outlast submit`
 
 use super::write::{at, tell};
-use super::{Context, Failure, input};
+use super::{Context, Failure, input, named};
 use clap::Args;
 use std::ffi::OsString;
 
 /// Write a line to the input of a process: the text and a newline
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
     /// The text; `-` is standard input, whose last newline is not doubled
     #[arg(allow_hyphen_values = true)]
@@ -21,7 +21,9 @@ pub(crate) struct Submit {
 impl Submit {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let text = if self.text == "-" { input::line(input::stdin()?) } else { input::text(self.text)? };
-        let written = ctx.client().await?.submit(&self.id, &text, at(self.offset)).await?;
-        tell(ctx, &written)
+        let client = ctx.client().await?;
+        let process = named::find(ctx, &client, &self.id).await?;
+        let written = client.submit(&process.id, &text, at(self.offset)).await?;
+        tell(ctx, &process, &written)
     }
 }

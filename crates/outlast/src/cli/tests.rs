@@ -1,6 +1,5 @@
 use super::out::Out;
 use super::*;
-use clap::CommandFactory as _;
 use outlast_client::{Fate, ProcessInfo, Reason, Status, Time, Waited};
 
 /// 200 s after what `process` started.
@@ -246,4 +245,64 @@ fn what_contradicts_itself_is_refused() {
     ] {
         parsed(words).unwrap_or_else(|e| panic!("{words:?}: {e}"));
     }
+}
+
+#[test]
+fn words_of_the_command_are_not_ours() {
+    let ours = |line: &str| {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        own_words(&words).iter().any(|word| word == "--json")
+    };
+    for line in [
+        "o run --json make",
+        "o --json run make",
+        "o run --name x --json make",
+        "o run --name=x --json",
+        "o poll x --json",
+        "o run -f --json x",
+    ] {
+        assert!(ours(line), "{line}");
+    }
+    for line in [
+        "o run make --json",
+        "o run -- make --json",
+        "o run --name x make --json",
+        "o run - --json",
+        "o run --watch --json make",
+        "o tool -- --json",
+    ] {
+        assert!(!ours(line), "{line}");
+    }
+}
+
+#[test]
+fn a_command_begins_with_the_first_word_that_is_no_flag() {
+    let command = |words: &[&str]| -> Result<Vec<String>, String> {
+        let cli = Cli::try_parse_from([&["outlast", "run"], words].concat()).map_err(|e| e.to_string())?;
+        let matched = Cli::command().try_get_matches_from([&["outlast", "run"], words].concat()).map_err(|e| e.to_string())?;
+        let run = matched.subcommand_matches("run").unwrap();
+        assert!(matches!(cli.verb, Verb::Run(_)));
+        Ok(run.get_many::<OsString>("command").unwrap().map(|w| w.to_string_lossy().into_owned()).collect())
+    };
+    for (words, want) in [
+        (&["make", "test"][..], &["make", "test"][..]),
+        (&["--name", "x", "make", "-j4"], &["make", "-j4"]),
+        (&["make", "--help"], &["make", "--help"]),
+        (&["make", "--version"], &["make", "--version"]),
+        (&["make", "--json", "--name", "y"], &["make", "--json", "--name", "y"]),
+        (&["--pty", "--", "make", "--", "x"], &["make", "--", "x"]),
+        (&["make", "--", "x"], &["make", "--", "x"]),
+        (&["--", "--odd"], &["--odd"]),
+        (&["-"], &["-"]),
+        (&["make test"], &["make test"]),
+        (&["-wq"][..0], &[][..]),
+    ] {
+        match command(words) {
+            Ok(found) => assert_eq!(found, want, "{words:?}"),
+            Err(_) => assert!(want.is_empty(), "{words:?}"),
+        }
+    }
+    // A flag that is misspelt is no command.
+    let refused = command(&["--nmae", "x", "make"]).unwrap_err();
+    assert!(refused.contains("--name"), "{refused}");
 }

@@ -4,7 +4,7 @@ use super::ending::TIMED_OUT;
 use super::owner::Whose;
 use super::progress::{self, About};
 use super::times::GivenTime;
-use super::{Context, Failure, some_seconds, times};
+use super::{Context, Failure, named, some_seconds, times};
 use clap::Args;
 use outlast_client::{Barrier, Time};
 use serde_json::json;
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").required(true)))]
 pub(crate) struct Until {
-    /// The end of this process: its id, or at least four of its digits; an unknown id counts as ended
+    /// The end of this process: its name, its id, or at least four digits of its id; a whole id that is not known counts as ended
     #[arg(group = "what")]
     id: Option<String>,
     /// Open on the first reported match, too
@@ -62,7 +62,10 @@ impl Until {
             return Ok(i32::from(none));
         }
         let until = match (self.id, self.pid, self.at, self.time) {
-            (Some(process), ..) => outlast_client::Until::Process { process, or_match: self.or_match },
+            (Some(given), ..) => {
+                let process = named::find_or_id(ctx, &client, given).await?;
+                outlast_client::Until::Process { process, or_match: self.or_match }
+            }
             (_, Some(pid), ..) => outlast_client::Until::Pid { pid },
             (.., Some(at), None) => outlast_client::Until::Time { at: instant(ctx, at)? },
             (.., time) => outlast_client::Until::Time { at: from_now(time.unwrap_or_default()) },

@@ -1,6 +1,6 @@
 //! `outlast view`
 
-use super::{Context, Failure};
+use super::{Context, Failure, named};
 use clap::{Args, Subcommand};
 
 /// Manage terminals attached to a process
@@ -14,7 +14,7 @@ pub(crate) struct View {
 enum What {
     /// End every `attach` to a process; the process keeps running
     Close {
-        /// The process: its id, or at least four of its digits
+        /// The process: its name, its id, or at least four digits of its id
         id: String,
     },
 }
@@ -22,7 +22,9 @@ enum What {
 impl View {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let What::Close { id } = self.what;
-        let closed = ctx.client().await?.view_close(&id).await?;
+        let client = ctx.client().await?;
+        let id = named::find_or_id(ctx, &client, id).await?;
+        let closed = client.view_close(&id).await?;
         if ctx.out.json {
             ctx.out.object(&closed)?;
         } else {

@@ -2,6 +2,7 @@
 
 use super::ending::{self, TIMED_OUT};
 use super::failure::OURS;
+use super::named::{self, Each, Named};
 use super::progress::{self, About};
 use super::{Context, Failure, output, some_seconds};
 use clap::Args;
@@ -14,10 +15,14 @@ use std::time::Duration;
 ///
 /// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still runs after --timeout
 /// or reached its own time limit, 125 if it is lost or the wait failed.
+///
+/// Several processes are waited for until all have ended. Their output is printed in the order in which they are named, and the exit code is the first of
+/// theirs that is not 0. With --json the answer is {"processes": [...]}, each as for one process.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// The process: its id, or at least four of its digits
-    id: String,
+    /// The process: its name, its id, or at least four digits of its id; may be several
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
     /// Wait at most this many seconds; the process keeps running
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
@@ -30,13 +35,43 @@ impl Wait {
 
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let waited = for_it(ctx, &client, &self.id, self.timeout).await?;
-        if ctx.out.json {
-            ctx.out.object(&waited)?;
-            return Ok(code(&waited));
+        let all = named::find_each(ctx, &client, &self.ids).await?;
+        match &all[..] {
+            [one] => {
+                let waited = for_it(ctx, &client, &one.id, self.timeout).await?;
+                if ctx.out.json {
+                    ctx.out.object(&named::with_ids(&waited))?;
+                    return Ok(code(&waited));
+                }
+                tell(ctx, &client, one, &waited).await
+            }
+            several => for_all(ctx, &client, several, self.timeout).await,
         }
-        tell(ctx, &client, &waited).await
     }
+}
+
+/// Waits until all have ended, or the time is over.
+async fn for_all(ctx: &Context, client: &Client, all: &[Named], at_most: Option<Duration>) -> Result<i32, Failure> {
+    let ids: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
+    let words = format!("waiting for the end of {} processes", all.len());
+    let left = format!("they keep running; wait again with: outlast wait {}", ids.join(" "));
+    let waits = named::at_once(all, |id| {
+        let client = client.clone();
+        async move { client.wait(&id, at_most).await }
+    });
+    let mut each = Each::new();
+    for (one, waited) in progress::during(ctx, About::Words(&words), &left, waits).await?? {
+        match waited {
+            Ok(waited) => {
+                if !ctx.out.json {
+                    tell(ctx, client, one, &waited).await?;
+                }
+                each.done(&waited, code(&waited));
+            }
+            Err(e) => each.failed(ctx, one, Failure::from(e).exit(OURS)),
+        }
+    }
+    each.finish(ctx)
 }
 
 /// Waits, and shows a person how long and for what.
@@ -56,7 +91,7 @@ pub(crate) fn code(waited: &Waited) -> i32 {
 }
 
 /// The output, and how it ended.
-pub(crate) async fn tell(ctx: &Context, client: &Client, waited: &Waited) -> Result<i32, Failure> {
+pub(crate) async fn tell(ctx: &Context, client: &Client, of: &Named, waited: &Waited) -> Result<i32, Failure> {
     let id = waited.session_id;
     output::print_end(ctx, client, &id.to_string(), &waited.output, waited.output_cut.is_none()).await?;
     if let Some(missing) = waited.output_missing {
@@ -64,13 +99,13 @@ pub(crate) async fn tell(ctx: &Context, client: &Client, waited: &Waited) -> Res
     }
     match waited.status.as_str() {
         "exited" => {
-            ctx.out.tip(&format!("{id} {}", ending::sentence(&waited.fate)));
+            ctx.out.tip(&format!("{of} {}", ending::sentence(&waited.fate)));
             if let Some(note) = ending::left_note(id, &waited.left) {
                 ctx.out.remark(&note);
             }
         }
-        "timeout" => ctx.out.remark(&format!("{id}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),
-        status => ctx.out.remark(&format!("{id}: {}", waited.note.as_deref().unwrap_or(status))),
+        "timeout" => ctx.out.remark(&format!("{of}: {}", waited.timeout_note.as_deref().unwrap_or("it still runs"))),
+        status => ctx.out.remark(&format!("{of}: {}", waited.note.as_deref().unwrap_or(status))),
     }
     Ok(code(waited))
 }

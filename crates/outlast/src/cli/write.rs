@@ -1,14 +1,17 @@
 //! `outlast write`
 
-use super::{Context, Failure, input};
+use super::named::{Named, with_ids};
+use super::run::merge;
+use super::{Context, Failure, input, named};
 use clap::Args;
 use outlast_client::{At, Written};
+use serde_json::json;
 use std::ffi::OsString;
 
 /// Write text to the input of a process, without a newline
 #[derive(Debug, Args)]
 pub(crate) struct Write {
-    /// The process: its id, or at least four of its digits
+    /// The process: its name, its id, or at least four digits of its id
     id: String,
     /// The text; `-` is standard input
     #[arg(allow_hyphen_values = true)]
@@ -21,8 +24,10 @@ pub(crate) struct Write {
 impl Write {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let text = input::text(self.text)?;
-        let written = ctx.client().await?.write(&self.id, &text, at(self.offset)).await?;
-        tell(ctx, &written)
+        let client = ctx.client().await?;
+        let process = named::find(ctx, &client, &self.id).await?;
+        let written = client.write(&process.id, &text, at(self.offset)).await?;
+        tell(ctx, &process, &written)
     }
 }
 
@@ -30,9 +35,11 @@ pub(crate) fn at(offset: Option<u64>) -> At {
     offset.map_or(At::End, At::Byte)
 }
 
-pub(crate) fn tell(ctx: &Context, written: &Written) -> Result<i32, Failure> {
+pub(crate) fn tell(ctx: &Context, to: &Named, written: &Written) -> Result<i32, Failure> {
     if ctx.out.json {
-        ctx.out.object(written)?;
+        let mut answer = json!({"session_id": to.id});
+        merge(&mut answer, serde_json::to_value(written).unwrap_or_default());
+        ctx.out.object(&with_ids(&answer))?;
     } else if let Some(message) = &written.message {
         ctx.out.tip(message);
     } else if let Some(bytes) = written.bytes_written {

@@ -43,6 +43,7 @@ mod load;
 mod log;
 mod matched;
 mod mcp;
+mod named;
 mod nest;
 mod output;
 mod places;

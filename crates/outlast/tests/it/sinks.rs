@@ -41,6 +41,21 @@ fn a_hook_is_told_of_an_end() {
 }
 
 #[test]
+fn a_hook_has_the_name_and_the_exit_code_without_reading_json() {
+    let p = product();
+    let log = p.work().join("told");
+    let write = format!(
+        "printf '%s|%s|%.23s' \\\"$OUTLAST_NAME\\\" \\\"$OUTLAST_EXIT_CODE\\\" \\\"$OUTLAST_TEXT\\\" > {0}.new; mv {0}.new {0}",
+        log.display()
+    );
+    p.configure(&format!("[[hook]]\nname = \"told\"\ncommand = \"{write}\""));
+    p.run_with(&["--notify", "--name", "web", "--session", "s"], "exit 3");
+    let said = eventually("the hook", || std::fs::read_to_string(&log).ok());
+    assert_eq!(said, "web|3|[IMPORTANT: Background ");
+    assert_eq!(p.json(["events", "drain", "--session", "s"])["events"][0]["event"]["name"], "web");
+}
+
+#[test]
 fn a_hook_with_a_budget_is_told_together_what_came_together() {
     let (p, log) = hooked("coalesce_ms = 1000\nbudget = { wakes = 1, seconds = 4 }");
     let post = |n: u64| drop(p.json(["events", "post", "--session", "s", &json!({"type": "note", "n": n}).to_string()]));

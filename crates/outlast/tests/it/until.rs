@@ -20,9 +20,9 @@ fn a_barrier_opens_with_the_end_of_a_process_and_is_not_told_as_well() {
     assert_eq!((said.status.code(), &open["status"], &open["why"]), (Some(0), &json!("open"), &json!("exited")), "{open}");
     assert_eq!(open["message"], format!("You were waiting for the end of {id}: it has ended."));
     assert_eq!(drained(&p, "s"), [Value::Null; 0]);
-    // What is over, and what is not known, is open at once.
+    // What is over, and a whole id that is not known, is open at once.
     assert_eq!(p.json(["until", "--session", "s", &id])["why"], "exited");
-    assert_eq!(p.json(["until", "--session", "s", "ffff"])["why"], "unknown");
+    assert_eq!(p.json(["until", "--session", "s", "proc_ffffffffffff"])["why"], "unknown");
     assert!(p.call(["until", &id]).good().text().contains("it has ended"));
 }
 

@@ -113,6 +113,9 @@ async fn a_hook_gets_the_event_in_one_line_and_says_by_its_exit_that_it_has_it()
         "OUTLAST_EVENT_COUNT=1",
         "OUTLAST_SESSION=agent:1",
         "OUTLAST_PROCESS=proc_070707070707",
+        "OUTLAST_NAME=",
+        "OUTLAST_EXIT_CODE=",
+        "OUTLAST_TEXT=it is \"done\"",
     ] {
         assert!(env.lines().any(|l| l == line), "{line} is not in {env}");
     }

@@ -177,7 +177,12 @@ fn every_layout() {
         ("watch_match_suppressed", seen(3)),
         (
             "watch_disabled",
-            notice(Body::WatchDisabled { command: "c".into(), message: message("Watch patterns disabled for process p."), suppressed: 4 }),
+            notice(Body::WatchDisabled {
+                name: None,
+                command: "c".into(),
+                message: message("Watch patterns disabled for process p."),
+                suppressed: 4,
+            }),
         ),
         ("watch_overflow_tripped", notice(Body::WatchOverflowTripped { message: message("Watch-pattern overflow: >15 notifications.") })),
         (
@@ -239,7 +244,12 @@ fn case_222_a_match_quotes_pattern_and_lines_and_tells_what_was_held_back() {
 
 #[test]
 fn case_223_the_end_of_watching_is_its_message_in_a_bracket() {
-    let body = Body::WatchDisabled { command: "c".into(), message: "Watch patterns disabled for process p — why.".into(), suppressed: 1 };
+    let body = Body::WatchDisabled {
+        name: None,
+        command: "c".into(),
+        message: "Watch patterns disabled for process p — why.".into(),
+        suppressed: 1,
+    };
     assert_eq!(announce(&notice(body)), "[IMPORTANT: Watch patterns disabled for process p — why.]");
 }
 
@@ -498,7 +508,7 @@ fn any_notice() -> impl Strategy<Value = Notice> {
     });
     let messages = (nasty(), nasty(), nasty(), 0..4_u8).prop_map(|(message, barrier, why, which)| {
         notice(match which {
-            0 => Body::WatchDisabled { command: String::new(), message, suppressed: 0 },
+            0 => Body::WatchDisabled { name: None, command: String::new(), message, suppressed: 0 },
             1 => Body::WatchOverflowTripped { message },
             2 => Body::WatchOverflowReleased { message, suppressed: 0 },
             _ => Body::Until { barrier, why, message },

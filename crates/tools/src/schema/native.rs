@@ -138,7 +138,7 @@ fn notices(host: &Host) -> Schema {
 }
 
 fn process() -> Value {
-    json!({"type": "string", "description": "The process, as run named it."})
+    json!({"type": "string", "description": "The process: the id that run answered, or its name."})
 }
 
 fn max_output_tokens() -> Value {

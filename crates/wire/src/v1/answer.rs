@@ -304,6 +304,29 @@ impl ViewClosed {
     }
 }
 
+/// The process that an id, the beginning of one, or a name means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Found {
+    /// Its id.
+    pub session_id: ProcessId,
+    /// Its name, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Running or exited.
+    pub status: Status,
+    /// How many processes have the name, if the process was found by its name.
+    #[serde(default)]
+    pub namesakes: u64,
+}
+
+impl Found {
+    /// A process that was found by its id.
+    pub fn new(id: ProcessId, name: Option<String>, status: Status) -> Self {
+        Self { session_id: id, name, status, namesakes: 0 }
+    }
+}
+
 /// The answer to a removal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

@@ -11,7 +11,7 @@ mod request;
 mod spec;
 
 pub use answer::{
-    Active, Adopted, Cleaned, Done, EngineStatus, KillAll, Killed, LogPage, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
+    Active, Adopted, Cleaned, Done, EngineStatus, Found, KillAll, Killed, LogPage, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
 };
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};

@@ -30,6 +30,7 @@ pub struct Message {
 /// | hello | [`super::Hello`] |
 /// | run, rerun, poll, attach | [`super::Process`] |
 /// | list | [`super::List`] |
+/// | find | [`super::Found`] |
 /// | log | [`super::LogPage`] |
 /// | read | [`super::ReadEnd`], behind its events and raw frames |
 /// | wait | [`super::Waited`] |
@@ -100,6 +101,11 @@ pub enum Request {
         /// Finished ones too.
         #[serde(default)]
         all: bool,
+    },
+    /// Which process an id, the beginning of one, or a name means. Unlike a poll, it shows no end, so that no notice counts as seen.
+    Find {
+        /// Which.
+        process: String,
     },
     /// One.
     Poll {

@@ -55,7 +55,7 @@ fn kinds() -> Vec<(&'static str, Notice)> {
         ("lost, adopted", completion(adopted)),
         ("failed to start", completion(failed_start)),
         ("match", notice(Body::WatchMatch(found))),
-        ("no longer watched", notice(Body::WatchDisabled { command: words("serve"), message: words("x"), suppressed: 9 })),
+        ("no longer watched", notice(Body::WatchDisabled { name: None, command: words("serve"), message: words("x"), suppressed: 9 })),
         ("overflow", notice(Body::WatchOverflowTripped { message: words("x") })),
         ("overflow over", notice(Body::WatchOverflowReleased { message: words("x"), suppressed: 40 })),
         ("barrier", notice(Body::Until { barrier: words("bar_1"), why: words("time"), message: words("x") })),
@@ -106,7 +106,7 @@ fn case_182_and_183_an_overflow_is_a_message_of_its_own_and_no_end_of_a_process(
     for body in [
         Body::WatchOverflowTripped { message: "x".into() },
         Body::WatchOverflowReleased { message: "x".into(), suppressed: 3 },
-        Body::WatchDisabled { command: "serve".into(), message: "x".into(), suppressed: 3 },
+        Body::WatchDisabled { name: None, command: "serve".into(), message: "x".into(), suppressed: 3 },
     ] {
         for mode in [NoticeMode::All, NoticeMode::Concise] {
             let text = shown(&notice(body.clone()), mode).unwrap();
@@ -133,7 +133,7 @@ proptest! {
     fn case_195_no_escape_code_and_no_id_of_ours_is_shown(command in ".*", output in "(?s).*", pattern in ".*", mode in 0..MODES.len()) {
         let completion = with(Completion::new(command.clone(), Some(1), Reason::Exited), |end| end.output.clone_from(&output));
         let found = WatchMatch::new(command.clone(), pattern, output);
-        let disabled = Body::WatchDisabled { command, message: "of proc_0102030405ff".into(), suppressed: 1 };
+        let disabled = Body::WatchDisabled { name: None, command, message: "of proc_0102030405ff".into(), suppressed: 1 };
         for body in [Body::Completion(Box::new(completion)), Body::WatchMatch(found), disabled] {
             let text = shown(&notice(body), MODES[mode]).unwrap_or_default();
             prop_assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{:?}", text);

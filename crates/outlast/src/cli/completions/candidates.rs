@@ -53,6 +53,12 @@ fn of(verb: &str, arg: Arg) -> Arg {
     match (verb, arg.get_id().as_str()) {
         // The id that a process is to have, and the ids of notices, are nobody's to know.
         ("run" | "post" | "replay" | "ack" | "release" | "drop", "id" | "ids") => arg,
+        // Any number of processes may come before the signal, so that either may stand there.
+        ("signal", "ids") => arg.add(ArgValueCompleter::new(move |typed: &OsStr| {
+            let mut all = processes(typed, which);
+            all.extend(signals(typed));
+            all
+        })),
         (_, "id" | "ids" | "process" | "waiting") => arg.add(ArgValueCompleter::new(move |typed: &OsStr| processes(typed, which))),
         (_, "session") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.session_key))),
         (_, "task") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.task_id))),
@@ -64,7 +70,7 @@ fn of(verb: &str, arg: Arg) -> Arg {
     }
 }
 
-/// The ids that begin so, or if there are none those of processes whose name does.
+/// The names and ids that begin so.
 fn processes(typed: &OsStr, which: Which) -> Vec<CompletionCandidate> {
     let Some(typed) = typed.to_str() else { return Vec::new() };
     let mut all = known();
@@ -73,15 +79,26 @@ fn processes(typed: &OsStr, which: Which) -> Vec<CompletionCandidate> {
         Which::Finished => p.status == Status::Exited,
         Which::All => true,
     });
-    meant(typed, &all).into_iter().map(|p| CompletionCandidate::new(written(typed, p)).help(Some(about(p).into()))).collect()
+    meant(typed, all).into_iter().map(|(word, p)| CompletionCandidate::new(word).help(Some(about(&p).into()))).collect()
 }
 
-fn meant<'a>(typed: &str, all: &'a [ProcessInfo]) -> Vec<&'a ProcessInfo> {
-    let by_id: Vec<_> = all.iter().filter(|p| written(typed, p).starts_with(typed)).collect();
-    if !by_id.is_empty() {
-        return by_id;
+/// What may be meant, each with the word that completes it. A name that several have is there once, with the process that it means.
+fn meant(typed: &str, mut all: Vec<ProcessInfo>) -> Vec<(String, ProcessInfo)> {
+    all.sort_by_key(|p| (p.status == Status::Exited, std::cmp::Reverse(p.started_at)));
+    let mut names = BTreeSet::new();
+    let mut found = Vec::new();
+    for p in all {
+        let name = p.name.clone().filter(|name| name.starts_with(typed));
+        let id = written(typed, &p);
+        match name {
+            Some(name) if names.insert(name.clone()) => found.push((name, p)),
+            // Before anything is typed, a process that has a name is offered by it alone.
+            Some(_) if typed.is_empty() => {}
+            _ if id.starts_with(typed) => found.push((id, p)),
+            _ => {}
+        }
     }
-    all.iter().filter(|p| p.name.as_deref().is_some_and(|name| name.starts_with(typed))).collect()
+    found
 }
 
 /// The id as it was begun: with `proc_` or without.
@@ -160,14 +177,24 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_completed_as_they_were_begun_and_names_to_ids() {
-        let all = [process("proc_0123456789ab", "web"), process("proc_01fedcba9876", "worker"), process("proc_fedcba987654", "0db")];
-        let found = |typed: &str| meant(typed, &all).iter().map(|p| written(typed, p)).collect::<Vec<_>>();
+    fn ids_are_completed_as_they_were_begun_and_names_as_they_are() {
+        let all = [
+            process("proc_0123456789ab", "web"),
+            process("proc_01fedcba9876", "worker"),
+            process("proc_fedcba987654", "0db"),
+            process("proc_aaaaaaaaaaaa", "web"),
+        ];
+        let found = |typed: &str| {
+            let mut words: Vec<String> = meant(typed, all.to_vec()).into_iter().map(|(word, _)| word).collect();
+            words.sort();
+            words
+        };
         assert_eq!(found("proc_01"), ["proc_0123456789ab", "proc_01fedcba9876"]);
         assert_eq!(found("012"), ["0123456789ab"]);
-        assert_eq!(found("we"), ["proc_0123456789ab"]);
-        assert_eq!(found("0d"), ["proc_fedcba987654"]);
-        assert_eq!(found("").len(), 3);
+        assert_eq!(found("we"), ["web"]);
+        assert_eq!(found("w"), ["web", "worker"]);
+        assert_eq!(found("0"), ["0123456789ab", "01fedcba9876", "0db"]);
+        assert_eq!(found(""), ["0db", "web", "worker"]);
         assert!(found("zz").is_empty());
         assert_eq!(about(&all[0]), "web, running: make test");
     }

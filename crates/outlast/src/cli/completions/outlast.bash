@@ -10,10 +10,6 @@ _outlast() {
         printf -v value '%q' "${value#"$prefix"}"
         COMPREPLY+=("$value")
     done < <("${words[0]/#\~/$HOME}" __complete --index $((${#words[@]} - 1)) -- "${words[@]}" 2>/dev/null)
-    # A name is completed to an id, which does not begin as the name does: one is put in its place, several are shown and nothing is taken away.
-    if ((${#COMPREPLY[@]} > 1)) && [[ ${COMPREPLY[0]} != "$2"* ]]; then
-        COMPREPLY+=(" ")
-    fi
 }
 if ((BASH_VERSINFO[0] > 4 || (BASH_VERSINFO[0] == 4 && BASH_VERSINFO[1] >= 4))); then
     complete -o bashdefault -o default -o nosort -F _outlast outlast

@@ -10,12 +10,7 @@ _outlast() {
         shown+=("$value  ${line#*$'\t'}")
     done
     if ((${#values})); then
-        # A name is completed to an id, which does not begin as the name does.
-        if [[ $values[1] == "$PREFIX"* ]]; then
-            compadd -l -V outlast -d shown -- "${(@)values}"
-        else
-            compadd -U -l -V outlast -d shown -- "${(@)values}"
-        fi
+        compadd -l -V outlast -d shown -- "${(@)values}"
     else
         _files
     fi

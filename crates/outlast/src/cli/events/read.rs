@@ -2,7 +2,7 @@
 
 use super::super::out::{Out, Tone};
 use super::super::table::{Cell, Column, lay_out};
-use super::super::{Context, Failure, times};
+use super::super::{Context, Failure, named, times};
 use clap::Args;
 use outlast_client::{Client, DeadLetter, Time, Told, code};
 use serde_json::json;
@@ -35,7 +35,7 @@ pub(super) struct History {
     /// Of this kind, such as completion or watch_match
     #[arg(long, value_name = "K")]
     kind: Option<String>,
-    /// About this process
+    /// About this process: its name, its id, or at least four digits of its id
     #[arg(long, value_name = "ID")]
     process: Option<String>,
     /// After this number
@@ -58,7 +58,10 @@ impl History {
         let newest = self.after.is_none();
         let mut wanted = outlast_client::History::default().limit(self.limit);
         wanted.after = self.after;
-        wanted.process = self.process;
+        wanted.process = match self.process {
+            Some(given) => Some(named::find_or_id(ctx, client, given).await?),
+            None => None,
+        };
         wanted.kind = self.kind;
         wanted.state = self.state;
         wanted.newest = newest;

@@ -4,7 +4,7 @@ use super::super::follow::{Line, Lines, Render, gap};
 use super::super::out::{Tone, tame};
 use super::super::output::{self, Begin};
 use super::super::table::cut;
-use super::super::{Context, Failure, ending, run};
+use super::super::{Context, Failure, ending, named, run};
 use super::Log;
 use outlast_client::{Chunk, Client, ClientError, From, ProcessInfo};
 use outlast_text::{RESET, Redactor, strip};
@@ -52,11 +52,7 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
     }
     let mut polled: Vec<ProcessInfo> = Vec::new();
     for id in &log.ids {
-        // All are looked up before anything is shown: a name that is wrong is told at once.
-        let found = client.poll(id).await?;
-        if !polled.iter().any(|p| p.session_id == found.session_id) {
-            polled.push(found);
-        }
+        polled.push(client.poll(id).await?);
     }
     if !log.follow {
         return show(&log, ctx, client, &polled).await;
@@ -101,7 +97,7 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
         for process in polled {
             pages.push(client.log(&process.session_id.to_string(), log.wanted()).await?);
         }
-        ctx.out.object(&json!({"logs": pages}))?;
+        ctx.out.object(&named::with_ids(&json!({"logs": pages})))?;
         return Ok(0);
     }
     for (n, (process, label)) in polled.iter().zip(labels(polled)).enumerate() {
@@ -238,6 +234,6 @@ impl Source {
     fn event(&self, event: &str, fields: Value) -> Value {
         let mut all = json!({"event": event, "session_id": self.id, "name": self.name, "next_byte": self.lines.next_byte});
         run::merge(&mut all, fields);
-        all
+        named::with_ids(&all)
     }
 }

@@ -56,6 +56,23 @@ fn case_079_an_unknown_id_is_not_found_whatever_the_action() {
 }
 
 #[test]
+fn a_process_is_found_by_its_name_within_its_session() {
+    let p = product();
+    let id = p.run_with(&["--name", "web", "--session", "s", "--stdin"], "read -r line; echo got $line; exit 3");
+    let in_session = |arguments: Value| p.call(["tool", "process", &arguments.to_string(), "--session", "s"]).good().json();
+    assert_eq!(in_session(json!({"action": "poll", "session_id": "web"}))["session_id"], id);
+    assert_eq!(in_session(json!({"action": "submit", "session_id": "web", "data": "it"}))["status"], "ok");
+    let waited = in_session(json!({"action": "wait", "session_id": "web"}));
+    assert_eq!((&waited["session_id"], &waited["exit_code"], &waited["output"]), (&json!(id), &json!(3), &json!("got it\n")), "{waited}");
+    let slip = in_session(json!({"action": "log", "session_id": "wbe"}));
+    assert_eq!((&slip["status"], &slip["error"]), (&json!("not_found"), &json!("No process with ID wbe")), "{slip}");
+    assert!(slip["hint"].as_str().unwrap().starts_with(&format!("did you mean web ({id})? process(action=\"list\")")), "{slip}");
+    let other = p.call(["tool", "process", &json!({"action": "poll", "session_id": "web"}).to_string(), "--session", "t"]).good().json();
+    assert_eq!(other["status"], "not_found", "{other}");
+    assert!(!other["hint"].as_str().unwrap().contains("web"), "{other}");
+}
+
+#[test]
 fn case_080_081_086_087_089_poll_and_log() {
     let p = product();
     let gate = Gate::new(&p, "gate");

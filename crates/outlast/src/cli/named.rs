@@ -1,0 +1,182 @@
+//! Processes as users name them: by an id, by the beginning of one, or by a name.
+
+use super::out::tame;
+use super::{Context, Failure};
+use outlast_client::{Client, ClientError, Found, Status, code};
+use outlast_core::IdRef;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// A process that was looked up. From here on it is named by its id, so that another process cannot take its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown(&self.id, self.name.as_deref()))
+    }
+}
+
+/// A process in a message: `web (proc_…)`, or the id alone.
+pub(crate) fn shown(id: impl std::fmt::Display, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{} ({id})", tame(name)),
+        None => id.to_string(),
+    }
+}
+
+/// Looks up a process. If several have the name, a note says which one was taken.
+pub(crate) async fn find(ctx: &Context, client: &Client, given: &str) -> Result<Named, Failure> {
+    match client.find(given).await {
+        Ok(found) => {
+            if let Some(note) = note(&found) {
+                ctx.out.remark(&note);
+            }
+            Ok(Named { id: found.session_id.to_string(), name: found.name })
+        }
+        // An engine of an earlier release does not know the request. It knows ids.
+        Err(ClientError::Refused(e)) if e.code == code::BAD_REQUEST => Ok(Named { id: given.to_owned(), name: None }),
+        Err(e) => Err(unknown(given, e)),
+    }
+}
+
+/// Looks up each of several, before anything is done to one of them. A process that is named twice is there once.
+pub(crate) async fn find_each(ctx: &Context, client: &Client, given: &[String]) -> Result<Vec<Named>, Failure> {
+    let mut all: Vec<Named> = Vec::new();
+    for given in given {
+        let found = find(ctx, client, given).await?;
+        if !all.contains(&found) {
+            all.push(found);
+        }
+    }
+    Ok(all)
+}
+
+/// The id of a process that may have been removed: a whole id is taken as it is, everything else is looked up.
+pub(crate) async fn find_or_id(ctx: &Context, client: &Client, given: String) -> Result<String, Failure> {
+    match given.parse() {
+        Ok(IdRef::Exact(id)) => Ok(id.to_string()),
+        Ok(IdRef::Prefix(_)) | Err(_) => Ok(find(ctx, client, &given).await?.id),
+    }
+}
+
+fn note(found: &Found) -> Option<String> {
+    let name = found.name.as_deref().filter(|_| found.namesakes > 1)?;
+    let which = match found.status {
+        Status::Running => "the newest that runs",
+        Status::Exited => "the newest; none of them runs",
+    };
+    Some(format!("note: {} processes are called {}; this is {}, {which}", found.namesakes, tame(name), found.session_id))
+}
+
+/// The refusal of a text that is no id, in words for a name.
+fn unknown(given: &str, error: ClientError) -> Failure {
+    let is_name = given.parse::<IdRef>().is_err() && error.code() == code::NOT_FOUND;
+    let failure = Failure::from(error);
+    if is_name { failure.saying(format!("no process is called {}", tame(given))) } else { failure }
+}
+
+/// An answer about processes as JSON: the id of each is there as `id` and under the contract's name, `session_id`.
+pub(crate) fn with_ids(answer: &impl Serialize) -> Value {
+    fn add(value: &mut Value) {
+        match value {
+            Value::Array(all) => all.iter_mut().for_each(add),
+            Value::Object(fields) => {
+                fields.values_mut().for_each(add);
+                if let Some(id) = fields.get("session_id").filter(|id| id.is_string()).cloned() {
+                    fields.entry("id").or_insert(id);
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    // An answer of ours is always an object with text for keys.
+    let mut all = serde_json::to_value(answer).unwrap_or_default();
+    add(&mut all);
+    all
+}
+
+/// What became of each of several processes, in the order in which they were named.
+pub(crate) struct Each {
+    json: Vec<Value>,
+    code: i32,
+}
+
+impl Each {
+    pub(crate) fn new() -> Self {
+        Self { json: Vec::new(), code: 0 }
+    }
+
+    /// It was done. The first exit code that is not 0 is that of all.
+    pub(crate) fn done(&mut self, answer: &impl Serialize, code: i32) {
+        self.json.push(with_ids(answer));
+        self.fail(code);
+    }
+
+    /// It was refused or failed. The others are done all the same.
+    pub(crate) fn failed(&mut self, ctx: &Context, of: &Named, failure: impl Into<Failure>) {
+        let failure = failure.into();
+        let mut error = json!({"session_id": of.id});
+        super::run::merge(&mut error, failure.to_json());
+        self.json.push(with_ids(&error));
+        let what = format!("{of}: {}", failure.error());
+        self.fail(failure.saying(what).tell_unless(ctx.out.json));
+    }
+
+    fn fail(&mut self, code: i32) {
+        if self.code == 0 {
+            self.code = code;
+        }
+    }
+
+    /// Prints the answers, if they are asked for as JSON, and returns the exit code.
+    pub(crate) fn finish(self, ctx: &Context) -> Result<i32, Failure> {
+        if ctx.out.json {
+            ctx.out.object(&json!({"processes": self.json}))?;
+        }
+        Ok(self.code)
+    }
+}
+
+/// Asks about all of them at the same time. The answers are in the order of the processes.
+pub(crate) async fn at_once<T, F>(all: &[Named], ask: impl Fn(String) -> F) -> Result<Vec<(&Named, Result<T, ClientError>)>, Failure>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, ClientError>> + Send + 'static,
+{
+    let asked: Vec<_> = all.iter().map(|one| (one, tokio::spawn(ask(one.id.clone())))).collect();
+    let mut answers = Vec::new();
+    for (one, answer) in asked {
+        let answer = answer.await.map_err(|e| Failure::fault(format!("a request about {one} failed: {e}"), ""))?;
+        answers.push((one, answer));
+    }
+    Ok(answers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use outlast_client::ProcessId;
+
+    #[test]
+    fn a_name_that_several_have_is_explained() {
+        let mut found = Found::new(ProcessId::from_bytes([1; 6]), Some("web".into()), Status::Running);
+        for (namesakes, want) in
+            [(0, None), (1, None), (3, Some("note: 3 processes are called web; this is proc_010101010101, the newest that runs"))]
+        {
+            found.namesakes = namesakes;
+            assert_eq!(note(&found).as_deref(), want);
+        }
+        found.status = Status::Exited;
+        assert!(note(&found).unwrap().ends_with("the newest; none of them runs"));
+    }
+
+    #[test]
+    fn a_process_in_json_has_its_id_under_both_names() {
+        let list = json!({"processes": [{"session_id": "proc_1", "fate": {}}], "session_id": null});
+        assert_eq!(with_ids(&list), json!({"processes": [{"session_id": "proc_1", "id": "proc_1", "fate": {}}], "session_id": null}));
+    }
+}
