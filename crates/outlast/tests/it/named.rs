@@ -50,7 +50,7 @@ fn every_verb_that_takes_an_id_takes_a_name() {
     assert_eq!(p.json(["events", "consumed", "echo"])["consumed"], false);
     assert_eq!(p.json(["events", "history", "--process", "echo"])["notices"], json!([]));
     assert_eq!(p.json(["until", "--no-wait", "--session", "s", "echo"])["code"], "not_found", "it is not of this session");
-    assert_eq!(p.json(["until", "--no-wait", "echo"])["message"], format!("Waiting for the end of {id}."));
+    assert_eq!(p.json(["until", "--no-wait", "echo"])["message"], format!("Waiting for the end of echo ({id})."));
     gate.open();
     let waited = p.call(["wait", "--json", "echo"]);
     assert_eq!((waited.code, &waited.json()["id"]), (Some(3), &json!(id)));
