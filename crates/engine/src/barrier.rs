@@ -23,9 +23,21 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "until", rename_all = "snake_case")]
 pub(crate) enum Target {
-    Process { id: String, or_match: bool },
-    Pid { pid: u32, start_ticks: u64, boot: String },
-    Time { at_us: i64 },
+    Process {
+        id: String,
+        or_match: bool,
+        /// The name of the process, for messages.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    Pid {
+        pid: u32,
+        start_ticks: u64,
+        boot: String,
+    },
+    Time {
+        at_us: i64,
+    },
 }
 
 impl Target {
@@ -36,8 +48,11 @@ impl Target {
     /// In a sentence.
     fn message(&self, why: Option<&str>) -> String {
         let what = match self {
-            Self::Process { id, or_match: false } => format!("the end of {id}"),
-            Self::Process { id, or_match: true } => format!("a match or the end of {id}"),
+            Self::Process { id, or_match, name } => {
+                let what = if *or_match { "a match or the end" } else { "the end" };
+                let process = name.as_ref().map_or_else(|| id.clone(), |name| format!("{name} ({id})"));
+                format!("{what} of {process}")
+            }
             Self::Pid { pid, .. } => format!("the end of pid {pid}"),
             Self::Time { at_us } => format!("{}", Time::from_micros(*at_us)),
         };
@@ -130,7 +145,9 @@ pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: Stri
         outbox::speaks(db, &barrier.owner)?;
         // Counted with the same write, so that each match is told before it or after it.
         let hits = match &barrier.target {
-            Target::Process { id, or_match: true } => id.parse().ok().map(|id| outbox::watched(db, id)).transpose()?.map(|(hits, _)| hits),
+            Target::Process { id, or_match: true, .. } => {
+                id.parse().ok().map(|id| outbox::watched(db, id)).transpose()?.map(|(hits, _)| hits)
+            }
             Target::Process { .. } | Target::Pid { .. } | Target::Time { .. } => None,
         };
         put(db, &Barrier { hits, ..barrier })
@@ -194,7 +211,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // Somebody else's is none to its owner, and must not be one to us either.
-        Target::Process { id, or_match } => match engine.resolve(id, &barrier.owner).await {
+        Target::Process { id, or_match, .. } => match engine.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,

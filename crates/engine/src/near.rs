@@ -7,18 +7,24 @@ const MOST: usize = 3;
 /// A name is shown no longer than this.
 const NAME: usize = 40;
 
-/// One that may be meant, and its name if that is why.
+/// What may be meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Near {
-    pub(crate) id: ProcessId,
-    pub(crate) name: Option<String>,
+pub(crate) enum Near {
+    /// A process, by its id.
+    Id(ProcessId),
+    /// The process of a name.
+    Name(String, ProcessId),
+    /// A name that several processes have.
+    Names(String),
 }
 
 impl std::fmt::Display for Near {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "{} ({})", name.chars().take(NAME).collect::<String>(), self.id),
-            None => write!(f, "{}", self.id),
+        let short = |name: &str| name.chars().take(NAME).collect::<String>();
+        match self {
+            Self::Id(id) => write!(f, "{id}"),
+            Self::Name(name, id) => write!(f, "{} ({id})", short(name)),
+            Self::Names(name) => f.write_str(&short(name)),
         }
     }
 }
@@ -26,12 +32,16 @@ impl std::fmt::Display for Near {
 /// Those of `known` (id and name, which may be empty) that `given` may be a slip for: with nearly the same digits, or else of nearly the same name.
 pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let named = |name: &str| {
-        known.iter().filter(|(_, n)| *n == name).map(|(id, n)| Near { id: *id, name: Some((*n).to_owned()) }).collect::<Vec<_>>()
+        let mut ids = known.iter().filter(|(_, n)| *n == name).map(|(id, _)| *id);
+        match (ids.next(), ids.next()) {
+            (Some(id), None) => Near::Name(name.to_owned(), id),
+            _ => Near::Names(name.to_owned()),
+        }
     };
     let mut found = digits(given, known);
     if found.is_empty() {
         let names = nearest(given, known.iter().map(|(_, name)| *name).filter(|name| !name.is_empty()));
-        found = names.into_iter().flat_map(named).collect();
+        found = names.into_iter().map(named).collect();
     }
     found.truncate(MOST);
     found
@@ -41,7 +51,7 @@ pub(crate) fn near(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
 fn digits(given: &str, known: &[(ProcessId, &str)]) -> Vec<Near> {
     let given = given.strip_prefix("proc_").unwrap_or(given).to_ascii_lowercase();
     let hex: Vec<(ProcessId, String)> = known.iter().map(|(id, _)| (*id, id.to_string().trim_start_matches("proc_").to_owned())).collect();
-    let one = |id: &ProcessId| Near { id: *id, name: None };
+    let one = |id: &ProcessId| Near::Id(*id);
     let begin: Vec<Near> = hex.iter().filter(|(_, hex)| !given.is_empty() && hex.starts_with(&given)).map(|(id, _)| one(id)).collect();
     if !begin.is_empty() || given.len() < 4 {
         return begin;
@@ -62,6 +72,8 @@ mod tests {
         let known = [(ids[0], "web"), (ids[1], "frontend"), (ids[2], "")];
         let found = |given: &str| near(given, &known).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(found("wbe"), ["web (proc_0123456789ab)"]);
+        let twice = [(ids[0], "web"), (ids[1], "web")];
+        assert_eq!(near("wbe", &twice), [Near::Names("web".into())]);
         assert_eq!(found("forntend"), ["frontend (proc_fedcba987654)"]);
         assert_eq!(found("proc_0123456798ab"), ["proc_0123456789ab"]);
         assert_eq!(found("fedbca98"), ["proc_fedcba987654"]);

@@ -39,6 +39,10 @@ const ADDRESS: [&str; 14] = [
 /// The text of one notice.
 pub fn announce(notice: &Notice) -> String {
     let id = or(&line(&notice.session_id), "unknown");
+    let id = match notice.name().map(line).filter(|name| !name.trim().is_empty()) {
+        Some(name) => format!("{name} ({id})"),
+        None => id,
+    };
     match &notice.body {
         Body::Completion(end) => completion(notice, &id, end),
         Body::WatchMatch(seen) => watch_match(notice, &id, seen),

@@ -46,7 +46,10 @@ fn named(id: Option<String>) -> Result<String, Error> {
 
 async fn set(asked: &Asked, until: Until, id: String) -> Result<Barrier, Error> {
     let target = match until {
-        Until::Process { process, or_match } => Target::Process { id: meant(asked, &process).await?, or_match },
+        Until::Process { process, or_match } => {
+            let (id, name) = meant(asked, &process).await?;
+            Target::Process { id, or_match, name }
+        }
         Until::Pid { pid } => match outlast_store::os::incarnation_of(pid) {
             Ok(of) => Target::pid(&of),
             // It is gone already: no life has this start.
@@ -62,12 +65,12 @@ fn is_name(id: &str) -> bool {
     id.strip_prefix("bar_").is_some_and(|hex| hex.len() == 12 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The id of the process that is meant. A whole id that is not known counts as over, since the process may have been removed; a name that is not
+/// The id of the process that is meant, and its name. A whole id that is not known counts as over, since the process may have been removed; a name that is not
 /// known is a mistake.
-async fn meant(asked: &Asked, given: &str) -> Result<String, Error> {
+async fn meant(asked: &Asked, given: &str) -> Result<(String, Option<String>), Error> {
     match (asked.resolve(given).await, given.parse()) {
-        (Ok(view), _) => Ok(view.id().to_string()),
-        (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => Ok(id.to_string()),
+        (Ok(view), _) => Ok((view.id().to_string(), view.facts.kept.spec.name.clone())),
+        (Err(error), Ok(IdRef::Exact(id))) if error.code == code::NOT_FOUND => Ok((id.to_string(), None)),
         (Err(error), _) => Err(error),
     }
 }

@@ -13,11 +13,12 @@ async fn a_part_of_the_name_of_anothers_process_is_nothing_to_wait_for() {
     let world = World::new().await;
     let (a, b) = (world.session("a"), world.session("b"));
     let theirs = b.run(Run::new(Spec::shell("sleep 1000"), world.caller())).await.unwrap().id().to_string();
-    for name in [&theirs[..], &theirs[..10]] {
-        let until = Until::Process { process: name.into(), or_match: false };
-        let opened = a.until_within(until, Duration::from_secs(10)).await.unwrap();
-        assert_eq!((opened.status.as_str(), opened.why.as_deref()), ("open", Some("unknown")), "{name}");
-    }
+    let until = |name: &str| Until::Process { process: name.into(), or_match: false };
+    let opened = a.until_within(until(&theirs), Duration::from_secs(10)).await.unwrap();
+    assert_eq!((opened.status.as_str(), opened.why.as_deref()), ("open", Some("unknown")));
+    // A part of an id that means nothing to the caller is a mistake, also if it is part of another's id.
+    let refused = a.until_within(until(&theirs[..10]), Duration::from_secs(10)).await.unwrap_err();
+    assert_eq!(refused.code(), "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -85,10 +85,11 @@ fn about<'a>(ctx: &Context, what: &'a str, kill: &outlast_client::Kill) -> About
 async fn named(ctx: &Context, given: &[String], kill: outlast_client::Kill) -> Result<i32, Failure> {
     let client = ctx.client().await?;
     let all = named::find_each(ctx, &client, given).await?;
-    if let [one] = &all[..] {
+    if let ([one], 1) = (&all[..], given.len()) {
         let left = format!("{one} is still being stopped; see with: outlast poll {}", one.id);
         let shown = one.to_string();
-        let killed = progress::during(ctx, about(ctx, &shown, &kill), &left, client.kill(&one.id, kill)).await??;
+        let killed = progress::during(ctx, about(ctx, &shown, &kill), &left, client.kill(&one.id, kill)).await?;
+        let killed = killed.map_err(|e| one.failed(ctx, e))?;
         if ctx.out.json {
             ctx.out.object(&named::with_ids(&killed))?;
             return Ok(0);

@@ -97,9 +97,10 @@ impl Log {
 
     pub(crate) async fn perform(mut self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
+        let is_labelled = self.prefix || self.ids.len() > 1;
         // All are looked up before anything is shown: a name that is wrong is told at once.
         self.ids = named::find_each(ctx, &client, &self.ids).await?.into_iter().map(|one| one.id).collect();
-        if self.prefix || self.ids.len() > 1 {
+        if is_labelled {
             return several::perform(self, ctx, &client).await;
         }
         match (self.follow, self.raw && !ctx.out.json) {

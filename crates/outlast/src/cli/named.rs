@@ -14,6 +14,18 @@ pub(crate) struct Named {
     pub(crate) name: Option<String>,
 }
 
+impl Named {
+    /// A failure that is about this process, for users by its name. Programs get what the engine said.
+    pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
+        let failure = failure.into();
+        if ctx.out.json || self.name.is_none() {
+            return failure;
+        }
+        let what = format!("{self}: {}", failure.error());
+        failure.saying(what)
+    }
+}
+
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&shown(&self.id, self.name.as_deref()))

@@ -20,8 +20,8 @@ impl Rm {
         let client = ctx.client().await?;
         let all = named::find_each(ctx, &client, &self.ids).await?;
         let tell = |of: &Named| ctx.out.tip(&format!("{of} is removed"));
-        if let [one] = &all[..] {
-            let removed = client.remove(&one.id).await?;
+        if let ([one], 1) = (&all[..], self.ids.len()) {
+            let removed = client.remove(&one.id).await.map_err(|e| one.failed(ctx, e))?;
             tell(one);
             if ctx.out.json {
                 ctx.out.object(&named::with_ids(&removed))?;

@@ -24,8 +24,8 @@ impl Signal {
         let client = ctx.client().await?;
         let all = named::find_each(ctx, &client, &self.ids).await?;
         let tell = |of: &Named| ctx.out.tip(&format!("{of} was sent signal {}", self.signal));
-        if let [one] = &all[..] {
-            let sent = client.signal(&one.id, self.signal).await?;
+        if let ([one], 1) = (&all[..], self.ids.len()) {
+            let sent = client.signal(&one.id, self.signal).await.map_err(|e| one.failed(ctx, e))?;
             tell(one);
             if ctx.out.json {
                 ctx.out.object(&named::with_ids(&sent))?;

@@ -36,8 +36,8 @@ impl Wait {
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
         let all = named::find_each(ctx, &client, &self.ids).await?;
-        match &all[..] {
-            [one] => {
+        match (&all[..], self.ids.len()) {
+            ([one], 1) => {
                 let waited = for_it(ctx, &client, &one.id, self.timeout).await?;
                 if ctx.out.json {
                     ctx.out.object(&named::with_ids(&waited))?;
@@ -45,7 +45,7 @@ impl Wait {
                 }
                 tell(ctx, &client, one, &waited).await
             }
-            several => for_all(ctx, &client, several, self.timeout).await,
+            (several, _) => for_all(ctx, &client, several, self.timeout).await,
         }
     }
 }

@@ -26,7 +26,7 @@ impl Write {
         let text = input::text(self.text)?;
         let client = ctx.client().await?;
         let process = named::find(ctx, &client, &self.id).await?;
-        let written = client.write(&process.id, &text, at(self.offset)).await?;
+        let written = client.write(&process.id, &text, at(self.offset)).await.map_err(|e| process.failed(ctx, e))?;
         tell(ctx, &process, &written)
     }
 }

@@ -104,7 +104,7 @@ fn rm_forgets_what_is_over_and_refuses_what_runs() {
     let refused = p.call(["rm", "--json", &running]);
     assert_eq!((refused.json()["code"].as_str(), refused.code), (Some("still_running"), Some(1)));
     p.json(["kill", &running]);
-    assert_eq!(p.json(["rm", &running]), json!({"status": "removed", "session_id": running}));
+    assert_eq!(p.json(["rm", &running]), json!({"status": "removed", "id": running, "session_id": running}));
     assert!(!is_known(&p, &running) && !p.folder(&running).path.exists());
     p.kill_engine();
     assert!(!is_known(&p, &running), "also to the next engine");

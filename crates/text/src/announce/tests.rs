@@ -71,6 +71,21 @@ fn in_json(text: &str) -> usize {
 }
 
 #[test]
+fn a_process_with_a_name_is_called_by_it() {
+    let first = |notice: &Notice| announce(notice).lines().next().unwrap().to_owned();
+    let named = |name: &str| ended_with(|end| (end.name, end.exit_code) = (Some(name.into()), Some(3)));
+    assert_eq!(first(&named("web")), format!("[IMPORTANT: Background process web ({ID}) exited (exit code 3)."));
+    assert_eq!(first(&named("a\nb\x1b[1m")), format!("[IMPORTANT: Background process a b ({ID}) exited (exit code 3)."));
+    assert_eq!(first(&named(" ")), format!("[IMPORTANT: Background process {ID} exited (exit code 3)."));
+    let mut seen = WatchMatch::new("./serve", "ERROR", "ERROR");
+    seen.name = Some("web".into());
+    assert_eq!(
+        first(&notice(Body::WatchMatch(seen))),
+        format!("[IMPORTANT: Background process web ({ID}) matched watch pattern \"ERROR\".")
+    );
+}
+
+#[test]
 fn no_text_is_much_longer_than_its_event() {
     let many = |what: &str, n: usize| vec![serde_json::from_str::<Value>(what).unwrap(); n];
     let deep = (0..60).fold(json!(many("1", 100_000)), |inner, _| json!([inner]));
