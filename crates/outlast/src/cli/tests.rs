@@ -268,7 +268,6 @@ fn words_of_the_command_are_not_ours() {
         "o run -- make --json",
         "o run --name x make --json",
         "o run - --json",
-        "o run --watch --json make",
         "o tool -- --json",
     ] {
         assert!(!ours(line), "{line}");
