@@ -396,7 +396,7 @@ impl Coordinator {
         let kinds: &[&str] = if is_allowed { &["allow_once", "allow_always"] } else { &["reject_once", "reject_always"] };
         let fitting = body.options.iter().find(|option| kinds.contains(&option.kind.as_str())).map(|option| option.option.clone());
         body.answer = body.answer.or(fitting).or_else(|| Some(if is_allowed { "allowed" } else { "denied" }.to_owned()));
-        body.by = Some(settled_word(by).to_owned());
+        body.by = Some(settled_words(by));
         self.own_part(key, &Content::Permission(body), batch);
     }
 
@@ -524,14 +524,14 @@ fn option_word(kind: OptionKind) -> &'static str {
     }
 }
 
-fn settled_word(by: SettledBy) -> &'static str {
+fn settled_words(by: SettledBy) -> String {
     match by {
-        SettledBy::Person => "a person",
-        SettledBy::AllowList => "the allow-list",
-        SettledBy::Always => "the setting that allows everything",
-        SettledBy::Limit => "the end of the time to answer",
-        SettledBy::Cancel => super::ended::BY_END_OF_TURN,
-        _ => "a rule",
+        SettledBy::Person => "a person".into(),
+        SettledBy::AllowList => "the allow-list".into(),
+        SettledBy::Always => "permission = \"always\"".into(),
+        SettledBy::Limit(limit) => format!("no answer within {} s", limit.as_secs_f64()),
+        SettledBy::Cancel => super::ended::BY_END_OF_TURN.into(),
+        _ => "a rule".into(),
     }
 }
 

@@ -8,6 +8,9 @@ use outlast_client::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The answer to what was allowed without one of the options.
+const ALLOWED: &str = "allowed";
+
 /// Everything that is known of the conversation, and what was shown of it.
 #[derive(Debug, Default)]
 pub(super) struct ChatView {
@@ -328,11 +331,12 @@ impl ChatView {
 
     fn permission(&mut self, body: PermissionBody) -> Vec<StyledLine> {
         let mut lines = self.flush_draft();
-        let chosen = body.answer.as_ref().map(|answer| body.options.iter().find(|option| option.option == *answer));
-        lines.push(match chosen {
+        lines.push(match &body.answer {
             None => StyledLine::of(Style::Busy, "? ").and(Style::Bold, &body.question),
-            Some(chosen) => {
-                let is_allowed = chosen.is_some_and(|option| option.kind.starts_with("allow"));
+            Some(answer) => {
+                // What a rule allowed without a question has no options.
+                let chosen = body.options.iter().find(|option| option.option == *answer);
+                let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
                 let by = body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default();
                 let (style, word) = if is_allowed { (Style::Good, "allowed") } else { (Style::Bad, "refused") };
                 StyledLine::of(style, word).and(Style::Quiet, &format!(": {}{by}", body.question))
