@@ -275,6 +275,25 @@ fn a_terminal_survives_a_restart_of_the_gateway() {
     assert_eq!(t.left(), 0);
 }
 
+/// They asked as messages do, which starts a gateway and resumes what a person had stopped.
+#[test]
+fn status_and_history_in_a_terminal_leave_a_stopped_gateway_stopped() {
+    let p = product();
+    p.call(["chat", "send", "main", "--command", "cat", "--wait", "hello"]).good();
+    let Some(t) = Tmux::calls("status_and_history_leave_a_stopped_gateway", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    p.call(["gateway", "stop"]).good();
+    t.sees("no gateway runs: your next message starts it");
+    for (command, want) in [("/status", "#1 completed"), ("/history", "this is the only generation")] {
+        t.types(command);
+        t.presses(&["Enter"]);
+        t.sees(want);
+        assert_eq!(p.call(["gateway", "status", "--json"]).json()["status"], "not_running", "{command}");
+    }
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
 #[test]
 fn two_terminals_share_a_conversation() {
     let p = product();

@@ -9,6 +9,7 @@ use super::courier::{ChatNews, ChatWish, Courier};
 use super::editor::{Edited, Editor};
 use super::live::{Frame, LiveArea, lines_above, room};
 use super::markdown::{Paint, Style, StyledLine};
+use super::read::{ChatReader, ShownBy, Source};
 use super::view::ChatView;
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
@@ -64,7 +65,7 @@ impl Open {
             return piped::perform(ctx, &chat, &self.name, &setup).await;
         }
         let feed = chat.follow(&self.name.key).after(opened.seen_part).with_context(CONTEXT_PARTS).attended();
-        let courier = Courier::new(chat, self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
+        let courier = Courier::new(chat, ChatReader::new(ctx), self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
         Person::new(ctx, self.name, &opened, courier).run(feed).await
     }
 }
@@ -233,17 +234,19 @@ impl<'a> Person<'a> {
                 self.remark(Style::Bad, &format!("not sent: {why}"));
             }
             ChatNews::Failed(text) => self.remark(Style::Bad, &text),
-            ChatNews::Status(shown) => {
+            ChatNews::Status(found) => {
+                let ShownBy { shown, source } = *found;
                 let out = plain_out();
                 // The conversation itself stands above: its head and the last turn say where it stands.
                 let mut lines = show::head(&shown, &out);
-                let turns = show::turns(&shown, times::now(), &out);
+                lines.extend((source == Source::Files).then(|| "no gateway runs".to_owned()));
+                let turns = show::turns(&shown, source, times::now(), &out);
                 lines.extend(turns.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &turns[at..]).iter().cloned());
                 let text = lines.join("\n");
                 self.remark(Style::Quiet, &text);
             }
-            ChatNews::History(shown) => {
-                let text = history(&shown, times::now(), &plain_out());
+            ChatNews::History(found) => {
+                let text = history(&found.shown, times::now(), &plain_out());
                 self.remark(Style::Quiet, &text);
             }
         }

@@ -167,6 +167,20 @@ fn a_question_is_answered_with_a_key() {
     insta::assert_snapshot!(play.all());
 }
 
+/// A call that a rule allowed was shown as refused, because it has no options.
+#[test]
+fn what_a_rule_allowed_or_denied_is_shown_so() {
+    let mut play = Screenplay::new(None);
+    for (answer, by) in [("allowed", "permission = \"always\""), ("allowed", "the allow-list"), ("denied", "no answer within 60 s")] {
+        let mut body = PermissionBody::new(by, "Bash: ls", Vec::new());
+        (body.answer, body.by) = (Some(answer.into()), Some(by.into()));
+        play.part(Content::Permission(body));
+    }
+    let want =
+        ["allowed: Bash: ls (permission = \"always\")", "allowed: Bash: ls (the allow-list)", "refused: Bash: ls (no answer within 60 s)"];
+    assert_eq!(play.shown, want);
+}
+
 #[test]
 fn an_interrupted_reply_stays_and_the_next_attempt_begins_anew() {
     let mut play = Screenplay::new(None);
@@ -290,7 +304,7 @@ fn a_conversation_is_shown_turn_by_turn() {
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
     let (shown, out) = (Shown::new(info, turns), Out::plain(None));
-    let lines = [show::head(&shown, &out), show::turns(&shown, now, &out)].concat();
+    let lines = [show::head(&shown, &out), show::turns(&shown, read::Source::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
