@@ -542,17 +542,25 @@ fn unknown_agent(name: &str, configured: &BTreeMap<String, AgentSettings>) -> (S
         let what = format!("the agent {shown} is configured without a program");
         return (what, format!("set `argv` or `command` in [gateway.agents.{shown}] of config.toml, then run `outlast gateway restart`"));
     }
-    let built_in = AgentName::ALL.map(AgentName::as_str);
-    let own: Vec<&str> = configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str()).collect();
-    let near = outlast_core::nearest(name, built_in.into_iter().chain(own.iter().copied()));
+    let near = outlast_core::nearest(name, AgentName::ALL.map(AgentName::as_str).into_iter().chain(own_agents(configured)));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
     let hint = format!(
-        "{near}There are {}{own}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
+        "{near}There are {}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
          `outlast gateway restart`",
-        built_in.join(", ")
+        agent_names(configured)
     );
     (format!("there is no agent {shown}"), hint)
+}
+
+/// The names that --agent takes: the built-in ones and those of the configuration.
+pub(super) fn agent_names(configured: &BTreeMap<String, AgentSettings>) -> String {
+    let own: Vec<&str> = own_agents(configured).collect();
+    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
+    format!("{}{own}", AgentName::ALL.map(AgentName::as_str).join(", "))
+}
+
+fn own_agents(configured: &BTreeMap<String, AgentSettings>) -> impl Iterator<Item = &str> {
+    configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str())
 }
 
 #[cfg(test)]

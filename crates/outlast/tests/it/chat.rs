@@ -99,6 +99,8 @@ fn a_conversation_is_shown_as_data() {
     let text = p.call(["chat", "export", "main"]).text();
     assert!(text.starts_with("# main\n") && text.contains("> hello") && text.contains("*resumed after a restart*"), "{text}");
     assert_eq!(p.call(["chat", "export", "--json"]).json()["parts"].as_array().unwrap().len(), 3);
+    let near = p.call(["chat", "show", "mian"]);
+    assert!(near.code == Some(1) && near.err.contains("did you mean main?"), "{near:?}");
     let missing = p.call(["chat", "show", "other"]);
     assert!(missing.code == Some(1) && missing.err.contains("no conversation other"), "{missing:?}");
 }
@@ -239,9 +241,11 @@ fn a_question_is_answered_with_one_key() {
     (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
     gateway.part(KEY, Some(1), &Content::Permission(question));
     t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
+    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", Vec::new())));
+    t.sees("? rm -rf src");
     t.presses(&["C-d"]);
-    let screen = t.sees("the reply goes on");
-    assert!(screen.contains("`outlast chat main` comes back"), "{screen}");
+    let screen = t.sees("`outlast chat main` comes back");
+    assert!(screen.contains("the agent waits for your answer; without one it is refused after 60 s"), "{screen}");
     assert_eq!(t.left(), 0);
 }
 

@@ -1,6 +1,6 @@
 //! Reading conversations: from the gateway that runs, or else from its files. No gateway is started for that, so one that a person has stopped stays stopped.
 
-use super::{ChatName, Context, Failure, failed, not_installed};
+use super::{ChatName, Context, Failure, failed, no_conversation_but, not_installed};
 use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Owner, Part, Shown, code};
 use outlast_gateway::ReadAnswer;
 use std::path::PathBuf;
@@ -36,18 +36,19 @@ pub(super) enum Source {
 }
 
 pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
-    match ChatReader::new(ctx).read(&["list"], |chat| async move { chat.list().await.map(Some) }).await? {
-        Read::Gateway(all) => Ok(all),
-        Read::Files(ReadAnswer::List(all)) => {
-            tell_what_waits(ctx, &all.conversations);
-            Ok(all.conversations)
-        }
-        Read::Files(other) => Err(unexpected(other)),
+    let (all, source) = ChatReader::new(ctx).list().await?;
+    if source == Source::Files {
+        tell_what_waits(ctx, &all);
     }
+    Ok(all)
 }
 
 pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
-    let found = ChatReader::new(ctx).show(name, generation).await?;
+    let reader = ChatReader::new(ctx);
+    let found = match reader.show(name, generation).await {
+        Err(failure) if failure.code() == code::NO_CONVERSATION => return Err(reader.no_conversation(name, failure).await),
+        found => found?,
+    };
     if found.source == Source::Files {
         tell_what_waits(ctx, std::slice::from_ref(&found.shown.conversation));
     }
@@ -120,6 +121,22 @@ impl ChatReader {
         Self { home: ctx.settings.home.clone(), owner: ctx.owner(), own_program, program }
     }
 
+    async fn list(&self) -> Result<(Vec<ConversationInfo>, Source), Failure> {
+        match self.read(&["list"], |chat| async move { chat.list().await.map(Some) }).await? {
+            Read::Gateway(all) => Ok((all, Source::Gateway)),
+            Read::Files(ReadAnswer::List(all)) => Ok((all.conversations, Source::Files)),
+            Read::Files(other) => Err(unexpected(other)),
+        }
+    }
+
+    /// The failure with the name that was probably meant, if the names can be read.
+    async fn no_conversation(&self, name: &ChatName, failure: Failure) -> Failure {
+        match self.list().await {
+            Ok((all, _)) => no_conversation_but(name, &all),
+            Err(_) => failure,
+        }
+    }
+
     /// The conversation as it stands.
     pub(super) async fn show(&self, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
         let number = generation.map(|number| number.to_string());
@@ -153,7 +170,7 @@ impl ChatReader {
                 Err(e) if e.is_not_running() || e.code() == code::STOPPING => {}
                 Err(e) => return Err(ReadError::Asked(e)),
             }
-            match self.from_files(what).await.map_err(ReadError::Other)? {
+            match self.read_files(what).await.map_err(ReadError::Other)? {
                 ReadAnswer::Taken if began.elapsed() < READ_LIMIT => tokio::time::sleep(READ_RETRY).await,
                 ReadAnswer::Refused(refusal) => return Err(ReadError::Asked(ClientError::Refused(refusal))),
                 answer => return Ok(Read::Files(answer)),
@@ -161,7 +178,7 @@ impl ChatReader {
         }
     }
 
-    async fn from_files(&self, what: &[&str]) -> Result<ReadAnswer, Failure> {
+    async fn read_files(&self, what: &[&str]) -> Result<ReadAnswer, Failure> {
         let program = self.program.as_ref().ok_or_else(|| not_installed(&self.own_program))?;
         let mut command = tokio::process::Command::new(program);
         command.arg("--home").arg(&self.home).arg("--read").args(what);

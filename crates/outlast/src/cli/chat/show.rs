@@ -47,6 +47,9 @@ impl ChatShow {
     }
 }
 
+/// What is shown in place of an empty reply.
+pub(super) const ANSWERED_NOTHING: &str = "(the agent answered nothing)";
+
 /// How much of a text is shown where the width is not known.
 const SHOWN: usize = 100;
 
@@ -107,7 +110,9 @@ pub(super) fn turns(shown: &Shown, source: Source, now: Time, out: &Out) -> Vec<
         let mark = if turn.kind == TurnKind::Notice { "!" } else { "›" };
         let one_line = |mark: &str, text: &str| format!("  {mark} {}", table::cut(tame(text).trim(), room));
         lines.extend(turn.words.as_deref().map(|words| one_line(mark, words)));
-        lines.extend(turn.reply.as_deref().filter(|reply| !reply.is_empty()).map(|reply| one_line("‹", reply)));
+        let reply = turn.reply.as_deref().filter(|reply| !reply.trim().is_empty());
+        let nothing = (turn.outcome == Some(TurnOutcome::Completed)).then_some(ANSWERED_NOTHING);
+        lines.extend(reply.or(nothing).map(|reply| one_line("‹", reply)));
     }
     lines
 }
