@@ -150,8 +150,8 @@ pub enum SettledBy {
     AllowList,
     /// The mode that allows everything.
     Always,
-    /// The limit: it was over before a person decided.
-    Limit,
+    /// The limit: no person decided within this time.
+    Limit(Duration),
     /// A cancel of the turn.
     Cancel,
 }

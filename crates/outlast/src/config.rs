@@ -84,6 +84,8 @@ pub(crate) struct Settings {
     pub(crate) shown: Vec<Shown>,
     /// What was wrong with those that were defaulted.
     pub(crate) warnings: Vec<String>,
+    /// Why nothing of the file could be read.
+    pub(crate) unreadable: Option<String>,
 }
 
 /// One effective value.
@@ -365,10 +367,12 @@ fn read(
     user_home: Option<&Path>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Settings {
-    let mut warnings = Vec::new();
+    let (mut warnings, mut unreadable) = (Vec::new(), None);
     let table = text.and_then(|t| t.parse::<toml::Table>().map_err(|e| e.to_string().trim_end().replace('\n', " ")));
     let table = table.unwrap_or_else(|e| {
-        warnings.push(format!("cannot read {}: {e}; every value in it is left at its default", file.display()));
+        let what = format!("cannot read {}: {e}", file.display());
+        warnings.push(format!("{what}; every value in it is left at its default"));
+        unreadable = Some(what);
         toml::Table::new()
     });
     warnings.extend(unknown(&table, &file));
@@ -413,6 +417,7 @@ fn read(
         tables: r.table,
         shown: r.shown,
         warnings: r.warnings,
+        unreadable,
     }
 }
 

@@ -292,7 +292,7 @@ impl Talk {
             && let Some(open) = self.permissions.remove(at)
         {
             let ruling = open.ask.ruling(&Decision::Deny).unwrap_or(Ruling::Cancelled);
-            self.settle(open, &ruling, SettledBy::Limit);
+            self.settle(open, &ruling, SettledBy::Limit(limit));
             self.touch(now);
         }
         if self.turn.as_ref().and_then(|turn| turn.untold.front()).is_some_and(|(_, since)| *since + PENDING_TOOL_LIMIT <= now) {

@@ -48,12 +48,13 @@ async fn a_person_is_asked_and_decides() {
 #[tokio::test]
 async fn what_no_person_decides_about_is_denied_when_its_limit_is_over_and_shown() {
     let world = World::new().await;
+    let limit = Duration::from_millis(50);
     let mut settings = world.settings(&json!({"turns": [[{"ask": "rm"}]]}));
-    settings.permission = PermissionPolicy::default().denied_after(Duration::from_millis(50));
+    settings.permission = PermissionPolicy::default().denied_after(limit);
     let mut chat = world.start_with(settings.clone(), world.conversation());
     chat.prompt(1, "hello");
     let events = chat.turn().await;
-    assert_eq!(settled(&events), [("rm", false, SettledBy::Limit)]);
+    assert_eq!(settled(&events), [("rm", false, SettledBy::Limit(limit))]);
     assert!(drafts(&events).contains("reject_once"));
     // A person who is present is waited for, and the limit counts from when the last one leaves.
     chat.handle.attend(true).unwrap();
@@ -61,7 +62,7 @@ async fn what_no_person_decides_about_is_denied_when_its_limit_is_over_and_shown
     chat.until(|news| matches!(news, AgentNews::Permission(_))).await;
     assert!(tokio::time::timeout(Duration::from_millis(200), chat.next()).await.is_err());
     chat.handle.attend(false).unwrap();
-    assert_eq!(settled(&chat.turn().await), [("rm", false, SettledBy::Limit)]);
+    assert_eq!(settled(&chat.turn().await), [("rm", false, SettledBy::Limit(limit))]);
     chat.stop().await;
 }
 

@@ -396,7 +396,7 @@ impl Coordinator {
         let kinds: &[&str] = if is_allowed { &["allow_once", "allow_always"] } else { &["reject_once", "reject_always"] };
         let fitting = body.options.iter().find(|option| kinds.contains(&option.kind.as_str())).map(|option| option.option.clone());
         body.answer = body.answer.or(fitting).or_else(|| Some(if is_allowed { "allowed" } else { "denied" }.to_owned()));
-        body.by = Some(settled_word(by).to_owned());
+        body.by = Some(settled_words(by));
         self.own_part(key, &Content::Permission(body), batch);
     }
 
@@ -524,14 +524,14 @@ fn option_word(kind: OptionKind) -> &'static str {
     }
 }
 
-fn settled_word(by: SettledBy) -> &'static str {
+fn settled_words(by: SettledBy) -> String {
     match by {
-        SettledBy::Person => "a person",
-        SettledBy::AllowList => "the allow-list",
-        SettledBy::Always => "the setting that allows everything",
-        SettledBy::Limit => "the end of the time to answer",
-        SettledBy::Cancel => super::ended::BY_END_OF_TURN,
-        _ => "a rule",
+        SettledBy::Person => "a person".into(),
+        SettledBy::AllowList => "the allow-list".into(),
+        SettledBy::Always => "permission = \"always\"".into(),
+        SettledBy::Limit(limit) => format!("no answer within {} s", limit.as_secs_f64()),
+        SettledBy::Cancel => super::ended::BY_END_OF_TURN.into(),
+        _ => "a rule".into(),
     }
 }
 
@@ -542,17 +542,25 @@ fn unknown_agent(name: &str, configured: &BTreeMap<String, AgentSettings>) -> (S
         let what = format!("the agent {shown} is configured without a program");
         return (what, format!("set `argv` or `command` in [gateway.agents.{shown}] of config.toml, then run `outlast gateway restart`"));
     }
-    let built_in = AgentName::ALL.map(AgentName::as_str);
-    let own: Vec<&str> = configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str()).collect();
-    let near = outlast_core::nearest(name, built_in.into_iter().chain(own.iter().copied()));
+    let near = outlast_core::nearest(name, AgentName::ALL.map(AgentName::as_str).into_iter().chain(own_agents(configured)));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
     let hint = format!(
-        "{near}There are {}{own}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
+        "{near}There are {}. Another one needs `argv` or `command` in [gateway.agents.NAME] of config.toml, then \
          `outlast gateway restart`",
-        built_in.join(", ")
+        agent_names(configured)
     );
     (format!("there is no agent {shown}"), hint)
+}
+
+/// The names that --agent takes: the built-in ones and those of the configuration.
+pub(super) fn agent_names(configured: &BTreeMap<String, AgentSettings>) -> String {
+    let own: Vec<&str> = own_agents(configured).collect();
+    let own = if own.is_empty() { String::new() } else { format!(", and {} in config.toml", own.join(", ")) };
+    format!("{}{own}", AgentName::ALL.map(AgentName::as_str).join(", "))
+}
+
+fn own_agents(configured: &BTreeMap<String, AgentSettings>) -> impl Iterator<Item = &str> {
+    configured.iter().filter(|(_, agent)| !agent.argv.is_empty()).map(|(name, _)| name.as_str())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What clients ask.
 
+use super::agent::agent_names;
 use super::batch::{Batch, Deed};
 use super::live::Live;
 use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
@@ -241,7 +242,10 @@ impl Coordinator {
         }
         let agent = agent.or_else(|| self.settings.agent.clone().map(AgentChoice::Agent)).ok_or_else(|| {
             let what = format!("the conversation {} is new, and no agent was chosen for it", shown_name(key));
-            refusal(code::BAD_REQUEST, what, "give --agent NAME or --command CMD, or set `agent` in the section [gateway] of config.toml")
+            let names = agent_names(&self.settings.agents);
+            let hint =
+                format!("give --agent NAME or --command CMD, or set `agent` in the section [gateway] of config.toml. Agents are {names}");
+            refusal(code::BAD_REQUEST, what, hint)
         })?;
         self.check_agent(&agent)?;
         let cwd = cwd.map(|dir| dir.as_path().to_owned()).filter(|dir| dir.is_absolute());
@@ -393,9 +397,15 @@ pub(super) fn not_found(key: &str) -> Error {
     refusal(code::NO_CONVERSATION, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
 }
 
-/// A name from outside, cut and without control characters.
+/// A conversation as a person calls it.
 pub(super) fn shown_name(key: &str) -> String {
-    key.chars().filter(|c| !c.is_control()).take(80).collect()
+    let parsed = parse(key).filter(|parsed| parsed.platform == LOCAL_PLATFORM && parsed.namespace == MAIN_NAMESPACE);
+    shown(&parsed.map_or_else(|| key.to_owned(), |parsed| parsed.chat_id))
+}
+
+/// A text from outside, cut and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
 }
 
 /// Only local chats can be reached over the socket, so no client can make or enter the conversation of another channel.
@@ -407,7 +417,7 @@ fn checked_key(key: &str) -> Result<(), Error> {
         return Ok(());
     }
     let hint = "a local chat has the key agent:main:local:dm:NAME, and NAME has up to 64 letters, digits, `.`, `_` or `-`";
-    Err(refusal(code::BAD_REQUEST, format!("{:?} is not the key of a local chat", shown_name(key)), hint))
+    Err(refusal(code::BAD_REQUEST, format!("{:?} is not the key of a local chat", shown(key)), hint))
 }
 
 fn checked_message_id(id: &str) -> Result<&str, Error> {

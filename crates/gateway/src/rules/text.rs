@@ -27,15 +27,15 @@ pub enum Line {
     GaveUp,
     /// The conversation is suspended.
     Suspended,
-    /// A message started a new conversation in place of this suspended generation.
+    /// A message started a new generation in place of this suspended one.
     StartedAnew(u32),
-    /// A message started a new conversation in place of this generation, because of the reset policy.
+    /// A message started a new generation in place of this one, because of the reset policy.
     Reset(ResetReason, u32),
-    /// A message started a new conversation in place of this generation, because an interrupted turn was too old to be continued.
+    /// A message started a new generation in place of this one, because an interrupted turn was too old to be continued.
     ResumeExpired(u32),
     /// A newer message replaced an interrupted one that is too old to be quoted.
     TooOldToQuote,
-    /// A person asked for a new conversation.
+    /// A person asked for a new generation.
     NewConversation,
     /// `/stop` cancelled something.
     Stopped,
@@ -99,37 +99,37 @@ impl fmt::Display for Line {
             Self::Failed(FailureReason::AgentEnded) => "Failed: the agent ended again in the middle of this turn.",
             Self::GaveUp => "Given up: this turn was interrupted in each of its three attempts.",
             Self::Suspended => {
-                "Suspended: three turns in a row were interrupted. Write to start a new conversation, or use /resume to continue this one."
+                "Suspended: three turns in a row were interrupted. Write to start a new generation, or use /resume to continue this one."
             }
             Self::StartedAnew(earlier) => {
-                return write!(f, "This conversation was suspended, so your message starts a new one. {}", GoBack(*earlier));
+                return write!(f, "This conversation was suspended, so your message starts a new generation. {}", GoBack(*earlier));
             }
             Self::Reset(ResetReason::Idle, earlier) => {
-                return write!(f, "This conversation was idle for too long, so your message starts a new one. {}", GoBack(*earlier));
+                return write!(f, "This conversation was idle for too long, so your message starts a new generation. {}", GoBack(*earlier));
             }
             Self::Reset(ResetReason::Daily, earlier) => {
-                return write!(f, "Conversations are reset daily, so your message starts a new one. {}", GoBack(*earlier));
+                return write!(f, "Conversations are reset daily, so your message starts a new generation. {}", GoBack(*earlier));
             }
             Self::ResumeExpired(earlier) => {
-                let why = "An interrupted turn was too old to be continued, so your message starts a new conversation.";
+                let why = "An interrupted turn was too old to be continued, so your message starts a new generation.";
                 return write!(f, "{why} {}", GoBack(*earlier));
             }
             Self::TooOldToQuote => {
                 "Your earlier message was interrupted too long ago and is not answered. Send it again if you still need it."
             }
-            Self::NewConversation => "Started a new conversation.",
+            Self::NewConversation => "Started a new generation: the agent forgets what was said.",
             Self::Stopped => "Stopped.",
             Self::NothingToStop => "Nothing is running.",
             Self::Continued => "Continuing this conversation.",
-            Self::Returned(earlier) => return write!(f, "Continuing where conversation {earlier} ended."),
+            Self::Returned(earlier) => return write!(f, "Continuing where generation {earlier} ended."),
             Self::NothingToResume => "Nothing is interrupted or suspended.",
             Self::NoticesObsolete(ObsoleteReason::EarlierGeneration | ObsoleteReason::GenerationEnded, count) => {
-                return write!(f, "{} from processes of an earlier conversation: recorded, starting no turn.", notices(*count));
+                return write!(f, "{} from processes of an earlier generation: recorded, starting no turn.", notices(*count));
             }
             Self::NoticesObsolete(ObsoleteReason::LeasedTooOften, count) => {
                 return write!(f, "{} could not be processed after several attempts: recorded, starting no turn.", notices(*count));
             }
-            Self::Waiting(WaitReason::Suspended) => "Suspended. Write to start a new conversation, or use /resume to continue this one.",
+            Self::Waiting(WaitReason::Suspended) => "Suspended. Write to start a new generation, or use /resume to continue this one.",
             Self::Waiting(WaitReason::Age) => "A turn was interrupted long ago. Write, or use /resume to continue it.",
             Self::Waiting(WaitReason::Breaker) => {
                 "The gateway was interrupted several times in a row, so it does not resume by itself. Write, or use /resume to continue."

@@ -119,6 +119,11 @@ impl Failure {
         }
     }
 
+    /// Its word for programs.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
     /// What was wrong.
     pub(crate) fn error(&self) -> &str {
         &self.error

@@ -236,7 +236,7 @@ fn a_question_that_no_person_sees_is_denied_when_its_time_is_over_and_shown_on_r
     let asked: Vec<_> = parts.iter().filter_map(|part| if let Content::Permission(body) = part { Some(body) } else { None }).collect();
     let [question, answer] = asked[..] else { panic!("{asked:?}") };
     assert_eq!((question.question.as_str(), question.answer.as_deref()), ("rm -r [2Jtarget", None));
-    assert_eq!((answer.answer.as_deref(), answer.by.as_deref()), (Some("no"), Some("the end of the time to answer")));
+    assert_eq!((answer.answer.as_deref(), answer.by.as_deref()), (Some("no"), Some("no answer within 0.3 s")));
     let shown = bench.product().call(["chat", "export", "may-I"]).good().text();
     assert!(shown.contains("- asked: rm -r [2Jtarget — no"), "{shown}");
 }

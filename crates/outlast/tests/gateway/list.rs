@@ -60,6 +60,27 @@ fn list_show_and_export_leave_a_stopped_gateway_stopped() {
     bench.wait(turn);
 }
 
+/// A turn was shown as running while everything was dead.
+#[test]
+fn a_turn_whose_gateway_was_killed_is_not_shown_as_running() {
+    let bench = Bench::new();
+    let turn = bench.send("long", &bench.gated()).turn;
+    bench.wait_for_prompts(1);
+    let gateway = bench.pid();
+    // The engine starts none after a stop.
+    std::fs::write(bench.home().join("gateway.lock"), "stopped\n").unwrap();
+    kill_and_wait(gateway).unwrap();
+    bench.reap();
+    let text = bench.product().call(["chat", "show"]).good().text();
+    assert!(text.contains("#1 was running when the gateway ended, is resumed when a gateway starts"), "{text}");
+    let shown = bench.product().call(["chat", "show", "--json"]).good().json();
+    assert_eq!(shown["turns"][0]["state"], "running", "what the journal says: {shown}");
+    bench.start();
+    assert!(bench.product().call(["chat", "show"]).good().text().contains("#1 running"));
+    bench.open_gate();
+    bench.wait(turn);
+}
+
 #[test]
 fn a_reader_waits_for_a_gateway_that_starts() {
     let bench = Bench::new();

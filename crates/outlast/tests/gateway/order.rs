@@ -45,7 +45,7 @@ fn new_ends_the_running_turn_and_starts_a_generation_whose_agent_works_alone() {
     let (first, second) = (bench.send("one", &agent).turn, bench.send("two", &agent).turn);
     bench.wait_for_prompts(1);
     let changed = bench.block(bench.chat().start_anew(KEY)).unwrap();
-    assert_eq!((changed.generation, changed.said.as_str()), (2, "Started a new conversation."));
+    assert_eq!((changed.generation, changed.said.as_str()), (2, "Started a new generation: the agent forgets what was said."));
     let shown = bench.block(bench.chat().show(KEY, Some(1))).unwrap();
     let outcomes: Vec<_> = shown.turns.iter().map(|turn| (turn.id, turn.outcome.clone())).collect();
     assert_eq!(outcomes, [(first, Some(TurnOutcome::Cancelled)), (second, Some(TurnOutcome::Cancelled))]);

@@ -8,7 +8,7 @@ use outlast_wire::v1::chat::{AgentChoice, ChatMessage, ChatReply, ChatRequest};
 use std::io::{Read, Write};
 
 const IDLE: &str = "[session_reset]\nmode = \"idle\"\nidle_minutes = 120\n";
-const WAS_IDLE: &str = "This conversation was idle for too long, so your message starts a new one. /resume 1 goes back.";
+const WAS_IDLE: &str = "This conversation was idle for too long, so your message starts a new generation. /resume 1 goes back.";
 
 /// A conversation with one answer, of which the last message is so old.
 fn silent_for(bench: &Bench, minutes: i64) {

@@ -141,6 +141,11 @@ fn a_wrong_name_of_an_agent_is_answered_with_those_of_the_configuration() {
     {
         assert!(refused.err.contains(want), "{want}: {}", refused.err);
     }
+    let unchosen = bench.product().call(["chat", "send", "x", "hello"]);
+    assert_eq!(unchosen.code, Some(1), "{unchosen:?}");
+    for want in ["the conversation x is new, and no agent was chosen", "codex, opencode", "and reviewer in config.toml", "--command CMD"] {
+        assert!(unchosen.err.contains(want), "{want}: {}", unchosen.err);
+    }
     assert_eq!(bench.product().call(["chat", "list", "--json"]).text(), "{\"conversations\":[]}\n", "nothing was created");
     assert_eq!(send("reviewer").text(), "hello\n");
 }

@@ -99,6 +99,8 @@ fn a_conversation_is_shown_as_data() {
     let text = p.call(["chat", "export", "main"]).text();
     assert!(text.starts_with("# main\n") && text.contains("> hello") && text.contains("*resumed after a restart*"), "{text}");
     assert_eq!(p.call(["chat", "export", "--json"]).json()["parts"].as_array().unwrap().len(), 3);
+    let near = p.call(["chat", "show", "mian"]);
+    assert!(near.code == Some(1) && near.err.contains("did you mean main?"), "{near:?}");
     let missing = p.call(["chat", "show", "other"]);
     assert!(missing.code == Some(1) && missing.err.contains("no conversation other"), "{missing:?}");
 }
@@ -239,9 +241,11 @@ fn a_question_is_answered_with_one_key() {
     (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
     gateway.part(KEY, Some(1), &Content::Permission(question));
     t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
+    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", Vec::new())));
+    t.sees("? rm -rf src");
     t.presses(&["C-d"]);
-    let screen = t.sees("the reply goes on");
-    assert!(screen.contains("`outlast chat main` comes back"), "{screen}");
+    let screen = t.sees("`outlast chat main` comes back");
+    assert!(screen.contains("the agent waits for your answer; without one it is refused after 60 s"), "{screen}");
     assert_eq!(t.left(), 0);
 }
 
@@ -271,6 +275,25 @@ fn a_terminal_survives_a_restart_of_the_gateway() {
     assert_eq!(gateway.turns(KEY).len(), 1);
     let screen = t.screen();
     assert_eq!((screen.matches("› hello").count(), screen.matches("you said: hello").count()), (1, 1), "{screen}");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+}
+
+/// They asked as messages do, which starts a gateway and resumes what a person had stopped.
+#[test]
+fn status_and_history_in_a_terminal_leave_a_stopped_gateway_stopped() {
+    let p = product();
+    p.call(["chat", "send", "main", "--command", "cat", "--wait", "hello"]).good();
+    let Some(t) = Tmux::calls("status_and_history_leave_a_stopped_gateway", &p, (80, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    p.call(["gateway", "stop"]).good();
+    t.sees("no gateway runs: your next message starts it");
+    for (command, want) in [("/status", "#1 completed"), ("/history", "this is the only generation")] {
+        t.types(command);
+        t.presses(&["Enter"]);
+        t.sees(want);
+        assert_eq!(p.call(["gateway", "status", "--json"]).json()["status"], "not_running", "{command}");
+    }
     t.presses(&["C-d"]);
     assert_eq!(t.left(), 0);
 }

@@ -24,9 +24,12 @@ fn a_status_never_starts_one() {
 #[test]
 fn a_gateway_is_drained_and_stopped() {
     let p = product();
-    for verb in ["drain", "stop"] {
-        assert_eq!(p.call(["gateway", verb, "--json"]).json()["status"], "not_running");
+    for args in [&["gateway", "stop", "--json"][..], &["gateway", "drain", "--off", "--json"]] {
+        assert_eq!(p.call(args.iter().copied()).json()["status"], "not_running");
     }
+    let undrained = p.call(["gateway", "drain", "--json"]);
+    assert_eq!((undrained.code, &undrained.json()["code"]), (Some(1), &json!("gateway_not_running")), "{undrained:?}");
+    assert!(undrained.json()["error"].as_str().unwrap().contains("nothing was drained"), "{undrained:?}");
     let gateway = FakeGateway::alone(&p.home().root);
     assert_eq!(p.call(["gateway", "drain", "--for", "60", "--json"]).json()["status"], "ok");
     assert_eq!(gateway.asked().last(), Some(&ChatRequest::Drain { hold_seconds: Some(60) }));
@@ -36,6 +39,34 @@ fn a_gateway_is_drained_and_stopped() {
     assert_eq!((&stopped["status"], &stopped["pid"]), (&json!("stopped"), &json!(std::process::id())));
     assert_eq!(gateway.asked().last(), Some(&ChatRequest::Shutdown { timeout_ms: Some(5_000), from: None }));
     assert!(p.call(["gateway", "status"]).text().contains("no gateway runs"));
+}
+
+/// A restart started a gateway that a person had stopped.
+#[test]
+fn a_restart_starts_no_gateway_where_none_runs() {
+    let p = product();
+    let none = p.call(["gateway", "restart", "--json"]);
+    assert_eq!((none.code, &none.json()["status"]), (Some(0), &json!("not_running")), "{none:?}");
+    assert!(!p.home().root.exists(), "nothing is created");
+}
+
+/// The gateway was ended, and the next one could not start.
+#[test]
+fn a_restart_with_a_configuration_that_cannot_be_used_ends_nothing() {
+    let p = product();
+    let gateway = FakeGateway::alone(&p.home().root);
+    for (config, want) in [("[gateway.agents.x]\npermission = \"sometimes\"\n", "gateway.agents.x in "), ("[gateway\n", "cannot read ")] {
+        p.configure(config);
+        let refused = p.call(["gateway", "restart", "--json"]);
+        let error = refused.json()["error"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((refused.code, &refused.json()["code"]), (Some(1), &json!("gateway_cannot_start")), "{refused:?}");
+        assert!(error.contains(want) && error.contains("config.toml"), "{error}");
+    }
+    assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Restart { .. })));
+    drop(gateway);
+    p.configure("[gateway.agents.x]\npermission = \"sometimes\"\n");
+    let text = p.call(["gateway", "status"]).text();
+    assert!(text.contains("none can start") && text.contains("\"sometimes\""), "{text}");
 }
 
 #[test]
@@ -64,7 +95,7 @@ fn a_missing_program_is_named_with_what_to_do() {
     let p = Product::new(env!("CARGO_BIN_EXE_outlast"));
     let alone = p.work().join("outlast");
     std::fs::copy(p.program(), &alone).unwrap();
-    for args in [&["gateway", "run"][..], &["chat", "send", "main", "hello"], &["chat"], &["gateway", "restart"]] {
+    for args in [&["gateway", "run"][..], &["chat", "send", "main", "hello"], &["chat"]] {
         let command = p.command(args);
         let refused = std::process::Command::new(&alone)
             .args(args)

@@ -22,7 +22,7 @@ pub(super) enum SlashCommand {
 
 /// Each with its name and what it does.
 pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
-    (SlashCommand::New, "/new", "start anew: the agent forgets what was said"),
+    (SlashCommand::New, "/new", "start a new generation of this conversation: the agent forgets what was said"),
     (
         SlashCommand::Resume(None),
         "/resume",
@@ -30,7 +30,7 @@ pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     ),
     (SlashCommand::Stop, "/stop", "stop the reply, as Ctrl-C does"),
     (SlashCommand::Status, "/status", "show how the conversation stands"),
-    (SlashCommand::History, "/history", "list the generations of this conversation; /new begins another"),
+    (SlashCommand::History, "/history", "list the generations of this conversation: what was said from one /new to the next"),
     (SlashCommand::Restart, "/restart", "restart the gateway; the conversation goes on"),
     (SlashCommand::Help, "/help", "show this"),
     (SlashCommand::Quit, "/quit", "leave, as Ctrl-D does; a reply goes on"),

@@ -1,8 +1,9 @@
 //! Carries what a person wants to the gateway, one thing after the other, and brings back what became of it.
 
+use super::read::{ChatReader, ShownBy};
 use super::{Failure, failed, is_passing};
 use crate::cli::chat::ChatName;
-use outlast_client::{Chat, ClientError, Setup, Shown};
+use outlast_client::{Chat, ClientError, Setup};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -47,8 +48,8 @@ pub(super) enum ChatNews {
         message_id: String,
         why: String,
     },
-    Status(Box<Shown>),
-    History(Box<Shown>),
+    Status(Box<ShownBy>),
+    History(Box<ShownBy>),
 }
 
 /// The task that carries wishes.
@@ -59,11 +60,11 @@ pub(super) struct Courier {
 }
 
 impl Courier {
-    pub(super) fn new(chat: Chat, name: ChatName, setup: Setup) -> Self {
+    pub(super) fn new(chat: Chat, reader: ChatReader, name: ChatName, setup: Setup) -> Self {
         let (wishes, mut asked) = mpsc::channel(MAX_WISHES);
         let (tell, news) = mpsc::channel(MAX_WISHES);
         let task = tokio::spawn(async move {
-            let carrier = Carrier { chat, name, setup, tell };
+            let carrier = Carrier { chat, reader, name, setup, tell };
             while let Some(wish) = asked.recv().await {
                 carrier.carry(wish).await;
             }
@@ -106,6 +107,8 @@ impl Courier {
 
 struct Carrier {
     chat: Chat,
+    /// For what must not start a gateway that a person has stopped.
+    reader: ChatReader,
     name: ChatName,
     setup: Setup,
     tell: mpsc::Sender<ChatNews>,
@@ -125,14 +128,8 @@ impl Carrier {
                 Ok(_) => None,
                 Err(e) => self.told(Err(e)),
             },
-            ChatWish::Status => Some(match chat.show(key, None).await {
-                Ok(shown) => ChatNews::Status(Box::new(shown)),
-                Err(e) => self.failure(e),
-            }),
-            ChatWish::History => Some(match chat.show(key, None).await {
-                Ok(shown) => ChatNews::History(Box::new(shown)),
-                Err(e) => self.failure(e),
-            }),
+            ChatWish::Status => Some(self.shown(ChatNews::Status).await),
+            ChatWish::History => Some(self.shown(ChatNews::History).await),
             ChatWish::Restart => {
                 self.told(chat.restart(None).await.map(|_| "the gateway restarts when the turns that run have finished".into()))
             }
@@ -145,6 +142,13 @@ impl Carrier {
         if let Some(news) = news {
             // A person who has left needs no news.
             let _gone = self.tell.send(news).await;
+        }
+    }
+
+    async fn shown(&self, news: impl Fn(Box<ShownBy>) -> ChatNews) -> ChatNews {
+        match self.reader.show(&self.name, None).await {
+            Ok(found) => news(Box::new(found)),
+            Err(failure) => ChatNews::Failed(words(&failure)),
         }
     }
 
@@ -185,10 +189,13 @@ impl Carrier {
 
     /// What was wrong, and what to do about it.
     fn reason(&self, error: ClientError) -> String {
-        let failure: Failure = failed(&self.name, error);
-        let hint = if failure.hint().is_empty() { String::new() } else { format!("\n  {}", failure.hint()) };
-        format!("{}{hint}", failure.error())
+        words(&failed(&self.name, error))
     }
+}
+
+fn words(failure: &Failure) -> String {
+    let hint = if failure.hint().is_empty() { String::new() } else { format!("\n  {}", failure.hint()) };
+    format!("{}{hint}", failure.error())
 }
 
 fn turns(count: u32) -> String {

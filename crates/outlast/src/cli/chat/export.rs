@@ -22,7 +22,7 @@ impl ChatExport {
             return Err(no_conversation(&name));
         }
         // A conversation that is followed is not created by that, but one that is not there has no parts either.
-        let shown = read::show(ctx, &name, None).await?;
+        let shown = read::show(ctx, &name, None).await?.shown;
         let parts = read::parts(ctx, &name).await?;
         if ctx.out.json {
             let mut answer = serde_json::to_value(&shown).unwrap_or_default();

@@ -21,7 +21,8 @@ impl ChatList {
             return Ok(0);
         }
         if all.is_empty() {
-            ctx.out.tip("no conversations; `outlast chat` begins one");
+            let agent = if ctx.settings.gateway.agent.is_some() { "" } else { " --agent NAME" };
+            ctx.out.tip(&format!("no conversations; `outlast chat{agent}` begins one"));
         }
         lines(&all, times::now(), &ctx.out).iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)

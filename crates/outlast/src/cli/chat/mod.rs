@@ -22,7 +22,8 @@ use super::conversation::{LOCAL_KEY_PREFIX, name_of};
 use super::progress::{self, About};
 use super::{Context, Failure};
 use clap::{Args, Subcommand};
-use outlast_client::{AgentChoice, Chat, ClientError, Connect, Peer, Setup, code};
+use outlast_client::{AgentChoice, Chat, ClientError, Connect, ConversationInfo, Peer, Setup, code};
+use outlast_core::nearest;
 use std::path::Path;
 
 /// Talk to an agent in a conversation that survives every restart
@@ -173,7 +174,14 @@ fn has_any(ctx: &Context) -> bool {
 }
 
 fn no_conversation(name: &ChatName) -> Failure {
-    let hint = format!("`outlast chat {}` begins it; `outlast chat list` shows those there are", name.short());
+    no_conversation_but(name, &[])
+}
+
+/// The same, with the name that was probably meant.
+fn no_conversation_but(name: &ChatName, there_are: &[ConversationInfo]) -> Failure {
+    let near = nearest(name.short(), there_are.iter().map(|one| one.name.as_str()));
+    let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    let hint = format!("{near}`outlast chat list` shows those there are; `outlast chat {} --agent NAME` begins it", name.short());
     Failure::new(code::NO_CONVERSATION, format!("there is no conversation {}", name.short()), hint)
 }
 

@@ -1,5 +1,6 @@
 //! `outlast chat [NAME]`: a person at a terminal.
 
+use super::super::gateway::check_configuration;
 use super::super::out::Out;
 use super::super::table::cut;
 use super::super::terminal::{self, Ends, Key, Keyboard, Keys, Leaving, Parser, REST_OF_KEY, Raw};
@@ -9,7 +10,8 @@ use super::courier::{ChatNews, ChatWish, Courier};
 use super::editor::{Edited, Editor};
 use super::live::{Frame, LiveArea, lines_above, room};
 use super::markdown::{Paint, Style, StyledLine};
-use super::view::ChatView;
+use super::read::{ChatReader, ShownBy, Source};
+use super::view::{CONTEXT_PARTS, ChatView};
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed, piped, send, show};
 use crate::config::Colours;
 use clap::Args;
@@ -20,8 +22,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-/// How many parts from before are shown when a conversation is opened again.
-pub(super) const CONTEXT_PARTS: u32 = 12;
 /// How often what changes with time is drawn again, and how often it is said what was seen.
 const TICK: Duration = Duration::from_secs(1);
 /// Ctrl-C twice within this time leaves.
@@ -63,8 +63,8 @@ impl Open {
         if !is_terminal {
             return piped::perform(ctx, &chat, &self.name, &setup).await;
         }
-        let feed = chat.follow(&self.name.key).after(opened.seen_part).with_context(CONTEXT_PARTS).attended();
-        let courier = Courier::new(chat, self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
+        let feed = chat.follow(&self.name.key).after(opened.seen_part).with_context(CONTEXT_PARTS + 1).attended();
+        let courier = Courier::new(chat, ChatReader::new(ctx), self.name.clone(), Setup::default().in_dir(&ctx.world.cwd));
         Person::new(ctx, self.name, &opened, courier).run(feed).await
     }
 }
@@ -98,7 +98,7 @@ enum Leave {
 
 impl<'a> Person<'a> {
     fn new(ctx: &'a Context, name: ChatName, opened: &Opened, courier: Courier) -> Self {
-        let view = ChatView::new(opened.seen_part, opened.conversation.standing.clone());
+        let view = ChatView::new(name.short(), opened.seen_part, opened.conversation.standing.clone());
         let mut person = Self {
             ctx,
             name,
@@ -135,7 +135,7 @@ impl<'a> Person<'a> {
         let _gone = self.draw_last();
         drop((paste, raw));
         let left = left?;
-        let is_busy = self.view.is_busy();
+        let (is_busy, has_question) = (self.view.is_busy(), self.view.has_question());
         if let Some(part) = self.view.last_part().filter(|part| Some(*part) > self.told_seen) {
             self.courier.ask(ChatWish::Seen(part));
         }
@@ -145,7 +145,11 @@ impl<'a> Person<'a> {
         }
         match left {
             Leave::Asked => {
-                let goes_on = if is_busy { "the reply goes on; " } else { "" };
+                if has_question {
+                    let limit = self.ctx.settings.gateway.limits.permission.as_secs_f64();
+                    out.remark(&format!("the agent waits for your answer; without one it is refused after {limit} s"));
+                }
+                let goes_on = if is_busy && !has_question { "the reply goes on; " } else { "" };
                 out.remark(&format!("{goes_on}`outlast chat {name}` comes back"));
                 Ok(0)
             }
@@ -233,17 +237,19 @@ impl<'a> Person<'a> {
                 self.remark(Style::Bad, &format!("not sent: {why}"));
             }
             ChatNews::Failed(text) => self.remark(Style::Bad, &text),
-            ChatNews::Status(shown) => {
+            ChatNews::Status(found) => {
+                let ShownBy { shown, source } = *found;
                 let out = plain_out();
                 // The conversation itself stands above: its head and the last turn say where it stands.
                 let mut lines = show::head(&shown, &out);
-                let turns = show::turns(&shown, times::now(), &out);
+                lines.extend((source == Source::Files).then(|| "no gateway runs".to_owned()));
+                let turns = show::turns(&shown, source, times::now(), &out);
                 lines.extend(turns.iter().rposition(|line| line.starts_with('#')).map_or(&[][..], |at| &turns[at..]).iter().cloned());
                 let text = lines.join("\n");
                 self.remark(Style::Quiet, &text);
             }
-            ChatNews::History(shown) => {
-                let text = history(&shown, times::now(), &plain_out());
+            ChatNews::History(found) => {
+                let text = history(&found.shown, times::now(), &plain_out());
                 self.remark(Style::Quiet, &text);
             }
         }
@@ -312,7 +318,7 @@ impl<'a> Person<'a> {
             Entered::Command(SlashCommand::Stop) => self.ask(ChatWish::Stop),
             Entered::Command(SlashCommand::Status) => self.ask(ChatWish::Status),
             Entered::Command(SlashCommand::History) => self.ask(ChatWish::History),
-            Entered::Command(SlashCommand::Restart) => self.ask(ChatWish::Restart),
+            Entered::Command(SlashCommand::Restart) => self.restart(),
             Entered::Command(SlashCommand::Help) => {
                 let lines = self.view.remark_lines(help());
                 self.finished.extend(lines);
@@ -320,6 +326,15 @@ impl<'a> Person<'a> {
             Entered::Command(SlashCommand::Quit) => return Some(Leave::Asked),
         }
         None
+    }
+
+    fn restart(&mut self) {
+        // As it is now, and not as it was when this terminal was opened.
+        let settings = self.ctx.world.settings_in(self.ctx.settings.home.clone());
+        match check_configuration(&settings) {
+            Ok(()) => self.ask(ChatWish::Restart),
+            Err(failure) => self.remark(Style::Bad, &format!("{}\n  {}", failure.error(), failure.hint())),
+        }
     }
 
     fn say(&mut self, words: &str) {

@@ -32,6 +32,7 @@ pub(super) async fn perform(ctx: &Context, chat: &Chat, name: &ChatName, setup: 
 async fn say(ctx: &Context, chat: &Chat, name: &ChatName, setup: &Setup, words: &str) -> Result<i32, Failure> {
     send::check(words)?;
     let accepted = chat.send(&name.key, &message_id()?, words, setup).await.map_err(|e| failed(name, e))?;
+    accepted.note.iter().for_each(|note| ctx.out.remark(note));
     // Without a limit it is waited for until it is finished.
     let Some(turn) = chat.wait(&name.key, accepted.turn, None).await? else { return Ok(1) };
     let is_completed = turn.outcome == Some(TurnOutcome::Completed);

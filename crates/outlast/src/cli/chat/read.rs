@@ -1,8 +1,9 @@
 //! Reading conversations: from the gateway that runs, or else from its files. No gateway is started for that, so one that a person has stopped stays stopped.
 
-use super::{ChatName, Context, Failure, failed, not_installed};
-use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Part, Shown, code};
+use super::{ChatName, Context, Failure, failed, no_conversation_but, not_installed};
+use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Owner, Part, Shown, code};
 use outlast_gateway::ReadAnswer;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a gateway that neither answers nor lets its files be read is waited for: it starts or ends, and may be stopping agents.
@@ -10,32 +11,50 @@ const READ_LIMIT: Duration = Duration::from_secs(90);
 /// How long between two tries. A socket that is not there has no descriptor that could be waited on.
 const READ_RETRY: Duration = Duration::from_millis(20);
 
+/// Where conversations are read, and for whom.
+#[derive(Debug, Clone)]
+pub(super) struct ChatReader {
+    home: PathBuf,
+    owner: Owner,
+    /// This program, beside which the gateway's is looked for.
+    own_program: PathBuf,
+    program: Option<PathBuf>,
+}
+
+/// A conversation as it was read.
+#[derive(Debug)]
+pub(super) struct ShownBy {
+    pub(super) shown: Shown,
+    pub(super) source: Source,
+}
+
+/// Who told it. In the files of a gateway that was killed, turns run still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Gateway,
+    Files,
+}
+
 pub(super) async fn list(ctx: &Context) -> Result<Vec<ConversationInfo>, Failure> {
-    match read(ctx, &["list"], async |chat| chat.list().await.map(Some)).await? {
-        Read::Gateway(all) => Ok(all),
-        Read::Files(ReadAnswer::List(all)) => {
-            tell_what_waits(ctx, &all.conversations);
-            Ok(all.conversations)
-        }
-        Read::Files(other) => Err(unexpected(other)),
+    let (all, source) = ChatReader::new(ctx).list().await?;
+    if source == Source::Files {
+        tell_what_waits(ctx, &all);
     }
+    Ok(all)
 }
 
-pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<Shown, Failure> {
-    let number = generation.map(|number| number.to_string());
-    let mut args = vec!["show", "--key", &name.key];
-    args.extend(number.iter().flat_map(|number| ["--generation", number]));
-    match read(ctx, &args, async |chat| chat.show(&name.key, generation).await.map(Some)).await.map_err(|e| e.about(name))? {
-        Read::Gateway(shown) => Ok(shown),
-        Read::Files(ReadAnswer::Show(shown)) => {
-            tell_what_waits(ctx, std::slice::from_ref(&shown.conversation));
-            Ok(*shown)
-        }
-        Read::Files(other) => Err(unexpected(other)),
+pub(super) async fn show(ctx: &Context, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
+    let reader = ChatReader::new(ctx);
+    let found = match reader.show(name, generation).await {
+        Err(failure) if failure.code() == code::NO_CONVERSATION => return Err(reader.no_conversation(name, failure).await),
+        found => found?,
+    };
+    if found.source == Source::Files {
+        tell_what_waits(ctx, std::slice::from_ref(&found.shown.conversation));
     }
+    Ok(found)
 }
 
-/// In the files of a gateway that was killed, a turn runs still.
 fn tell_what_waits(ctx: &Context, read: &[ConversationInfo]) {
     if read.iter().any(|conversation| conversation.open_turns > 0) {
         ctx.out.remark("no gateway runs, and open turns wait for one: `outlast chat NAME` starts it");
@@ -45,7 +64,7 @@ fn tell_what_waits(ctx: &Context, read: &[ConversationInfo]) {
 /// Everything that was said in a conversation.
 pub(super) async fn parts(ctx: &Context, name: &ChatName) -> Result<Vec<Part>, Failure> {
     let args = ["parts", "--key", &name.key];
-    match read(ctx, &args, async |chat| followed(&chat, name).await).await.map_err(|e| e.about(name))? {
+    match ChatReader::new(ctx).read(&args, |chat| async move { followed(&chat, name).await }).await.map_err(|e| e.about(name))? {
         Read::Gateway(parts) | Read::Files(ReadAnswer::Parts(parts)) => Ok(parts),
         Read::Files(other) => Err(unexpected(other)),
     }
@@ -96,49 +115,89 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end. `ask` returns nothing if the gateway ended
-/// while it was asked.
-async fn read<T>(ctx: &Context, what: &[&str], ask: impl AsyncFn(Chat) -> Result<Option<T>, ClientError>) -> Result<Read<T>, ReadError> {
-    let to = Connect::to(&ctx.settings.home).speaking_for(ctx.owner());
-    let began = Instant::now();
-    loop {
-        let asked = match Chat::connect(&to).await {
-            Ok(chat) => ask(chat).await,
-            Err(e) => Err(e),
-        };
-        match asked {
-            Ok(Some(found)) => return Ok(Read::Gateway(found)),
-            Ok(None) => {}
-            // One that ends may take longer to stop its agents than the client waits for it.
-            Err(e) if e.is_not_running() || e.code() == code::STOPPING => {}
-            Err(e) => return Err(ReadError::Asked(e)),
-        }
-        match from_files(ctx, what).await.map_err(ReadError::Other)? {
-            ReadAnswer::Taken if began.elapsed() < READ_LIMIT => tokio::time::sleep(READ_RETRY).await,
-            ReadAnswer::Refused(refusal) => return Err(ReadError::Asked(ClientError::Refused(refusal))),
-            answer => return Ok(Read::Files(answer)),
-        }
+impl ChatReader {
+    pub(super) fn new(ctx: &Context) -> Self {
+        let (own_program, program) = (ctx.world.program.clone(), ctx.world.gateway());
+        Self { home: ctx.settings.home.clone(), owner: ctx.owner(), own_program, program }
     }
-}
 
-async fn from_files(ctx: &Context, what: &[&str]) -> Result<ReadAnswer, Failure> {
-    let program = ctx.world.gateway().ok_or_else(|| not_installed(&ctx.world.program))?;
-    let mut command = tokio::process::Command::new(&program);
-    command.arg("--home").arg(&ctx.settings.home).arg("--read").args(what);
-    // As one word, because a session may begin with a dash.
-    command.args(ctx.owner().session.iter().map(|session| format!("--session={session}")));
-    let cannot = |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
-    let output = command.stdin(std::process::Stdio::null()).kill_on_drop(true).output().await;
-    let output = output.map_err(|e| cannot(format!("cannot execute {}: {e}", program.display())))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let why = said.lines().next_back().unwrap_or("it said nothing").trim_start_matches("outlast-gateway: ");
-        return Err(cannot(format!("conversations cannot be read: {why}")));
+    async fn list(&self) -> Result<(Vec<ConversationInfo>, Source), Failure> {
+        match self.read(&["list"], |chat| async move { chat.list().await.map(Some) }).await? {
+            Read::Gateway(all) => Ok((all, Source::Gateway)),
+            Read::Files(ReadAnswer::List(all)) => Ok((all.conversations, Source::Files)),
+            Read::Files(other) => Err(unexpected(other)),
+        }
     }
-    serde_json::from_slice(&output.stdout).map_err(|e| {
-        let what = format!("what {} printed cannot be read: {e}", program.display());
-        Failure::new(code::GATEWAY_CANNOT_START, what, "install `outlast` and `outlast-gateway` of one release side by side")
-    })
+
+    /// The failure with the name that was probably meant, if the names can be read.
+    async fn no_conversation(&self, name: &ChatName, failure: Failure) -> Failure {
+        match self.list().await {
+            Ok((all, _)) => no_conversation_but(name, &all),
+            Err(_) => failure,
+        }
+    }
+
+    /// The conversation as it stands.
+    pub(super) async fn show(&self, name: &ChatName, generation: Option<u64>) -> Result<ShownBy, Failure> {
+        let number = generation.map(|number| number.to_string());
+        let mut args = vec!["show", "--key", &name.key];
+        args.extend(number.iter().flat_map(|number| ["--generation", number]));
+        let read = self.read(&args, |chat| async move { chat.show(&name.key, generation).await.map(Some) }).await;
+        match read.map_err(|e| e.about(name))? {
+            Read::Gateway(shown) => Ok(ShownBy { shown, source: Source::Gateway }),
+            Read::Files(ReadAnswer::Show(shown)) => Ok(ShownBy { shown: *shown, source: Source::Files }),
+            Read::Files(other) => Err(unexpected(other)),
+        }
+    }
+
+    /// Asks the gateway, or if none runs its program for what is in its files. Between the two a gateway may start or end. `ask` returns nothing if the gateway ended
+    /// while it was asked.
+    async fn read<T, F>(&self, what: &[&str], ask: impl Fn(Chat) -> F) -> Result<Read<T>, ReadError>
+    where
+        F: Future<Output = Result<Option<T>, ClientError>>,
+    {
+        let to = Connect::to(&self.home).speaking_for(self.owner.clone());
+        let began = Instant::now();
+        loop {
+            let asked = match Chat::connect(&to).await {
+                Ok(chat) => ask(chat).await,
+                Err(e) => Err(e),
+            };
+            match asked {
+                Ok(Some(found)) => return Ok(Read::Gateway(found)),
+                Ok(None) => {}
+                // One that ends may take longer to stop its agents than the client waits for it.
+                Err(e) if e.is_not_running() || e.code() == code::STOPPING => {}
+                Err(e) => return Err(ReadError::Asked(e)),
+            }
+            match self.read_files(what).await.map_err(ReadError::Other)? {
+                ReadAnswer::Taken if began.elapsed() < READ_LIMIT => tokio::time::sleep(READ_RETRY).await,
+                ReadAnswer::Refused(refusal) => return Err(ReadError::Asked(ClientError::Refused(refusal))),
+                answer => return Ok(Read::Files(answer)),
+            }
+        }
+    }
+
+    async fn read_files(&self, what: &[&str]) -> Result<ReadAnswer, Failure> {
+        let program = self.program.as_ref().ok_or_else(|| not_installed(&self.own_program))?;
+        let mut command = tokio::process::Command::new(program);
+        command.arg("--home").arg(&self.home).arg("--read").args(what);
+        // As one word, because a session may begin with a dash.
+        command.args(self.owner.session.iter().map(|session| format!("--session={session}")));
+        let cannot =
+            |what: String| Failure::new(code::GATEWAY_CANNOT_START, what, "`outlast doctor` looks at conversations and their files");
+        let output = command.stdin(std::process::Stdio::null()).kill_on_drop(true).output().await;
+        let output = output.map_err(|e| cannot(format!("cannot execute {}: {e}", program.display())))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().next_back().unwrap_or("it said nothing").trim_start_matches("outlast-gateway: ");
+            return Err(cannot(format!("conversations cannot be read: {why}")));
+        }
+        serde_json::from_slice(&output.stdout).map_err(|e| {
+            let what = format!("what {} printed cannot be read: {e}", program.display());
+            Failure::new(code::GATEWAY_CANNOT_START, what, "install `outlast` and `outlast-gateway` of one release side by side")
+        })
+    }
 }
 
 fn unexpected(answer: ReadAnswer) -> Failure {

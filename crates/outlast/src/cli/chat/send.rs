@@ -2,7 +2,7 @@
 
 use super::super::ending::TIMED_OUT;
 use super::super::{input, progress, progress::About, some_seconds};
-use super::show::outcome_words;
+use super::show::{ANSWERED_NOTHING, outcome_words};
 use super::{AgentArgs, ChatName, Context, Failure, connect, failed};
 use crate::points;
 use clap::Args;
@@ -49,6 +49,8 @@ impl ChatSend {
         if !self.wait {
             return tell_accepted(ctx, &self.name, &id, &accepted);
         }
+        // Why the reply may take long.
+        accepted.note.iter().for_each(|note| ctx.out.remark(note));
         let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
         let wait = chat.wait(&self.name.key, accepted.turn, self.timeout);
         match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
@@ -113,7 +115,11 @@ fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32,
         ctx.out.object(&answer)?;
         return Ok(code);
     }
-    ctx.out.text(&for_reader(turn.reply.as_deref().unwrap_or_default()))?;
+    let reply = turn.reply.as_deref().unwrap_or_default();
+    ctx.out.text(&for_reader(reply))?;
+    if is_completed && reply.trim().is_empty() {
+        ctx.out.tip(ANSWERED_NOTHING);
+    }
     if !is_completed {
         let outcome = turn.outcome.as_ref().map_or_else(|| "unknown".into(), |outcome| outcome_words(outcome, turn.why.as_deref()));
         ctx.out.remark(&format!("outlast: the message was not answered ({outcome})"));
@@ -123,8 +129,13 @@ fn tell_finished(ctx: &Context, name: &ChatName, turn: &TurnInfo) -> Result<i32,
 
 fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result<i32, Failure> {
     if ctx.out.json {
-        let answer = json!({"status": "timeout", "key": name.key, "id": accepted.turn, "outcome": Value::Null, "reply": Value::Null});
+        let mut answer = json!({"status": "timeout", "key": name.key, "id": accepted.turn, "outcome": Value::Null, "reply": Value::Null});
+        if let Some(note) = &accepted.note {
+            answer["note"] = note.as_str().into();
+        }
         ctx.out.object(&answer)?;
+    } else if accepted.note.is_some() {
+        ctx.out.remark(&format!("the message waits: `outlast chat {}` shows the reply when it is there", name.short()));
     } else {
         ctx.out.remark(&format!("the reply is not there yet, and goes on: `outlast chat {}` shows it", name.short()));
     }

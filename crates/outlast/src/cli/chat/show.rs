@@ -3,6 +3,7 @@
 use super::super::out::{Out, Tone, tame};
 use super::super::table::{self, Cell, Column};
 use super::super::times;
+use super::read::{ShownBy, Source};
 use super::{ChatName, Context, Failure, has_any, list, no_conversation, read};
 use clap::Args;
 use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
@@ -28,7 +29,7 @@ impl ChatShow {
         if !has_any(ctx) {
             return Err(no_conversation(&name));
         }
-        let shown = read::show(ctx, &name, self.generation).await?;
+        let ShownBy { shown, source } = read::show(ctx, &name, self.generation).await?;
         if ctx.out.json {
             ctx.out.object(&shown)?;
             return Ok(0);
@@ -40,11 +41,14 @@ impl ChatShow {
             let turns_of = self.generation.unwrap_or(shown.conversation.generation);
             all.push(format!("turns of generation {turns_of}; --generation N shows those of another"));
         }
-        all.extend(turns(&shown, now, &ctx.out));
+        all.extend(turns(&shown, source, now, &ctx.out));
         all.iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
 }
+
+/// What is shown in place of an empty reply.
+pub(super) const ANSWERED_NOTHING: &str = "(the agent answered nothing)";
 
 /// How much of a text is shown where the width is not known.
 const SHOWN: usize = 100;
@@ -91,11 +95,11 @@ pub(super) fn generations(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
 }
 
 /// What became of each message and notice.
-pub(super) fn turns(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
+pub(super) fn turns(shown: &Shown, source: Source, now: Time, out: &Out) -> Vec<String> {
     let mut lines = Vec::new();
     let room = out.width.unwrap_or(SHOWN).saturating_sub(4).max(8);
     for turn in &shown.turns {
-        let (state, tone) = state(turn);
+        let (state, tone) = state(turn, source);
         let when = turn.accepted_at.and_then(|at| times::ago(at, now)).map(|ago| format!(", {ago}")).unwrap_or_default();
         lines.push(format!(
             "{} {}{}",
@@ -106,13 +110,15 @@ pub(super) fn turns(shown: &Shown, now: Time, out: &Out) -> Vec<String> {
         let mark = if turn.kind == TurnKind::Notice { "!" } else { "›" };
         let one_line = |mark: &str, text: &str| format!("  {mark} {}", table::cut(tame(text).trim(), room));
         lines.extend(turn.words.as_deref().map(|words| one_line(mark, words)));
-        lines.extend(turn.reply.as_deref().filter(|reply| !reply.is_empty()).map(|reply| one_line("‹", reply)));
+        let reply = turn.reply.as_deref().filter(|reply| !reply.trim().is_empty());
+        let nothing = (turn.outcome == Some(TurnOutcome::Completed)).then_some(ANSWERED_NOTHING);
+        lines.extend(reply.or(nothing).map(|reply| one_line("‹", reply)));
     }
     lines
 }
 
 /// What became of a turn, in words.
-pub(super) fn state(turn: &TurnInfo) -> (String, Tone) {
+pub(super) fn state(turn: &TurnInfo, source: Source) -> (String, Tone) {
     let again = if turn.attempt > 1 { format!(", attempt {}", turn.attempt) } else { String::new() };
     let reason = turn.interrupt_reason.as_deref().map(|r| format!(" ({})", r.replace('_', " "))).unwrap_or_default();
     match (&turn.state, &turn.outcome) {
@@ -121,6 +127,10 @@ pub(super) fn state(turn: &TurnInfo) -> (String, Tone) {
             (format!("{}{again}", outcome_words(outcome, turn.why.as_deref())), tone)
         }
         (TurnState::Interrupted, _) => (format!("interrupted{reason}, will be resumed"), Tone::Busy),
+        // No program reports what became of it. A command per turn may still run, so it is not called interrupted.
+        (TurnState::Running, _) if source == Source::Files => {
+            (format!("was running{again} when the gateway ended, is resumed when a gateway starts"), Tone::Busy)
+        }
         (TurnState::Running, _) => (format!("running{again}"), Tone::Busy),
         (other, _) => (other.to_string(), Tone::Plain),
     }

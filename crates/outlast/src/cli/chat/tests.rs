@@ -20,7 +20,7 @@ struct Screenplay {
 
 impl Screenplay {
     fn new(seen: Option<u64>) -> Self {
-        Self { view: ChatView::new(seen, Standing::Active), next_part: 1, shown: Vec::new() }
+        Self { view: ChatView::new("main", seen, Standing::Active), next_part: 1, shown: Vec::new() }
     }
 
     fn show(&mut self, lines: &[StyledLine]) -> &mut Self {
@@ -111,7 +111,7 @@ fn a_reply_is_written_as_it_comes_and_never_twice() {
 
 #[test]
 fn the_time_of_a_reply_counts_from_its_start_and_not_from_when_the_terminal_was_opened() {
-    let mut view = ChatView::new(None, Standing::Active);
+    let mut view = ChatView::new("main", None, Standing::Active);
     assert_eq!(view.busy_since(), None);
     let mut turn = TurnInfo::queued(1, TurnKind::Message, "msg:1");
     (turn.state, turn.attempt, turn.started_at) = (TurnState::Running, 1, Some(at()));
@@ -165,6 +165,53 @@ fn a_question_is_answered_with_a_key() {
     assert_eq!(play.view.answer('n'), None);
     play.text("I did not.").completed();
     insta::assert_snapshot!(play.all());
+}
+
+/// A call that a rule allowed was shown as refused, because it has no options.
+#[test]
+fn what_a_rule_allowed_or_denied_is_shown_so() {
+    let mut play = Screenplay::new(None);
+    for (answer, by) in [("allowed", "permission = \"always\""), ("allowed", "the allow-list"), ("denied", "no answer within 60 s")] {
+        let mut body = PermissionBody::new(by, "Bash: ls", Vec::new());
+        (body.answer, body.by) = (Some(answer.into()), Some(by.into()));
+        play.part(Content::Permission(body));
+    }
+    let want =
+        ["allowed: Bash: ls (permission = \"always\")", "allowed: Bash: ls (the allow-list)", "refused: Bash: ls (no answer within 60 s)"];
+    assert_eq!(play.shown, want);
+}
+
+#[test]
+fn an_agent_that_answers_nothing_is_said_to_have_done_so() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("//compact").running().completed();
+    assert_eq!(play.shown, ["› //compact", "(the agent answered nothing)"]);
+    let mut answered = Screenplay::new(None);
+    answered.caught_up().words("hi").running().text("hello").completed();
+    assert_eq!(answered.shown, ["› hi", "hello"]);
+}
+
+#[test]
+fn a_new_generation_needs_no_second_line_about_the_turn_that_it_cancels() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().part(Content::Line(LineBody::new("Started a new generation.", "new")));
+    play.turn(TurnState::Finished, Some(TurnOutcome::Cancelled), Some("new_generation"));
+    assert_eq!(play.shown, ["› think", "Started a new generation."]);
+}
+
+/// It began with the end of a reply.
+#[test]
+fn a_conversation_that_is_opened_again_begins_with_a_message() {
+    let all = view::CONTEXT_PARTS + 1;
+    let mut play = Screenplay::new(Some(u64::from(all)));
+    play.text("the end of a reply").tool("1", "ls", ToolState::Completed, None).words("a question");
+    (3..all).for_each(|n| _ = play.text(&format!("answer {n}")));
+    play.caught_up();
+    assert_eq!(play.shown[..4], ["… earlier: `outlast chat export main`", "", "› a question", "answer 3"]);
+    // All there is.
+    let mut whole = Screenplay::new(Some(2));
+    whole.words("a question").text("an answer").caught_up();
+    assert_eq!(whole.shown, ["› a question", "an answer"]);
 }
 
 #[test]
@@ -236,7 +283,7 @@ fn an_answer_that_is_also_a_line_is_shown_once() {
 
 #[test]
 fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
-    let mut view = ChatView::new(None, Standing::Active);
+    let mut view = ChatView::new("main", None, Standing::Active);
     view.said("msg:1", "hello");
     assert!(view.can_stop() && !view.is_busy());
     view.unsaid("msg:1");
@@ -290,7 +337,7 @@ fn a_conversation_is_shown_turn_by_turn() {
     ];
     let now = "2026-01-01T00:03:20Z".parse().unwrap();
     let (shown, out) = (Shown::new(info, turns), Out::plain(None));
-    let lines = [show::head(&shown, &out), show::turns(&shown, now, &out)].concat();
+    let lines = [show::head(&shown, &out), show::turns(&shown, read::Source::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
 }
 

@@ -1,18 +1,28 @@
 //! What a terminal shows of a conversation: events in, lines out. It knows no terminal and no clock.
 
 use super::markdown::{Markdown, Style, StyledLine};
-use super::show::outcome_words;
+use super::show::{ANSWERED_NOTHING, outcome_words};
 use outlast_client::{
     ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
     TurnOutcome, TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
+/// How many parts from before are shown when a conversation is opened again.
+pub(super) const CONTEXT_PARTS: u32 = 12;
+
+/// The answer to what was allowed without one of the options.
+const ALLOWED: &str = "allowed";
+
 /// Everything that is known of the conversation, and what was shown of it.
 #[derive(Debug, Default)]
 pub(super) struct ChatView {
     /// The last part that a person was shown at an earlier visit. What comes behind it is marked as news, once.
     seen_before: Option<u64>,
+    /// Parts that were seen before, until all of them are there.
+    context: Vec<Part>,
+    /// What to read the parts with that came before them.
+    earlier: String,
     is_caught_up: bool,
     last_part: Option<u64>,
     /// Messages that were shown as they were typed.
@@ -22,6 +32,8 @@ pub(super) struct ChatView {
     open: BTreeMap<u64, TurnInfo>,
     /// Turns about whose state a line was shown.
     told: BTreeSet<u64>,
+    /// Turns of which words of a reply were shown.
+    replied: BTreeSet<u64>,
     /// Tool calls of the turn that runs.
     tools: BTreeMap<String, ToolState>,
     question: Option<PermissionBody>,
@@ -75,8 +87,9 @@ impl DraftText {
 
 impl ChatView {
     /// A conversation of which a person has seen the parts up to this one.
-    pub(super) fn new(seen_before: Option<u64>, standing: Standing) -> Self {
-        Self { seen_before, standing: Some(standing), ..Self::default() }
+    pub(super) fn new(name: &str, seen_before: Option<u64>, standing: Standing) -> Self {
+        let earlier = format!("… earlier: `outlast chat export {name}`");
+        Self { seen_before, earlier, standing: Some(standing), ..Self::default() }
     }
 
     /// The last part that was shown.
@@ -131,6 +144,32 @@ impl ChatView {
 
     /// Something that happened.
     pub(super) fn event(&mut self, event: &ChatEvent) -> Vec<StyledLine> {
+        if let ChatEvent::Part { part } = event
+            && self.seen_before.is_some_and(|seen| part.id <= seen)
+        {
+            self.context.push((**part).clone());
+            return Vec::new();
+        }
+        let mut lines = self.show_context();
+        lines.extend(self.changed(event));
+        lines
+    }
+
+    /// Shows what was seen before, from a message on: the middle of a reply says little.
+    fn show_context(&mut self) -> Vec<StyledLine> {
+        let parts = std::mem::take(&mut self.context);
+        if parts.len() <= CONTEXT_PARTS as usize {
+            return parts.iter().flat_map(|part| self.part(part)).collect();
+        }
+        // One more than is shown was asked for, so something came before.
+        let first = parts.iter().skip(1).position(|part| part.kind == PartKind::Words).map_or(1, |at| at + 1);
+        let earlier = self.earlier.clone();
+        let mut lines = self.remark(Style::Quiet, &earlier);
+        lines.extend(parts[first..].iter().flat_map(|part| self.part(part)));
+        lines
+    }
+
+    fn changed(&mut self, event: &ChatEvent) -> Vec<StyledLine> {
         match event {
             ChatEvent::Part { part } => self.part(part),
             ChatEvent::Draft { turn, attempt, from, text } => self.draft(*turn, *attempt, *from, text),
@@ -188,7 +227,7 @@ impl ChatView {
             lines.push(line);
         }
         if self.standing == Some(Standing::Suspended) {
-            lines.push(StyledLine::of(Style::Bad, "suspended: write to start anew, /resume to continue here"));
+            lines.push(StyledLine::of(Style::Bad, "suspended: write to start a new generation, /resume to continue this one"));
         }
         lines
     }
@@ -243,6 +282,7 @@ impl ChatView {
         if self.draft.as_ref().is_some_and(|d| (d.turn, d.attempt) != (turn, attempt)) {
             lines.extend(self.drop_draft());
         }
+        self.replied.insert(turn);
         let draft = self.draft.get_or_insert_with(|| DraftText::new(turn, attempt));
         match usize::try_from(from) {
             Ok(0) if draft.shown > 0 && !text.starts_with(&draft.text[..draft.shown]) => {
@@ -263,6 +303,7 @@ impl ChatView {
     }
 
     fn text(&mut self, part: &Part, text: &str) -> Vec<StyledLine> {
+        self.replied.extend(part.turn);
         let draft = self.draft.take().filter(|d| Some(d.turn) == part.turn && d.attempt == part.attempt);
         let mut lines = Vec::new();
         let mut draft = draft.unwrap_or_else(|| DraftText::new(0, 0));
@@ -328,11 +369,12 @@ impl ChatView {
 
     fn permission(&mut self, body: PermissionBody) -> Vec<StyledLine> {
         let mut lines = self.flush_draft();
-        let chosen = body.answer.as_ref().map(|answer| body.options.iter().find(|option| option.option == *answer));
-        lines.push(match chosen {
+        lines.push(match &body.answer {
             None => StyledLine::of(Style::Busy, "? ").and(Style::Bold, &body.question),
-            Some(chosen) => {
-                let is_allowed = chosen.is_some_and(|option| option.kind.starts_with("allow"));
+            Some(answer) => {
+                // What a rule allowed without a question has no options.
+                let chosen = body.options.iter().find(|option| option.option == *answer);
+                let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
                 let by = body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default();
                 let (style, word) = if is_allowed { (Style::Good, "allowed") } else { (Style::Bad, "refused") };
                 StyledLine::of(style, word).and(Style::Quiet, &format!(": {}{by}", body.question))
@@ -350,7 +392,8 @@ impl ChatView {
 
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
-        if body.about.as_deref() == Some("stopped") {
+        // They end the turns that are open, which needs no second line.
+        if matches!(body.about.as_deref(), Some("stopped" | "new")) {
             self.told.extend(self.open.keys());
         }
         if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
@@ -386,7 +429,14 @@ impl ChatView {
         self.open.remove(&turn.id);
         self.question = None;
         match &turn.outcome {
-            None | Some(TurnOutcome::Completed) => self.drop_draft(),
+            None | Some(TurnOutcome::Completed) => {
+                let mut lines = self.drop_draft();
+                let is_empty = !self.replied.remove(&turn.id) && turn.reply.as_deref().is_none_or(|reply| reply.trim().is_empty());
+                if is_empty && self.is_caught_up {
+                    lines.extend(self.remark(Style::Quiet, ANSWERED_NOTHING));
+                }
+                lines
+            }
             Some(outcome) => {
                 let mut lines = self.drop_draft();
                 lines.extend(self.ended(turn, &outcome_words(outcome, turn.why.as_deref())));

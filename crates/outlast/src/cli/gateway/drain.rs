@@ -1,14 +1,17 @@
 //! `outlast gateway drain`
 
-use super::super::some_seconds;
+use super::super::{some_seconds, times};
 use super::{Context, Failure, none, running};
 use clap::Args;
+use outlast_client::code;
 use std::time::Duration;
 
 /// Start no new turns; those that run go on, and messages wait
+///
+/// Ends after an hour, after the time of --for, with --off, and with the gateway.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// For so many seconds [default and most: an hour]
+    /// For this many seconds [default and most: 3600]
     #[arg(long = "for", value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     hold: Option<Duration>,
     /// Let turns start again
@@ -16,14 +19,29 @@ pub(crate) struct Drain {
     off: bool,
 }
 
+/// The longest that a gateway holds turns back.
+const MAX_HOLD: Duration = Duration::from_secs(3600);
+
 impl Drain {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let Some(chat) = running(ctx).await? else { return none(ctx) };
+        let Some(chat) = running(ctx).await? else {
+            if self.off {
+                return none(ctx);
+            }
+            let what = "no gateway runs, so nothing was drained";
+            return Err(Failure::new(code::GATEWAY_NOT_RUNNING, what, "`outlast chat` or `outlast gateway run` starts one"));
+        };
         let done = if self.off { chat.undrain().await? } else { chat.drain(self.hold).await? };
         if ctx.out.json {
             ctx.out.object(&done)?;
         } else {
-            ctx.out.tip(if self.off { "turns start again" } else { "no new turns are started; `outlast gateway drain --off` ends that" });
+            ctx.out.tip(&match self.off {
+                true => "turns start again".to_owned(),
+                false => {
+                    let span = times::age(self.hold.unwrap_or(MAX_HOLD).min(MAX_HOLD).as_secs());
+                    format!("no new turns are started for {span}; `outlast gateway drain --off` ends that")
+                }
+            });
         }
         Ok(0)
     }

@@ -7,8 +7,9 @@ mod status;
 mod stop;
 
 use super::{Context, Failure};
+use crate::config::Settings;
 use clap::{Args, Subcommand};
-use outlast_client::{Chat, Connect};
+use outlast_client::{Chat, Connect, code};
 use serde_json::json;
 
 /// Show, run, restart or stop the gateway, which has the conversations of `outlast chat`
@@ -57,15 +58,32 @@ fn asking_conversation(ctx: &Context) -> Option<String> {
     ctx.owner().session.filter(|key| key.starts_with("agent:"))
 }
 
-/// Says that no gateway runs, which is no failure.
+/// Refuses a restart after which no gateway could start, or one that knows nothing of what is configured.
+pub(super) fn check_configuration(settings: &Settings) -> Result<(), Failure> {
+    let faults: Vec<&str> = settings.unreadable.iter().chain(&settings.gateway.faults).map(String::as_str).collect();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        code::GATEWAY_CANNOT_START,
+        format!("the gateway was not restarted, because the next one could not use its configuration: {}", faults.join("; ")),
+        "correct that, and restart it then; the one that runs goes on as it was configured",
+    ))
+}
+
+/// Says that no gateway runs, which is no failure, and why none can start.
 fn none(ctx: &Context) -> Result<i32, Failure> {
+    let faults = &ctx.settings.gateway.faults;
     if ctx.out.json {
         let version = env!("CARGO_PKG_VERSION");
         ctx.out.object(&json!({
             "status": "not_running", "pid": null, "running": 0, "idle": true, "version": version, "home": ctx.settings.home,
+            "notes": faults,
         }))?;
-    } else {
+    } else if faults.is_empty() {
         ctx.out.line("no gateway runs; `outlast chat` starts one")?;
+    } else {
+        ctx.out.line(&format!("no gateway runs, and none can start: {}", faults.join("; ")))?;
     }
     Ok(0)
 }

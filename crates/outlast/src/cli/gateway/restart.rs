@@ -2,7 +2,7 @@
 
 use super::super::chat::not_installed;
 use super::super::progress::{self, About};
-use super::{Context, Failure, running};
+use super::{Context, Failure, check_configuration, none, running};
 use clap::Args;
 use outlast_client::{Chat, Connect};
 use serde_json::json;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 /// Restart the gateway, once the turns that run have finished
 ///
-/// Turns that take too long are interrupted and resumed by the next gateway. If none runs, one is started. From within a conversation the
-/// answer comes at once, and the restart follows.
+/// Turns that take too long are interrupted and resumed by the next gateway. If none runs, none is started. If the configuration cannot be
+/// used, the gateway goes on and the error is told. From within a conversation the answer comes at once, and the restart follows.
 #[derive(Debug, Args)]
 pub(crate) struct Restart {}
 
@@ -24,9 +24,9 @@ const SERVICE_LOOK: Duration = Duration::from_millis(50);
 
 impl Restart {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let Some(chat) = running(ctx).await? else {
-            return tell(ctx, "started", start(ctx).await?.status().await?.pid);
-        };
+        // A gateway that a person has stopped stays stopped. The next one reads the configuration in any case.
+        let Some(chat) = running(ctx).await? else { return none(ctx) };
+        check_configuration(&ctx.settings)?;
         let old = chat.status().await?.pid;
         if let Some(from) = super::asking_conversation(ctx) {
             let done = chat.restart(Some(&from)).await?;

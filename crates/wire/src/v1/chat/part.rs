@@ -185,7 +185,7 @@ pub struct PermissionBody {
     /// The option that was chosen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
-    /// Who chose it: a person, a rule, or the end of the time to answer.
+    /// How it was chosen: by a person or a rule, or because no answer came in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
