@@ -263,13 +263,7 @@ fn words_of_the_command_are_not_ours() {
     ] {
         assert!(ours(line), "{line}");
     }
-    for line in [
-        "o run make --json",
-        "o run -- make --json",
-        "o run --name x make --json",
-        "o run - --json",
-        "o tool -- --json",
-    ] {
+    for line in ["o run make --json", "o run -- make --json", "o run --name x make --json", "o run - --json", "o tool -- --json"] {
         assert!(!ours(line), "{line}");
     }
 }
