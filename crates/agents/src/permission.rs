@@ -74,6 +74,8 @@ pub enum PermissionMode {
 pub struct PermissionAsk {
     /// Our id for the request, unique within the actor.
     pub id: String,
+    /// The agent's id for the tool call that it is about.
+    pub call: String,
     /// What the agent wants to do, on one line.
     pub title: String,
     /// The agent's word for what kind of tool it is.
@@ -207,7 +209,7 @@ mod tests {
     fn ask(title: &str, kinds: &[OptionKind]) -> PermissionAsk {
         let option = |(n, kind): (usize, &OptionKind)| PermissionOption { id: n.to_string(), name: format!("{kind:?}"), kind: *kind };
         let options = kinds.iter().enumerate().map(option).collect();
-        PermissionAsk { id: "1".into(), title: title.into(), kind: Some("execute".into()), detail: None, options }
+        PermissionAsk { id: "1".into(), call: "c".into(), title: title.into(), kind: Some("execute".into()), detail: None, options }
     }
 
     #[test]

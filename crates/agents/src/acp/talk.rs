@@ -259,7 +259,7 @@ impl Talk {
             Incoming::Permission { id, call, title, kind, detail, options } => {
                 self.next_permission += 1;
                 let detail = self.with_announced(&call, detail);
-                let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), title, kind, detail, options };
+                let ask = PermissionAsk { id: format!("perm-{}", self.next_permission), call, title, kind, detail, options };
                 self.asked(OpenPermission { request: id, ask, asked_at: now });
             }
             Incoming::Request { id, method } => self.refuse(&id, METHOD_NOT_FOUND, &format!("this client does not serve {method}")),

@@ -268,11 +268,7 @@ impl Coordinator {
 
     pub(super) fn decide(&mut self, key: &str, permission: &str, decision: Decision) {
         if let Some(actor) = self.chats.get_mut(key).and_then(|live| live.actor.as_mut()) {
-            if let (Some(open), Decision::Choose(option)) = (&mut actor.open, &decision)
-                && let Some(body) = open.permissions.get_mut(permission)
-            {
-                body.answer = Some(option.clone());
-            }
+            // One that has ended needs no answer.
             let _ended = actor.handle.allow(permission, decision);
         }
     }
@@ -362,7 +358,7 @@ impl Coordinator {
     }
 
     /// Writes a part of the attempt that the agent works on, unless that is over for the rules.
-    fn own_part(&mut self, key: &str, content: &Content, batch: &mut Batch) {
+    pub(super) fn own_part(&mut self, key: &str, content: &Content, batch: &mut Batch) {
         let Some(live) = self.chats.get(key) else { return };
         let Some(open) = live.actor.as_ref().and_then(|actor| actor.open.as_ref()) else { return };
         let (head, attempt) = (open.head, open.attempt);
@@ -376,7 +372,8 @@ impl Coordinator {
         let Some(live) = self.touch(key, batch) else { return };
         let Some(actor) = &mut live.actor else { return };
         let options = ask.options.iter().map(|option| PermissionOption::new(&option.id, &option.name, option_word(option.kind))).collect();
-        let body = PermissionBody::new(format!("{run}.{}.{}", actor.number, ask.id), ask.question(), options);
+        let mut body = PermissionBody::new(format!("{run}.{}.{}", actor.number, ask.id), ask.question(), options);
+        body.call = Some(ask.call.clone());
         if let Some(open) = &mut actor.open {
             open.permissions.insert(ask.id.clone(), body.clone());
         }
@@ -392,10 +389,14 @@ impl Coordinator {
             // It was closed when its attempt ended, or was never shown.
             return;
         }
+        if matches!(by, SettledBy::Person) && asked.as_ref().is_some_and(|body| body.answer.is_some()) {
+            // Written before the agent was told.
+            return;
+        }
         let mut body = asked.unwrap_or_else(|| PermissionBody::new(format!("{run}.{}.{id}", actor.number), title, Vec::new()));
         let kinds: &[&str] = if is_allowed { &["allow_once", "allow_always"] } else { &["reject_once", "reject_always"] };
         let fitting = body.options.iter().find(|option| kinds.contains(&option.kind.as_str())).map(|option| option.option.clone());
-        body.answer = body.answer.or(fitting).or_else(|| Some(if is_allowed { "allowed" } else { "denied" }.to_owned()));
+        body.answer = fitting.or_else(|| Some(if is_allowed { "allowed" } else { "denied" }.to_owned()));
         body.by = Some(settled_words(by));
         self.own_part(key, &Content::Permission(body), batch);
     }
@@ -526,7 +527,7 @@ fn option_word(kind: OptionKind) -> &'static str {
 
 fn settled_words(by: SettledBy) -> String {
     match by {
-        SettledBy::Person => "a person".into(),
+        SettledBy::Person => super::ended::BY_PERSON.into(),
         SettledBy::AllowList => "the allow-list".into(),
         SettledBy::Always => "permission = \"always\"".into(),
         SettledBy::Limit(limit) => format!("no answer within {} s", limit.as_secs_f64()),

@@ -2,6 +2,7 @@
 
 use super::agent::agent_names;
 use super::batch::{Batch, Deed};
+use super::ended::BY_PERSON;
 use super::live::Live;
 use super::{AnswerTo, ChatAnswer, Coordinator, refusal, store_failed};
 use crate::owner::UserId;
@@ -321,10 +322,13 @@ impl Coordinator {
     fn allow(&mut self, key: &str, permission: &str, option: &str, batch: &mut Batch) -> Result<ChatAnswer, Error> {
         let live = self.chats.get(key).ok_or_else(|| not_found(key))?;
         let asked = live.actor.as_ref().and_then(|actor| actor.open.as_ref()).and_then(|open| {
-            open.permissions.iter().find(|(_, body)| body.permission == permission).map(|(id, body)| (id.clone(), body.clone()))
+            open.permissions
+                .iter()
+                .find(|(_, body)| body.permission == permission && body.answer.is_none())
+                .map(|(id, body)| (id.clone(), body.clone()))
         });
         let changed = |said: &str| Changed::new(live.standing(), u64::from(live.conversation.generation.number), said);
-        let Some((id, body)) = asked else {
+        let Some((id, mut body)) = asked else {
             return Ok(ChatAnswer::Changed(changed("This question was answered already.")));
         };
         if !body.options.iter().any(|offered| offered.option == option) {
@@ -332,6 +336,13 @@ impl Coordinator {
             return Err(refusal(code::BAD_REQUEST, "this is none of the answers that were offered", format!("one of {hint}")));
         }
         let answer = changed("Answered.");
+        // Before the agent is told: a question that a crash finds unanswered was not allowed.
+        (body.answer, body.by) = (Some(option.to_owned()), Some(BY_PERSON.to_owned()));
+        let open = self.touch(key, batch).and_then(|live| live.actor.as_mut()).and_then(|actor| actor.open.as_mut());
+        if let Some(open) = open {
+            open.permissions.insert(id.clone(), body.clone());
+        }
+        self.own_part(key, &Content::Permission(body), batch);
         batch.deed(Deed::Allow { key: key.to_owned(), permission: id, decision: Decision::Choose(option.to_owned()) });
         Ok(ChatAnswer::Changed(answer))
     }

@@ -6,6 +6,10 @@ use crate::rules::conversation::{Conversation, TurnId};
 use crate::rules::turn::{Outcome, Turn};
 use outlast_wire::v1::chat::{Content, Part, PermissionBody, ToolBody, ToolState};
 
+/// Who answers most questions.
+pub(super) const BY_PERSON: &str = "a person";
+/// What became of a call about which a question was open.
+const NOT_ALLOWED: &str = "it was not allowed, and did not run";
 /// Who settled a question that its attempt left open.
 pub(super) const BY_END_OF_TURN: &str = "the end of the turn";
 
@@ -40,11 +44,16 @@ impl Coordinator {
             }
         };
         parts.extend(batch.parts_of(head, attempt).cloned());
+        let questions = open_questions(&parts);
         for mut body in open_calls(&parts) {
-            body.state = ToolState::Unknown;
+            // An answer is written down before the agent gets it.
+            match questions.iter().any(|asked| asked.call.as_ref() == Some(&body.call)) {
+                true => (body.state, body.result) = (ToolState::Failed, Some(NOT_ALLOWED.into())),
+                false => body.state = ToolState::Unknown,
+            }
             self.part(key, Some(head), attempt, &Content::Tool(body), batch);
         }
-        for mut body in open_questions(&parts) {
+        for mut body in questions {
             let refused = body.options.iter().find(|option| option.kind.starts_with("reject")).map(|option| option.option.clone());
             (body.answer, body.by) = (refused.or_else(|| Some("denied".into())), Some(BY_END_OF_TURN.into()));
             self.part(key, Some(head), attempt, &Content::Permission(body), batch);

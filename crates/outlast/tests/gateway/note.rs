@@ -102,6 +102,20 @@ fn a_question_that_its_attempt_left_open_is_closed_once() {
     }
 }
 
+/// It was called unknown, although the agent waited for the answer.
+#[test]
+fn a_call_that_was_not_allowed_when_the_gateway_was_killed_is_known_not_to_have_run() {
+    let bench = with_acp();
+    bench.send("may I call it", &scripted());
+    eventually("a question", || (!answers(&bench).is_empty()).then_some(()));
+    let pid = bench.kill();
+    bench.next_after(pid);
+    let prompts = bench.wait_for_prompts(2);
+    assert!(prompts[1].contains("Note from the gateway") && !prompts[1].contains("outcome is unknown"), "{prompts:?}");
+    let exported = bench.product().call(["chat", "export"]).good().text();
+    assert!(exported.contains("- `rm -r target` failed: it was not allowed, and did not run"), "{exported}");
+}
+
 #[test]
 fn case_134_and_150_the_note_is_given_and_not_stored() {
     let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.2\n");

@@ -52,7 +52,7 @@ fn an_earlier_generation_is_continued_in_the_session_of_its_agent_also_after_a_r
     bench.block(bench.chat().start_anew(KEY)).unwrap();
     assert_ne!(reply(&bench, "another plan", &scripted()), first);
     let changed = bench.block(bench.chat().resume_generation(KEY, 1)).unwrap();
-    assert_eq!((changed.generation, changed.said.as_str()), (3, "Continuing where conversation 1 ended."));
+    assert_eq!((changed.generation, changed.said.as_str()), (3, "Continuing where generation 1 ended."));
     assert_eq!(reply(&bench, "and now?", &scripted()), first, "it is the session of the first generation");
     let pid = bench.kill();
     bench.next_after(pid);

@@ -332,6 +332,7 @@ while read -r line; do
     *'"session/prompt"'*)
       printf '%s\n\001\n' "$line" >> WORK/prompts
       case "$line" in *'may I'*)
+        case "$line" in *'call'*) echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"c0","title":"rm -r target","status":"in_progress"}}}' ;; esac
         echo '{"jsonrpc":"2.0","id":900,"method":"session/request_permission","params":{"sessionId":"s1","toolCall":{"toolCallId":"c0","title":"rm -r target"},"options":[{"optionId":"yes","name":"Allow","kind":"allow_once"},{"optionId":"no","name":"Deny","kind":"reject_once"}]}}'
         read -r answer; printf '%s\n' "$answer" >> WORK/answers
         echo '{"jsonrpc":"2.0","id":'$id',"result":{"stopReason":"end_turn"}}'; continue ;;

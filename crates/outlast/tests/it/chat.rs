@@ -299,6 +299,21 @@ fn status_and_history_in_a_terminal_leave_a_stopped_gateway_stopped() {
 }
 
 #[test]
+fn a_restart_from_a_terminal_is_refused_if_the_configuration_became_unusable() {
+    let p = product();
+    let gateway = gateway(&p);
+    let Some(t) = Tmux::calls("a_restart_from_a_terminal_is_refused", &p, (200, 24), &["chat"]) else { return };
+    t.sees("/help shows the commands");
+    p.configure("[gateway.agents.x]\npermission = \"sometimes\"\n");
+    t.types("/restart");
+    t.presses(&["Enter"]);
+    t.sees("permission \"sometimes\" is none of");
+    t.presses(&["C-d"]);
+    assert_eq!(t.left(), 0);
+    assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Restart { .. })));
+}
+
+#[test]
 fn two_terminals_share_a_conversation() {
     let p = product();
     let gateway = gateway(&p);

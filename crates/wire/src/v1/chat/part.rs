@@ -177,6 +177,9 @@ words! {
 pub struct PermissionBody {
     /// The name of the question, for the answer.
     pub permission: String,
+    /// The tool call that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<String>,
     /// What is asked for, in one line.
     pub question: String,
     /// What can be answered.
@@ -193,7 +196,7 @@ pub struct PermissionBody {
 impl PermissionBody {
     /// A question that waits for its answer.
     pub fn new(permission: impl Into<String>, question: impl Into<String>, options: Vec<PermissionOption>) -> Self {
-        Self { permission: permission.into(), question: question.into(), options, answer: None, by: None }
+        Self { permission: permission.into(), call: None, question: question.into(), options, answer: None, by: None }
     }
 }
 
