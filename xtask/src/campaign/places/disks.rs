@@ -60,7 +60,12 @@ pub(crate) fn enter(bench: &Bench, name: &str, disk: Disk, state: State) -> Resu
     std::fs::create_dir_all(&mount)?;
     let mut line = made(disk, state, &dir, &mount);
     line += " && \"$@\"; exit $?";
-    let read_only = format!("mount --bind {0} {0} && mount -o remount,bind,ro {0}", mount.display());
+    // Made read-only beside its place and then moved there: a file that is opened for writing in between would keep it writable.
+    let read_only = format!(
+        "mkdir -p {1} && mount --bind {0} {1} && mount -o remount,bind,ro {1} && mount --move {1} {0}",
+        mount.display(),
+        dir.join("read-only").display()
+    );
     let writable = format!("umount {}", mount.display());
     let layered = layer(&dir);
     let mut flags = match state {
