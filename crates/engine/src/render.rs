@@ -398,7 +398,7 @@ fn bytes_of_lines(bytes: &[u8], lines: usize) -> u64 {
 
 /// The longest part of a line, from its beginning, that fits into a page: its length, and what is shown of it.
 fn longest_part(bytes: &[u8], show: impl Fn(&[u8]) -> String) -> (usize, String) {
-    // So many fit if each is shown as a character; more if some are not shown.
+    // This many bytes fit if each is shown as a character; more fit if some are not shown.
     let (mut fits, mut too_long) = (limits::LOG_VIEW_CHARS.min(bytes.len()), bytes.len() + 1);
     while fits + 1 < too_long {
         let middle = fits + (too_long - fits) / 2;

@@ -162,7 +162,7 @@ pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result
     record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
 }
 
-/// Writes down that somebody asked to stop what an ended process left running. Keepers that are about to leave have the journal; then it is left out.
+/// Records that a client asked to stop what an ended process left running. Keepers that are about to leave have the journal; then it is left out.
 pub(crate) fn stop_of_left_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<()> {
     match lock_dead(dir)? {
         Some(_lock) => append(&mut Journal::open_for_append(dir)?, &[Record::StopAsked { at: now, stop: stop.clone() }]),

@@ -30,7 +30,7 @@ pub(crate) trait Store: Send {
     /// A generation, current or ended. One that cannot be read is named when the gateway starts.
     fn generation(&self, key: &str, number: u32) -> Result<Option<ConversationRecord>, StoreError>;
 
-    /// The last generations of a conversation for a person to choose from, oldest first, at most so many.
+    /// The last generations of a conversation for a person to choose from, oldest first, at most `limit`.
     fn generations(&self, key: &str, limit: usize) -> Result<Vec<GenerationInfo>, StoreError>;
 
     /// Called once when nothing waits: makes later commits quicker, where that can be done beforehand.
@@ -42,13 +42,13 @@ pub(crate) trait Store: Send {
     /// A turn.
     fn turn(&self, id: TurnId) -> Result<Option<TurnRecord>, StoreError>;
 
-    /// The last turns of a generation, oldest first, at most so many.
+    /// The last turns of a generation, oldest first, at most `limit`.
     fn turns(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnRecord>, StoreError>;
 
-    /// The ids of the last turns of a generation, newest first, at most so many.
+    /// The ids of the last turns of a generation, newest first, at most `limit`.
     fn turn_ids(&self, key: &str, generation: u32, limit: usize) -> Result<Vec<TurnId>, StoreError>;
 
-    /// The parts of a conversation behind `after` and up to `upto`, oldest first, at most so many; fewer if they are long.
+    /// The parts of a conversation behind `after` and up to `upto`, oldest first, at most `limit`; fewer if they are long.
     fn parts(&self, key: &str, after: u64, upto: u64, limit: usize) -> Result<Vec<Part>, StoreError>;
 
     /// The id of the part that is `count` parts before the one behind `after`: where to begin for a reader who wants some context.

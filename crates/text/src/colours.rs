@@ -105,7 +105,7 @@ struct Places<'a> {
     change: Option<Change>,
 }
 
-/// What masking changed: all but so many bytes at the beginning and at the end.
+/// The part that masking changed: where it begins, and where it ends in the text and in the masked text.
 #[derive(Clone, Copy)]
 struct Change {
     from: usize,

@@ -126,7 +126,7 @@ impl Log {
         Form { grep: self.grep.as_ref(), label, timestamps: self.timestamps.then(|| ctx.world.zone()) }
     }
 
-    /// The lines to show; without flags those that fit on the terminal, shared by so many processes.
+    /// The lines to show; without flags those that fit on the terminal, shared by `shares` processes.
     fn range(&self, ctx: &Context, shares: usize) -> Range {
         if let Some(since) = self.since {
             return Range::Since(since.instant(ctx));

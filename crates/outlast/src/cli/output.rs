@@ -18,9 +18,9 @@ pub(crate) enum Range {
     Last(u64),
     /// As many of the last ones as fit on the terminal. What is left out is told.
     Screenful(u64),
-    /// From a line on, at most so many.
+    /// From a line on, at most this number of lines.
     FromLine(u64, Option<u64>),
-    /// From a byte on, at most so many.
+    /// From a byte on, at most this number of lines.
     FromByte(u64, Option<u64>),
     /// What came at this time or later.
     Since(Time),
