@@ -15,6 +15,7 @@ fuzz_target!(|input: (u8, bool, &str, &str, &str)| {
     let body = match kind % 6 {
         0 => {
             let mut end = Completion::new(one, None, Reason::Killed);
+            end.name = Some(text(three));
             end.signal = Some(text(two));
             end.termination_source = text(two);
             end.output = text(three);
@@ -27,7 +28,7 @@ fuzz_target!(|input: (u8, bool, &str, &str, &str)| {
             seen.suppressed = u64::from(kind);
             Body::WatchMatch(seen)
         }
-        2 => Body::WatchDisabled { command: text(one), message: text(two), suppressed: 0 },
+        2 => Body::WatchDisabled { command: text(one), name: Some(text(three)), message: text(two), suppressed: 0 },
         3 => Body::Until { barrier: text(one), why: text(two), message: text(three) },
         _ => Body::Posted(fields(kind, one, two, three)),
     };
