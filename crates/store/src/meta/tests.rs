@@ -10,7 +10,7 @@ const NOW: Time = Time::from_micros(1_700_000_000_000_000);
 fn held() -> (tempfile::TempDir, ProcessDir, Meta) {
     let tmp = tempfile::tempdir().unwrap();
     let dir = ProcessDir { path: tmp.path().to_owned() };
-    let meta = Meta::hold(&dir, ID, NOW).unwrap().expect("nobody else holds it");
+    let meta = Meta::hold(&dir, ID, NOW).unwrap().expect("no other process holds it");
     (tmp, dir, meta)
 }
 
@@ -195,7 +195,7 @@ fn fixture_state_v1_left_names_who_was_left_running() {
 fn generate_the_meta_of_fixture_state_v1_left() {
     let dir = fixture_with_left();
     std::fs::create_dir_all(&dir.path).unwrap();
-    let meta = Meta::hold(&dir, LEFT_ID, NOW).unwrap().expect("nobody else holds it");
+    let meta = Meta::hold(&dir, LEFT_ID, NOW).unwrap().expect("no other process holds it");
     let live = meta.live();
     live.cmd.store(4242, SeqCst);
     live.cmd_ticks.store(99, SeqCst);
@@ -205,7 +205,7 @@ fn generate_the_meta_of_fixture_state_v1_left() {
     live.set(flag::STARTED | flag::RECORDED | flag::OUTPUT_CLOSED | flag::DONE);
     meta.record_ended(&ended(), 0, 0).unwrap();
     meta.release().unwrap();
-    // The boot is this machine's; a fixture is nobody's.
+    // A fixture must not carry the boot id of the machine that wrote it.
     std::os::unix::fs::FileExt::write_all_at(
         &std::fs::OpenOptions::new().write(true).open(dir.meta()).unwrap(),
         &super::write::identity_block(LEFT_ID, 7, NOW),
@@ -232,7 +232,7 @@ fn more_are_left_running_than_can_be_recorded() {
 #[ignore = "writes into the repository"]
 fn generate_the_meta_of_fixture_state_v1() {
     let dir = fixture();
-    let meta = Meta::hold(&dir, FIXTURE_ID, NOW).unwrap().expect("nobody else holds it");
+    let meta = Meta::hold(&dir, FIXTURE_ID, NOW).unwrap().expect("no other process holds it");
     let live = meta.live();
     live.cmd.store(4242, SeqCst);
     live.cmd_ticks.store(99, SeqCst);
@@ -251,7 +251,7 @@ fn generate_the_meta_of_fixture_state_v1() {
     meta.record_stop(&Stop { cause: asked("process.kill"), way: StopWay::Escalate { grace: Duration::from_secs(2) } }, NOW).unwrap();
     meta.record_gap(700, 720).unwrap();
     meta.record_ended(&ended(), 800, 20).unwrap();
-    // The boot is this machine's; a fixture is nobody's.
+    // A fixture must not carry the boot id of the machine that wrote it.
     std::os::unix::fs::FileExt::write_all_at(
         &std::fs::OpenOptions::new().write(true).open(dir.meta()).unwrap(),
         &super::write::identity_block(FIXTURE_ID, 7, NOW),
