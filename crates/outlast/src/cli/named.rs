@@ -32,6 +32,14 @@ impl std::fmt::Display for Named {
     }
 }
 
+/// What a person types to mean a process: its name if that is a plain word, otherwise its id.
+pub(crate) fn typed(id: impl std::fmt::Display, name: Option<&str>) -> String {
+    let is_plain = |name: &&str| {
+        name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    name.filter(is_plain).map_or_else(|| id.to_string(), str::to_owned)
+}
+
 /// A process in a message: `web (proc_…)`, or the id alone.
 pub(crate) fn shown(id: impl std::fmt::Display, name: Option<&str>) -> String {
     match name {
@@ -190,5 +198,12 @@ mod tests {
     fn a_process_in_json_has_its_id_under_both_names() {
         let list = json!({"processes": [{"session_id": "proc_1", "fate": {}}], "session_id": null});
         assert_eq!(with_ids(&list), json!({"processes": [{"session_id": "proc_1", "id": "proc_1", "fate": {}}], "session_id": null}));
+    }
+    #[test]
+    fn a_hint_names_a_process_as_a_person_can_type_it() {
+        assert_eq!(typed("proc_1", Some("web-2.test")), "web-2.test");
+        for name in [None, Some("--force"), Some("my server"), Some("$(id)"), Some("a;b"), Some("")] {
+            assert_eq!(typed("proc_1", name), "proc_1", "{name:?}");
+        }
     }
 }

@@ -35,7 +35,8 @@ impl Ready {
         }
         let words = format!("waiting for a line with {:?}", self.text);
         let shown = named::shown(&id, info.name.as_deref());
-        let left = format!("{shown} keeps running; `outlast log {id} --follow` shows its output");
+        let typed = named::typed(&id, info.name.as_deref());
+        let left = format!("{shown} keeps running; `outlast log {typed} --follow` shows its output");
         let first = progress::during(ctx, About::Words(&words), &left, self.first(ctx, client, &id)).await??;
         let line = match &first {
             First::Line(line) => Some(Redactor::new(ctx.settings.redact).output(&info.command, line).into_owned()),
@@ -54,7 +55,7 @@ impl Ready {
         } else if let First::Timeout(waited) = first {
             let waited = times::age(waited.as_secs());
             ctx.out.remark(&format!(
-                "{shown} keeps running; it printed no line with {:?} within {waited}. `outlast log {id} --follow` shows its output",
+                "{shown} keeps running; it printed no line with {:?} within {waited}. `outlast log {typed} --follow` shows its output",
                 self.text
             ));
         }

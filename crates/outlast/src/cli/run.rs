@@ -3,7 +3,7 @@
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
-use super::named::{Named, shown, with_ids};
+use super::named::{Named, shown, typed, with_ids};
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
@@ -199,7 +199,8 @@ pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure>
     }
     ctx.out.line(&info.session_id.to_string())?;
     let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
-    ctx.out.tip(&format!("{}{pid}; `outlast log {} --follow` shows its output", info.phase, info.session_id));
+    let typed = typed(info.session_id, info.name.as_deref());
+    ctx.out.tip(&format!("{}{pid}; `outlast log {typed} --follow` shows its output", info.phase));
     Ok(0)
 }
 
