@@ -222,7 +222,7 @@ impl Chat {
         self.ask("let turns start", ChatRequest::Undrain, Repeat::Safe).await
     }
 
-    /// Has the gateway end and be started again, and returns at once. `from` is the conversation whose agent asks for it from within a turn.
+    /// Has the gateway end and be started again, and returns at once. If none runs, none is started: that is an error. `from` is the conversation whose agent asks for it from within a turn.
     pub async fn restart(&self, from: Option<&str>) -> Result<Done, ClientError> {
         self.end("restart the gateway", ChatRequest::Restart { from: from.map(Into::into) }).await
     }
@@ -230,7 +230,7 @@ impl Chat {
     /// Has the gateway end and be started again, and returns when it has ended; `false` if it has not within that time.
     pub async fn restart_within(&self, limit: Duration) -> Result<bool, ClientError> {
         // The connection is that of the gateway that ends: the next one may answer before its end is noticed here.
-        let link = self.shared.link().await?;
+        let link = self.shared.running_link().await?;
         match link.ask_gateway(self.session(), ChatRequest::Restart { from: None }).await {
             Ok(_) => Ok(link.closed(limit).await),
             // It was faster with its end than with its answer.
@@ -243,7 +243,7 @@ impl Chat {
     /// gateway. A person starts that one: with `outlast chat` or `outlast gateway run`. The status is `unmarked` if the gateway could not write when it was asked:
     /// the next one resumes such turns all the same, as after a crash.
     pub async fn shutdown(&self, timeout: Option<Duration>) -> Result<Done, ClientError> {
-        let link = self.shared.link().await?;
+        let link = self.shared.running_link().await?;
         let request = ChatRequest::Shutdown { timeout_ms: timeout.map(millis), from: None };
         let done = match link.ask_gateway(self.session(), request).await {
             Ok(answer) => read(&answer).map_err(nonsense)?,
@@ -271,7 +271,7 @@ impl Chat {
     async fn end(&self, doing: &str, request: ChatRequest) -> Result<Done, ClientError> {
         let mut tries = Tries::patient();
         loop {
-            let link = self.shared.link().await?;
+            let link = self.shared.running_link().await?;
             match link.ask_gateway(self.session(), request.clone()).await {
                 Ok(answer) => return read(&answer).map_err(nonsense),
                 // It was faster with its end than with its answer.

@@ -98,12 +98,17 @@ impl Connect {
         match &self.start {
             #[cfg(feature = "start")]
             Start::OnDemand { program } => crate::start::started(&self.home, program).await,
-            Start::Never => Err(ClientError::Connect {
-                peer: T::PEER,
-                path: self.home.clone(),
-                error: io::Error::new(io::ErrorKind::NotFound, format!("no {} runs in this home", T::PEER)),
-                hint: T::PEER.none_hint().into(),
-            }),
+            Start::Never => Err(self.not_running::<T>()),
+        }
+    }
+
+    /// The error where none runs, and none is to be started.
+    pub(crate) fn not_running<T: Talk>(&self) -> ClientError {
+        ClientError::Connect {
+            peer: T::PEER,
+            path: self.home.clone(),
+            error: io::Error::new(io::ErrorKind::NotFound, format!("no {} runs in this home", T::PEER)),
+            hint: T::PEER.none_hint().into(),
         }
     }
 }

@@ -73,21 +73,32 @@ impl<T: Talk> Redial<T> {
         Ok(held.clone())
     }
 
+    /// The connection that all requests share, for a request that must not start a program only to end it.
+    pub(crate) async fn running_link(&self) -> Result<Arc<Link<T>>, ClientError> {
+        match (self.link_if_running().await?, &self.way) {
+            (Some(link), _) => Ok(link),
+            (None, Way::Dial(to)) => Err(to.not_running::<T>()),
+            (None, Way::Given) => Err(closed::<T>()),
+        }
+    }
+
     /// The connection that all requests share.
     pub(crate) async fn link(&self) -> Result<Arc<Link<T>>, ClientError> {
         let mut held = self.link.lock().await;
         if let Some(link) = held.as_ref().filter(|l| l.is_open()) {
             return Ok(link.clone());
         }
-        let Way::Dial(to) = &self.way else {
-            return Err(ClientError::Unavailable {
-                error: format!("the connection to the {} was closed", T::PEER),
-                hint: "it was given from outside, so it cannot be made again: connect anew".into(),
-            });
-        };
+        let Way::Dial(to) = &self.way else { return Err(closed::<T>()) };
         let link = Arc::new(to.link().await?);
         *held = Some(link.clone());
         Ok(link)
+    }
+}
+
+fn closed<T: Talk>() -> ClientError {
+    ClientError::Unavailable {
+        error: format!("the connection to the {} was closed", T::PEER),
+        hint: "it was given from outside, so it cannot be made again: connect anew".into(),
     }
 }
 

@@ -15,6 +15,7 @@ mod reset;
 mod start;
 
 pub(crate) use agent::{driver_attempt, known_agents};
+pub(crate) use ask::not_found;
 pub(crate) use batch::Batch;
 pub(crate) use follow::{FollowAsked, Followed, WaitingEvent};
 pub(crate) use live::Live;

@@ -61,10 +61,10 @@ mod shutdown;
 mod startup;
 mod store;
 
-pub use read::{ReadAnswer, ReadRequest, read};
+pub use read::{ReadAnswer, ReadRequest, is_taken, read};
 pub use rules::shown::NoticeMode;
 pub use settings::{AgentLimits, AgentPermission, AgentSettings, DEFAULT_DRAIN_TIMEOUT, DEFAULT_IDLE_EXIT, GatewaySettings};
-pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED};
+pub use shutdown::{EXIT_CONFIGURATION, EXIT_RESTART, EXIT_UNASKED, StopOfRestarts, stop_restarts};
 
 use coordinator::{Gateway, Input};
 use shutdown::{GatewayLock, LockWord, StopSignal};
@@ -77,6 +77,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Threads that run tasks: the coordinator writes to the disk in one of them.
 const WORKERS: usize = 2;
+/// How long a start may take to finish after a signal. Then what it found is drained in order; a start that takes longer is given up.
+const START_END_LIMIT: Duration = Duration::from_secs(3);
 /// How long a write to a disk that hangs may keep the program at its end.
 const RUNTIME_END_LIMIT: Duration = Duration::from_secs(1);
 
@@ -153,7 +155,6 @@ pub fn check(home: &Path) -> Result<Vec<String>, RunError> {
 
 async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Result<Ran, StartError> {
     let home = settings.home.clone();
-    let signals = Signals::take().map_err(StartError::file("take signals for", &home))?;
     let path = home.join("gateway.lock");
     points::reach("gateway.before_lock");
     let taken = GatewayLock::take(&path, settings.is_service).map_err(StartError::file("lock", &path))?;
@@ -161,15 +162,40 @@ async fn serve_home(settings: Arc<GatewaySettings>, ready: impl FnOnce()) -> Res
         points::reach("gateway.taken");
         return Ok(Ran::Taken);
     };
+    // Until here a signal ends the program as any other: nothing has begun.
+    let mut signals = Signals::take().map_err(StartError::file("take signals for", &home))?;
+    let before = lock.word().map_err(StartError::file("read", &path))?;
     // Between the engine's decision to start this gateway and the lock, a person may have started one and stopped it again.
-    if settings.unless_stopped && lock.says_stopped().map_err(StartError::file("read", &path))? {
+    if settings.unless_stopped && before == LockWord::Stopped {
         return Ok(Ran::Stopped);
     }
     // Before it listens: whatever is accepted from here on, a free lock that says this has the engine start the next gateway.
     lock.say(LockWord::AtWork).map_err(StartError::file("write", &path))?;
     points::reach("gateway.at_work");
-    let (mut coordinator, gateway) = startup::start(settings).await?;
-    let serving = notices::Serving::begin(&coordinator.engine).await?;
+    let starting = async {
+        let (coordinator, gateway) = startup::start(settings).await?;
+        let serving = notices::Serving::begin(&coordinator.engine).await?;
+        Ok::<_, StartError>((coordinator, gateway, serving))
+    };
+    tokio::pin!(starting);
+    let (started, early) = tokio::select! {
+        started = &mut starting => (started?, None),
+        // The engine may not answer, and agents may take long to stop. No client was told that this gateway serves.
+        signal = signals.next() => match tokio::time::timeout(START_END_LIMIT, starting).await {
+            Ok(started) => (started?, Some(signal)),
+            Err(_) => {
+                tracing::info!(?signal, "asked to end before it served");
+                let (word, code) = signal.end_of_start(before);
+                lock.say(word).map_err(StartError::file("write", &path))?;
+                return Ok(Ran::Ended(code));
+            }
+        }
+    };
+    let (mut coordinator, gateway, serving) = started;
+    if let Some(signal) = early {
+        // The coordinator, which has the other end, is ours.
+        let _kept = gateway.inputs.send(Input::Signal(signal)).await;
+    }
     let listener = serve::Listener::open(&home).map_err(StartError::file("listen in", home.join("run")))?;
     let (closing, is_closing) = tokio::sync::watch::channel(false);
     let listening = tokio::spawn(serve::listen(listener, home, gateway.clone(), is_closing));
@@ -203,13 +229,19 @@ impl Signals {
         Ok(Self { terminate, interrupt, hangup: signal(SignalKind::hangup())? })
     }
 
+    async fn next(&mut self) -> StopSignal {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return StopSignal::Terminate,
+                _ = self.interrupt.recv() => return StopSignal::Interrupt,
+                _ = self.hangup.recv() => {}
+            }
+        }
+    }
+
     async fn pass_on(mut self, gateway: Gateway) {
         loop {
-            let asked = tokio::select! {
-                _ = self.terminate.recv() => StopSignal::Terminate,
-                _ = self.interrupt.recv() => StopSignal::Interrupt,
-                _ = self.hangup.recv() => continue,
-            };
+            let asked = self.next().await;
             if gateway.inputs.send(Input::Signal(asked)).await.is_err() {
                 return;
             }

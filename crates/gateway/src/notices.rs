@@ -9,6 +9,7 @@ use crate::rules::queue::MAX_NOTICES_PER_TURN;
 use crate::rules::shown::shown;
 use crate::rules::text::Line;
 use crate::rules::turn::ObsoleteReason;
+use crate::shutdown::in_time;
 use crate::store::TurnBody;
 use outlast_client::{Client, ClientError, Notices, Owner, SessionFeed, Take, Told, Verdict};
 use outlast_wire::v1::chat::{Content, LineBody};
@@ -88,8 +89,8 @@ impl Coordinator {
         if others.is_empty() {
             return;
         }
-        if let Err(error) = self.engine.disown(&others).await {
-            tracing::warn!(%error, "the engine was not told which sessions are not ours, and may start a gateway for them");
+        if let Err(error) = in_time(self.engine.disown(&others)).await {
+            tracing::warn!(error, "the engine was not told which sessions are not ours, and may start a gateway for them");
         }
     }
 

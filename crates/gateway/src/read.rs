@@ -1,6 +1,6 @@
 //! Reading the conversations of a home whose gateway does not run. A gateway that is started for that would resume what a person has stopped.
 
-use crate::coordinator::{Live, Reading};
+use crate::coordinator::{Live, Reading, not_found};
 use crate::startup::StartError;
 use crate::store::{SqliteStore, Store};
 use crate::{RunError, shutdown};
@@ -8,6 +8,7 @@ use outlast_wire::v1::Error;
 use outlast_wire::v1::chat::{Conversations, Part, Shown};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// What to read.
@@ -45,6 +46,15 @@ pub enum ReadAnswer {
     Taken,
 }
 
+/// Whether [`read`] would find that a gateway runs, or is being started. It costs two looks at locks, and no program.
+///
+/// # Errors
+///
+/// If the locks cannot be looked at.
+pub fn is_taken(home: &Path) -> io::Result<bool> {
+    Ok(shutdown::is_being_started(home)? || shutdown::is_held(home)?)
+}
+
 /// Reads from the files of a home whose gateway does not run, for a client that speaks for `session`. A gateway that starts meanwhile waits until this returns.
 ///
 /// # Errors
@@ -64,7 +74,15 @@ pub fn read(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result
 }
 
 fn read_files(home: &Path, request: &ReadRequest, session: Option<&str>) -> Result<ReadAnswer, StartError> {
-    let mut store = SqliteStore::open_to_read(&home.join("gateway.db"))?;
+    let path = home.join("gateway.db");
+    if !path.try_exists().map_err(StartError::file("look at", &path))? {
+        // It was never there, or a person has deleted it: either way there are no conversations.
+        return Ok(match request {
+            ReadRequest::List => ReadAnswer::List(Conversations::new(Vec::new())),
+            ReadRequest::Show { key, .. } | ReadRequest::Parts { key } => ReadAnswer::Refused(not_found(key)),
+        });
+    }
+    let mut store = SqliteStore::open_to_read(&path)?;
     let loaded = store.load()?;
     let chats: BTreeMap<String, Live> =
         loaded.conversations.into_iter().map(|(row, turns)| (row.key.clone(), Live::of_rows(row, turns))).collect();

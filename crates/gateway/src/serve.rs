@@ -390,8 +390,11 @@ async fn follow(gateway: &Gateway, out: &mpsc::Sender<Vec<u8>>, id: u64, key: St
             tracing::debug!(key, "the end of a turn is shown");
         }
     }
-    let hint = "ask again behind the last part that came";
-    Some(Error::new(ErrorKind::Unavailable, code::UNAVAILABLE, "this terminal is too slow, or the gateway is ending", hint))
+    if gateway.inputs.is_closed() {
+        return Some(ending());
+    }
+    let what = "this reader did not keep up with the conversation, and events were left out";
+    Some(Error::new(ErrorKind::Unavailable, code::TOO_SLOW, what, "follow again behind the last part that came"))
 }
 
 /// Tells the coordinator that a follower has left, however its task ends.

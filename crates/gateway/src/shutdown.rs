@@ -26,6 +26,8 @@ const ASKING_TURN_LIMIT: Duration = Duration::from_secs(20);
 const RETURN_AFTER_SIGTERM: Duration = Duration::from_secs(60);
 /// How long agents may take to be stopped at the end. What is left is stopped by the next gateway.
 const AGENT_STOP_LIMIT: Duration = Duration::from_secs(15);
+/// How long the engine may take to answer at the end. A gateway that was told to end does so, whatever the engine does.
+const ENGINE_ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How long a lock that others share is waited for. Clients and the engine look at it for an instant, a program that reads conversations until it has read them.
 const LOCK_LIMIT: Duration = Duration::from_secs(30);
 /// How long between two tries for the lock. A wait for it could not be bounded.
@@ -41,6 +43,16 @@ pub(crate) enum StopSignal {
     Terminate,
     /// SIGINT: a person at the terminal of `gateway run`.
     Interrupt,
+}
+
+impl StopSignal {
+    /// How a gateway ends that was still starting: a person stops it, and anything else leaves the lock as it found it.
+    pub(crate) fn end_of_start(self, before: LockWord) -> (LockWord, i32) {
+        match self {
+            Self::Terminate => (before, EXIT_UNASKED),
+            Self::Interrupt => (LockWord::Stopped, 0),
+        }
+    }
 }
 
 /// A drain in progress.
@@ -247,9 +259,9 @@ impl Coordinator {
         let waits_until = self.next_waiting().filter(|_| exit.word == LockWord::Empty);
         if let Some(at) = waits_until.into_iter().chain(returns_at).min() {
             let engine = self.engine.with_owner(Owner::session(crate::notices::OWN_SESSION));
-            if let Err(error) = engine.set_until(Until::Time { at }).await {
+            if let Err(error) = in_time(engine.set_until(Until::Time { at })).await {
                 // Without it, no program would start a gateway when the time comes. With this word, the engine does at once.
-                tracing::warn!(%error, "no time could be set for what waits, so the next gateway is started now");
+                tracing::warn!(error, "no time could be set for what waits, so the next gateway is started now");
                 word = LockWord::AtWork;
             }
         }
@@ -289,6 +301,14 @@ impl Coordinator {
         if tokio::time::timeout(AGENT_STOP_LIMIT, stopping).await.is_err() {
             tracing::warn!("agents did not stop in time; the next gateway stops them");
         }
+    }
+}
+
+/// The engine's answer at the end of the gateway, or why there is none.
+pub(crate) async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, String> {
+    match tokio::time::timeout(ENGINE_ANSWER_LIMIT, answer).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("the engine has not answered within {} s", ENGINE_ANSWER_LIMIT.as_secs())),
     }
 }
 
@@ -333,12 +353,17 @@ impl GatewayLock {
         }
     }
 
-    /// Whether a person stopped the gateway that held it before.
-    pub(crate) fn says_stopped(&self) -> io::Result<bool> {
-        // One byte more than the word has, so that a longer text is another one.
-        let mut text = [0; LockWord::Stopped.text().len() + 1];
+    /// What the gateway that held it before left in it.
+    pub(crate) fn word(&self) -> io::Result<LockWord> {
+        // One byte more than the longest word has, so that a longer text is another one.
+        let mut text = [0; LockWord::AtWork.text().len() + 1];
         let length = self.file.read_at(&mut text, 0)?;
-        Ok(text[..length] == *LockWord::Stopped.text().as_bytes())
+        let is = |word: &str| text[..length] == *word.as_bytes();
+        Ok(match () {
+            () if is(LockWord::Stopped.text()) => LockWord::Stopped,
+            () if is(LockWord::AtWork.text()) || is(SERVICE_WORD) => LockWord::AtWork,
+            () => LockWord::Empty,
+        })
     }
 
     /// Writes the word, and syncs it.
@@ -351,6 +376,34 @@ impl GatewayLock {
     }
 }
 
+/// What a stop finds where no gateway answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopOfRestarts {
+    /// A gateway died, or asked to be started again. Now the engine does not start it.
+    Stopped,
+    /// The engine was not about to start one for that.
+    NotDue,
+    /// A gateway holds the lock and does not answer: it starts or ends.
+    Held,
+}
+
+/// Has the engine start no gateway in place of one that died or asked to be started again, as a person wants who stops it just then.
+///
+/// # Errors
+///
+/// If the lock cannot be used.
+pub fn stop_restarts(home: &Path) -> io::Result<StopOfRestarts> {
+    let path = home.join("gateway.lock");
+    if !path.exists() {
+        return Ok(StopOfRestarts::NotDue);
+    }
+    let Some(mut lock) = GatewayLock::take(&path, false)? else { return Ok(StopOfRestarts::Held) };
+    match lock.word()? {
+        LockWord::AtWork => lock.say(LockWord::Stopped).map(|()| StopOfRestarts::Stopped),
+        LockWord::Empty | LockWord::Stopped => Ok(StopOfRestarts::NotDue),
+    }
+}
+
 /// Keeps a gateway from starting, to look at its files: one that starts waits for that. Nothing: a gateway runs.
 pub(crate) fn look_at_lock(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().create(true).read(true).write(true).truncate(false).mode(0o600).open(path)?;
@@ -359,7 +412,17 @@ pub(crate) fn look_at_lock(path: &Path) -> io::Result<Option<File>> {
 
 /// Whether a client is starting a gateway. A program that looks at the files now would keep that gateway waiting, and many could do so again and again.
 pub(crate) fn is_being_started(home: &Path) -> io::Result<bool> {
-    match File::open(home.join("gateway-start.lock")) {
+    is_held_in(&home.join("gateway-start.lock"))
+}
+
+/// Whether a gateway holds its lock: it runs, starts or ends.
+pub(crate) fn is_held(home: &Path) -> io::Result<bool> {
+    is_held_in(&home.join("gateway.lock"))
+}
+
+/// Whether a program holds a lock for itself. A lock that is not there is held by none.
+fn is_held_in(lock: &Path) -> io::Result<bool> {
+    match File::open(lock) {
         Ok(file) => Ok(!is_locked(&file, FlockOperation::NonBlockingLockShared)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),

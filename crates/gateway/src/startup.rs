@@ -55,6 +55,7 @@ pub(crate) async fn start(settings: Arc<GatewaySettings>) -> Result<(Coordinator
     stop_others(&coordinator.engine, &found).await?;
     crate::points::reach("gateway.before_marks");
     tokio::task::block_in_place(|| coordinator.mark_interrupted(&found, has_found_interrupted))?;
+    stop_given_up(&coordinator, &found).await?;
     Ok((coordinator, gateway))
 }
 
@@ -98,6 +99,17 @@ async fn stop_others(engine: &Client, found: &FoundAttempts) -> Result<(), Clien
             None => stop_agents_of(engine, key).await?,
         };
         tracing::info!(key, stopped, "stopped agents of an earlier run");
+    }
+    Ok(())
+}
+
+/// Stops agents that were left to work on an attempt which the marks ended. Before the gateway listens: a message could start another agent, which would be
+/// taken for the one that is stopped.
+async fn stop_given_up(coordinator: &Coordinator, found: &FoundAttempts) -> Result<(), ClientError> {
+    let is_over = |key: &&String| coordinator.chats.get(*key).is_none_or(|live| live.conversation.running().is_none());
+    for key in found.held.iter().filter(is_over) {
+        stop_agents_of(&coordinator.engine, key).await?;
+        tracing::info!(key, "stopped the agent of a turn that was given up");
     }
     Ok(())
 }

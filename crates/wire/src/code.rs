@@ -66,3 +66,5 @@ pub const GATEWAY_NOT_RUNNING: &str = "gateway_not_running";
 pub const GATEWAY_CANNOT_CONNECT: &str = "gateway_cannot_connect";
 /// No gateway could be started.
 pub const GATEWAY_CANNOT_START: &str = "gateway_cannot_start";
+/// A reader of a conversation did not keep up, and events were left out: it follows again behind the last part that it has.
+pub const TOO_SLOW: &str = "too_slow";

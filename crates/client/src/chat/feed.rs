@@ -5,6 +5,7 @@ use crate::ClientError;
 use crate::link::{CallError, Cut, Item, Link, Stream};
 use crate::peer::{GatewayTalk, Peer};
 use crate::redial::{is_ending, to_error};
+use outlast_wire::code;
 use outlast_wire::v1::chat::{ChatEvent, ChatRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,6 +44,8 @@ enum Connection {
     Open(Stream<GatewayTalk>),
     /// It ended, and the reader was told.
     Lost,
+    /// The gateway ended it because the reader did not keep up, and the reader was told.
+    Behind,
 }
 
 /// What a feed brings.
@@ -58,6 +61,8 @@ pub enum Heard {
     },
     /// There is a gateway again.
     Regained,
+    /// The reader did not keep up, and events were left out. Every part that is missing comes, and so do the turns that are open.
+    FellBehind,
 }
 
 impl ChatFeed {
@@ -113,6 +118,14 @@ impl ChatFeed {
                     self.reconnect().await?;
                     return Ok(Heard::Regained);
                 }
+                Connection::Behind => {
+                    self.pause().await;
+                    match crate::dial::greet::<GatewayTalk>(self.home()?).await? {
+                        Some(link) => self.open(&Arc::new(link)).await?,
+                        None => return Ok(self.lose("the gateway has ended")),
+                    }
+                    continue;
+                }
             };
             match stream.next().await {
                 Item::Event(event) => {
@@ -125,6 +138,11 @@ impl ChatFeed {
                 Item::End(_) => return Ok(self.lose("the gateway ended the feed")),
                 Item::Failed(CallError::Cut(Cut::Gone(why))) => return Ok(self.lose(&why)),
                 Item::Failed(CallError::Refused(e)) if is_ending(&e) => return Ok(self.lose(&e.error)),
+                Item::Failed(CallError::Refused(e)) if e.code == code::TOO_SLOW => {
+                    self.was_fruitless();
+                    self.connection = Connection::Behind;
+                    return Ok(Heard::FellBehind);
+                }
                 Item::Failed(e) => return Err(to_error::<GatewayTalk>(e, "follow the conversation")),
             }
         }

@@ -11,10 +11,13 @@ use outlast_core::Phase;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::keeper::Say;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often a keeper is tried that holds its lock and does not answer.
-const TRIES: u32 = 8;
+/// How long a keeper is tried that holds its lock and does not answer. It is a limit of time and not of tries, because every socket that any keeper makes
+/// leads to another try, and because a keeper that was asked to listen again may wait for a busy machine.
+const REACH_LIMIT: Duration = Duration::from_secs(20);
+/// How long keepers are tried that cannot be seen from here.
+const ELSEWHERE_LIMIT: Duration = Duration::from_secs(4);
 /// How long between two tries, unless its socket appears sooner.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How long the engine may take to find out what became of a process whose keepers died.
@@ -31,7 +34,8 @@ pub(crate) enum Away {
 
 /// Connects to the keeper of a process that was seen to run.
 pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
-    for _ in 0..TRIES {
+    let began = Instant::now();
+    while began.elapsed() < REACH_LIMIT {
         match Link::connect(&engine.shared().socket(view.id()), false).await {
             Ok(link) => return Ok(link),
             Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
@@ -49,9 +53,11 @@ pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
         }
         let waited = keepers::wait(engine.shared(), view.id(), &view.dir, AGAIN).await;
         waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
+        if began.elapsed() >= ELSEWHERE_LIMIT && keepers::are_elsewhere(&view.dir) {
+            return Err(Away::Refused(in_another_container(view)));
+        }
     }
-    let is_elsewhere = keepers::are_elsewhere(&view.dir);
-    Err(Away::Refused(if is_elsewhere { in_another_container(view) } else { unreachable(view) }))
+    Err(Away::Refused(unreachable(view)))
 }
 
 fn in_another_container(view: &View) -> Error {

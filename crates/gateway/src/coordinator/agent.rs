@@ -233,16 +233,8 @@ impl Coordinator {
             .get_mut(key)
             .and_then(|live| live.actor.as_mut())
             .filter(|actor| actor.open.as_ref().is_some_and(|open| open.head == head && open.attempt == attempt));
-        let Some(actor) = open else {
-            // It was started by an earlier gateway. The next start of an agent in this conversation waits for the same.
-            let (engine, of) = (self.engine.clone(), key.to_owned());
-            tokio::spawn(async move {
-                if let Err(error) = outlast_agents::stop_agents_of(&engine, &of).await {
-                    tracing::warn!(%error, key = of, "an agent could not be stopped");
-                }
-            });
-            return;
-        };
+        // Without an actor it was started by an earlier gateway, and the start of this one stops its agent.
+        let Some(actor) = open else { return };
         let handle = actor.handle.clone();
         let Some(open) = &mut actor.open else { return };
         let is_back = match open.prompt {
@@ -284,11 +276,15 @@ impl Coordinator {
             return self.gone(&key, is_open, had_prompt, why, batch);
         }
         if let AgentNews::Ready { session, .. } = event.what {
+            let is_current = self.chats.get(&key).is_some_and(|live| live.actor.as_ref().is_some_and(|own| live.fits(own)));
             let Some(live) = self.touch(&key, batch) else { return };
             if let Some(own) = &mut live.actor {
                 own.was_ready = true;
             }
-            live.chat.agent_session = session;
+            // The session of an agent that `/new`, `/resume N` or another agent has replaced meanwhile is not continued by the next one.
+            if is_current {
+                live.chat.agent_session = session;
+            }
             return;
         }
         if !is_open {

@@ -404,7 +404,7 @@ fn not_ours() -> Error {
     refusal(code::BAD_REQUEST, "this request is not one of the coordinator's", "")
 }
 
-pub(super) fn not_found(key: &str) -> Error {
+pub(crate) fn not_found(key: &str) -> Error {
     refusal(code::NO_CONVERSATION, format!("there is no conversation {}", shown_name(key)), "`outlast chat list` shows the conversations")
 }
 

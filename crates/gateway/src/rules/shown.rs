@@ -41,8 +41,9 @@ pub fn shown(notice: &Notice, mode: NoticeMode) -> Option<String> {
             };
             match body {
                 Body::WatchMatch(found) => watch_match(found, is_whole),
-                Body::WatchDisabled { command, .. } => {
-                    format!("A process is no longer watched, because too many of its lines matched: {}", one_line(command))
+                Body::WatchDisabled { name, command, .. } => {
+                    let process = process(name.as_deref());
+                    format!("{process} is no longer watched, because too many of its lines matched: {}", one_line(command))
                 }
                 Body::WatchOverflowTripped { .. } => "So many watched lines came at once that none are told for a while.".to_owned(),
                 Body::WatchOverflowReleased { suppressed, .. } => {
@@ -79,8 +80,17 @@ fn completion(end: &Completion, mode: NoticeMode) -> Option<String> {
     Some(lines.join("\n"))
 }
 
+/// A process as people call it.
+fn process(name: Option<&str>) -> String {
+    match name.map(one_line).filter(|name| !name.is_empty()) {
+        Some(name) => format!("The process {name}"),
+        None => "A process".to_owned(),
+    }
+}
+
 /// How a process ended.
 fn title(end: &Completion) -> String {
+    let process = process(end.name.as_deref());
     let memory = if end.oom { ", out of memory" } else { "" };
     let how = match (&end.signal, end.exit_code) {
         (Some(signal), _) => format!("{}{memory}", one_line(signal)),
@@ -88,16 +98,17 @@ fn title(end: &Completion) -> String {
         (None, None) => "its exit code is unknown".to_owned(),
     };
     match end.completion_reason {
-        Reason::FailedStart => "A process failed to start".to_owned(),
-        Reason::Lost => format!("A process was lost ({how})"),
-        Reason::Killed => format!("A process was stopped ({how})"),
+        Reason::FailedStart => format!("{process} failed to start"),
+        Reason::Lost => format!("{process} was lost ({how})"),
+        Reason::Killed => format!("{process} was stopped ({how})"),
         // Of its own, or for a reason that is newer than this gateway.
-        _ => format!("A process ended ({how})"),
+        _ => format!("{process} ended ({how})"),
     }
 }
 
 fn watch_match(found: &WatchMatch, is_whole: bool) -> String {
-    let mut lines = vec![format!("A process printed \"{}\": {}", one_line(&found.pattern), one_line(&found.command))];
+    let process = process(found.name.as_deref());
+    let mut lines = vec![format!("{process} printed \"{}\": {}", one_line(&found.pattern), one_line(&found.command))];
     if is_whole {
         lines.extend(tail(&found.output, 0, MAX_SHOWN_OUTPUT_CHARS));
         lines.extend((found.suppressed > 0).then(|| format!("({} matches before it were left out)", found.suppressed)));

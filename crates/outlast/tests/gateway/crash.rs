@@ -1,8 +1,9 @@
 //! Crashes: of the gateway, of the engine, of agents.
 
 use crate::support::{Bench, KEY, acp_config, cat, scripted};
-use outlast_client::{Standing, TurnOutcome, TurnState};
-use outlast_testkit::product::{Product, eventually};
+use outlast_client::{AgentChoice, Standing, TurnOutcome, TurnState};
+use outlast_testkit::product::{Product, eventually, wait_for_end};
+use std::time::Duration;
 
 const RESUMED: &str = "Resumed after an interruption of the gateway.";
 
@@ -68,6 +69,26 @@ fn a_command_that_outlives_the_gateway_is_followed_and_nothing_is_interrupted() 
     assert_eq!((ended.outcome, ended.attempt, ended.reply.as_deref()), (Some(TurnOutcome::Completed), 1, Some("did: long")));
     assert_eq!(bench.prompts(), ["long"]);
     assert_eq!(bench.parts().iter().filter(|(kind, _)| kind == "text").count(), 1, "{:?}", bench.parts());
+}
+
+/// It was stopped beside everything else. A message that came meanwhile started another agent, which could be stopped in its place.
+#[test]
+fn a_command_whose_turn_is_given_up_is_gone_before_messages_are_taken() {
+    let bench = Bench::new();
+    let noted = bench.work().join("pid");
+    // It ends with SIGKILL only, after the time that an agent has to end.
+    let agent = AgentChoice::Command(format!("trap '' TERM; cat > /dev/null; echo $$ > {}; exec sleep 1000", noted.display()));
+    let turn = bench.send("deadly", &agent).turn;
+    let command: u32 = eventually("the command", || std::fs::read_to_string(&noted).ok()?.trim().parse().ok());
+    for _ in 0..3 {
+        let pid = bench.kill();
+        bench.next_after(pid);
+    }
+    assert!(wait_for_end(command, Duration::ZERO), "{}", bench.log());
+    assert_eq!(bench.show().conversation.standing, Standing::Suspended);
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::GaveUp));
+    let next = bench.wait(bench.send("hello", &cat()).turn);
+    assert_eq!((next.reply.as_deref(), next.attempt), (Some("hello"), 1));
 }
 
 /// The same for a command from the configuration: its reply is written down with the end of the turn, because the next gateway reads it again.

@@ -1,8 +1,9 @@
 //! The end of a gateway: drain, marks, exit codes, idleness.
 
 use crate::support::{Bench, KEY, cat};
-use outlast_client::{AgentChoice, TurnOutcome, TurnState};
-use outlast_testkit::product::{PATIENCE, Product, eventually, wait_for_end};
+use outlast_client::{AgentChoice, Chat, TurnOutcome, TurnState};
+use outlast_testkit::product::{PATIENCE, Product, eventually, terminate, wait_for_end};
+use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -271,4 +272,107 @@ fn a_second_gateway_leaves_the_first_alone() {
     wrong.product().configure("[gateway.agents.x]\npermission = \"sometimes\"\n");
     assert_eq!(wrong.command().output().unwrap().status.code(), Some(78));
     assert_eq!(wrong.try_pid(), None);
+}
+
+/// The gateway waited for the engine without a limit, and ignored every further signal.
+#[test]
+fn a_gateway_that_is_told_to_end_does_so_although_the_engine_does_not_answer() {
+    let bench = Bench::configured("[gateway]\ndrain_timeout_seconds = 0.2\n");
+    let agent = bench.gated();
+    let turn = bench.send("long", &agent).turn;
+    bench.wait_for_prompts(1);
+    let pid = bench.pid();
+    let frozen = bench.freeze_engine();
+    terminate(pid);
+    assert_eq!(bench.ended().code(), Some(1), "{}", bench.log());
+    // No time could be set for the turn that waits, so the engine starts the next gateway at once.
+    assert_eq!(bench.word(), "at work", "{}", bench.log());
+    drop(frozen);
+    bench.next_after(pid);
+    bench.wait_for_prompts(2);
+    bench.open_gate();
+    assert_eq!(bench.wait(turn).outcome, Some(TurnOutcome::Completed));
+}
+
+/// Ctrl-C of `gateway run` did nothing until the engine answered.
+#[test]
+fn a_gateway_that_waits_for_the_engine_in_its_start_ends_with_a_signal() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    let frozen = bench.freeze_engine();
+    for (before, signal, code, after) in [
+        ("", Signal::TERM, 1, ""),
+        // The one before died, and was that of a service manager.
+        ("service\n", Signal::TERM, 1, "at work"),
+        ("", Signal::INT, 0, "stopped"),
+        ("stopped\n", Signal::TERM, 1, "stopped"),
+    ] {
+        std::fs::write(bench.home().join("gateway.lock"), before).unwrap();
+        let mut child = bench.command().stderr(Stdio::piped()).spawn().unwrap();
+        eventually("that it starts", || (bench.word() == "at work" && is_locked(&bench)).then_some(()));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        assert!(wait_for_end(child.id(), PATIENCE), "{before:?} {signal:?}");
+        assert_eq!((child.wait().unwrap().code(), bench.word().as_str()), (Some(code), after), "{before:?} {signal:?}");
+    }
+    drop(frozen);
+    bench.start();
+}
+
+/// The engine started the next gateway a second after the stop was answered.
+#[test]
+fn a_gateway_that_is_stopped_just_after_it_was_killed_stays_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let points = bench.product().points();
+    points.arm("gateway.before_lock").unwrap();
+    bench.kill();
+    let late = eventually("the engine's gateway", || points.held("gateway.before_lock"));
+    let stopped = bench.product().json(["gateway", "stop"]);
+    assert_eq!((&stopped["status"], bench.word().as_str()), (&"stopped".into(), "stopped"), "{stopped}");
+    points.release("gateway.before_lock").unwrap();
+    assert!(wait_for_end(late, PATIENCE), "{}", bench.log());
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None));
+    // Once more is no failure, and changes nothing.
+    assert_eq!(bench.product().json(["gateway", "stop"])["status"], "not_running");
+    bench.start();
+}
+
+/// It was answered that no gateway runs, and a moment later one did.
+#[test]
+fn a_stop_waits_for_a_gateway_that_starts() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let points = bench.product().points();
+    points.arm("gateway.before_marks").unwrap();
+    bench.kill();
+    let next = eventually("the next gateway, which has the lock", || points.held("gateway.before_marks"));
+    let stop = bench.product().command(["gateway", "stop", "--json"]).stdout(Stdio::piped()).spawn().unwrap();
+    points.release("gateway.before_marks").unwrap();
+    let said = stop.wait_with_output().unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!((&said["status"], &said["pid"]), (&"stopped".into(), &next.into()), "{said}");
+    assert_eq!(bench.word(), "stopped");
+    bench.start();
+}
+
+/// `/restart` in a terminal started the gateway that a person had stopped.
+#[test]
+fn a_restart_starts_no_gateway_that_was_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let chat = bench.block(Chat::connect(&bench.to().starting(env!("CARGO_BIN_EXE_outlast-gateway")))).unwrap();
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    for refused in [bench.block(chat.restart(None)), bench.block(chat.begin_shutdown(None, None))] {
+        assert!(refused.as_ref().is_err_and(outlast_client::ClientError::is_not_running), "{refused:?}");
+    }
+    assert_eq!((bench.word().as_str(), bench.try_pid()), ("stopped", None), "{}", bench.log());
+    bench.start();
+}
+
+fn is_locked(bench: &Bench) -> bool {
+    let lock = std::fs::File::open(bench.home().join("gateway.lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockShared).is_err()
 }

@@ -201,3 +201,39 @@ fn a_reader_that_does_not_read_is_cut_off_and_costs_no_memory() {
     });
     assert_eq!(parts, 31);
 }
+
+/// A terminal that was suspended while an agent wrote a lot ended with an error when it went on.
+#[test]
+fn a_reader_that_does_not_keep_up_is_told_and_gets_every_part() {
+    // A reply may have 2 MiB.
+    const REPLY_BYTES: usize = 2_000_000;
+    const LONG_REPLIES: usize = 8;
+    let bench = Bench::new();
+    let long = AgentChoice::Command(format!("head -c {REPLY_BYTES} /dev/zero | tr '\\0' x"));
+    bench.wait(bench.send("first", &cat()).turn);
+    let chat = bench.chat();
+    let mut feed = chat.follow(KEY);
+    bench.block(async { while !matches!(feed.next().await.unwrap(), Heard::Event(ChatEvent::CaughtUp { .. })) {} });
+    // Nothing is read meanwhile. Each reply is shown as a draft, a part and a turn, and a reader may have 16 MiB waiting.
+    for _ in 0..LONG_REPLIES {
+        asked(&bench, "more", &long);
+    }
+    asked(&bench, "last", &cat());
+    let (mut replies, mut times_behind) = (Vec::new(), 0);
+    bench.block(async {
+        while replies.last() != Some(&"last".len()) {
+            match feed.next().await.unwrap() {
+                Heard::Event(ChatEvent::Part { part }) => {
+                    if let Content::Text(body) = part.content() {
+                        replies.push(body.text.len());
+                    }
+                }
+                Heard::FellBehind => times_behind += 1,
+                Heard::Lost { why } => panic!("{why}"),
+                _ => {}
+            }
+        }
+    });
+    assert!(times_behind > 0);
+    assert_eq!(replies.split_last(), Some((&"last".len(), &[REPLY_BYTES; LONG_REPLIES][..])));
+}

@@ -116,3 +116,25 @@ fn an_export_is_finished_although_the_gateway_ends_meanwhile_and_stays_stopped()
     // The next one removes the socket of the one that was killed.
     bench.start();
 }
+
+/// The socket of a gateway that was killed is still there, and reading failed with an error about the database.
+#[test]
+fn a_database_that_was_deleted_after_a_crash_has_no_conversations() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    let gateway = bench.pid();
+    // The engine starts none after a stop.
+    std::fs::write(bench.home().join("gateway.lock"), "stopped\n").unwrap();
+    kill_and_wait(gateway).unwrap();
+    bench.reap();
+    for end in ["", "-wal"] {
+        std::fs::remove_file(bench.home().join(format!("gateway.db{end}"))).unwrap();
+    }
+    assert_eq!(bench.product().call(["chat", "list", "--json"]).good().json()["conversations"], serde_json::json!([]));
+    for verb in ["show", "export"] {
+        let refused = bench.product().call(["chat", verb, "main", "--json"]);
+        assert_eq!((refused.code, refused.json()["code"].as_str()), (Some(1), Some("no_conversation")), "{refused:?}");
+    }
+    assert!(!bench.home().join("gateway.db").exists(), "reading makes no database");
+    bench.start();
+}

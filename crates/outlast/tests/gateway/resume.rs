@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, KEY, cat, scripted};
 use outlast_client::{AgentChoice, code};
-use outlast_testkit::product::Product;
+use outlast_testkit::product::{Product, eventually};
 use std::path::Path;
 
 /// An agent that can load sessions, notes what it is asked, and answers each prompt at once.
@@ -15,7 +15,7 @@ while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p' | head -n 1)
   case "$line" in
     *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":CAN_LOAD}}}' ;;
-    *'"session/new"'*) count=$((count + 1)); echo '{"jsonrpc":"2.0","id":'$id',"result":{"sessionId":"'$$-$count'"}}' ;;
+    *'"session/new"'*) if [ -p WORK/gate ]; then read -r go < WORK/gate; fi; count=$((count + 1)); echo '{"jsonrpc":"2.0","id":'$id',"result":{"sessionId":"'$$-$count'"}}' ;;
     *'"session/load"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{}}' ;;
     *'"session/prompt"'*)
       session=$(printf '%s' "$line" | sed -n 's/.*"sessionId":"\([^"]*\)".*/\1/p')
@@ -31,7 +31,7 @@ done
 
 fn with_agent(can_load: bool) -> Bench {
     let product = Product::new(env!("CARGO_BIN_EXE_outlast"));
-    product.configure(&loading(&product.work(), can_load));
+    product.configure(&format!("[gateway]\nlog = \"debug\"\n{}", loading(&product.work(), can_load)));
     let bench = Bench::stopped(product);
     bench.start();
     bench
@@ -59,6 +59,34 @@ fn an_earlier_generation_is_continued_in_the_session_of_its_agent_also_after_a_r
     assert_eq!(reply(&bench, "still?", &scripted()), first);
     let words: Vec<_> = bench.show().turns.iter().map(|turn| turn.words.clone().unwrap()).collect();
     assert_eq!(words, ["and now?", "still?"], "earlier turns stay with their generation");
+}
+
+/// The session of the agent that `/new` replaced was stored with the new generation, whose agent continued it.
+#[test]
+fn an_agent_that_gets_ready_while_it_is_replaced_does_not_hand_its_session_on() {
+    let bench = with_agent(true);
+    bench.make_gate();
+    bench.send("the first plan", &scripted());
+    eventually("an agent that opens its session", || {
+        std::fs::read_to_string(bench.work().join("asked")).ok()?.contains("session/new").then_some(())
+    });
+    let said = || bench.log().matches("an agent has said something").count();
+    let before = said();
+    let points = bench.product().points();
+    points.arm("gateway.before_commit").unwrap();
+    let anew = bench.spawn({
+        let chat = bench.chat();
+        async move { chat.start_anew(KEY).await }
+    });
+    eventually("the commit of the new generation", || points.held("gateway.before_commit"));
+    bench.open_gate();
+    eventually("that the agent is ready", || (said() > before).then_some(()));
+    std::fs::remove_file(bench.work().join("gate")).unwrap();
+    points.release("gateway.before_commit").unwrap();
+    bench.block(anew).unwrap().unwrap();
+    reply(&bench, "another plan", &scripted());
+    let asked = asked(&bench);
+    assert_eq!((asked.matches("session/new").count(), asked.matches("session/load").count()), (2, 0), "{asked}");
 }
 
 #[test]

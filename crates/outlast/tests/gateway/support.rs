@@ -209,12 +209,17 @@ impl Bench {
     /// An agent that notes its prompt, waits until the test opens the gate, and answers `did: ` and the last line of the prompt.
     pub(crate) fn gated(&self) -> AgentChoice {
         let work = self.work();
-        make_fifo(&work.join("gate"));
+        self.make_gate();
         let line = format!(
             "words=$(cat); printf '%s\\n\\001\\n' \"$words\" >> {0}/prompts; read gate < {0}/gate; echo \"did: $(printf '%s' \"$words\" | tail -n 1)\"",
             work.display()
         );
         AgentChoice::Command(line)
+    }
+
+    /// A gate at which agents wait.
+    pub(crate) fn make_gate(&self) {
+        make_fifo(&self.work().join("gate"));
     }
 
     /// Lets one agent at the gate go on.
@@ -281,9 +286,26 @@ impl Bench {
         talk
     }
 
+    /// Stops the engine as a debugger would: it takes connections and answers nothing, until this is dropped.
+    pub(crate) fn freeze_engine(&self) -> Frozen {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.product().engine()).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Frozen(pid)
+    }
+
     /// The word in the lock.
     pub(crate) fn word(&self) -> String {
         std::fs::read_to_string(self.home().join("gateway.lock")).unwrap_or_default().trim().to_owned()
+    }
+}
+
+/// An engine that answers nothing.
+pub(crate) struct Frozen(rustix::process::Pid);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // One that is gone needs none.
+        let _gone = rustix::process::kill_process(self.0, rustix::process::Signal::CONT);
     }
 }
 

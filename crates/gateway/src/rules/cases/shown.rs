@@ -55,7 +55,10 @@ fn kinds() -> Vec<(&'static str, Notice)> {
         ("lost, adopted", completion(adopted)),
         ("failed to start", completion(failed_start)),
         ("match", notice(Body::WatchMatch(found))),
-        ("no longer watched", notice(Body::WatchDisabled { name: None, command: words("serve"), message: words("x"), suppressed: 9 })),
+        ("no longer watched", notice(named_disabled(None))),
+        ("of a process with a name", completion(with(end(Some(1), Reason::Exited), |end| end.name = Some("tests".into())))),
+        ("match of a process with a name", notice(Body::WatchMatch(with(WatchMatch::new("serve", "ready", "ready"), named)))),
+        ("no longer watched, with a name", notice(named_disabled(Some("web")))),
         ("overflow", notice(Body::WatchOverflowTripped { message: words("x") })),
         ("overflow over", notice(Body::WatchOverflowReleased { message: words("x"), suppressed: 40 })),
         ("barrier", notice(Body::Until { barrier: words("bar_1"), why: words("time"), message: words("x") })),
@@ -63,6 +66,14 @@ fn kinds() -> Vec<(&'static str, Notice)> {
         ("posted", posted(serde_json::json!({"type": "deploy", "message": "Version 3\nis out."}))),
         ("posted without words", posted(serde_json::json!({"type": "deploy", "code": 3}))),
     ]
+}
+
+fn named(found: &mut WatchMatch) {
+    found.name = Some("web".into());
+}
+
+fn named_disabled(name: Option<&str>) -> Body {
+    Body::WatchDisabled { name: name.map(str::to_owned), command: "serve".into(), message: "x".into(), suppressed: 9 }
 }
 
 /// Cases 186 to 194 as one table.
@@ -130,10 +141,15 @@ fn case_166_a_long_output_begins_with_a_line_and_says_that_it_was_cut() {
 
 proptest! {
     #[test]
-    fn case_195_no_escape_code_and_no_id_of_ours_is_shown(command in ".*", output in "(?s).*", pattern in ".*", mode in 0..MODES.len()) {
-        let completion = with(Completion::new(command.clone(), Some(1), Reason::Exited), |end| end.output.clone_from(&output));
-        let found = WatchMatch::new(command.clone(), pattern, output);
-        let disabled = Body::WatchDisabled { name: None, command, message: "of proc_0102030405ff".into(), suppressed: 1 };
+    fn case_195_no_escape_code_and_no_id_of_ours_is_shown(
+        command in ".*", name in "(?s).*", output in "(?s).*", pattern in ".*", mode in 0..MODES.len()
+    ) {
+        let name = Some(name);
+        let completion = with(Completion::new(command.clone(), Some(1), Reason::Exited), |end| {
+            (end.name, end.output) = (name.clone(), output.clone());
+        });
+        let found = with(WatchMatch::new(command.clone(), pattern, output), |found| found.name.clone_from(&name));
+        let disabled = Body::WatchDisabled { name, command, message: "of proc_0102030405ff".into(), suppressed: 1 };
         for body in [Body::Completion(Box::new(completion)), Body::WatchMatch(found), disabled] {
             let text = shown(&notice(body), MODES[mode]).unwrap_or_default();
             prop_assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{:?}", text);

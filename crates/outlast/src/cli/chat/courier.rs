@@ -130,9 +130,10 @@ impl Carrier {
             },
             ChatWish::Status => Some(self.shown(ChatNews::Status).await),
             ChatWish::History => Some(self.shown(ChatNews::History).await),
-            ChatWish::Restart => {
-                self.told(chat.restart(None).await.map(|_| "the gateway restarts when the turns that run have finished".into()))
-            }
+            ChatWish::Restart => match chat.restart(None).await {
+                Err(e) if e.is_not_running() => Some(ChatNews::Failed("no gateway runs: your next message starts it".into())),
+                asked => self.told(asked.map(|_| "the gateway restarts when the turns that run have finished".into())),
+            },
             ChatWish::Seen(part) => {
                 // The next terminal shows it once more.
                 let _unseen = chat.seen(key, part).await;

@@ -213,6 +213,7 @@ impl<'a> Person<'a> {
                 let lines = self.view.regained();
                 self.finished.extend(lines);
             }
+            Heard::FellBehind => self.view.fell_behind(),
             // What a newer client library tells.
             _ => {}
         }

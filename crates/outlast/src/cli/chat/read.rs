@@ -2,13 +2,14 @@
 
 use super::{ChatName, Context, Failure, failed, no_conversation_but, not_installed};
 use outlast_client::{Chat, ChatEvent, ClientError, Connect, ConversationInfo, Heard, Owner, Part, Shown, code};
-use outlast_gateway::ReadAnswer;
+use outlast_gateway::{ReadAnswer, is_taken};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a gateway that neither answers nor lets its files be read is waited for: it starts or ends, and may be stopping agents.
 const READ_LIMIT: Duration = Duration::from_secs(90);
-/// How long between two tries. A socket that is not there has no descriptor that could be waited on.
+/// How long between two looks. A socket that is not there has no descriptor that could be waited on, and a thread that waits for a lock cannot be called back when
+/// the gateway listens.
 const READ_RETRY: Duration = Duration::from_millis(20);
 
 /// Where conversations are read, and for whom.
@@ -179,6 +180,10 @@ impl ChatReader {
     }
 
     async fn read_files(&self, what: &[&str]) -> Result<ReadAnswer, Failure> {
+        // While a gateway starts or ends, only its locks are looked at, again and again. What is wrong with them is told by the program.
+        if is_taken(&self.home).unwrap_or(false) {
+            return Ok(ReadAnswer::Taken);
+        }
         let program = self.program.as_ref().ok_or_else(|| not_installed(&self.own_program))?;
         let mut command = tokio::process::Command::new(program);
         command.arg("--home").arg(&self.home).arg("--read").args(what);

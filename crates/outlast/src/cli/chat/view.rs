@@ -198,6 +198,11 @@ impl ChatView {
         lines
     }
 
+    /// Events were left out, because this terminal did not keep up. The turns that are open come again.
+    pub(super) fn fell_behind(&mut self) {
+        self.open.clear();
+    }
+
     /// A remark of ours, which is not part of the conversation.
     pub(super) fn remark(&mut self, style: Style, text: &str) -> Vec<StyledLine> {
         self.remark_lines(text.lines().map(|line| StyledLine::of(style, line)))

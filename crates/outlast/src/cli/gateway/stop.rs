@@ -4,9 +4,15 @@ use super::super::progress::{self, About};
 use super::super::seconds;
 use super::{Context, Failure, none, running};
 use clap::Args;
-use outlast_client::Done;
+use outlast_client::{Chat, Done, code};
+use outlast_gateway::{StopOfRestarts, stop_restarts};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long a gateway that starts or ends may take until it answers or is gone.
+const HELD_LIMIT: Duration = Duration::from_secs(90);
+/// How long between two looks at it.
+const HELD_LOOK: Duration = Duration::from_millis(20);
 
 /// Stop the gateway, once the turns that run have finished
 ///
@@ -22,8 +28,12 @@ pub(crate) struct Stop {
 
 impl Stop {
     pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        let Some(chat) = running(ctx).await? else { return none(ctx) };
-        let pid = chat.status().await?.pid;
+        let Some(chat) = found(ctx).await? else { return Ok(0) };
+        let pid = match chat.status().await {
+            // It ended between the two, as it does when it is idle.
+            Err(e) if e.is_not_running() => return none(ctx),
+            status => status?.pid,
+        };
         if let Some(from) = super::asking_conversation(ctx) {
             let done = chat.begin_shutdown(self.timeout, Some(&from)).await?;
             if done.status == "stopped" {
@@ -36,6 +46,41 @@ impl Stop {
         let done = progress::during(ctx, about, "the gateway is still ending", chat.shutdown(Some(limit))).await??;
         tell(ctx, "stopped", pid, note(&done), &format!("the gateway (pid {pid}) has ended"))
     }
+}
+
+/// The gateway that runs. If none does, the engine is kept from starting one in place of one that died just now, and the person is told.
+async fn found(ctx: &Context) -> Result<Option<Chat>, Failure> {
+    let began = Instant::now();
+    loop {
+        if let Some(chat) = running(ctx).await? {
+            return Ok(Some(chat));
+        }
+        let home = &ctx.settings.home;
+        let stopped = stop_restarts(home).map_err(|e| {
+            let what = format!("cannot keep the engine from starting a gateway: {}: {e}", home.join("gateway.lock").display());
+            Failure::fault(what, "`outlast doctor` looks at the home")
+        })?;
+        match stopped {
+            StopOfRestarts::NotDue => return none(ctx).map(|_| None),
+            StopOfRestarts::Stopped => return tell_died(ctx).map(|_| None),
+            // No descriptor tells when it listens, or lets go of its lock.
+            StopOfRestarts::Held if began.elapsed() < HELD_LIMIT => tokio::time::sleep(HELD_LOOK).await,
+            StopOfRestarts::Held => {
+                let what = format!("a gateway holds its lock and has not answered within {} s", HELD_LIMIT.as_secs());
+                return Err(Failure::new(code::GATEWAY_CANNOT_CONNECT, what, "`kill -9` of it loses no message; then stop it again"));
+            }
+        }
+    }
+}
+
+/// Says that a gateway had died, and that none is started in its place.
+fn tell_died(ctx: &Context) -> Result<i32, Failure> {
+    if ctx.out.json {
+        ctx.out.object(&json!({"status": "stopped", "pid": null}))?;
+    } else {
+        ctx.out.tip("the gateway had died, and the engine does not start it again; `outlast chat NAME` does");
+    }
+    Ok(0)
 }
 
 /// What a person should know about the end of a gateway that could not write.
