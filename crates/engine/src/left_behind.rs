@@ -34,8 +34,17 @@ impl Look {
         left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| shown(shared, facts, &named)).collect()
     }
 
+    /// Whether a stop of everything has to look at a process that is over: something holds its output, or something of it was found.
+    pub(crate) fn has_left(&self, shared: &Shared, dir: &ProcessDir, facts: &Facts) -> bool {
+        match &facts.phase {
+            Phase::Draining { .. } => true,
+            _ if self.environments().has(facts.id()) => true,
+            phase => may_have_left(phase) && !self.at(shared, dir, facts, Snapshot::read(dir).ok().as_ref()).is_empty(),
+        }
+    }
+
     /// What the environments of the machine's processes say.
-    pub(crate) fn environments(&self) -> &Environments {
+    fn environments(&self) -> &Environments {
         self.environments.get_or_init(Environments::read)
     }
 }
