@@ -1,11 +1,11 @@
 //! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`; dependencies between our
 //! crates; that every test named in `docs/promises.md` exists; and that the crates for embedders build alone.
 
+use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Which of our crates may use which. Nothing points up.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -50,7 +50,7 @@ pub(crate) fn run() -> Result<()> {
     let mut wrong = Vec::new();
     let mut packages = BTreeMap::new();
     for target in &policy.graph.targets {
-        packages.extend(metadata(&root, target)?.packages.into_iter().map(|p| (p.id.clone(), p)));
+        packages.extend(Metadata::read(target, &["--all-features"])?.packages.into_iter().map(|p| (p.id.clone(), p)));
     }
     let packages: Vec<Package> = packages.into_values().collect();
     wrong.extend(licences(&policy, &packages));
@@ -105,29 +105,6 @@ struct Sources {
     allow_registry: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    source: Option<String>,
-    dependencies: Vec<Dependency>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Dependency {
-    name: String,
-    /// Absent for one that is used by the library or program itself.
-    kind: Option<String>,
-    path: Option<String>,
-}
-
 fn root() -> Result<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     Ok(own.parent().context("xtask lies in the workspace")?.to_owned())
@@ -135,15 +112,6 @@ fn root() -> Result<PathBuf> {
 
 fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn metadata(root: &Path, target: &str) -> Result<Metadata> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["metadata", "--format-version", "1", "--locked", "--all-features", "--filter-platform", target]).current_dir(root);
-    let out = command.output().context("cannot run cargo metadata")?;
-    ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr));
-    Ok(serde_json::from_slice(&out.stdout)?)
 }
 
 fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {

@@ -19,6 +19,7 @@ mod campaign;
 mod check;
 mod dist;
 mod features;
+mod metadata;
 mod puppet;
 mod rng;
 mod sink;

@@ -1,6 +1,7 @@
 //! What a command leaves running after its end: who that is, as far as it can be proven, and how it is shown.
 
 use crate::facts::{Facts, Seen};
+use crate::masks::Finder;
 use crate::orphan::{Environments, Named, Tree};
 use crate::settle;
 use crate::shared::Shared;
@@ -8,7 +9,7 @@ use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
 use outlast_store::os::runs_on;
-use outlast_text::head_chars;
+use outlast_text::{head_chars, strip};
 use outlast_wire::v1::LeftProcess;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -30,11 +31,20 @@ impl Look {
         let mut left: Vec<Incarnation> = members.into_iter().filter(runs_on).collect();
         left.sort_by_key(|life| (life.start_ticks, life.pid));
         // One that has ended since has no name, and is not left.
-        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| shown(shared, &named)).collect()
+        left.into_iter().map(Named::of).filter(|named| !named.arguments.is_empty()).map(|named| shown(shared, facts, &named)).collect()
+    }
+
+    /// Whether a stop of everything has to look at a process that is over: something holds its output, or something of it was found.
+    pub(crate) fn has_left(&self, shared: &Shared, dir: &ProcessDir, facts: &Facts) -> bool {
+        match &facts.phase {
+            Phase::Draining { .. } => true,
+            _ if self.environments().has(facts.id()) => true,
+            phase => may_have_left(phase) && !self.at(shared, dir, facts, Snapshot::read(dir).ok().as_ref()).is_empty(),
+        }
     }
 
     /// What the environments of the machine's processes say.
-    pub(crate) fn environments(&self) -> &Environments {
+    fn environments(&self) -> &Environments {
         self.environments.get_or_init(Environments::read)
     }
 }
@@ -60,12 +70,21 @@ fn tree(shared: &Shared, dir: &ProcessDir, facts: &Facts, root: Incarnation, met
     Tree::new(shared, facts.id(), root, facts.detached).after_the_end(shared, left, dir.clone())
 }
 
-/// A process of the machine as callers see it.
-pub(crate) fn shown(shared: &Shared, named: &Named) -> LeftProcess {
+/// A process of the machine as callers see it, without the secrets of the process of ours that started it.
+pub(crate) fn shown(shared: &Shared, facts: &Facts, named: &Named) -> LeftProcess {
     let arguments: Vec<Cow<'_, str>> = named.arguments.iter().map(|argument| Cow::Borrowed(argument.as_str())).collect();
+    let line = shared.redactor.arguments(&arguments).join(" ");
+    // A shell has put the values of variables into the arguments.
+    let finder = facts.kept.masks.as_ref().and_then(Finder::new);
+    let line = finder.map_or_else(|| line.clone(), |finder| finder.masked(&line));
     // An argument may be a line for a shell, with secrets of its own.
-    let masked = shared.redactor.arguments(&arguments).join(" ");
-    let masked = shared.redactor.command_line(&masked);
-    let line = masked.split_whitespace().collect::<Vec<_>>().join(" ");
-    LeftProcess::new(named.life.pid, head_chars(&line, limits::LIST_PREVIEW_CHARS).text)
+    let masked = shared.redactor.command_line(&line);
+    LeftProcess::new(named.life.pid, head_chars(&one_line(&masked), limits::LIST_PREVIEW_CHARS).text)
+}
+
+/// A text that a program chose, on one line and without anything that steers a terminal.
+fn one_line(text: &str) -> String {
+    let words = strip(text);
+    let words = words.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
 }

@@ -8,7 +8,7 @@ use crate::points::point;
 use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
 use outlast_store::dir::ProcessDir;
-use outlast_store::os::{arguments_of, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
+use outlast_store::os::{arguments_of, boot_id, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
 use outlast_store::programs::program_of;
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
@@ -121,11 +121,20 @@ impl Tree {
     /// number is not given to another while they are.
     fn is_in_session_of(&self, pid: u32, members: &HashMap<u32, Incarnation>) -> bool {
         let Some(session) = session_of(pid) else { return false };
-        if session == self.root.pid {
-            let has_passed_on = start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks);
-            return !has_passed_on;
+        if session != self.root.pid {
+            return members.get(&session).is_some_and(is_alive);
         }
-        members.get(&session).is_some_and(is_alive)
+        match self.ended_in {
+            None => self.may_have_roots_number(),
+            // The number may have been given to a stranger since, who made a session as well. It was not if a known member is still in the session.
+            Some(_) => members.values().any(|life| session_of(life.pid) == Some(session) && is_alive(life)),
+        }
+    }
+
+    /// Whether the number of the root is not known to be another process's by now.
+    fn may_have_roots_number(&self) -> bool {
+        let is_this_boot = boot_id().is_ok_and(|boot| boot == self.root.boot);
+        is_this_boot && !start_ticks(self.root.pid).is_ok_and(|ticks| ticks != self.root.start_ticks)
     }
 
     /// Those that may be part of it, live, and cannot be examined. `tree` has everyone who was ever seen in it.
@@ -295,7 +304,9 @@ pub(crate) async fn stop(tree: Tree, way: StopWay) -> io::Result<Ended> {
     }
     let survivors: Vec<u32> = targets.alive().iter().map(|l| l.pid).collect();
     let mut tree_pids: HashSet<u32> = targets.all.keys().map(|life| life.pid).collect();
-    tree_pids.insert(tree.root.pid);
+    if tree.may_have_roots_number() {
+        tree_pids.insert(tree.root.pid);
+    }
     let unexamined = tree.unexamined(&tree_pids);
     Ok(Ended { seen_dead: targets.into_dead(), survivors, unexamined })
 }

@@ -17,13 +17,14 @@ use crate::watch::Watch;
 use outlast_core::{GapWhy, Record};
 use outlast_store::lines::LineIndex;
 use outlast_store::meta::{Commit, flag};
+use outlast_store::os::{boottime_ns, now};
 use outlast_store::points;
 use outlast_store::segments::LogWriter;
 use outlast_store::times::{TimeNote, TimeWriter};
 use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How much is moved at once: what a pipe holds.
 const BATCH: usize = 64 << 10;
@@ -57,8 +58,9 @@ pub(crate) struct Mover {
     /// Up to which byte of the log questions were looked for.
     pub(crate) asked_to: u64,
     times: TimeWriter,
-    /// The last note of when output came, or the start. A pump that takes over does not know it, and begins with a note.
-    noted: Option<Instant>,
+    /// The last note of when output came, or the start, on the clock that counts sleep of the machine. A pump that takes over does not know it, and begins with a
+    /// note.
+    noted_ns: Option<u64>,
 }
 
 impl Mover {
@@ -77,11 +79,11 @@ impl Mover {
             answers: Vec::new(),
             asked_to: 0,
             times: TimeWriter::default(),
-            noted: None,
+            noted_ns: None,
         };
         if pair.live().pump_deaths.load(SeqCst) == 0 {
             pair.live().set(flag::TIMED);
-            mover.noted = Some(Instant::now());
+            mover.noted_ns = Some(boottime_ns());
         } else {
             mover.times = TimeWriter::open(&pair.dir);
         }
@@ -228,11 +230,12 @@ impl Mover {
 
     /// Notes when the output that begins at `byte` came, unless the last note was a moment ago.
     fn note_time(&mut self, pair: &Pair, byte: u64) {
-        if self.noted.is_some_and(|at| at.elapsed() < NOTE_EVERY) || !pair.live().has(flag::TIMED) {
+        let is_recent = |at: u64| Duration::from_nanos(boottime_ns().saturating_sub(at)) < NOTE_EVERY;
+        if self.noted_ns.is_some_and(is_recent) || !pair.live().has(flag::TIMED) {
             return;
         }
-        self.noted = Some(Instant::now());
-        if self.times.note(&pair.dir, TimeNote { byte, at: outlast_store::os::now() }).is_err() {
+        self.noted_ns = Some(boottime_ns());
+        if self.times.note(&pair.dir, TimeNote { byte, at: now() }).is_err() {
             // Readers would take these bytes for older than they are. They are told that times are not known.
             pair.live().flags.fetch_and(!flag::TIMED, SeqCst);
         }

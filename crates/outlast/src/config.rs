@@ -6,6 +6,8 @@
 mod detach;
 #[path = "config/gateway.rs"]
 mod gateway;
+#[path = "config/keys.rs"]
+mod keys;
 #[path = "config/sinks.rs"]
 mod sinks;
 
@@ -15,9 +17,7 @@ pub(crate) use gateway::{AgentTable, GatewayTable, LimitTable, Permission, Reset
 pub(crate) use sinks::Sinks;
 
 use anyhow::Context as _;
-use outlast_client::Setting;
-use outlast_core::{Owner, Rules, expand_home, limits, nearest};
-use std::collections::BTreeMap;
+use outlast_core::{Owner, Rules, expand_home, limits};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -299,67 +299,6 @@ fn user(passwd: &str, uid: u32, env: impl Fn(&str) -> Option<OsString>) -> User 
     }
 }
 
-/// The keys whose values an engine reads once, when it starts.
-const ENGINE_KEYS: &[&str] = &[
-    "terminal.daemon_term_grace_seconds",
-    "session_reset.bg_process_max_age_hours",
-    "security.redact_secrets",
-    "limits.max_running",
-    "retention.days",
-    "retention.bytes",
-    "retention.notice_days",
-    "log.tail_bytes",
-    "engine.idle_exit_seconds",
-    "engine.cgroup",
-    "shell.snapshot_seconds",
-    "watch.spacing_seconds",
-    "watch.strikes",
-    "watch.lifetime",
-    "watch.burst",
-    "watch.window_seconds",
-    "watch.rest_seconds",
-];
-/// The tables that an engine reads when it starts.
-const ENGINE_TABLES: [&str; 2] = ["hook", "webhook"];
-
-/// Every key that may be set.
-const KEYS: &[&str] = &[
-    "terminal.daemon_term_grace_seconds",
-    "terminal.timeout",
-    "terminal.max_foreground_timeout",
-    "session_reset.mode",
-    "session_reset.idle_minutes",
-    "session_reset.at_hour",
-    "session_reset.notify",
-    "session_reset.bg_process_max_age_hours",
-    "security.redact_secrets",
-    "limits.max_running",
-    "retention.days",
-    "retention.bytes",
-    "log.tail_bytes",
-    "engine.idle_exit_seconds",
-    "engine.cgroup",
-    "shell.snapshot_seconds",
-    "watch.spacing_seconds",
-    "watch.strikes",
-    "watch.lifetime",
-    "watch.burst",
-    "watch.window_seconds",
-    "watch.rest_seconds",
-    "retention.notice_days",
-    "attach.detach_key",
-    "gateway.drain_timeout_seconds",
-    "gateway.idle_exit_seconds",
-    "gateway.mode",
-    "gateway.resume_window_seconds",
-    "gateway.notices",
-    "gateway.agent",
-    "gateway.log",
-    "gateway.silence_seconds",
-    "gateway.agent_start_seconds",
-    "gateway.permission_seconds",
-];
-
 fn read(
     home: PathBuf,
     file: PathBuf,
@@ -375,7 +314,7 @@ fn read(
         unreadable = Some(what);
         toml::Table::new()
     });
-    warnings.extend(unknown(&table, &file));
+    warnings.extend(keys::unknown(&table, &file));
     let mut r = Reader { env: &env, table, shown: Vec::new(), warnings };
 
     let grace = r.number("terminal.daemon_term_grace_seconds", &["OUTLAST_TERM_GRACE_SECONDS"], limits::DEFAULT_GRACE.as_secs_f64());
@@ -455,57 +394,9 @@ fn rules(r: &mut Reader<'_>) -> Rules {
 }
 
 impl Settings {
-    /// What an engine that is started now would use. Of tables there is a digest, as addresses may have secrets in them.
-    pub(crate) fn of_engine(&self) -> BTreeMap<String, Setting> {
-        let values = self.shown.iter().filter(|v| ENGINE_KEYS.contains(&v.key));
-        let mut all: BTreeMap<String, Setting> =
-            values.map(|v| (v.key.to_owned(), Setting::new(serde_json::json!(v.value), v.from.to_string()))).collect();
-        for table in ENGINE_TABLES {
-            let text = self.tables.get(table).map(ToString::to_string);
-            let from = if text.is_some() { Origin::File } else { Origin::Default };
-            all.insert(table.to_owned(), Setting::new(serde_json::json!(text.map(|text| digest(&text))), from.to_string()));
-        }
-        all
-    }
-
-    /// The keys for which an engine uses another value than an engine that is started now would. A value from the environment of either is no
-    /// difference: environments of callers differ all the time.
-    pub(crate) fn outdated(&self, engine: &BTreeMap<String, Setting>) -> Vec<String> {
-        let is_of_env = |setting: &Setting| setting.from.starts_with("environment");
-        let differs = |ours: &Setting, theirs: &Setting| ours.value != theirs.value && !is_of_env(ours) && !is_of_env(theirs);
-        let ours = self.of_engine().into_iter();
-        ours.filter(|(key, ours)| engine.get(key).is_some_and(|theirs| differs(ours, theirs))).map(|(key, _)| key).collect()
-    }
-
     /// Where the value of `key` came from.
     pub(crate) fn origin(&self, key: &str) -> Origin {
         self.shown.iter().find(|s| s.key == key).map_or(Origin::Default, |s| s.from)
-    }
-}
-
-/// A digest that shows whether a text has changed.
-fn digest(text: &str) -> String {
-    // FNV-1a: the same in every version of the program.
-    let sum = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, b| (sum ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    format!("{sum:016x}")
-}
-
-fn unknown(table: &toml::Table, file: &Path) -> Vec<String> {
-    let keys = table.iter().flat_map(|(section, value)| match value {
-        toml::Value::Table(inner) => inner.keys().map(|k| format!("{section}.{k}")).collect(),
-        _ => vec![section.clone()],
-    });
-    // Those that say more than one thing each are looked at where they are read.
-    keys.filter(|k| !KEYS.contains(&k.as_str()) && !["hook", "webhook", "gateway.agents"].contains(&k.as_str()))
-        .map(|k| format!("{} has the unknown key {k}, which does nothing{}", file.display(), meant(&k, KEYS.iter().copied())))
-        .collect()
-}
-
-/// `; did you mean retention.days?`, if it may be a slip for one of these.
-fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    match nearest(key, known).first() {
-        Some(near) => format!("; did you mean {near}?"),
-        None => String::new(),
     }
 }
 

@@ -153,6 +153,14 @@ pub fn mount_tmpfs(dir: &Path, options: &str) -> Result<()> {
     call("mount", &["-t", "tmpfs", "-o", options, "tmpfs", &dir.to_string_lossy()])
 }
 
+/// Unmounts what this thread sees mounted at `dir` and below it, so that the directory can be removed.
+pub fn unmount_all(dir: &Path) -> Result<()> {
+    let mounts = std::fs::read_to_string("/proc/thread-self/mounts").context("read the mounts")?;
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| Path::new(place).starts_with(dir));
+    // The last one lies on top.
+    places.collect::<Vec<_>>().into_iter().rev().try_for_each(|place| call("umount", &["--lazy", place]))
+}
+
 /// Changes how `dir`, which is mounted, may be used.
 pub fn remount(dir: &Path, options: &str) -> Result<()> {
     call("mount", &["-o", &format!("remount,{options}"), &dir.to_string_lossy()])

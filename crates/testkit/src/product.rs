@@ -245,12 +245,13 @@ impl Product {
 
 impl Drop for Product {
     fn drop(&mut self) {
-        let done = self.shut_down();
+        let done = self.shut_down().and_then(|()| crate::machine::unmount_all(&self.root));
         if std::thread::panicking() || done.is_err() {
             // A failure keeps its directory and log.
             let kept = self.tmp.take().map(tempfile::TempDir::keep);
             eprintln!("kept: {}", kept.unwrap_or_default().display());
         }
+        let done = done.and_then(|()| Ok(self.tmp.take().map_or(Ok(()), tempfile::TempDir::close)?));
         if let (Err(e), false) = (done, std::thread::panicking()) {
             panic!("left behind: {e:#}");
         }

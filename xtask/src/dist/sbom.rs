@@ -1,6 +1,7 @@
 //! What a package is made of, in CycloneDX 1.5: every crate that is compiled into its programs, with version, licence and checksum.
 
-use super::{Release, call, cargo, file_name, sha256_hex};
+use super::{Release, file_name, sha256_hex};
+use crate::metadata::{Metadata, Node};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,8 +32,7 @@ pub(super) fn write_beside(package: &Path, release: &Release) -> Result<PathBuf>
 
 fn components(release: &Release) -> Result<Vec<Value>> {
     let target = format!("{}-unknown-linux-gnu", release.arch);
-    let told = call(cargo().args(["metadata", "--locked", "--format-version", "1", "--filter-platform", &target]))?;
-    let graph: Graph = serde_json::from_slice(&told).context("cargo metadata")?;
+    let graph = Metadata::read(&target, &[])?;
     let checksums = checksums()?;
     let compiled = compiled_into(&graph, "outlast")?;
     let crates = graph.packages.iter().filter(|p| compiled.contains(p.id.as_str()) && p.source.is_some());
@@ -53,7 +53,7 @@ fn components(release: &Release) -> Result<Vec<Value>> {
 }
 
 /// The ids of all packages that end up in the programs of `name`: its dependencies, and theirs, but not those for tests or build scripts.
-fn compiled_into<'a>(graph: &'a Graph, name: &str) -> Result<BTreeSet<&'a str>> {
+fn compiled_into<'a>(graph: &'a Metadata, name: &str) -> Result<BTreeSet<&'a str>> {
     let root = graph.packages.iter().find(|p| p.name == name && p.source.is_none()).context("the package is in the workspace")?;
     let nodes: BTreeMap<&str, &Node> = graph.resolve.nodes.iter().map(|n| (n.id.as_str(), n)).collect();
     let mut seen = BTreeSet::new();
@@ -83,42 +83,4 @@ struct Locked {
     name: String,
     version: String,
     checksum: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Graph {
-    packages: Vec<Package>,
-    resolve: Resolve,
-}
-
-#[derive(Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    source: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Edge>,
-}
-
-#[derive(Deserialize)]
-struct Edge {
-    pkg: String,
-    dep_kinds: Vec<EdgeKind>,
-}
-
-#[derive(Deserialize)]
-struct EdgeKind {
-    /// `null` for an ordinary dependency, else `dev` or `build`.
-    kind: Option<String>,
 }

@@ -84,6 +84,44 @@ async fn a_stranger_with_the_number_of_one_that_was_left_running_is_not_touched(
     stranger.wait().unwrap();
 }
 
+/// A shell that made a session and has ended. What it left there does not carry an id: the life of the shell, and of that process.
+fn session_without_its_maker() -> (Incarnation, Incarnation) {
+    let line = "trap 'exit' USR1; env -u OUTLAST_PROCESS_ID sleep 1000 >/dev/null & echo $$ $!; wait";
+    let mut maker = Command::new("setsid").args(["bash", "-c", line]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(maker.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    let [root, left] = said.split_whitespace().map(|p| incarnation_of(p.parse().unwrap()).unwrap()).collect::<Vec<_>>()[..] else {
+        panic!("{said:?}")
+    };
+    signal(&root, Signal::USR1).unwrap();
+    maker.wait().unwrap();
+    assert_eq!((session_of(left.pid), is_alive(&root)), (Some(root.pid), false));
+    (root, left)
+}
+
+#[tokio::test]
+async fn a_session_with_the_number_of_a_command_that_is_over_is_not_taken_for_its_own() {
+    let (root, left) = session_without_its_maker();
+    let (mut child, _) = shell("echo; exit", id(11));
+    let dir = tempfile::tempdir().unwrap();
+    let ended = |root: Incarnation| {
+        let ended_in = Some(ProcessDir { path: dir.path().to_owned() });
+        Tree { root, ended_in, ..tree(&child, id(11), true) }
+    };
+    // Of another user, so that its environment cannot be read.
+    let hidden = Environments { marked: HashMap::new(), unreadable: vec![left] };
+    for root in [root, Incarnation { start_ticks: root.start_ticks - 1, ..root }, Incarnation { boot: root.boot ^ 1, ..root }] {
+        assert_eq!(ended(root).members_among(&hidden), [], "nothing proves whose session it is");
+    }
+    let mut known = ended(root);
+    known.left = vec![left];
+    assert_eq!(known.members_among(&hidden), [left], "it was recorded");
+    let alive = Tree { ended_in: None, ..known };
+    assert_eq!(Tree { left: Vec::new(), ..alive }.members_among(&hidden), [left], "the number was the command's a moment ago");
+    tell(&left, Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
 #[tokio::test]
 async fn without_escalation_all_are_asked_if_the_root_is_dead() {
     let (mut child, _) = shell("echo; exit", id(10));

@@ -11,6 +11,7 @@ use super::{
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
+use crate::left_behind::may_have_left;
 use crate::points::point;
 use crate::refuse;
 use crate::shared::Shared;
@@ -257,8 +258,16 @@ pub(super) async fn finished<T: Send + 'static>(work: impl Future<Output = Resul
     tokio::spawn(work).await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
 }
 
-/// Runs what reads the end of a file for an answer.
-pub(super) async fn glance<T: Send + 'static>(shared: &Shared, what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
+/// Runs what reads the end of a file for an answer about a process, and looks for what the process left running. If there may be something, all processes of
+/// the machine are looked at, which may take long.
+pub(super) async fn glance<T: Send + 'static>(
+    shared: &Shared,
+    facts: &Facts,
+    what: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, Error> {
+    if may_have_left(&facts.phase) {
+        return reading(what).await;
+    }
     shared.disk.at(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
 }
 

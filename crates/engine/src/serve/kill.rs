@@ -80,9 +80,10 @@ pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Resu
 async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<View>, Error> {
     let mut views = asked.engine.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
+    let shared = Arc::clone(asked.shared());
     let found = blocking(move || {
         let look = left_behind::Look::default();
-        views.retain(|v| left_behind::may_have_left(&v.facts.phase) || look.environments().has(v.id()));
+        views.retain(|v| look.has_left(&shared, &v.dir, &v.facts));
         views
     });
     found.await.map_err(|e| refuse::disk("cannot look for what is left", &e))

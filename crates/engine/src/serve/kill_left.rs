@@ -109,7 +109,7 @@ async fn stopped(engine: &Engine, view: &mut View, stop: &Stop, seen: Vec<Named>
     let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
-    let killed = dead.iter().map(|one| left_behind::shown(engine.shared(), one)).collect();
+    let killed = dead.iter().map(|one| left_behind::shown(engine.shared(), &view.facts, one)).collect();
     let is_draining = |phase: &Phase| matches!(phase, Phase::Draining { .. });
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if is_draining(&view.facts.phase) && stop.way != StopWay::TermOnly {

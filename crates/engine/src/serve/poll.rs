@@ -28,7 +28,9 @@ pub(super) async fn whole(asked: &Asked, view: &View) -> Result<Process, Error> 
     let Fresh { facts, seen } = asked.fresh(view).await?;
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
     let is_watched = !facts.kept.spec.tell.watch.is_empty();
-    let mut shown = glance(asked.shared(), move || Ok(process(&shared, &dir, &facts, &seen, Detail::Whole, &Look::default()))).await?;
+    let of = Arc::clone(&facts);
+    let look = move || Ok(process(&shared, &dir, &of, &seen, Detail::Whole, &Look::default()));
+    let mut shown = glance(asked.shared(), &facts, look).await?;
     if is_watched {
         add_watched(asked, std::slice::from_mut(&mut shown)).await?;
     }

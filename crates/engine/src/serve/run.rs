@@ -480,6 +480,10 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
             return refused(format!("the {what} has a control character in it"), "use printable text");
         }
     }
+    if spec.name.as_ref().is_some_and(|name| name.starts_with('-') || name.trim().is_empty()) {
+        // On a command line it could not be told from a flag, or would not be seen.
+        return refused("the name begins with a dash, or is blank".into(), "begin it with a letter or a digit, or leave it out");
+    }
     if spec.timeout.is_some_and(|t| t.is_zero()) {
         return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
     }

@@ -58,7 +58,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         let shown = render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
         Ok((shown, Look::default().at(&shared, &dir, &of, seen.meta.as_ref())))
     };
-    let (shown, left) = glance(asked.shared(), look).await?;
+    let (shown, left) = glance(asked.shared(), &facts, look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
     let mut answer = Waited::new(status, facts.id(), facts.kept.spec.command.shown(), render::fate(&facts));
     answer.output = shown.text;

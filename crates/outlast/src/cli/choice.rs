@@ -91,7 +91,7 @@ impl Many {
         if ctx.out.json {
             let mut answer = json!({"dry_run": true, "count": found.len()});
             super::run::merge(&mut answer, serde_json::to_value(outlast_client::List::new(found)).unwrap_or_default());
-            return ctx.out.object(&answer);
+            return ctx.out.object(&super::named::with_ids(&answer));
         }
         for line in list::lines(&found, times::now(), &ctx.out) {
             ctx.out.line(&line)?;

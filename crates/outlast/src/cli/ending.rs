@@ -1,7 +1,7 @@
 //! How a process ended: in words, and as an exit code of ours.
 
 use super::failure::OURS;
-use super::out::Tone;
+use super::out::{Tone, tame};
 use outlast_client::{Fate, LeftProcess, ProcessId, ProcessInfo, Reason};
 
 /// What `timeout` exits with, and so do we.
@@ -71,7 +71,7 @@ pub(crate) fn left_note(id: ProcessId, left: &[LeftProcess]) -> Option<String> {
 
 /// Pids and commands in one line, as many as fit.
 pub(crate) fn named(left: &[LeftProcess]) -> String {
-    let shown: Vec<String> = left.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    let shown: Vec<String> = left.iter().take(MAX_NAMED).map(|left| tame(&left.to_string())).collect();
     let more = if left.len() > MAX_NAMED { format!(" and {} more", left.len() - MAX_NAMED) } else { String::new() };
     format!("{}{more}", shown.join(", "))
 }

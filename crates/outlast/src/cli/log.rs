@@ -8,7 +8,7 @@ use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
 use super::{Context, Failure, named};
 use clap::Args;
-use outlast_client::{Client, From, Page, Time};
+use outlast_client::{Client, From, LogPage, Page, Time};
 use regex::Regex;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -143,15 +143,20 @@ impl Log {
 
     async fn page(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         if ctx.out.json {
-            let mut page = self.wanted();
-            if self.since.is_some() {
-                page.from_byte = Some(Begin::find(client, self.id(), self.range(ctx, 1)).await?.from_byte);
-            }
-            ctx.out.object(&named::with_ids(&client.log(self.id(), page).await?))?;
+            ctx.out.object(&named::with_ids(&self.json_page(ctx, client, self.id()).await?))?;
             return Ok(0);
         }
         output::print(ctx, client, self.id(), self.range(ctx, 1), self.form(ctx, None)).await?;
         Ok(0)
+    }
+
+    /// The page of a process that is asked for, for programs.
+    async fn json_page(&self, ctx: &Context, client: &Client, id: &str) -> Result<LogPage, Failure> {
+        let mut page = self.wanted();
+        if self.since.is_some() {
+            page.from_byte = Some(Begin::find(client, id, self.range(ctx, 1)).await?.page_from());
+        }
+        Ok(client.log(id, page).await?)
     }
 
     /// The kept bytes: of the lines or from the byte asked for, else all.
@@ -215,7 +220,7 @@ impl Log {
         let mut printer = Printer::new(ctx, begin, None, self.form(ctx, None));
         let mut chunks = printer.chunks(ctx, client.follow(&begin.id, From::Byte(begin.from_byte)));
         let shown = async {
-            printer.begin(begin).await?;
+            printer.begin(ctx, client, begin).await?;
             while let Some(chunk) = chunks.next().await? {
                 printer.learn(chunks.take_times());
                 printer.chunk(ctx, chunk).await?;

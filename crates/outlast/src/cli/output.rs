@@ -57,13 +57,16 @@ pub(crate) struct Begin {
     left_out: Option<String>,
     /// The rest of the line in which a range by bytes begins. The engine has seen how that line began, and so what is secret in it.
     rest_of_line: Vec<Line>,
-    /// Whether it begins behind the end of the output.
-    is_past_end: bool,
+    /// Whether nothing of the output is in the range.
+    is_empty: bool,
+    /// The last byte of the output, if nothing came since the time that was asked for.
+    nothing_since: Option<u64>,
 }
 
 impl Begin {
     pub(crate) async fn find(client: &Client, id: &str, range: Range) -> Result<Self, Failure> {
         let one = |page: Page| client.log(id, page.limit(1));
+        let mut nothing_since = None;
         let (page, first) = match range {
             Range::FromByte(byte, _) => (one(Page::from_byte(byte)).await?, None),
             Range::FromLine(line, _) => (one(Page::from_line(line)).await?, None),
@@ -73,7 +76,10 @@ impl Begin {
                 let first = match chunks.next().await? {
                     Some(Chunk::Bytes { at, .. }) => Some(at),
                     Some(Chunk::Gap { from, .. }) => Some(from),
-                    None => chunks.next_byte(),
+                    None => {
+                        nothing_since = chunks.next_byte();
+                        nothing_since
+                    }
                 };
                 // The line in which it begins is shown whole.
                 let within = one(Page::from_byte(first.unwrap_or(0))).await?;
@@ -103,16 +109,24 @@ impl Begin {
             gaps: if page.from_byte > 0 { page.gaps.clone() } else { Vec::new() },
             left_out,
             rest_of_line: Vec::new(),
-            is_past_end: match range {
+            is_empty: match range {
                 Range::FromLine(line, _) => line > page.total_lines,
                 Range::FromByte(byte, _) => byte > page.next_byte,
-                Range::All | Range::Last(_) | Range::Screenful(_) | Range::Since(_) => false,
+                // What comes next may go on with the last line, which is then shown whole.
+                Range::Since(_) => nothing_since.is_some(),
+                Range::All | Range::Last(_) | Range::Screenful(_) => false,
             },
+            nothing_since,
         };
         if let Range::FromByte(..) = range {
             begin.take_rest(client, page).await?;
         }
         Ok(begin)
+    }
+
+    /// The byte at which a page begins that has the output of this range.
+    pub(crate) fn page_from(&self) -> u64 {
+        self.nothing_since.unwrap_or(self.from_byte)
     }
 
     /// Takes the line of this page, and where it is too long for one page, the rest of it.
@@ -170,11 +184,11 @@ pub(crate) struct Form<'a> {
 pub(crate) async fn print(ctx: &Context, client: &Client, id: &str, range: Range, form: Form<'_>) -> Result<(), Failure> {
     let begin = Begin::find(client, id, range).await?;
     begin.tell_missing(ctx);
-    if begin.is_past_end {
+    if begin.is_empty {
         return Ok(());
     }
     let mut printer = Printer::new(ctx, &begin, range.limit(), form);
-    printer.begin(&begin).await?;
+    printer.begin(ctx, client, &begin).await?;
     let mut at = begin.from_byte;
     while let Some(end) = printer.print(ctx, printer.chunks(ctx, client.read(&begin.id, From::Byte(at)))).await? {
         let last = client.log(&begin.id, Page::from_byte(end).limit(1)).await?;
@@ -207,10 +221,19 @@ pub(crate) struct Printer<'a> {
     label: String,
     /// When bytes came, for lines that are not printed yet.
     times: Vec<(u64, Time)>,
+    /// Whether a line was printed of which it is not known when it came, and whether that was told.
+    untimed: Untimed,
     /// Whether the last thing that was printed is the part of a line.
     in_line: bool,
     /// Behind a gap: how many bytes of the line were left out whose beginning is missing. What is secret in it cannot be known.
     torn: Option<u64>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Untimed {
+    NoLine,
+    Printed,
+    Told,
 }
 
 /// In place of a time that was not recorded.
@@ -231,13 +254,19 @@ impl<'a> Printer<'a> {
             form,
             label,
             times: Vec::new(),
+            untimed: Untimed::NoLine,
             in_line: false,
             torn: None,
         }
     }
 
     /// Prints what comes before the first piece.
-    pub(crate) async fn begin(&mut self, begin: &Begin) -> Result<(), Failure> {
+    pub(crate) async fn begin(&mut self, ctx: &Context, client: &Client, begin: &Begin) -> Result<(), Failure> {
+        if let Some(first) = begin.rest_of_line.first().filter(|_| self.form.timestamps.is_some()) {
+            let mut chunks = self.chunks(ctx, client.read(&begin.id, From::Byte(first.from_byte)));
+            chunks.next().await?;
+            self.learn(chunks.take_times());
+        }
         self.write(&begin.rest_of_line).await
     }
 
@@ -281,6 +310,7 @@ impl<'a> Printer<'a> {
                 let (at, bytes) = self.behind_torn(ctx, at, &bytes);
                 let lines = self.lines.push(at, bytes);
                 self.write(&lines).await?;
+                self.tell_untimed(ctx).await?;
             }
             Chunk::Gap { from, to, why } => {
                 let rest = self.lines.finish(to);
@@ -318,7 +348,20 @@ impl<'a> Printer<'a> {
             self.write(&rest).await?;
             self.end_line().await?;
         }
+        self.tell_untimed(ctx).await?;
         Ok(self.out.flush().await?)
+    }
+
+    /// Explains the first line that has no time.
+    async fn tell_untimed(&mut self, ctx: &Context) -> Result<(), Failure> {
+        if self.untimed == Untimed::Printed {
+            self.untimed = Untimed::Told;
+            self.out.flush().await?;
+            ctx.out.remark(&format!(
+                "[{UNKNOWN_TIME}: not known; the process was started by an earlier version, its disk was full, or the output is too old]"
+            ));
+        }
+        Ok(())
     }
 
     /// Writes what was printed so far.
@@ -349,6 +392,9 @@ impl<'a> Printer<'a> {
                 let time = self.time_of(line.from_byte).map(|at| times::clock(at, self.now, &zone));
                 text += if self.label.is_empty() { "" } else { " " };
                 text += time.as_deref().unwrap_or(UNKNOWN_TIME);
+                if time.is_none() && self.untimed == Untimed::NoLine {
+                    self.untimed = Untimed::Printed;
+                }
                 text += if line.text.is_empty() { "" } else { " " };
             }
             text += &line.text;

@@ -99,7 +99,7 @@ pub(super) fn read(table: &toml::Table, names: &FileNames<'_>, env: &[(OsString,
         for (n, one) in given.iter().enumerate() {
             let known = |key: &&String| !COMMON.contains(&key.as_str()) && !keys.contains(&key.as_str());
             for key in one.as_table().into_iter().flat_map(toml::Table::keys).filter(known) {
-                let meant = super::meant(key, COMMON.iter().chain(keys).copied());
+                let meant = super::keys::meant(key, COMMON.iter().chain(keys).copied());
                 warnings.push(format!("{} has the unknown key {key} in [[{section}]], which does nothing{meant}", file.display()));
             }
             let made = match section {

@@ -86,6 +86,7 @@ fn kill_all_stops_only_what_is_old_enough_and_a_dry_run_stops_nothing() {
     let young = p.run("exec sleep 1000");
     let dry = p.json(["kill", "--all", "--older", "1h30m", "--dry-run"]);
     assert_eq!((&dry["count"], &dry["processes"][0]["session_id"]), (&json!(1), &json!(old)), "{dry}");
+    assert_eq!(dry["processes"][0]["id"], json!(old), "as in every other answer");
     assert!(runs(&p, &old) && runs(&p, &young));
     assert_eq!(p.json(["kill", "--all", "--older", "1h30m"])["killed"], 1);
     assert!(!runs(&p, &old) && runs(&p, &young));

@@ -134,6 +134,26 @@ fn lines_that_a_full_disk_took_before_the_first_one_are_told() {
 }
 
 #[test]
+fn times_that_a_full_disk_refused_are_unknown_and_not_wrong() {
+    on("ext4", "times_that_a_full_disk_refused_are_unknown_and_not_wrong", |p| {
+        let (full, freed) = (Gate::new(p, "full"), Gate::new(p, "freed"));
+        // A time is noted of output that comes a second or more after the start.
+        let id = p.run(&format!("{}; sleep 1.1; echo lost; {}; echo behind a gap; echo kept; exit 7", full.wait(), freed.wait()));
+        fill(&p.home().root).unwrap();
+        full.open();
+        eventually("the gap", || p.meta(&id).gaps.iter().any(|gap| gap.to == 5).then_some(()));
+        free(&p.home().root).unwrap();
+        freed.open();
+        assert_eq!(p.wait(&id)["exit_code"], 7);
+        let shown = p.call(["log", &id, "--timestamps"]).good();
+        assert_eq!(shown.text(), "--:--:-- kept\n", "{}", shown.err);
+        assert!(shown.err.contains("its disk was full"), "{}", shown.err);
+        let refused = p.call(["log", &id, "--since", "1h"]);
+        assert!(refused.code == Some(1) && refused.err.contains("its disk was full"), "{}", refused.err);
+    });
+}
+
+#[test]
 fn a_stop_on_a_full_disk_is_carried_out() {
     on("btrfs", "a_stop_on_a_full_disk_is_carried_out", |p| {
         let id = p.run("echo up; sleep 1000");

@@ -154,6 +154,29 @@ fn secrets_of_what_is_left_are_masked() {
 }
 
 #[test]
+fn a_secret_variable_in_the_arguments_of_what_is_left_is_masked() {
+    let p = product().with_env("DEPLOY_TOKEN", "swordfish-and-chips");
+    let line = "bash -c 'sleep 1000; :' x $DEPLOY_TOKEN & echo $! > left; while [ \"$(cat /proc/$!/comm)\" != bash ]; do :; done; exit 3";
+    let id = p.run_with(&["--env", "DEPLOY_TOKEN"], line);
+    let waited = p.json(["wait", &id]);
+    let (polled, listed, killed) = (p.json(["poll", &id]), p.json(["list"]), p.json(["kill", &id]));
+    for shown in [&waited["left"], &polled["left"], &listed["processes"][0]["left"], &killed["left_killed"]] {
+        let shown = shown.to_string();
+        assert!(shown.contains(" x *******************\"") && !shown.contains("swordfish"), "{shown}");
+    }
+}
+
+#[test]
+fn what_is_left_cannot_steer_the_terminal_by_its_arguments() {
+    let p = product();
+    let line = r#"bash -c "exec -a $'\033[31mevil\033]0;t\007\tname' sleep 1000" & echo $! > left; while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; exit 3"#;
+    let (id, left) = left_by(&p, line);
+    assert_eq!(p.json(["poll", &id])["left"], json!([{"pid": left, "command": "evil name 1000"}]));
+    let said = p.call(["kill", &id]);
+    assert!(said.err.contains(&format!("had left running: {left} evil name 1000\n")), "{:?}", said.err);
+}
+
+#[test]
 fn a_kill_of_all_stops_what_finished_processes_left_in_the_scope() {
     let p = product();
     let (_, mine) = left_by(&p, HOLDS);

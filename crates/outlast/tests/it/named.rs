@@ -227,3 +227,16 @@ fn a_command_needs_no_dashes_before_it() {
     let refused = p.call(["run", "--timeout", "0", "grep", "--json"]);
     assert!(refused.code == Some(125) && refused.out.is_empty() && refused.err.starts_with("error:"), "{refused:?}");
 }
+
+#[test]
+fn a_name_that_would_be_taken_for_a_flag_or_not_be_seen_is_refused() {
+    let p = product();
+    for name in ["--all", "-x", " ", "\u{3000}"] {
+        let refused = p.call(["run", &format!("--name={name}"), "--", "true"]);
+        assert_eq!(
+            (refused.code, refused.err.as_str()),
+            (Some(125), "outlast: the name begins with a dash, or is blank\n  begin it with a letter or a digit, or leave it out\n")
+        );
+    }
+    assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
+}

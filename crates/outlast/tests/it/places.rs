@@ -4,7 +4,7 @@ use crate::support::*;
 use outlast_testkit::machine::{self, in_own_mounts, mount_tmpfs};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -125,9 +125,10 @@ fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
     let ran = in_own_mounts(|| {
         let us = rustix::process::geteuid().as_raw();
         // A tmpfs that belongs to another user stands for a directory of that user.
-        for place in ["/dev/shm", "/tmp"] {
-            let taken = Path::new(place).join(format!("outlast-{us}"));
-            mount_tmpfs(&taken, &format!("uid={UNLISTED},mode=700")).unwrap();
+        let names = ["/dev/shm", "/tmp"].map(|place| Path::new(place).join(format!("outlast-{us}")));
+        let made: Vec<&PathBuf> = names.iter().filter(|name| !name.exists()).collect();
+        for taken in &names {
+            mount_tmpfs(taken, &format!("uid={UNLISTED},mode=700")).unwrap();
         }
         let p = product();
         let id = p.run_with(&["--stdin"], "read line; echo $line; exit 4");
@@ -137,6 +138,9 @@ fn another_user_who_took_the_names_for_sockets_locks_nobody_out() {
         let ended = p.wait(&id);
         assert_eq!((ended["exit_code"].as_i64(), ended["output"].as_str()), (Some(4), Some("hello\n")), "{ended}");
         p.shut_down().unwrap();
+        names.iter().for_each(|taken| machine::unmount_all(taken).unwrap());
+        // Other tests may use one by now.
+        made.iter().for_each(|made| drop(std::fs::remove_dir(made)));
     });
     if let Err(why) = ran {
         machine::skipped("another_user_who_took_the_names_for_sockets_locks_nobody_out", format!("{why:#}"));

@@ -95,7 +95,7 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
     if ctx.out.json {
         let mut pages = Vec::new();
         for process in polled {
-            pages.push(client.log(&process.session_id.to_string(), log.wanted()).await?);
+            pages.push(log.json_page(ctx, client, &process.session_id.to_string()).await?);
         }
         ctx.out.object(&named::with_ids(&json!({"logs": pages})))?;
         return Ok(0);

@@ -73,3 +73,76 @@ fn a_pump_that_takes_over_goes_on_with_the_times() {
     let stamps = stamped(&p.call(["log", &id, "--timestamps"]).good().text());
     assert!((stamps[1].0 - stamps[0].0).rem_euclid(86_400) >= 1, "{stamps:?}");
 }
+
+#[test]
+fn output_that_came_before_the_time_is_not_shown_because_its_last_line_is_unfinished() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run(&format!("echo early; printf unfinished; {}", gate.wait()));
+    until_printed(&p, &id, "unfinished");
+    let later = Time::from_micros(outlast_store::os::now().micros() + 600_000_000).to_string();
+    assert_eq!(p.call(["log", &id, "--since", &later]).good().text(), "");
+    assert_eq!(p.json(["log", &id, "--since", &later])["output"], "");
+    gate.open();
+}
+
+#[test]
+fn a_time_counts_for_each_of_several_processes_in_json() {
+    let p = product();
+    let ids = ["a", "b"].map(|name| p.run_with(&["--name", name], "echo early; sleep 2.2; echo late"));
+    ids.iter().for_each(|id| drop(p.wait(id)));
+    let started: Time = p.json(["poll", &ids[1]])["started_at"].as_str().unwrap().parse().unwrap();
+    let since = Time::from_micros(started.micros() + 1_500_000).to_string();
+    let logs = p.json(["log", "a", "b", "--since", &since]);
+    let shown: Vec<&str> = logs["logs"].as_array().unwrap().iter().map(|log| log["output"].as_str().unwrap()).collect();
+    assert_eq!(shown, ["late", "late"], "{logs}");
+}
+
+#[test]
+fn the_rest_of_a_line_has_a_time_as_well() {
+    let p = product();
+    let id = p.run("echo 12345; echo last");
+    p.wait(&id);
+    let whole = stamped(&p.call(["log", &id, "--timestamps"]).good().text());
+    let rest = p.call(["log", &id, "--timestamps", "--from-byte", "3"]).good();
+    assert_eq!((stamped(&rest.text()), rest.err.as_str()), (vec![(whole[0].0, "45".into()), whole[1].clone()], ""));
+}
+
+/// Makes of a process that is over one whose keeper noted no times, as keepers of earlier versions do.
+fn forget_times(p: &Product, id: &str) {
+    use outlast_store::meta::{Live, flag};
+    use std::os::unix::fs::FileExt;
+    eventually("its keepers leave", || p.processes().iter().all(|(_, line)| !(line.contains("keeper") && line.contains(id))).then_some(()));
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(p.folder(id).meta()).unwrap();
+    // The live part begins after the identity of the process.
+    let at = 64 + std::mem::offset_of!(Live, flags) as u64;
+    let mut flags = [0; 4];
+    file.read_exact_at(&mut flags, at).unwrap();
+    assert!(p.meta(id).has(flag::TIMED));
+    file.write_all_at(&(u32::from_le_bytes(flags) & !flag::TIMED).to_le_bytes(), at).unwrap();
+    assert!(!p.meta(id).has(flag::TIMED) && p.meta(id).has(flag::DONE));
+    // No keeper of an earlier version has made this file.
+    let _none = std::fs::remove_file(p.folder(id).times());
+}
+
+#[test]
+fn the_output_of_a_keeper_of_an_earlier_version_has_no_times_and_the_user_is_told_why() {
+    let p = product();
+    let id = p.run("echo one; echo two");
+    p.wait(&id);
+    forget_times(&p, &id);
+    p.kill_engine();
+    for args in [&["--timestamps"][..], &["--timestamps", "--follow"], &["--timestamps", "--from-byte", "0"]] {
+        let shown = p.call(["log", id.as_str()].iter().chain(args)).good();
+        assert_eq!(shown.text(), "--:--:-- one\n--:--:-- two\n", "{args:?}");
+        let why = "[--:--:--: not known; the process was started by an earlier version, its disk was full, or the output is too old]\n";
+        assert_eq!(shown.err, why, "{args:?}");
+    }
+    for args in [&["--since", "1h"][..], &["--since", "1h", "--follow"], &["--since", "1h", "--json"]] {
+        let refused = p.call(["log", id.as_str()].iter().chain(args));
+        let said = format!("{}{}", refused.text(), refused.err);
+        assert!(refused.code == Some(1) && said.contains("it was started by an earlier version, or its disk was full"), "{args:?}: {said}");
+        assert!(said.contains("leave out the time, or name lines or bytes"), "{args:?}: {said}");
+    }
+    assert_eq!(p.call(["log", &id]).good().text(), "one\ntwo\n");
+}
