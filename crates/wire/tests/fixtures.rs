@@ -32,6 +32,7 @@ fn requests() -> Vec<Message> {
         pty: true,
         stdin: false,
         name: Some("a name".into()),
+        labels: Default::default(),
         timeout_ms: Some(5000),
         on_stop: OnStop::Kill,
         tell: Tell::default(),

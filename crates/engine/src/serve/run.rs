@@ -19,6 +19,7 @@ use outlast_text::{Redactor, secret_name};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -374,6 +375,15 @@ impl<'a> Scrub<'a> {
         shown + &text[copied..]
     }
 
+    /// A label as it is kept. The value of a key that is a secret's name is one.
+    fn label(&self, key: String, value: &str) -> (String, String) {
+        let value = match self.redactor.is_on() && secret_name(&key) {
+            true => "***".to_owned(),
+            false => self.without_given(&self.redactor.command_line(value)),
+        };
+        (self.without_given(&self.redactor.command_line(&key)), value)
+    }
+
     /// An error that a caller sees.
     fn error(&self, mut error: Error) -> Error {
         for text in [&mut error.error, &mut error.hint] {
@@ -425,11 +435,12 @@ impl<'a> Scrub<'a> {
     }
 }
 
-/// The spec as it is kept: secrets in command and name masked, values of secret variables gone.
+/// The spec as it is kept: secrets in command, name and labels masked, values of secret variables gone.
 pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
     let scrub = Scrub::new(&spec, redactor);
     let command = scrub.command(&spec.command);
     spec.name = spec.name.map(|name| scrub.without_given(&redactor.command_line(&name)));
+    spec.labels = spec.labels.into_iter().map(|(key, value)| scrub.label(key, &value)).collect();
     let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
     spec.command = command;
     for variable in &mut spec.env {
@@ -483,6 +494,7 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     if spec.timeout.is_some_and(|t| t.is_zero()) {
         return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
     }
+    check_labels(&spec.labels)?;
     check_tell(&spec.tell)?;
     for dir in spec.cwd.iter().chain([&caller.cwd]) {
         if dir.has_nul() {
@@ -491,6 +503,27 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     }
     if !caller.cwd.as_path().is_absolute() {
         return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
+    }
+    Ok(())
+}
+
+/// Refuses labels that could not be written on a command line or shown on one line.
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
+    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
+    if labels.len() > limits::MAX_LABELS {
+        return refused(format!("{} labels are more than the {} there may be", labels.len(), limits::MAX_LABELS), "give fewer");
+    }
+    for (key, value) in labels {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        if key.is_empty() || key.len() > limits::MAX_LABEL_KEY_BYTES || !key.chars().all(is_plain) {
+            return refused(format!("{key:?} cannot be the key of a label"), "a key has 1 to 64 letters, digits, and any of . _ - /");
+        }
+        if value.len() > limits::MAX_LABEL_VALUE_BYTES {
+            return refused(format!("the value of the label {key} has {} bytes", value.len()), "give at most 4,096 bytes");
+        }
+        if value.contains(char::is_control) {
+            return refused(format!("the value of the label {key} has a control character in it"), "use printable text");
+        }
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod input;
 mod install;
 mod interrupt;
 mod kill;
+mod label;
 mod list;
 mod log;
 mod man;
@@ -360,7 +361,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
 }
 
 /// Which processes a list or a stop of many is about.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ScopeArgs {
     /// Processes of this task
     #[arg(long, value_name = "T")]

@@ -35,6 +35,7 @@ mod input;
 mod install;
 mod keeper;
 mod kill;
+mod label;
 mod left_behind;
 mod limits;
 mod list;

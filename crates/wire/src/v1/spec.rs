@@ -2,6 +2,7 @@
 
 use outlast_core::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A shell line, or a program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ pub struct Spec {
     /// A name for people.
     #[serde(default)]
     pub name: Option<String>,
+    /// Labels by which processes are found together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// How long it may run, in milliseconds.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
@@ -102,7 +106,7 @@ impl Tell {
 impl Spec {
     /// The rules' own type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
-        let Self { command, cwd, env, pty, stdin, name, timeout_ms, on_stop, tell } = self;
+        let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
         let mut spec = outlast_core::Spec::of(match command {
             Command::Shell(line) => outlast_core::Command::Shell(line),
             Command::Argv(args) => outlast_core::Command::Argv(args),
@@ -112,6 +116,7 @@ impl Spec {
         spec.pty = pty;
         spec.stdin = stdin;
         spec.name = name;
+        spec.labels = labels;
         spec.owner = owner;
         spec.timeout = timeout_ms.map(std::time::Duration::from_millis);
         spec.on_stop = match on_stop {
@@ -135,6 +140,7 @@ impl From<outlast_core::Spec> for Spec {
             pty: s.pty,
             stdin: s.stdin,
             name: s.name,
+            labels: s.labels,
             timeout_ms: s.timeout.map(|d| d.as_millis() as u64),
             on_stop: match s.on_stop {
                 outlast_core::OnStop::Keep => OnStop::Keep,
