@@ -70,6 +70,18 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     Ok(answer)
 }
 
+/// Refuses what is known to be refused by a start, without starting anything.
+pub(super) async fn check_startable(asked: &Asked, spec: &Spec, caller: &Caller) -> Result<(), Error> {
+    let scrub = Scrub::new(spec, &asked.shared().redactor);
+    check(spec, caller, &scrub)?;
+    if let Some(refused) = &asked.shared().refused_call {
+        return Err(refuse::refused_call(refused));
+    }
+    let (wanted, here) = (spec.cwd.clone(), caller.cwd.clone());
+    let found = blocking(move || shell::existing_cwd(wanted.as_ref().map(OsText::as_path), here.as_path()).map(|_| ())).await;
+    found.map_err(|e| refuse::disk("cannot look for its directory", &e))?.map_err(|e| scrub.error(bad_cwd(e)))
+}
+
 struct Request {
     id: ProcessId,
     hash: String,
@@ -234,8 +246,7 @@ fn prepare_with(
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
     let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
     let extras = variables(&spec.env);
-    let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path())
-        .map_err(|e| refuse::refusal(code::BAD_SPEC, e.to_string(), e.hint()))?;
+    let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path()).map_err(bad_cwd)?;
     let mut warnings: Vec<String> = elsewhere.into_iter().collect();
     let is_worth_a_warning = config.detach && !shared.stays_in_session && !cgroup::ends_with_namespace();
     if let (true, None, Some(why)) = (is_worth_a_warning, &shared.place, shared.degraded.first()) {
@@ -568,6 +579,10 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn bad_cwd(error: shell::NoDirectory) -> Error {
+    refuse::refusal(code::BAD_SPEC, error.to_string(), error.hint())
 }
 
 fn bad_spec(error: &MergeError) -> Error {

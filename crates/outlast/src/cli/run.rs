@@ -236,7 +236,8 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
     super::wait::tell(ctx, client, &Named { id, name: info.name.clone() }, &waited).await
 }
 
-async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
+/// Shows its output until it ends, and returns its exit code.
+pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
     let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };

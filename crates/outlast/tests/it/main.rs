@@ -55,6 +55,7 @@ mod pty;
 mod ready;
 mod recover;
 mod rerun;
+mod restart;
 mod retain;
 mod rm;
 mod run;

@@ -74,6 +74,38 @@ pub struct Spec {
     pub tell: Tell,
 }
 
+/// What is different in a process that is run again. What is absent stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RerunChange {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
+}
+
+impl RerunChange {
+    /// The same, under this name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// The same, with this command.
+    #[must_use]
+    pub fn running(self, command: outlast_core::Command) -> Self {
+        Self { command: Some(command.into()), ..self }
+    }
+
+    /// Whether everything stays as it was.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What the owner of a process is to be told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -107,10 +139,7 @@ impl Spec {
     /// The rules' own type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
         let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
-        let mut spec = outlast_core::Spec::of(match command {
-            Command::Shell(line) => outlast_core::Command::Shell(line),
-            Command::Argv(args) => outlast_core::Command::Argv(args),
-        });
+        let mut spec = outlast_core::Spec::of(command.into());
         spec.cwd = cwd;
         spec.env = env.into_iter().map(Into::into).collect();
         spec.pty = pty;
@@ -131,10 +160,7 @@ impl Spec {
 impl From<outlast_core::Spec> for Spec {
     fn from(s: outlast_core::Spec) -> Self {
         Self {
-            command: match s.command {
-                outlast_core::Command::Shell(line) => Command::Shell(line),
-                outlast_core::Command::Argv(args) => Command::Argv(args),
-            },
+            command: s.command.into(),
             cwd: s.cwd,
             env: s.env.into_iter().map(Into::into).collect(),
             pty: s.pty,
@@ -147,6 +173,24 @@ impl From<outlast_core::Spec> for Spec {
                 outlast_core::OnStop::Kill => OnStop::Kill,
             },
             tell: s.tell.into(),
+        }
+    }
+}
+
+impl From<Command> for outlast_core::Command {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Shell(line) => Self::Shell(line),
+            Command::Argv(args) => Self::Argv(args),
+        }
+    }
+}
+
+impl From<outlast_core::Command> for Command {
+    fn from(command: outlast_core::Command) -> Self {
+        match command {
+            outlast_core::Command::Shell(line) => Self::Shell(line),
+            outlast_core::Command::Argv(args) => Self::Argv(args),
         }
     }
 }
