@@ -24,7 +24,7 @@ use outlast_core::{EnvVar, Owner, ProcessId, Scope};
 use outlast_wire::v1::notice::{Barrier, DeadLetter, History, Judged, Notices, Posted, Replay, Told, Until, Verdict};
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, From, Kill, KillAll, Killed, LogPage, Page,
-    Process as ProcessInfo, Removed, ViewClosed, Waited, Written,
+    Process as ProcessInfo, Removed, RerunChange, Restarted, ViewClosed, Waited, Written,
 };
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -80,6 +80,10 @@ impl Client {
         run_info(run: Run) -> ProcessInfo;
         /// Starts again what another process ran.
         rerun(process: &str, caller: Caller, env: Vec<EnvVar>) -> ProcessInfo;
+        /// The same, with something else changed: the name or the command.
+        rerun_changed(process: &str, caller: Caller, env: Vec<EnvVar>, change: RerunChange) -> ProcessInfo;
+        /// Stops a process and its whole tree, and starts its command again.
+        restart(process: &str, caller: Caller, env: Vec<EnvVar>, grace: Option<Duration>) -> Restarted;
         /// The processes in a scope: those that run, and with `all` the finished ones too.
         list(scope: &Scope, all: bool) -> Vec<ProcessInfo>;
         /// How a process is.

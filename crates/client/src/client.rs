@@ -11,7 +11,7 @@ use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Found, From, Kill, KillAll, Killed, List, LogPage, Page,
-    Process as ProcessInfo, Removed, Request, ViewClosed, Waited, Written,
+    Process as ProcessInfo, Removed, Request, RerunChange, Restarted, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -181,6 +181,53 @@ impl Client {
         let env = env.into_iter().map(Into::into).collect();
         let request = Request::Rerun { process: process.into(), caller, env, want: Some(draw()?) };
         self.ask("start it again", request, Repeat::Safe).await
+    }
+
+    /// Like [`Client::rerun`], with something else changed: the name or the command.
+    ///
+    /// ```
+    /// # use outlast_client::{Client, Command, Connect, RerunChange, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let here = caller(std::env::vars_os(), &product.work());
+    /// let first = client.run(Run::new(Spec::shell("echo one").named("greeter"), here.clone())).await?;
+    /// let change = RerunChange::default().named("other").running(Command::Shell("echo two".into()));
+    /// let again = client.rerun_changed(&first.id().to_string(), here, Vec::new(), change).await?;
+    /// assert_eq!((again.name.as_deref(), again.command.as_str()), (Some("other"), "echo two"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn rerun_changed(
+        &self,
+        process: &str,
+        caller: Caller,
+        env: Vec<EnvVar>,
+        change: RerunChange,
+    ) -> Result<ProcessInfo, ClientError> {
+        if change.is_nothing() {
+            return self.rerun(process, caller, env).await;
+        }
+        let env = env.into_iter().map(Into::into).collect();
+        let request = Request::RerunChanged { process: process.into(), caller, env, change, want: Some(draw()?) };
+        self.ask("start it again", request, Repeat::Safe).await
+    }
+
+    /// Stops a process and its whole tree, and starts its command again, in the caller's surroundings of now and with these values given anew. A
+    /// process that could not be started again is not stopped; one that has finished is started only. `grace` is the time between TERM and KILL.
+    ///
+    /// Use an id: it may be asked again after a crash of the engine, and a name may mean the new process then.
+    pub async fn restart(
+        &self,
+        process: &str,
+        caller: Caller,
+        env: Vec<EnvVar>,
+        grace: Option<Duration>,
+    ) -> Result<Restarted, ClientError> {
+        let env = env.into_iter().map(Into::into).collect();
+        let request = Request::Restart { process: process.into(), caller, env, want: Some(draw()?), grace_ms: grace.map(millis) };
+        self.ask("restart the process", request, Repeat::Safe).await
     }
 
     /// The processes in a scope: those that run, and with `all` the finished ones too.

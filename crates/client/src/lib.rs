@@ -234,5 +234,6 @@ pub use outlast_wire::v1::notice::{
 };
 pub use outlast_wire::v1::{
     Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Error, ErrorKind, Event, Fate, Found, From, Kill, KillAll,
-    Killed, LeftProcess, List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, Setting, StoppedLeft, ViewClosed, Waited, Written,
+    Killed, LeftProcess, List, LogPage, Page, Process as ProcessInfo, ReadEnd, Removed, RerunChange, Restarted, Setting, StoppedLeft,
+    ViewClosed, Waited, Written,
 };

@@ -48,6 +48,12 @@ pub const ENGINE_LOG_BYTES: u64 = 1 << 20;
 pub const MAX_PATTERNS: usize = 256;
 /// The longest of them.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
+/// How many labels a process may have.
+pub const MAX_LABELS: usize = 32;
+/// The longest key of a label.
+pub const MAX_LABEL_KEY_BYTES: usize = 64;
+/// The longest value of a label: the path of a file fits.
+pub const MAX_LABEL_VALUE_BYTES: usize = 4_096;
 /// The longest single argument or `NAME=value` the kernel takes, its NUL aside.
 pub const MAX_ARG_BYTES: usize = 131_071;
 /// The most that all arguments and variables may take together.

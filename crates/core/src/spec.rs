@@ -2,6 +2,7 @@
 
 use crate::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A shell line, or a program with its arguments.
@@ -83,6 +84,9 @@ pub struct Spec {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Labels by which processes are found together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// For whom.
     #[serde(default)]
     pub owner: Owner,
@@ -173,6 +177,7 @@ impl Spec {
             pty: false,
             stdin: false,
             name: None,
+            labels: BTreeMap::new(),
             owner: Owner::default(),
             timeout: None,
             on_stop: OnStop::Keep,
@@ -184,6 +189,13 @@ impl Spec {
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
+    }
+
+    /// The same, with this label.
+    #[must_use]
+    pub fn labelled(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
     }
 
     /// The same, in this directory.
@@ -245,6 +257,7 @@ impl Spec {
             pty: true,
             stdin: true,
             name: Some("né\0".into()),
+            labels: BTreeMap::from([("k".into(), "v".into())]),
             owner: Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) },
             timeout: Some(Duration::from_millis(1)),
             on_stop: OnStop::Kill,

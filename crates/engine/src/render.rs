@@ -276,6 +276,7 @@ pub(crate) fn process(shared: &Shared, dir: &ProcessDir, facts: &Facts, seen: &S
     let input_open = meta.is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
     let mut info = Process::new(kept.id, command, phase.status(), word(facts), facts.since());
     info.name.clone_from(&kept.spec.name);
+    info.labels.clone_from(&kept.spec.labels);
     info.pid = pid(phase, meta);
     // A list would have to look up each process. Who shows a list to a person does that.
     info.is_suspended = detail == Detail::Whole && phase.alive().is_some_and(|of| outlast_store::os::is_suspended(&of));

@@ -183,6 +183,18 @@ impl World {
         jiff::tz::TimeZone::system()
     }
 
+    /// The editor of the user, which may have arguments.
+    #[allow(dead_code)] // The gateway's own program edits nothing.
+    pub(crate) fn editor(&self) -> OsString {
+        self.var("VISUAL").or_else(|| self.var("EDITOR")).map_or_else(|| "vi".into(), OsStr::to_owned)
+    }
+
+    /// The directory for short-lived files.
+    #[allow(dead_code)] // The gateway's own program has none.
+    pub(crate) fn temp_dir(&self) -> PathBuf {
+        self.var("TMPDIR").map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/tmp".into())
+    }
+
     /// Whether the terminal, if there is one, cannot rewrite a line.
     pub(crate) fn is_dumb(&self) -> bool {
         self.var("TERM").is_none_or(|t| t == "dumb")

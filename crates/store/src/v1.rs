@@ -2,6 +2,7 @@
 
 use outlast_core as core;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The version byte of frames that hold these.
@@ -121,6 +122,8 @@ pub(crate) struct Spec {
     stdin: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
     #[serde(default)]
     owner: Owner,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -429,7 +432,7 @@ impl From<Tell> for core::Tell {
 impl From<&core::Spec> for Spec {
     fn from(spec: &core::Spec) -> Self {
         // A new field that is forgotten here is missed by the test that writes `Spec::with_everything`.
-        let core::Spec { command, cwd, env, pty, stdin, name, owner, timeout, on_stop, tell, .. } = spec;
+        let core::Spec { command, cwd, env, pty, stdin, name, labels, owner, timeout, on_stop, tell, .. } = spec;
         Self {
             command: match command {
                 core::Command::Shell(line) => Command::Shell(line.clone()),
@@ -440,6 +443,7 @@ impl From<&core::Spec> for Spec {
             pty: *pty,
             stdin: *stdin,
             name: name.clone(),
+            labels: labels.clone(),
             owner: owner.into(),
             timeout_us: timeout.map(micros),
             on_stop: match on_stop {
@@ -452,7 +456,7 @@ impl From<&core::Spec> for Spec {
 }
 impl From<Spec> for core::Spec {
     fn from(spec: Spec) -> Self {
-        let Spec { command, cwd, env, pty, stdin, name, owner, timeout_us, on_stop, tell } = spec;
+        let Spec { command, cwd, env, pty, stdin, name, labels, owner, timeout_us, on_stop, tell } = spec;
         let mut spec = Self::of(match command {
             Command::Shell(line) => core::Command::Shell(line),
             Command::Argv(args) => core::Command::Argv(args),
@@ -462,6 +466,7 @@ impl From<Spec> for core::Spec {
         spec.pty = pty;
         spec.stdin = stdin;
         spec.name = name;
+        spec.labels = labels;
         spec.owner = owner.into();
         spec.timeout = timeout_us.map(Duration::from_micros);
         spec.on_stop = match on_stop {

@@ -5,7 +5,7 @@ use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
 use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
 use outlast_wire::v1::{
     Activity, AdoptFrom, Caller, Command, EnvVar, Error, ErrorKind, Event, From, Hello, Kill, LogPage, Message, OnStop, Page, Process,
-    Reply, Request, Spec, Tell,
+    Reply, Request, RerunChange, Spec, Tell,
 };
 use serde_json::Value;
 use std::path::PathBuf;
@@ -32,6 +32,7 @@ fn requests() -> Vec<Message> {
         pty: true,
         stdin: false,
         name: Some("a name".into()),
+        labels: Default::default(),
         timeout_ms: Some(5000),
         on_stop: OnStop::Kill,
         tell: Tell::default(),
@@ -96,6 +97,14 @@ fn requests() -> Vec<Message> {
         Request::KillThese { processes: vec![ID], kill: Kill::politely() },
         Request::CleanThese { processes: vec![ID] },
         Request::Find { process: "a name".into() },
+        Request::RerunChanged {
+            process: process(),
+            caller: caller(),
+            env: Vec::new(),
+            change: RerunChange::default().named("n").running(outlast_core::Command::Shell("echo ho".into())),
+            want: Some(ID),
+        },
+        Request::Restart { process: process(), caller: caller(), env: Vec::new(), want: Some(ID), grace_ms: Some(500) },
         Request::Wait { process: process(), timeout_ms: None },
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };

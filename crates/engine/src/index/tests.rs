@@ -315,6 +315,6 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
     );
     assert_eq!(
         stored("proc_070707070707"),
-        r#"{"spec":{"command":{"argv":["echo",{"hex":"ff0a01"},""]},"cwd":{"hex":"2f80"},"env":[{"name":"TOKEN","value":"…"}],"pty":true,"stdin":true,"name":"né\u0000","owner":{"session":"s","task":"t","generation":"g"},"timeout":1,"on_stop":"kill","tell":{"completion":true,"unless_waited_for":true,"awaited":true,"watch":["ERROR"],"chars":9,"route":{"platform":"p","chat_id":"c","user_id":"i","user_name":"u","thread_id":"t","message_id":"m"}}},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","shell":"/bin/bash","command_scrubbed":false,"env_scrubbed":["TOKEN"],"warnings":["w"],"head":1048576,"segment":4194304,"tail":67108864}"#
+        r#"{"spec":{"command":{"argv":["echo",{"hex":"ff0a01"},""]},"cwd":{"hex":"2f80"},"env":[{"name":"TOKEN","value":"…"}],"pty":true,"stdin":true,"name":"né\u0000","labels":{"k":"v"},"owner":{"session":"s","task":"t","generation":"g"},"timeout":1,"on_stop":"kill","tell":{"completion":true,"unless_waited_for":true,"awaited":true,"watch":["ERROR"],"chars":9,"route":{"platform":"p","chat_id":"c","user_id":"i","user_name":"u","thread_id":"t","message_id":"m"}}},"hash":"HASH","accepted_at_us":1700000000000000,"cwd":"/tmp","shell":"/bin/bash","command_scrubbed":false,"env_scrubbed":["TOKEN"],"warnings":["w"],"head":1048576,"segment":4194304,"tail":67108864}"#
     );
 }

@@ -6,7 +6,7 @@ use super::out::Out;
 use super::relay::{self, Relay, Relays};
 use super::{
     Input, active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read,
-    remove, rerun, resize, run, signal, until, view, wait, write,
+    remove, rerun, resize, restart, run, signal, until, view, wait, write,
 };
 use crate::disk::blocking;
 use crate::engine::Engine;
@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use crate::state::View;
 use outlast_core::Owner;
 use outlast_wire::v1::notice::Told;
-use outlast_wire::v1::{Done, Error, Found, Removed, Request};
+use outlast_wire::v1::{Done, Error, Found, Removed, Request, RerunChange};
 use outlast_wire::{code, frame};
 use serde::Serialize;
 use std::io;
@@ -46,7 +46,17 @@ impl Asked {
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
             Request::Run { spec, want, caller } => out.result(run::run(self, *spec, want, caller).await).await,
-            Request::Rerun { process, caller, env, want } => out.result(rerun::rerun(self, &process, caller, env, want).await).await,
+            Request::Rerun { process, caller, env, want } => {
+                out.result(rerun::rerun(self, &process, caller, env, RerunChange::default(), want).await).await
+            }
+            Request::RerunChanged { process, caller, env, change, want } => {
+                out.result(rerun::rerun(self, &process, caller, env, change, want).await).await;
+            }
+            Request::Restart { process, caller, env, want, grace_ms } => {
+                let asked = self.clone();
+                let work = async move { restart::restart(&asked, &process, caller, env, want, grace_ms).await };
+                self.answer_with_end(finished(work).await, "restart").await;
+            }
             Request::List { scope, all } => match list::list(self, &scope, all).await {
                 Ok(json) => out.send(frame::answer(out.of, &json)).await,
                 Err(error) => out.error(error).await,

@@ -25,6 +25,7 @@ mod relay;
 mod remove;
 mod rerun;
 mod resize;
+mod restart;
 mod run;
 mod signal;
 mod until;

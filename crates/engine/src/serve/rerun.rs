@@ -1,26 +1,38 @@
-//! `rerun`: the same command again, in the caller's environment of now.
+//! `rerun`: the same command again, in the caller's current environment.
 
 use super::{Asked, run};
+use crate::facts::Facts;
 use crate::refuse;
-use outlast_core::{EnvVar, Owner, ProcessId, Spec};
+use crate::state::View;
+use outlast_core::{Command, EnvVar, Owner, ProcessId, Spec};
 use outlast_store::spec::Kept;
 use outlast_wire::code;
-use outlast_wire::v1::{self, Caller, Error, Process};
+use outlast_wire::v1::{self, Caller, Error, Process, RerunChange};
 
 pub(super) async fn rerun(
     asked: &Asked,
     name: &str,
     caller: Caller,
     env: Vec<v1::EnvVar>,
+    change: RerunChange,
     want: Option<ProcessId>,
 ) -> Result<Process, Error> {
     let view = asked.resolve(name).await?;
-    if view.facts.detached {
-        let what = format!("{} was adopted: how it was started is not known", view.id());
+    let spec = spec_again(&view.facts, env, change, &asked.owner)?;
+    start_again(asked, &view, spec, want, caller).await
+}
+
+/// The spec of a process that is to run again. Refuses if something of it was not kept.
+pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
+    if of.detached {
+        let what = format!("{} was adopted: how it was started is not known", of.id());
         return Err(refuse::refusal(code::BAD_SPEC, what, "start it with `outlast run`"));
     }
-    let given = env.into_iter().map(Into::into).collect();
-    let spec = again(&view.facts.kept, given, &asked.owner)?;
+    again(&of.kept, env.into_iter().map(Into::into).collect(), change, owner)
+}
+
+/// Starts the spec in the place of the process that it was taken from.
+pub(super) async fn start_again(asked: &Asked, view: &View, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     let same_owner = spec.owner == view.facts.kept.spec.owner;
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {
@@ -34,10 +46,11 @@ pub(super) async fn rerun(
 }
 
 /// The spec of a process that is to run again, with values given anew. Refuses if one is missing.
-fn again(kept: &Kept, given: Vec<EnvVar>, owner: &Owner) -> Result<Spec, Error> {
+fn again(kept: &Kept, given: Vec<EnvVar>, change: RerunChange, owner: &Owner) -> Result<Spec, Error> {
+    let RerunChange { name, command, .. } = change;
+    let command = command.map(Command::from);
     if kept.command_scrubbed {
-        let what = format!("the command of {} held a secret, which was not kept", kept.id);
-        return Err(refuse::refusal(code::SCRUBBED, what, "start it with `outlast run` and the whole command"));
+        check_secrets_given(kept, command.as_ref())?;
     }
     let is_given = |name: &outlast_core::OsText| given.iter().any(|v| v.name == *name);
     let missing: Vec<String> = kept.env_scrubbed.iter().filter(|n| !is_given(n)).map(|n| n.to_lossy().into_owned()).collect();
@@ -47,11 +60,34 @@ fn again(kept: &Kept, given: Vec<EnvVar>, owner: &Owner) -> Result<Spec, Error> 
     }
     let mut env: Vec<EnvVar> = kept.spec.env.iter().filter(|v| !is_given(&v.name)).cloned().collect();
     env.extend(given);
-    // Somebody who speaks for nobody in particular runs it for whom it ran.
+    // A caller without an owner runs it for the owner that it had.
     let owner = if *owner == Owner::default() { kept.spec.owner.clone() } else { owner.clone() };
-    // Whoever waited for the first does not wait for this one.
+    // A client that waited for the first process does not wait for this one.
     let mut spec = kept.spec.clone().in_dir(kept.cwd.clone()).owned_by(owner);
     (spec.tell.awaited, spec.tell.unless_waited_for) = (false, false);
     spec.env = env;
+    spec.command = command.unwrap_or(spec.command);
+    spec.name = name.or(spec.name);
     Ok(spec)
+}
+
+/// Refuses a command in which a mask stands where a secret was.
+fn check_secrets_given(kept: &Kept, command: Option<&Command>) -> Result<(), Error> {
+    let Some(command) = command.map(Command::shown) else {
+        let what = format!("the command of {} held a secret, which was not kept", kept.id);
+        return Err(refuse::refusal(
+            code::SCRUBBED,
+            what,
+            "write it again with `outlast rerun --edit`, or start the whole command with `outlast run`",
+        ));
+    };
+    let shown = kept.spec.command.shown();
+    let is_masked = |word: &&str| word.contains("***") || word.contains("...");
+    match shown.split_whitespace().filter(is_masked).find(|word| command.contains(word)) {
+        None => Ok(()),
+        Some(word) => {
+            let what = format!("{word} stands for a secret in the command of {}, which was not kept", kept.id);
+            Err(refuse::refusal(code::SCRUBBED, what, "write the secret in its place, or a variable that --env gives"))
+        }
+    }
 }

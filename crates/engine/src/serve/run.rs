@@ -19,6 +19,7 @@ use outlast_text::{Redactor, secret_name};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,6 +68,18 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     let mut answer = answer?;
     answer.not_passed_on = not_passed_on;
     Ok(answer)
+}
+
+/// Refuses what is known to be refused by a start, without starting anything.
+pub(super) async fn check_startable(asked: &Asked, spec: &Spec, caller: &Caller) -> Result<(), Error> {
+    let scrub = Scrub::new(spec, &asked.shared().redactor);
+    check(spec, caller, &scrub)?;
+    if let Some(refused) = &asked.shared().refused_call {
+        return Err(refuse::refused_call(refused));
+    }
+    let (wanted, here) = (spec.cwd.clone(), caller.cwd.clone());
+    let found = blocking(move || shell::existing_cwd(wanted.as_ref().map(OsText::as_path), here.as_path()).map(|_| ())).await;
+    found.map_err(|e| refuse::disk("cannot look for its directory", &e))?.map_err(|e| scrub.error(bad_cwd(e)))
 }
 
 struct Request {
@@ -233,8 +246,7 @@ fn prepare_with(
         |all: &[EnvVar]| -> Vec<Variable> { all.iter().map(|v| (v.name.as_bytes().to_vec(), v.value.as_bytes().to_vec())).collect() };
     let inherited: Vec<Variable> = caller.env.into_iter().map(|v| (v.name.into_bytes(), v.value.into_bytes())).collect();
     let extras = variables(&spec.env);
-    let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path())
-        .map_err(|e| refuse::refusal(code::BAD_SPEC, e.to_string(), e.hint()))?;
+    let cwd = shell::existing_cwd(spec.cwd.as_ref().map(OsText::as_path), caller.cwd.as_path()).map_err(bad_cwd)?;
     let mut warnings: Vec<String> = elsewhere.into_iter().collect();
     let is_worth_a_warning = config.detach && !shared.stays_in_session && !cgroup::ends_with_namespace();
     if let (true, None, Some(why)) = (is_worth_a_warning, &shared.place, shared.degraded.first()) {
@@ -374,6 +386,15 @@ impl<'a> Scrub<'a> {
         shown + &text[copied..]
     }
 
+    /// A label as it is kept. The value of a key that is a secret's name is one.
+    fn label(&self, key: String, value: &str) -> (String, String) {
+        let value = match self.redactor.is_on() && secret_name(&key) {
+            true => "***".to_owned(),
+            false => self.without_given(&self.redactor.command_line(value)),
+        };
+        (self.without_given(&self.redactor.command_line(&key)), value)
+    }
+
     /// An error that a caller sees.
     fn error(&self, mut error: Error) -> Error {
         for text in [&mut error.error, &mut error.hint] {
@@ -425,11 +446,12 @@ impl<'a> Scrub<'a> {
     }
 }
 
-/// The spec as it is kept: secrets in command and name masked, values of secret variables gone.
+/// The spec as it is kept: secrets in command, name and labels masked, values of secret variables gone.
 pub(super) fn without_secrets(mut spec: Spec, redactor: &Redactor) -> (Spec, Scrubbed) {
     let scrub = Scrub::new(&spec, redactor);
     let command = scrub.command(&spec.command);
     spec.name = spec.name.map(|name| scrub.without_given(&redactor.command_line(&name)));
+    spec.labels = spec.labels.into_iter().map(|(key, value)| scrub.label(key, &value)).collect();
     let mut scrubbed = Scrubbed { command: command != spec.command, env: Vec::new() };
     spec.command = command;
     for variable in &mut spec.env {
@@ -487,6 +509,7 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     if spec.timeout.is_some_and(|t| t.is_zero()) {
         return refused("a timeout of 0 would end it before it began".into(), "give a time of more than 0, or none");
     }
+    check_labels(&spec.labels)?;
     check_tell(&spec.tell)?;
     for dir in spec.cwd.iter().chain([&caller.cwd]) {
         if dir.has_nul() {
@@ -495,6 +518,27 @@ fn check_request(spec: &Spec, caller: &Caller) -> Result<(), Error> {
     }
     if !caller.cwd.as_path().is_absolute() {
         return refused(format!("the caller's directory {:?} is not an absolute path", caller.cwd), "send where the caller is");
+    }
+    Ok(())
+}
+
+/// Refuses labels that could not be written on a command line or shown on one line.
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
+    let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
+    if labels.len() > limits::MAX_LABELS {
+        return refused(format!("{} labels are more than the {} there may be", labels.len(), limits::MAX_LABELS), "give fewer");
+    }
+    for (key, value) in labels {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        if key.is_empty() || key.len() > limits::MAX_LABEL_KEY_BYTES || !key.chars().all(is_plain) {
+            return refused(format!("{key:?} cannot be the key of a label"), "a key has 1 to 64 letters, digits, and any of . _ - /");
+        }
+        if value.len() > limits::MAX_LABEL_VALUE_BYTES {
+            return refused(format!("the value of the label {key} has {} bytes", value.len()), "give at most 4,096 bytes");
+        }
+        if value.contains(char::is_control) {
+            return refused(format!("the value of the label {key} has a control character in it"), "use printable text");
+        }
     }
     Ok(())
 }
@@ -539,6 +583,10 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+fn bad_cwd(error: shell::NoDirectory) -> Error {
+    refuse::refusal(code::BAD_SPEC, error.to_string(), error.hint())
 }
 
 fn bad_spec(error: &MergeError) -> Error {

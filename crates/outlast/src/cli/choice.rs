@@ -1,5 +1,6 @@
-//! Which of many processes `kill --all` and `clean` are about, and the question before they reach beyond the caller's session.
+//! Which of many processes `kill --all`, `kill --label` and `clean` are about, and the question before they reach beyond the caller's session.
 
+use super::label::LabelArgs;
 use super::{Context, Failure, list, seconds, times};
 use clap::Args;
 use outlast_client::{Client, ProcessId, ProcessInfo, Scope};
@@ -23,10 +24,12 @@ pub(crate) struct ChoiceArgs {
     /// Do not ask on a terminal before it reaches processes of other sessions
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    pub(crate) label: LabelArgs,
 }
 
 impl ChoiceArgs {
-    /// Whether any of the flags was given.
+    /// Whether any of the flags was given, those for labels aside.
     pub(crate) fn is_given(&self) -> bool {
         self.older.is_some() || self.dry_run || self.yes
     }
@@ -70,11 +73,11 @@ impl Many {
     /// Finds out which processes it is about, and asks a user at a terminal if some belong to other sessions.
     pub(crate) async fn choose(&self, ctx: &Context, client: &Client, args: &ChoiceArgs, scope: &Scope) -> Result<Choice, Failure> {
         let may_ask = !args.yes && ctx.out.has_person() && std::io::stdin().is_terminal();
-        if !may_ask && !args.dry_run && args.older.is_none() && !self.failed {
+        if !may_ask && !args.dry_run && args.older.is_none() && !self.failed && !args.label.is_given() {
             return Ok(Choice::All);
         }
         let (mut found, now) = (client.list(scope, self.finished).await?, times::now());
-        found.retain(|p| self.takes(p, args.older, now));
+        found.retain(|p| self.takes(p, args.older, now) && args.label.takes(p));
         if args.dry_run {
             return self.show(ctx, found).map(|()| Choice::Answered(0));
         }

@@ -18,12 +18,14 @@ use std::time::Duration;
 /// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
 /// each as for one process, or an error with its `id`.
 ///
-/// On a terminal --all asks before it stops processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
+/// --label stops those of the scope that have the label, as --all --label does.
+///
+/// On a terminal --all and --label ask before they stop processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
 #[derive(Debug, Args)]
 #[command(visible_alias = "stop")]
 pub(crate) struct Kill {
     /// The process: its name, its id, or at least four digits of its id; may be several
-    #[arg(required_unless_present = "all", conflicts_with = "all", value_name = "ID")]
+    #[arg(required_unless_present_any = ["all", "labels"], conflicts_with_all = ["all", "labels"], value_name = "ID")]
     ids: Vec<String>,
     /// Stop every running process of the scope, and what finished ones left running
     #[arg(long)]
@@ -42,15 +44,19 @@ pub(crate) struct Kill {
 
 impl Kill {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
-        if !self.all && (self.scope.task.is_some() || self.scope.session.is_some()) {
-            return Err(Failure::refused("--task and --session go with --all", "name one process, or write --all"));
+        let is_many = self.all || self.choice.label.is_given();
+        if !is_many && (self.scope.task.is_some() || self.scope.session.is_some()) {
+            return Err(Failure::refused("--task and --session go with --all or --label", "name one process, or write --all"));
         }
-        if !self.all && self.choice.is_given() {
-            return Err(Failure::refused("--older, --dry-run and --yes go with --all", "name one process without them, or write --all"));
+        if !is_many && self.choice.is_given() {
+            return Err(Failure::refused(
+                "--older, --dry-run and --yes go with --all or --label",
+                "name one process without them, or write --all",
+            ));
         }
         let mut kill = outlast_client::Kill::default();
         (kill.grace_ms, kill.no_escalate) = (self.grace.or(configured(ctx)).map(millis), self.no_escalate);
-        match self.all {
+        match is_many {
             false => named(ctx, &self.ids, kill).await,
             true => {
                 let named = self.scope.session.clone();

@@ -1,32 +1,134 @@
 //! `outlast list`
 
 use super::conversation::{self, Conversation};
+use super::label::LabelArgs;
 use super::out::Tone;
 use super::owner::meant;
 use super::table::{Cell, Column, lay_out};
 use super::{Context, Failure, ScopeArgs, ending, named, times};
-use clap::Args;
-use outlast_client::{ProcessInfo, Time};
+use clap::{Args, ValueEnum};
+use outlast_client::{ProcessInfo, Status, Time};
 use serde_json::json;
 
 /// List processes
+///
+/// Without --all those that run are shown, and finished ones that left something running. --state exited, failed and lost show finished ones without it.
+/// If several filters are given, a process must pass all of them.
 #[derive(Debug, Args)]
 #[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {
     /// Include finished processes, and the agents of conversations that run
     #[arg(long, short)]
     all: bool,
+    /// Only processes in this state
+    #[arg(long, value_name = "STATE")]
+    state: Option<State>,
+    /// Only processes with this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    #[command(flatten)]
+    label: LabelArgs,
+    /// Sort by this field, smallest or oldest first [default: those that run first, and the older before the younger]
+    #[arg(long, value_name = "FIELD")]
+    sort: Option<Field>,
     #[command(flatten)]
     scope: ScopeArgs,
+}
+
+/// What `--state` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    /// The command has not ended
+    Running,
+    /// The command has ended, in whatever way
+    Exited,
+    /// It ended and its exit code is not 0, or is not known
+    Failed,
+    /// A stop signal suspended it
+    Suspended,
+    /// It is being started
+    Starting,
+    /// It is being stopped
+    Stopping,
+    /// It was started elsewhere and taken in with `adopt`
+    Adopted,
+    /// It runs, and its keepers are dead
+    Orphaned,
+    /// It runs, and its keepers do not answer
+    Unreachable,
+    /// It ended, and its exit status is unknown
+    Lost,
+}
+
+impl State {
+    fn takes(self, p: &ProcessInfo) -> bool {
+        match self {
+            Self::Running => p.status == Status::Running,
+            Self::Exited => p.status == Status::Exited,
+            Self::Failed => p.status == Status::Exited && p.fate.exit_code.flatten() != Some(0),
+            Self::Suspended => p.is_suspended,
+            Self::Starting => p.phase == "starting",
+            Self::Stopping => p.phase == "stopping",
+            Self::Adopted => p.phase == "adopted",
+            Self::Orphaned => p.phase == "orphaned",
+            Self::Unreachable => p.phase == "unreachable",
+            Self::Lost => p.phase == "lost",
+        }
+    }
+
+    /// Whether finished processes are in this state.
+    fn is_finished(self) -> bool {
+        matches!(self, Self::Exited | Self::Failed | Self::Lost)
+    }
+}
+
+/// What `--sort` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Field {
+    /// When it was started
+    Started,
+    /// When it ended; those that run come last
+    Ended,
+    /// How long it has run, or ran
+    Time,
+    /// How much output there is
+    Output,
+    /// Its name; those without one come last
+    Name,
+    /// Its state, as it is shown
+    State,
+    /// Its command
+    Command,
+}
+
+impl Field {
+    /// Sorts. Where the field is equal, the order stays.
+    fn sort(self, all: &mut [ProcessInfo]) {
+        match self {
+            Self::Started => all.sort_by_key(|p| p.started_at),
+            Self::Ended => all.sort_by_key(|p| (p.fate.ended_at.is_none(), p.fate.ended_at)),
+            Self::Time => all.sort_by_key(|p| p.uptime_seconds),
+            Self::Output => all.sort_by_key(|p| p.output_bytes),
+            Self::Name => all.sort_by_cached_key(|p| (p.name.is_none(), p.name.clone())),
+            Self::State => all.sort_by_cached_key(|p| ending::standing(p).0),
+            Self::Command => all.sort_by_cached_key(|p| p.command.clone()),
+        }
+    }
 }
 
 impl List {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let named = self.scope.session.clone();
-        let scope = self.scope.or(&ctx.owner());
+        let scope = self.scope.clone().or(&ctx.owner());
         let client = ctx.client().await?;
-        let mut processes = client.list(&scope, self.all).await?;
+        let all = self.all || self.state.is_some_and(State::is_finished);
+        let mut processes = client.list(&scope, all).await?;
         ending::mark_suspended(&mut processes);
+        let has_any = !processes.is_empty();
+        processes.retain(|p| self.takes(p));
+        if let Some(field) = self.sort {
+            field.sort(&mut processes);
+        }
         let meant = if processes.is_empty() { meant(&client, named.as_deref()).await } else { None };
         if ctx.out.json {
             let mut answer = with_conversations(outlast_client::List::new(processes));
@@ -37,11 +139,16 @@ impl List {
             return Ok(0);
         }
         // Who names a session wants to see what is in it.
-        let hidden = if scope.session.is_none() { hide_agents(&mut processes, self.all) } else { 0 };
+        let hidden = if scope.session.is_none() { hide_agents(&mut processes, all) } else { 0 };
         if let Some(meant) = meant {
             ctx.out.remark(&meant);
         } else if processes.is_empty() {
-            ctx.out.tip(if self.all { "no processes" } else { "nothing runs; --all shows finished processes" });
+            ctx.out.tip(match (all, has_any && self.is_filtered()) {
+                (true, true) => "no process matches",
+                (false, true) => "nothing that runs matches; --all looks at finished processes, too",
+                (true, false) => "no processes",
+                (false, false) => "nothing runs; --all shows finished processes",
+            });
         }
         for line in lines(&processes, times::now(), &ctx.out) {
             ctx.out.line(&line)?;
@@ -52,6 +159,15 @@ impl List {
             many => ctx.out.tip(&format!("{many} agents of conversations run, too; --all shows them")),
         }
         Ok(0)
+    }
+
+    fn takes(&self, p: &ProcessInfo) -> bool {
+        let has_name = self.name.is_none() || p.name == self.name;
+        has_name && self.label.takes(p) && self.state.is_none_or(|state| state.takes(p))
+    }
+
+    fn is_filtered(&self) -> bool {
+        self.state.is_some() || self.name.is_some() || self.label.is_given()
     }
 }
 

@@ -3,6 +3,7 @@
 mod several;
 
 use super::follow::{Follow, Screen, Stopped, gap};
+use super::label::{Meant, NamedOrLabelled};
 use super::out::Tone;
 use super::output::{self, Begin, Form, Printer, Range};
 use super::times::{self, GivenTime};
@@ -26,8 +27,10 @@ use tokio::signal::unix::{SignalKind, signal};
 /// there are events "gap", "end", "error" and, after Ctrl-C, "left".
 #[derive(Debug, Args)]
 pub(crate) struct Log {
-    /// The process: its name, its id, or at least four digits of its id; may be several
-    #[arg(required = true, value_name = "ID")]
+    #[command(flatten)]
+    which: NamedOrLabelled,
+    /// The ids of the processes, once they were looked up.
+    #[arg(skip)]
     ids: Vec<String>,
     /// Show the last N lines
     #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = clap::value_parser!(u64).range(1..))]
@@ -97,10 +100,10 @@ impl Log {
 
     pub(crate) async fn perform(mut self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let is_labelled = self.prefix || self.ids.len() > 1;
         // All are looked up before anything is shown: a name that is wrong is told at once.
-        self.ids = named::find_each(ctx, &client, &self.ids).await?.into_iter().map(|one| one.id).collect();
-        if is_labelled {
+        let Meant { all, is_one } = self.which.find(ctx, &client).await?;
+        self.ids = all.into_iter().map(|one| one.id).collect();
+        if self.prefix || !is_one {
             return several::perform(self, ctx, &client).await;
         }
         match (self.follow, self.raw && !ctx.out.json) {

@@ -12,6 +12,7 @@ mod completions;
 mod config;
 mod conversation;
 mod doctor;
+mod edit;
 mod ending;
 mod engine;
 mod envfile;
@@ -24,6 +25,7 @@ mod input;
 mod install;
 mod interrupt;
 mod kill;
+mod label;
 mod list;
 mod log;
 mod man;
@@ -36,6 +38,7 @@ mod poll;
 mod progress;
 mod ready;
 mod rerun;
+mod restart;
 mod rm;
 mod route;
 mod run;
@@ -114,6 +117,7 @@ enum Verb {
     Interrupt(interrupt::Interrupt),
     Attach(attach::Attach),
     Rerun(rerun::Rerun),
+    Restart(restart::Restart),
     Rm(rm::Rm),
     Clean(clean::Clean),
     Active(active::Active),
@@ -336,6 +340,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Interrupt(args) => args.perform(ctx).await,
         Verb::Attach(args) => args.perform(ctx).await,
         Verb::Rerun(args) => args.perform(ctx).await,
+        Verb::Restart(args) => args.perform(ctx).await,
         Verb::Rm(args) => args.perform(ctx).await,
         Verb::Clean(args) => args.perform(ctx).await,
         Verb::Active(args) => args.perform(ctx).await,
@@ -360,7 +365,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
 }
 
 /// Which processes a list or a stop of many is about.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct ScopeArgs {
     /// Processes of this task
     #[arg(long, value_name = "T")]

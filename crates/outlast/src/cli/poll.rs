@@ -1,7 +1,7 @@
 //! `outlast poll`
 
 use super::out::{Tone, tame};
-use super::{Context, Failure, ending, named, times};
+use super::{Context, Failure, ending, label, named, times};
 use clap::Args;
 use jiff::tz::TimeZone;
 use outlast_client::{Event, ProcessInfo, Time};
@@ -42,6 +42,7 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
     let mut all = vec![("id", p.session_id.to_string())];
     let mut put = |name, value: Option<String>| all.extend(value.map(|v| (name, v)));
     put("name", p.name.clone());
+    put("labels", label::shown(p));
     put("command", Some(p.command.clone()));
     put("directory", Some(p.cwd.clone()));
     let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };

@@ -2,15 +2,30 @@
 
 use super::envfile::EnvArgs;
 use super::failure::OURS;
-use super::{Context, Failure, named, run};
+use super::{Context, Failure, edit, named, run};
 use clap::Args;
-use outlast_client::Reason;
+use outlast_client::{Client, Command, Reason, RerunChange};
 
 /// Run a process's command again in the current environment
+///
+/// The new process has the directory, the name, the labels and the flags of the first one. A first one that runs keeps running: `outlast restart` stops
+/// it first. With --follow it exits as the command did.
+///
+/// With --edit, $VISUAL or else $EDITOR opens the command. What is saved runs as a shell command line; if it was not changed, the command runs as it was. If
+/// the editor fails or the file is empty, nothing is started.
 #[derive(Debug, Args)]
 pub(crate) struct Rerun {
     /// The process: its name, its id, or at least four digits of its id
     id: String,
+    /// Edit the command first
+    #[arg(long)]
+    edit: bool,
+    /// Give the new process this name
+    #[arg(long, value_name = "N")]
+    name: Option<String>,
+    /// Show its output until it ends; Ctrl-C leaves it running
+    #[arg(long, short)]
+    follow: bool,
     #[command(flatten)]
     env: EnvArgs,
 }
@@ -24,13 +39,31 @@ impl Rerun {
         let env = self.env.read(&ctx.world)?;
         let client = ctx.client().await?;
         let process = named::find(ctx, &client, &self.id).await?;
-        let info = client.rerun(&process.id, ctx.caller(), env).await?;
-        match info.fate.completion_reason {
-            Some(Reason::FailedStart) => run::failed_start(ctx, &info),
-            _ => {
-                run::tell_not_passed_on(ctx, &info);
-                run::started(ctx, &info)
-            }
+        let mut change = RerunChange::default();
+        if let Some(name) = self.name {
+            change = change.named(name);
+        }
+        if self.edit
+            && let Some(command) = edited(ctx, &client, &process.id).await?
+        {
+            change = change.running(command);
+        }
+        let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await?;
+        if info.fate.completion_reason == Some(Reason::FailedStart) {
+            return run::failed_start(ctx, &info);
+        }
+        run::tell_not_passed_on(ctx, &info);
+        match self.follow {
+            true => run::to_its_end(ctx, &client, info).await,
+            false => run::started(ctx, &info),
         }
     }
+}
+
+/// The command as the user edited it, or nothing if it was not changed.
+async fn edited(ctx: &Context, client: &Client, id: &str) -> Result<Option<Command>, Failure> {
+    let shown = client.poll(id).await?.command;
+    let edited = edit::edit(ctx, &shown).await?;
+    // The program and its arguments are shown as a shell reads them, so that the line does the same.
+    Ok((edited != shown.as_bytes()).then(|| Command::Shell(edited.into())))
 }

@@ -3,6 +3,7 @@
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
+use super::label::{self, Label};
 use super::named::{Named, shown, typed, with_ids};
 use super::owner::Whose;
 use super::ready::Ready;
@@ -49,6 +50,9 @@ pub(crate) struct Run {
     /// A name for people
     #[arg(long, value_name = "N")]
     name: Option<String>,
+    /// A label by which processes are found together; may be given several times
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    labels: Vec<Label>,
     #[command(flatten)]
     whose: Whose,
     /// Stop it after this time: seconds, or a number with s, m, h or d. With --until: stop waiting after this time
@@ -95,6 +99,7 @@ impl Run {
         let (follow, wait, quiet, id) = (self.follow, self.wait, self.quiet, self.id);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let spec = self.spec(ctx)?;
+        let is_labelled = !spec.labels.is_empty();
         let client = ctx.client().await?.with_owner(spec.owner.clone());
         // Before the start, which may be refused because of a setting that was changed since.
         if !quiet {
@@ -118,6 +123,7 @@ impl Run {
             ctx.out.remark(&format!("note: {warning}"));
         }
         tell_not_passed_on(ctx, &info);
+        label::tell_if_not_kept(ctx, is_labelled, &info);
         if let Some(ready) = ready {
             return ready.wait(ctx, &client, &info).await;
         }
@@ -136,6 +142,7 @@ impl Run {
         spec.pty = self.pty;
         spec.stdin = self.stdin;
         spec.name = self.name;
+        spec.labels = label::collect(self.labels)?;
         spec.owner = self.whose.or(ctx.owner());
         spec.timeout = self.timeout.filter(|_| self.until.is_none());
         spec.on_stop = match self.on_stop {
@@ -230,7 +237,8 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
     super::wait::tell(ctx, client, &Named { id, name: info.name.clone() }, &waited).await
 }
 
-async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
+/// Shows its output until it ends, and returns its exit code.
+pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
     let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };

@@ -2,6 +2,7 @@
 
 use super::ending::{self, TIMED_OUT};
 use super::failure::OURS;
+use super::label::{Meant, NamedOrLabelled};
 use super::named::{self, Each, Named};
 use super::progress::{self, About};
 use super::{Context, Failure, output, some_seconds};
@@ -20,9 +21,8 @@ use std::time::Duration;
 /// theirs that is not 0. With --json the answer is {"processes": [...]}, each as for one process.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// The process: its name, its id, or at least four digits of its id; may be several
-    #[arg(required = true, value_name = "ID")]
-    ids: Vec<String>,
+    #[command(flatten)]
+    which: NamedOrLabelled,
     /// Wait at most this many seconds; the process keeps running
     #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
@@ -35,9 +35,9 @@ impl Wait {
 
     async fn wait(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
-        let all = named::find_each(ctx, &client, &self.ids).await?;
-        match (&all[..], self.ids.len()) {
-            ([one], 1) => {
+        let Meant { all, is_one } = self.which.find(ctx, &client).await?;
+        match (&all[..], is_one) {
+            ([one], true) => {
                 let waited = for_it(ctx, &client, &one.id, self.timeout).await?;
                 if ctx.out.json {
                     ctx.out.object(&named::with_ids(&waited))?;

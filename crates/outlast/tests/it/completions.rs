@@ -31,7 +31,7 @@ fn offered(p: &Product, line: &str) -> Vec<String> {
 #[test]
 fn bash_completes_verbs_flags_ids_names_sessions_and_signals() {
     let p = product();
-    let running = p.run_with(&["--name", "web", "--session", "chat:42"], "exec sleep 1000");
+    let running = p.run_with(&["--name", "web", "--session", "chat:42", "--label", "app=shop"], "exec sleep 1000");
     let over = p.run_with(&["--name", "tests", "--task", "t1"], "exit 3");
     p.wait(&over);
     assert_eq!(offered(&p, "outlast at"), ["attach"]);
@@ -54,6 +54,10 @@ fn bash_completes_verbs_flags_ids_names_sessions_and_signals() {
     assert_eq!(offered(&p, "outlast list --session cha"), ["chat:42"]);
     assert_eq!(offered(&p, "outlast list --session chat:4"), ["42"], "bash has the rest of the word");
     assert_eq!(offered(&p, "outlast list --task "), ["t1"]);
+    assert_eq!(offered(&p, "outlast kill --label ap"), ["app=shop"]);
+    assert_eq!(offered(&p, "outlast log --label app=s"), ["shop"]);
+    assert_eq!(offered(&p, "outlast list --name we"), ["web"]);
+    assert_eq!(offered(&p, "outlast list --state susp"), ["suspended"]);
     assert_eq!(offered(&p, &format!("outlast signal {running} ter")), ["TERM"]);
     assert_eq!(offered(&p, "outlast engine in"), ["install"]);
     assert!(offered(&p, "outlast poll nothing-like-it").is_empty());

@@ -203,6 +203,26 @@ impl Killed {
     }
 }
 
+/// The answer to a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Restarted {
+    /// The process that was stopped. Its status is `already_exited` if it had finished before.
+    pub old: Killed,
+    /// What a finished process had left running, and was stopped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_killed: Vec<LeftProcess>,
+    /// The process that was started in its place.
+    pub new: Process,
+}
+
+impl Restarted {
+    /// One was stopped, and another started.
+    pub fn new(old: Killed, new: Process) -> Self {
+        Self { old, left_killed: Vec::new(), new }
+    }
+}
+
 /// The answer to a stop of many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]

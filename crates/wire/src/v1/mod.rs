@@ -11,10 +11,11 @@ mod request;
 mod spec;
 
 pub use answer::{
-    Active, Adopted, Cleaned, Done, EngineStatus, Found, KillAll, Killed, LogPage, ReadEnd, Removed, Setting, ViewClosed, Waited, Written,
+    Active, Adopted, Cleaned, Done, EngineStatus, Found, KillAll, Killed, LogPage, ReadEnd, Removed, Restarted, Setting, ViewClosed,
+    Waited, Written,
 };
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};
 pub use reply::{Error, ErrorKind, Event, Hello, Reply, StoppedLeft};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
-pub use spec::{Command, EnvVar, OnStop, Spec, Tell};
+pub use spec::{Command, EnvVar, OnStop, RerunChange, Spec, Tell};

@@ -3,6 +3,7 @@
 use super::reply::Event;
 use outlast_core::{ProcessId, Reason, Status, Time};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Serde for a field that is absent, or there and possibly null.
 pub(crate) mod present {
@@ -80,6 +81,9 @@ pub struct Process {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Labels by which processes are found together, secrets masked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Running or exited.
     pub status: Status,
     /// Where exactly it stands.
@@ -169,6 +173,7 @@ impl Process {
             session_id: id,
             command: command.into(),
             name: None,
+            labels: BTreeMap::new(),
             status,
             phase: phase.into(),
             pid: None,

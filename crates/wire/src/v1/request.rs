@@ -2,7 +2,7 @@
 
 use super::namespaces::Namespaces;
 use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
-use super::spec::{EnvVar, Spec};
+use super::spec::{EnvVar, RerunChange, Spec};
 use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,8 @@ pub struct Message {
 /// | request | answer |
 /// |---|---|
 /// | hello | [`super::Hello`] |
-/// | run, rerun, poll, attach | [`super::Process`] |
+/// | run, rerun, rerun_changed, poll, attach | [`super::Process`] |
+/// | restart | [`super::Restarted`] |
 /// | list | [`super::List`] |
 /// | find | [`super::Found`] |
 /// | log | [`super::LogPage`] |
@@ -92,6 +93,38 @@ pub enum Request {
         /// The id it is to have, so that asking twice starts once.
         #[serde(default)]
         want: Option<ProcessId>,
+    },
+    /// Start again what another process ran, with something else changed. A request of its own, because an engine that does not know the change must not start
+    /// the command without it.
+    RerunChanged {
+        /// Which.
+        process: String,
+        /// The caller's surroundings.
+        caller: Caller,
+        /// Values given anew.
+        #[serde(default)]
+        env: Vec<EnvVar>,
+        /// What is different.
+        change: RerunChange,
+        /// The id it is to have, so that asking twice starts once.
+        #[serde(default)]
+        want: Option<ProcessId>,
+    },
+    /// Stop a process and its tree, and start again what it ran. One that has finished is started only.
+    Restart {
+        /// Which.
+        process: String,
+        /// The caller's surroundings.
+        caller: Caller,
+        /// Values given anew.
+        #[serde(default)]
+        env: Vec<EnvVar>,
+        /// The id that the new process is to have, so that asking twice starts once.
+        #[serde(default)]
+        want: Option<ProcessId>,
+        /// How long to wait between TERM and KILL; absent means as long as the engine does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grace_ms: Option<u64>,
     },
     /// Those in a scope.
     List {

@@ -2,6 +2,7 @@
 
 use outlast_core::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A shell line, or a program with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,9 @@ pub struct Spec {
     /// A name for people.
     #[serde(default)]
     pub name: Option<String>,
+    /// Labels by which processes are found together.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// How long it may run, in milliseconds.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
@@ -68,6 +72,38 @@ pub struct Spec {
     /// What its owner is to be told of it.
     #[serde(default, skip_serializing_if = "Tell::is_nothing")]
     pub tell: Tell,
+}
+
+/// What is different in a process that is run again. What is absent stays as it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RerunChange {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
+}
+
+impl RerunChange {
+    /// The same, under this name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// The same, with this command.
+    #[must_use]
+    pub fn running(self, command: outlast_core::Command) -> Self {
+        Self { command: Some(command.into()), ..self }
+    }
+
+    /// Whether everything stays as it was.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// What the owner of a process is to be told.
@@ -102,16 +138,14 @@ impl Tell {
 impl Spec {
     /// The rules' own type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
-        let Self { command, cwd, env, pty, stdin, name, timeout_ms, on_stop, tell } = self;
-        let mut spec = outlast_core::Spec::of(match command {
-            Command::Shell(line) => outlast_core::Command::Shell(line),
-            Command::Argv(args) => outlast_core::Command::Argv(args),
-        });
+        let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
+        let mut spec = outlast_core::Spec::of(command.into());
         spec.cwd = cwd;
         spec.env = env.into_iter().map(Into::into).collect();
         spec.pty = pty;
         spec.stdin = stdin;
         spec.name = name;
+        spec.labels = labels;
         spec.owner = owner;
         spec.timeout = timeout_ms.map(std::time::Duration::from_millis);
         spec.on_stop = match on_stop {
@@ -126,21 +160,37 @@ impl Spec {
 impl From<outlast_core::Spec> for Spec {
     fn from(s: outlast_core::Spec) -> Self {
         Self {
-            command: match s.command {
-                outlast_core::Command::Shell(line) => Command::Shell(line),
-                outlast_core::Command::Argv(args) => Command::Argv(args),
-            },
+            command: s.command.into(),
             cwd: s.cwd,
             env: s.env.into_iter().map(Into::into).collect(),
             pty: s.pty,
             stdin: s.stdin,
             name: s.name,
+            labels: s.labels,
             timeout_ms: s.timeout.map(|d| d.as_millis() as u64),
             on_stop: match s.on_stop {
                 outlast_core::OnStop::Keep => OnStop::Keep,
                 outlast_core::OnStop::Kill => OnStop::Kill,
             },
             tell: s.tell.into(),
+        }
+    }
+}
+
+impl From<Command> for outlast_core::Command {
+    fn from(command: Command) -> Self {
+        match command {
+            Command::Shell(line) => Self::Shell(line),
+            Command::Argv(args) => Self::Argv(args),
+        }
+    }
+}
+
+impl From<outlast_core::Command> for Command {
+    fn from(command: outlast_core::Command) -> Self {
+        match command {
+            outlast_core::Command::Shell(line) => Self::Shell(line),
+            outlast_core::Command::Argv(args) => Self::Argv(args),
         }
     }
 }

@@ -20,14 +20,20 @@ fn what_cannot_be_run_is_refused_with_what_to_do() {
     control.name = Some("a\nb".into());
     let mut zero = Spec::shell("true");
     zero.timeout = Some(std::time::Duration::ZERO);
+    let labelled = |key: &str, value: &str| Spec::shell("true").labelled(key, value);
+    let many = (0..33).fold(Spec::shell("true"), |spec, n| spec.labelled(format!("k{n}"), ""));
+    let bad_labels =
+        [labelled("", "v"), labelled("a b", "v"), labelled(&"k".repeat(65), "v"), labelled("k", "a\nb"), labelled("k", &"v".repeat(4_097))];
     let mut nul = Spec::shell("true");
     nul.cwd = Some("/a\0b".into());
-    for spec in [Spec::shell(" \n"), Spec::argv::<&str>([]), Spec::argv([""]), long, control, zero, nul] {
+    let others = [Spec::shell(" \n"), Spec::argv::<&str>([]), Spec::argv([""]), long, control, zero, nul, many];
+    for spec in others.into_iter().chain(bad_labels) {
         let error = refused(&spec);
         assert!(error.code == code::BAD_SPEC && !error.hint.is_empty(), "{error:?}");
     }
     assert!(checked(&Spec::shell("true"), &caller()).is_ok());
     assert!(checked(&Spec::argv(["x", ""]), &caller()).is_ok());
+    assert!(checked(&labelled("app.org/tier-1_x", "").labelled("k", "wörld = 1"), &caller()).is_ok());
     let nowhere = Caller::new(Vec::new(), "here");
     assert!(checked(&Spec::shell("true"), &nowhere).is_err());
 }
@@ -51,6 +57,7 @@ fn the_same_request_has_the_same_hash_and_any_other_has_another() {
         spec.clone().with_input(),
         spec.clone().at_most(std::time::Duration::from_secs(1)),
         spec.clone().ending_with_the_engine(),
+        spec.clone().labelled("k", "v"),
         owned,
     ];
     let mut waiting = spec.clone();
@@ -116,6 +123,11 @@ fn a_given_value_is_masked_in_the_name_and_refused_in_a_pattern() {
     spec.name = Some("n-corr3cthorse-Q9".into());
     assert_eq!(without_secrets(spec.clone(), &Redactor::new(true)).0.name.as_deref(), Some("n-***"));
     assert_eq!(without_secrets(spec.clone(), &Redactor::new(false)).0.name, spec.name);
+    let labelled = spec.clone().labelled("db", "of corr3cthorse-Q9").labelled("api_token", "x").labelled("tier", "web");
+    let kept = without_secrets(labelled.clone(), &Redactor::new(true)).0.labels;
+    let kept: Vec<(&str, &str)> = kept.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(kept, [("api_token", "***"), ("db", "of ***"), ("tier", "web")]);
+    assert_eq!(without_secrets(labelled.clone(), &Redactor::new(false)).0.labels, labelled.labels);
     spec.tell.watch = vec!["ready".into(), "is corr3cthorse-Q9!".into()];
     let error = refused(&spec);
     assert!(error.error.starts_with("watch pattern 2 has a value") && !error.hint.is_empty(), "{error:?}");
@@ -133,5 +145,8 @@ fn the_hash_of_a_request_is_the_same_in_every_release() {
     // A retry after an upgrade compares the hashes of two releases. If this changes, the retry is refused as a different request.
     let id = ProcessId::from_bytes([1, 2, 3, 4, 5, 6]);
     assert_eq!(hash(id, &Spec::shell("make"), &caller()), "68c2cf89142cf44d550efe7cf942d27ec7c18623c87d1a34d1dd09e566b98de5");
-    assert_eq!(hash(id, &Spec::with_everything(), &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");
+    let mut everything = Spec::with_everything();
+    assert_eq!(hash(id, &everything, &caller()), "2ea99d3b9ccf00de41485edb81251a14488521d9b0ab0bf645ae7c60d1a60955");
+    everything.labels.clear();
+    assert_eq!(hash(id, &everything, &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");
 }

@@ -60,12 +60,14 @@ fn of(verb: &str, arg: Arg) -> Arg {
             all
         })),
         (_, "id" | "ids" | "process" | "waiting") => arg.add(ArgValueCompleter::new(move |typed: &OsStr| processes(typed, which))),
+        (_, "labels") => arg.add(ArgValueCompleter::new(labels)),
+        ("list", "name") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.name))),
         (_, "session") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.session_key))),
         (_, "task") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.task_id))),
         (_, "signal") => arg.add(ArgValueCompleter::new(signals)),
         ("replay", "sink") => arg.add(ArgValueCompleter::new(sinks)),
         ("run", "cwd") => arg.value_hint(ValueHint::DirPath),
-        ("run" | "rerun", "env_file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
+        ("run" | "rerun" | "restart", "env_file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
         _ => arg,
     }
 }
@@ -116,6 +118,11 @@ fn about(p: &ProcessInfo) -> String {
 
 fn keys(typed: &OsStr, key: impl Fn(ProcessInfo) -> Option<String>) -> Vec<CompletionCandidate> {
     let all: BTreeSet<String> = known().into_iter().filter_map(key).collect();
+    beginning(typed, all)
+}
+
+fn labels(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let all: BTreeSet<String> = known().into_iter().flat_map(|p| p.labels).map(|(key, value)| format!("{key}={value}")).collect();
     beginning(typed, all)
 }
 

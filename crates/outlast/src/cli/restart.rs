@@ -1,0 +1,102 @@
+//! `outlast restart`
+
+use super::envfile::EnvArgs;
+use super::named::{self, Each, Named};
+use super::progress::{self, About};
+use super::{Context, Failure, ending, kill, run, seconds};
+use clap::Args;
+use outlast_client::{Reason, Restarted, code};
+use std::time::Duration;
+
+/// Stop a process and run its command again
+///
+/// Stops the process and everything it started, as `kill` does, and then starts its command again as `rerun` does: in the same directory, with the same name,
+/// labels and flags, in the current environment. The new process has an id of its own, which is printed. A process that has finished is only started. A
+/// process that could not be started again, for instance because its directory is gone, is not stopped.
+///
+/// Several processes are restarted at the same time. With --json the answer is {"old": {...}, "new": {...}}, for several {"processes": [...]}.
+#[derive(Debug, Args)]
+pub(crate) struct Restart {
+    /// The process: its name, its id, or at least four digits of its id; may be several
+    #[arg(required = true, value_name = "ID")]
+    ids: Vec<String>,
+    /// Seconds between TERM and KILL; 0 sends KILL at once
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    grace: Option<Duration>,
+    #[command(flatten)]
+    env: EnvArgs,
+}
+
+impl Restart {
+    pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let env = self.env.read(&ctx.world)?;
+        let grace = self.grace.or(kill::configured(ctx));
+        let client = ctx.client().await?;
+        let all = named::find_each(ctx, &client, &self.ids).await?;
+        let shown = match &all[..] {
+            [one] => one.to_string(),
+            _ => "each of them".to_owned(),
+        };
+        let left = "it is still being restarted; see with: outlast list";
+        let about = About::Stop { what: &shown, grace: grace.unwrap_or(ctx.settings.grace) };
+        let restarts = named::at_once(&all, |id| {
+            let (client, caller, env) = (client.clone(), ctx.caller(), env.clone());
+            async move { client.restart(&id, caller, env, grace).await }
+        });
+        let mut answers = progress::during(ctx, about, left, restarts).await??;
+        if let ([(one, _)], 1) = (&answers[..], self.ids.len()) {
+            let (one, answer) = (*one, answers.remove(0).1);
+            let restarted = answer.map_err(|e| one.failed(ctx, e))?;
+            if ctx.out.json {
+                ctx.out.object(&named::with_ids(&restarted))?;
+                return Ok(exit_code(&restarted));
+            }
+            return tell(ctx, one, &restarted);
+        }
+        let mut each = Each::new();
+        for (one, answer) in answers {
+            match answer {
+                Ok(restarted) => {
+                    if !ctx.out.json {
+                        tell(ctx, one, &restarted)?;
+                    }
+                    each.done(&restarted, exit_code(&restarted));
+                }
+                Err(e) => each.failed(ctx, one, e),
+            }
+        }
+        each.finish(ctx)
+    }
+}
+
+/// 0, or that of a command that could not be started again.
+fn exit_code(restarted: &Restarted) -> i32 {
+    match restarted.new.fate.completion_reason {
+        Some(Reason::FailedStart) => ending::exit_code(&restarted.new.fate),
+        _ => 0,
+    }
+}
+
+/// The new id, and what became of the old process.
+fn tell(ctx: &Context, of: &Named, restarted: &Restarted) -> Result<i32, Failure> {
+    let Restarted { old, left_killed, new, .. } = restarted;
+    let was = match old.status.as_str() {
+        code::ALREADY_EXITED => format!("{of} had finished"),
+        _ => format!("{of} was stopped"),
+    };
+    if !left_killed.is_empty() {
+        ctx.out.remark(&format!("stopped what it had left running: {}", ending::named(left_killed)));
+    }
+    if let Some(warning) = &old.warning {
+        ctx.out.remark(warning);
+    }
+    if new.fate.completion_reason == Some(Reason::FailedStart) {
+        ctx.out.remark(&was);
+        return run::failed_start(ctx, new);
+    }
+    ctx.out.line(&new.session_id.to_string())?;
+    let pid = new.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
+    ctx.out.remark(&format!("{was}; {} runs in its place{pid}", new.session_id));
+    run::tell_not_passed_on(ctx, new);
+    Ok(0)
+}
