@@ -359,9 +359,14 @@ fn verdict(ended: Ended, process: &AgentProcess, last_line: Option<String>) -> A
         (_, Some(line)) => format!("the command {ended}: {line}"),
         (_, None) => format!("the command {ended}"),
     };
+    let is_missing = ended == Ended::Exited(127);
     match &ended {
         Ended::Exited(0) => AttemptEnd::Told(AgentNews::Completed { stop_reason: StopReason::EndTurn }),
-        Ended::Exited(_) => AttemptEnd::Told(AgentNews::Failed { fault: AgentFault::Reported, why: why() }),
+        Ended::Exited(_) => {
+            let hint =
+                if is_missing { " (commands run with the PATH of your login files: give the whole path of the program)" } else { "" };
+            AttemptEnd::Told(AgentNews::Failed { fault: AgentFault::Reported, why: why() + hint })
+        }
         Ended::NotStarted(_) => AttemptEnd::Gone { had_prompt: false, why: why() },
         Ended::Killed { .. } | Ended::Lost => AttemptEnd::Gone { had_prompt: true, why: why() },
     }

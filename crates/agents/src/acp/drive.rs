@@ -141,6 +141,8 @@ struct Actor {
     /// Nothing once it has ended.
     writer: Option<JoinHandle<Result<(), ClientError>>>,
     ended: Pin<Box<dyn Future<Output = Result<Ended, ClientError>> + Send>>,
+    /// What was started, as a person would type it.
+    command_line: String,
     /// How the agent ended, and when.
     end: Option<(Ended, Instant)>,
     /// When something of its output was last read or understood.
@@ -172,6 +174,7 @@ impl Actor {
             line_bytes: settings.limits.line_bytes,
             lines,
             ended: Box::pin(process.clone().ended()),
+            command_line: settings.argv.join(" "),
             end: None,
             last_progress: Instant::now(),
             held: VecDeque::new(),
@@ -362,9 +365,17 @@ impl Actor {
         }
         match parse_line(&line) {
             Ok(said) => self.talk.hear(said, line.len(), Instant::now()),
-            Err(nonsense) => return Some(TalkEnd::Failed(AgentFault::Garbled, format!("the agent does not speak ACP: {nonsense}"))),
+            Err(nonsense) => return Some(TalkEnd::Failed(AgentFault::Garbled, self.does_not_speak(&nonsense))),
         }
         None
+    }
+
+    /// The program was found when an agent was last chosen, and may be another one by now.
+    fn does_not_speak(&self, nonsense: &impl std::fmt::Display) -> String {
+        let program = &self.command_line;
+        format!(
+            "the agent does not speak ACP: {nonsense}. It was started as `{program}`; `outlast chat --agent` looks for the program again"
+        )
     }
 
     /// Whether nothing more of an agent that is over is waited for.

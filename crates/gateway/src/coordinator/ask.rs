@@ -245,7 +245,7 @@ impl Coordinator {
             let what = format!("the conversation {} is new, and no agent was chosen for it", shown_name(key));
             let names = agent_names(&self.settings.agents);
             let hint =
-                format!("give --agent NAME or --command CMD, or set `agent` in the section [gateway] of config.toml. Agents are {names}");
+                format!("give --agent NAME or --command CMD. Agents are {names}. `agent` in the section [gateway] of config.toml chooses one for all; `outlast gateway restart` after a change");
             refusal(code::BAD_REQUEST, what, hint)
         })?;
         self.check_agent(&agent)?;

@@ -238,5 +238,10 @@ fn a_question_that_no_person_sees_is_denied_when_its_time_is_over_and_shown_on_r
     assert_eq!((question.question.as_str(), question.answer.as_deref()), ("rm -r [2Jtarget", None));
     assert_eq!((answer.answer.as_deref(), answer.by.as_deref()), (Some("no"), Some("no answer within 0.3 s")));
     let shown = bench.product().call(["chat", "export", "may-I"]).good().text();
-    assert!(shown.contains("- asked: rm -r [2Jtarget — no"), "{shown}");
+    assert!(shown.contains("- refused: rm -r [2Jtarget (no answer within 0.3 s)"), "{shown}");
+    // A script that waits for the reply is told, too.
+    let waited = bench.product().call(["chat", "send", "may-I", "--wait", "may I"]).good();
+    assert_eq!(waited.text(), "begun optionId:no\n");
+    assert!(waited.err.contains("the agent asks for permission: rm -r [2Jtarget"), "{}", waited.err);
+    assert!(waited.err.contains("refused: rm -r [2Jtarget (no answer within 0.3 s)"), "{}", waited.err);
 }

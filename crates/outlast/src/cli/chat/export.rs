@@ -1,6 +1,6 @@
 //! `outlast chat export`
 
-use super::{ChatName, Context, Failure, has_any, no_conversation, read, send};
+use super::{ChatName, Context, Failure, has_any, no_conversation, read, send, view};
 use clap::Args;
 use outlast_client::{Content, Part, Shown, ToolState};
 use serde_json::json;
@@ -53,7 +53,10 @@ pub(super) fn markdown(shown: &Shown, parts: &[Part]) -> String {
                 }
             }
             Content::Permission(body) => match &body.answer {
-                Some(answer) => format!("- asked: {} — {answer}", body.question),
+                Some(answer) => {
+                    let (is_allowed, by) = view::verdict(&body, answer);
+                    format!("- {}: {}{by}", if is_allowed { "allowed" } else { "refused" }, body.question)
+                }
                 None => continue,
             },
             Content::Line(body) => remark(&body.text),

@@ -121,7 +121,8 @@ impl std::str::FromStr for ChatName {
             return Err(format!("{text} is a verb of `outlast chat` and no name; a verb comes before all options"));
         }
         if text.is_empty() || text.len() > MAX_NAME_LEN || !is_plain || is_path {
-            return Err(format!("a conversation has a name of up to {MAX_NAME_LEN} letters, digits, `.`, `_` and `-`"));
+            let order = if text.contains(' ') { "; `chat send` takes the name before the message" } else { "" };
+            return Err(format!("a conversation has a name of up to {MAX_NAME_LEN} letters, digits, `.`, `_` and `-`{order}"));
         }
         Ok(Self { key: format!("{LOCAL_KEY_PREFIX}{text}") })
     }

@@ -3,13 +3,19 @@
 use super::super::ending::TIMED_OUT;
 use super::super::{input, progress, progress::About, some_seconds};
 use super::show::{ANSWERED_NOTHING, outcome_words};
-use super::{AgentArgs, ChatName, Context, Failure, connect, failed};
+use super::{AgentArgs, ChatName, Context, Failure, connect, failed, view};
 use crate::points;
 use clap::Args;
-use outlast_client::{Accepted, MAX_WORDS_BYTES, TurnInfo, TurnOutcome, message_id};
+use outlast_client::{
+    Accepted, Chat, ChatEvent, ClientError, Content, Heard, MAX_WORDS_BYTES, PermissionBody, Setup, TurnInfo, TurnOutcome, message_id,
+};
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::time::Duration;
+
+/// How many parts may have come between the message and the moment in which its conversation is followed.
+const MAX_EARLY_PARTS: u32 = 20;
 
 /// Send a message to a conversation, from a script
 ///
@@ -52,7 +58,15 @@ impl ChatSend {
         // Why the reply may take long.
         accepted.note.iter().for_each(|note| ctx.out.remark(note));
         let left = format!("the message is answered all the same: `outlast chat {}` shows the reply", self.name.short());
-        let wait = chat.wait(&self.name.key, accepted.turn, self.timeout);
+        let wait = async {
+            let mut questions = Questions::of(&self.name, accepted.turn);
+            let turn = tokio::select! {
+                turn = chat.wait(&self.name.key, accepted.turn, self.timeout) => turn?,
+                never = questions.tell_all(ctx, &chat) => match never {},
+            };
+            questions.tell_rest(ctx, &chat).await;
+            Ok::<_, ClientError>(turn)
+        };
         match progress::during(ctx, About::Words("waiting for the reply"), &left, wait).await?? {
             Some(turn) => {
                 points::reach(&ctx.world, "chat.answered");
@@ -62,6 +76,67 @@ impl ChatSend {
             }
             None => tell_timed_out(ctx, &self.name, &accepted),
         }
+    }
+}
+
+/// Reports on standard error which permissions the agent asks for in a turn, and what became of them: a script that waits would see nothing of a refusal.
+struct Questions<'a> {
+    name: &'a ChatName,
+    turn: u64,
+    /// The last part of the conversation that was looked at.
+    after: Option<u64>,
+}
+
+impl<'a> Questions<'a> {
+    fn of(name: &'a ChatName, turn: u64) -> Self {
+        Self { name, turn, after: None }
+    }
+
+    /// Reports each as it comes.
+    async fn tell_all(&mut self, ctx: &Context, chat: &Chat) -> Infallible {
+        self.tell(ctx, chat, false).await;
+        std::future::pending().await
+    }
+
+    /// Reports those that have come and were not reported.
+    async fn tell_rest(&mut self, ctx: &Context, chat: &Chat) {
+        self.tell(ctx, chat, true).await;
+    }
+
+    /// A gateway that cannot be reached is reported by the wait for the reply.
+    async fn tell(&mut self, ctx: &Context, chat: &Chat, is_rest: bool) {
+        let mut feed = match self.after {
+            Some(_) => chat.follow(&self.name.key).after(self.after),
+            None => {
+                let Ok(opened) = chat.open(&self.name.key, &Setup::default()).await else { return };
+                chat.follow(&self.name.key).after(opened.last_part).with_context(MAX_EARLY_PARTS)
+            }
+        };
+        loop {
+            match feed.next().await {
+                Ok(Heard::Event(ChatEvent::Part { part })) => {
+                    self.after = Some(part.id);
+                    if let (Content::Permission(body), true) = (part.content(), part.turn == Some(self.turn)) {
+                        ctx.out.remark(&about_question(&body, self.name));
+                    }
+                }
+                Ok(Heard::Event(ChatEvent::CaughtUp { .. }) | Heard::Lost { .. }) if is_rest => return,
+                Ok(_) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+fn about_question(body: &PermissionBody, name: &ChatName) -> String {
+    match &body.answer {
+        None => format!("the agent asks for permission: {}\n  `outlast chat {}` answers it", body.question, name.short()),
+        Some(answer) => match view::verdict(body, answer) {
+            (true, by) => format!("allowed: {}{by}", body.question),
+            (false, by) => {
+                format!("refused: {}{by}\n  `permission` in the section [gateway] of config.toml allows it beforehand", body.question)
+            }
+        },
     }
 }
 

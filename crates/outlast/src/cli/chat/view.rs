@@ -377,10 +377,7 @@ impl ChatView {
         lines.push(match &body.answer {
             None => StyledLine::of(Style::Busy, "? ").and(Style::Bold, &body.question),
             Some(answer) => {
-                // What a rule allowed without a question has no options.
-                let chosen = body.options.iter().find(|option| option.option == *answer);
-                let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
-                let by = body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default();
+                let (is_allowed, by) = verdict(&body, answer);
                 let (style, word) = if is_allowed { (Style::Good, "allowed") } else { (Style::Bad, "refused") };
                 StyledLine::of(style, word).and(Style::Quiet, &format!(": {}{by}", body.question))
             }
@@ -461,6 +458,14 @@ impl ChatView {
     fn gap_after(&self, which: &[LastShown]) -> Vec<StyledLine> {
         if which.contains(&self.last_shown) { vec![StyledLine::default()] } else { Vec::new() }
     }
+}
+
+/// Whether a question was answered with yes, and by whom or by which rule, in brackets.
+pub(super) fn verdict(body: &PermissionBody, answer: &str) -> (bool, String) {
+    // What a rule allowed without a question has no options.
+    let chosen = body.options.iter().find(|option| option.option == answer);
+    let is_allowed = chosen.map_or(answer == ALLOWED, |option| option.kind.starts_with("allow"));
+    (is_allowed, body.by.as_deref().map(|by| format!(" ({by})")).unwrap_or_default())
 }
 
 /// The keys that answer a question: letters for what agents ask most, else numbers.
