@@ -263,8 +263,10 @@ impl Coordinator {
         }
         for deed in batch.deeds {
             match deed {
-                Deed::Answer { to, .. } | Deed::Accepted { to, .. } | Deed::Tell { to, .. } => _ = to.send(Err(error.clone())),
-                Deed::Follow { to, .. } => _ = to.send(Err(error.clone())),
+                Deed::Answer { to, .. } | Deed::Accepted { to, .. } => _ = to.send(Err(error.clone())),
+                // What is committed can be read, and who asks on a full disk wants to know how things stand.
+                Deed::Tell { request, to } => self.tell_client(request, to),
+                Deed::Follow { asked, to } => self.follow(asked, to),
                 Deed::AnswerAnyway { to, unwritten, .. } => _ = to.send(Ok(ChatAnswer::Done(unwritten))),
                 Deed::TakeNotices { key } => {
                     if let Some(live) = self.chats.get_mut(&key) {

@@ -120,3 +120,30 @@ fn a_stop_is_answered_although_nothing_can_be_written_and_the_next_gateway_resum
     let ended = bench.wait(turn);
     assert_eq!((ended.outcome, ended.interrupt_reason.as_deref()), (Some(TurnOutcome::Completed), Some("restart_interrupted")));
 }
+
+/// Whoever asked while a commit was tried again was told that the disk is full, and a stop was among them.
+#[test]
+fn a_gateway_that_cannot_write_can_be_asked_followed_and_stopped() {
+    let bench = Bench::new();
+    bench.wait(bench.send("hi", &cat()).turn);
+    bench.block(bench.chat().shutdown(None)).unwrap();
+    bench.ended();
+    bench.sql(
+        "CREATE TRIGGER refuse BEFORE INSERT ON turn WHEN NEW.state = 'finished' BEGIN SELECT RAISE(ABORT, 'the test wants it so'); END",
+    );
+    bench.start();
+    let turn = bench.send("late", &cat()).turn;
+    eventually("a commit that fails", || bench.log().contains(FAILED).then_some(()));
+    // The end of the turn is tried with everything that is asked from now on.
+    let status = bench.product().call(["gateway", "status", "--json"]).good().json();
+    assert_eq!(status["running"], 1, "{status}");
+    let shown = bench.product().call(["chat", "show", "--json"]).good().json();
+    assert_eq!((&shown["turns"][0]["reply"], &shown["turns"][1]["state"]), (&"hi".into(), &"running".into()), "{shown}");
+    assert_eq!(bench.product().call(["chat", "list", "--json"]).good().json()["conversations"][0]["open_turns"], 1);
+    assert!(bench.parts().contains(&("words".into(), "late".into())), "it can be followed");
+    let stopped = bench.product().json(["gateway", "stop", "--timeout", "0.3"]);
+    assert_eq!((&stopped["status"], bench.ended().code(), bench.word().as_str()), (&"stopped".into(), Some(0), "stopped"), "{stopped}");
+    bench.sql("DROP TRIGGER refuse");
+    bench.start();
+    assert_eq!(bench.wait(turn).reply.as_deref(), Some("late"));
+}

@@ -64,7 +64,8 @@ pub(super) fn head(shown: &Shown, out: &Out) -> Vec<String> {
     };
     let mut lines = vec![format!("{}: {}{strikes}, generation {}", tame(&c.name), out.paint(tone, standing), c.generation)];
     lines.extend(c.agent.as_deref().map(|agent| format!("answered by {}", tame(agent))));
-    lines.extend(c.waits_for.as_deref().map(|why| format!("waits for {}", tame(why))));
+    // The gateway says it in a sentence.
+    lines.extend(c.waits_for.as_deref().map(tame));
     lines
 }
 

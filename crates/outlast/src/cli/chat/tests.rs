@@ -316,7 +316,8 @@ fn conversations_line_up() {
 fn a_conversation_is_shown_turn_by_turn() {
     let mut info = ConversationInfo::new("agent:main:local:dm:main", "main", 2);
     (info.standing, info.strikes, info.agent) = (Standing::ResumePending, 1, Some("command `cat`".into()));
-    info.waits_for = Some("a person: it was interrupted more than an hour ago".into());
+    // As the gateway says it.
+    info.waits_for = Some(outlast_gateway::rules::text::Line::Waiting(outlast_gateway::rules::queue::WaitReason::Age).to_string());
     let turn = |id: u64, kind: TurnKind, change: &dyn Fn(&mut TurnInfo)| {
         let mut turn = TurnInfo::queued(id, kind, "c");
         (turn.words, turn.accepted_at) = (Some(format!("words {id}\nmore")), Some(at()));
@@ -339,6 +340,26 @@ fn a_conversation_is_shown_turn_by_turn() {
     let (shown, out) = (Shown::new(info, turns), Out::plain(None));
     let lines = [show::head(&shown, &out), show::turns(&shown, read::Source::Gateway, now, &out)].concat();
     insta::assert_snapshot!(lines.join("\n"));
+}
+
+/// The end of the turn was among the events that were left out.
+#[test]
+fn a_terminal_that_fell_behind_is_not_busy_with_a_turn_that_has_ended() {
+    let mut play = Screenplay::new(None);
+    play.words("build").running();
+    let options = vec![PermissionOption::new("yes", "Allow", "allow_once")];
+    play.part(Content::Permission(PermissionBody::new("p1", "make", options)));
+    play.view.fell_behind();
+    assert_eq!(play.view.answer('y'), Some(("p1", "yes")), "a question that was shown can still be answered");
+    play.text("all of the reply").event(&ChatEvent::CaughtUp { last_part: Some(3) });
+    assert!(!play.view.is_busy() && !play.view.can_stop());
+
+    let mut play = Screenplay::new(None);
+    play.words("build").running().draft(1, 0, "one\ntw");
+    play.view.fell_behind();
+    // The draft comes again from its beginning, and pieces of it are missing before.
+    play.running().draft(1, 0, "one\ntwo\nthr").text("one\ntwo\nthree");
+    assert_eq!(play.shown.iter().filter(|line| ["one", "two", "three"].contains(&line.as_str())).count(), 3, "{:?}", play.shown);
 }
 
 #[test]
