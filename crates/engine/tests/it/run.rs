@@ -185,10 +185,11 @@ async fn an_engine_with_nothing_to_do_leaves_and_one_with_something_stays() {
     let engine = Engine::start(config).await.unwrap();
     let client = Client::over(engine.connect()).await.unwrap();
     let here = caller([("PATH".into(), "/usr/bin:/bin".into())], tmp.path());
-    let process = client.run(Run::new(Spec::shell("sleep 0.3"), here)).await.unwrap();
+    let process = client.run(Run::new(Spec::shell("while [ ! -e gate ]; do sleep 0.01; done"), here)).await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "somebody is connected");
     drop((client, process));
     assert!(tokio::time::timeout(Duration::from_millis(100), engine.stopped()).await.is_err(), "something runs");
+    std::fs::write(tmp.path().join("gate"), "").unwrap();
     tokio::time::timeout(Duration::from_secs(60), engine.stopped()).await.unwrap();
 }
 

@@ -2,6 +2,7 @@
 
 use outlast_client::{Client, ClientError, Owner, Process, ProcessInfo, Run, Spec, caller};
 use outlast_engine::{Config, Engine, KeeperProgram, UserInfo};
+use outlast_testkit::product::{PATIENCE, kill_and_wait};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,21 +87,28 @@ async fn start(tmp: &tempfile::TempDir, change: impl FnOnce(&mut Config)) -> (En
 
 impl Drop for World {
     fn drop(&mut self) {
-        kill_all_in(self.tmp.path());
+        // An engine that runs would write into the home while it is removed.
+        let stop = tokio::time::timeout(PATIENCE, self.engine.stop());
+        let stopped = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(stop));
+        clear(self.tmp.path());
+        assert!(stopped.is_ok() || std::thread::panicking(), "the engine does not end");
     }
 }
 
-/// A failed test must not leave its commands behind: kills whatever says that it lives in this place.
-pub(crate) fn kill_all_in(place: &Path) {
-    let mark = place.as_os_str().as_encoded_bytes().to_vec();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok()) else { continue };
-        let holds = |file: &str| std::fs::read(entry.path().join(file)).is_ok_and(|b| b.windows(mark.len()).any(|w| w == mark));
-        if pid != std::process::id() as i32
-            && (holds("cmdline") || holds("environ"))
-            && let Some(pid) = rustix::process::Pid::from_raw(pid)
-        {
-            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+/// Kills what a test left running in this place, and removes the place.
+pub(crate) fn clear(place: &Path) {
+    let mark = place.as_os_str().as_encoded_bytes();
+    let holds = |pid: u32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).is_ok_and(|b| b.windows(mark.len()).any(|w| w == mark));
+    let is_here = |pid: &u32| *pid != std::process::id() && (holds(*pid, "cmdline") || holds(*pid, "environ"));
+    loop {
+        let all = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let left: Vec<u32> = all.filter(is_here).collect();
+        if left.is_empty() {
+            break;
         }
+        // A keeper that sees the other one die starts another.
+        left.into_iter().for_each(|pid| kill_and_wait(pid).unwrap());
     }
+    let removed = std::fs::remove_dir_all(place);
+    assert!(removed.is_ok() || std::thread::panicking(), "left behind: {}: {removed:?}", place.display());
 }

@@ -1,7 +1,7 @@
 //! `outlast config`
 
 use super::engine::running;
-use super::{Context, Failure};
+use super::{Context, Failure, times};
 use crate::config::Settings;
 use clap::{Args, Subcommand};
 use outlast_client::{EngineStatus, Setting};
@@ -116,7 +116,10 @@ fn show(ctx: &Context, engine: &Asked) -> Result<(), Failure> {
     ctx.out.line(&format!("# home: {}", s.home.display()))?;
     ctx.out.line(&format!("# file: {}{}", s.file.display(), if s.file.exists() { "" } else { " (absent)" }))?;
     ctx.out.line(&match engine {
-        Asked::Running(status) => format!("# engine: pid {}, which has read its settings at {}", status.pid, status.started_at),
+        Asked::Running(status) => {
+            let read_at = times::clock_and_age(status.started_at, times::now(), &ctx.world.zone());
+            format!("# engine: pid {}, which has read its settings at {read_at}", status.pid)
+        }
         Asked::NotRunning => "# engine: none runs; the next one uses these values".into(),
         Asked::Failed(why) => format!("# engine: it cannot be asked which values it uses: {why}"),
     })?;

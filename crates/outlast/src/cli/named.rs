@@ -96,6 +96,10 @@ fn note(found: &Found) -> Option<String> {
 fn unknown(given: &str, error: ClientError) -> Failure {
     let is_name = given.parse::<IdRef>().is_err() && error.code() == code::NOT_FOUND;
     let failure = Failure::from(error);
+    if given.is_empty() {
+        // As a script passes it whose variable is not set.
+        return failure.saying("the name or id of the process is empty".into());
+    }
     if is_name { failure.saying(format!("no process is called {}", tame(given))) } else { failure }
 }
 

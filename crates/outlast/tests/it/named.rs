@@ -240,3 +240,12 @@ fn a_name_that_would_be_taken_for_a_flag_or_not_be_seen_is_refused() {
     }
     assert_eq!(p.json(["list", "--all"])["processes"], json!([]));
 }
+
+#[test]
+fn an_empty_id_is_said_to_be_empty() {
+    let p = product();
+    for verb in ["kill", "log", "rm"] {
+        let refused = p.call([verb, ""]);
+        assert!(refused.code != Some(0) && refused.err.starts_with("outlast: the name or id of the process is empty\n"), "{}", refused.err);
+    }
+}
