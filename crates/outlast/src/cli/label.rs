@@ -13,6 +13,16 @@ pub(crate) struct Label {
     value: String,
 }
 
+impl Label {
+    pub(crate) fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
+        Self { key: key.into(), value: value.into() }
+    }
+
+    pub(crate) fn is_on(&self, p: &ProcessInfo) -> bool {
+        p.labels.get(&self.key) == Some(&self.value)
+    }
+}
+
 impl FromStr for Label {
     type Err = String;
 
@@ -45,7 +55,7 @@ impl LabelArgs {
 
     /// Whether a process has all of them.
     pub(crate) fn takes(&self, p: &ProcessInfo) -> bool {
-        self.labels.iter().all(|label| p.labels.get(&label.key) == Some(&label.value))
+        self.labels.iter().all(|label| label.is_on(p))
     }
 
     /// The flags as they were given.

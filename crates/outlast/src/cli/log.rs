@@ -2,6 +2,8 @@
 
 mod several;
 
+pub(crate) use several::Several;
+
 use super::follow::{Follow, Screen, Stopped, gap};
 use super::label::{Meant, NamedOrLabelled};
 use super::out::Tone;

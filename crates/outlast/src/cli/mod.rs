@@ -50,6 +50,7 @@ mod times;
 mod tool;
 mod top;
 mod until;
+mod up;
 mod view;
 mod wait;
 mod write;
@@ -116,6 +117,7 @@ enum Verb {
     Close(close::Close),
     Interrupt(interrupt::Interrupt),
     Attach(attach::Attach),
+    Up(up::Up),
     Rerun(rerun::Rerun),
     Restart(restart::Restart),
     Rm(rm::Rm),
@@ -339,6 +341,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Close(args) => args.perform(ctx).await,
         Verb::Interrupt(args) => args.perform(ctx).await,
         Verb::Attach(args) => args.perform(ctx).await,
+        Verb::Up(args) => args.perform(ctx).await,
         Verb::Rerun(args) => args.perform(ctx).await,
         Verb::Restart(args) => args.perform(ctx).await,
         Verb::Rm(args) => args.perform(ctx).await,

@@ -62,6 +62,7 @@ mod run;
 mod tool;
 mod top;
 mod until;
+mod up;
 mod view;
 mod wait;
 mod wake;

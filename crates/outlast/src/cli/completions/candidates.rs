@@ -67,7 +67,7 @@ fn of(verb: &str, arg: Arg) -> Arg {
         (_, "signal") => arg.add(ArgValueCompleter::new(signals)),
         ("replay", "sink") => arg.add(ArgValueCompleter::new(sinks)),
         ("run", "cwd") => arg.value_hint(ValueHint::DirPath),
-        ("run" | "rerun" | "restart", "env_file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
+        ("run" | "rerun" | "restart" | "up", "env_file") | ("up", "file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
         _ => arg,
     }
 }

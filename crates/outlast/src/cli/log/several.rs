@@ -6,8 +6,9 @@ use super::super::output::{self, Begin};
 use super::super::table::cut;
 use super::super::{Context, Failure, ending, named, run};
 use super::Log;
-use outlast_client::{Chunk, Client, ClientError, From, ProcessInfo};
+use outlast_client::{Chunk, Chunks, Client, ClientError, From, ProcessInfo};
 use outlast_text::{RESET, Redactor, strip};
+use regex::Regex;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::signal::unix::{SignalKind, signal};
@@ -29,6 +30,8 @@ struct Source {
     tone: Tone,
     lines: Lines,
     open: bool,
+    /// The exit code that stands for its end, once that was seen.
+    code: Option<i32>,
 }
 
 /// What came of one of them.
@@ -64,7 +67,16 @@ pub(super) async fn perform(log: Log, ctx: &Context, client: &Client) -> Result<
         begin.tell_left_out(ctx);
         begins.push(begin);
     }
-    follow(&log, ctx, client, sources(ctx, &begins, &polled)).await
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut several = Several::new(ctx, client, &polled, begins.iter().map(|begin| begin.from_byte));
+    several.grep = log.grep.as_ref();
+    // A reader of our output that is slow does not keep the user from leaving.
+    tokio::select! {
+        biased;
+        _ = interrupts.recv() => {}
+        is_whole = several.show() => return is_whole.map(|is_whole| i32::from(!is_whole)),
+    }
+    several.leave().map(|()| 0)
 }
 
 /// The names before the lines, all of the same width.
@@ -76,18 +88,6 @@ fn labels(polled: &[ProcessInfo]) -> Vec<String> {
     };
     let width = polled.iter().map(|p| label(p).width()).max().unwrap_or(0);
     polled.iter().map(label).map(|label| format!("{label}{} |", " ".repeat(width - label.width()))).collect()
-}
-
-fn sources(ctx: &Context, begins: &[Begin], polled: &[ProcessInfo]) -> Vec<Source> {
-    let source = |(n, ((begin, p), label)): (usize, ((&Begin, &ProcessInfo), String))| Source {
-        id: p.session_id.to_string(),
-        name: p.name.clone(),
-        label,
-        tone: Tone::Of(n),
-        lines: Lines::new(Render::whole_lines(&begin.command, Redactor::new(ctx.settings.redact), ctx.out.sgr()), begin.from_byte),
-        open: true,
-    };
-    begins.iter().zip(polled).zip(labels(polled)).enumerate().map(source).collect()
 }
 
 /// What there is.
@@ -107,90 +107,121 @@ async fn show(log: &Log, ctx: &Context, client: &Client, polled: &[ProcessInfo])
     Ok(0)
 }
 
-async fn follow(log: &Log, ctx: &Context, client: &Client, mut sources: Vec<Source>) -> Result<i32, Failure> {
-    let mut interrupts = signal(SignalKind::interrupt())?;
-    let (tell, mut heard) = mpsc::channel(QUEUE);
-    // Those that are left when we leave end with this.
-    let mut readers = JoinSet::new();
-    for (n, source) in sources.iter().enumerate() {
-        readers.spawn(read(client.clone(), source.id.clone(), source.lines.next_byte, n, tell.clone()));
-    }
-    drop(tell);
-    let mut code = 0;
-    loop {
-        let came = tokio::select! {
-            _ = interrupts.recv() => return leave(ctx, &sources),
-            came = heard.recv() => came,
+/// Several processes that are followed at once.
+pub(crate) struct Several<'a> {
+    ctx: &'a Context,
+    client: &'a Client,
+    /// Only lines that match are shown.
+    grep: Option<&'a Regex>,
+    /// Until the commands are over, and not only their output.
+    to_exit: bool,
+    sources: Vec<Source>,
+}
+
+impl<'a> Several<'a> {
+    /// These, each from its byte on.
+    fn new(ctx: &'a Context, client: &'a Client, processes: &[ProcessInfo], from: impl IntoIterator<Item = u64>) -> Self {
+        let source = |(n, ((p, from), label)): (usize, ((&ProcessInfo, u64), String))| Source {
+            id: p.session_id.to_string(),
+            name: p.name.clone(),
+            label,
+            tone: Tone::Of(n),
+            lines: Lines::new(Render::whole_lines(&p.command, Redactor::new(ctx.settings.redact), ctx.out.sgr()), from),
+            open: true,
+            code: None,
         };
-        let Some((n, came)) = came else { return Ok(code) };
-        let done = async {
-            let taken = sources[n].take(log, ctx, client, came).await;
-            let failed = taken.is_err();
+        let sources = processes.iter().zip(from).zip(labels(processes)).enumerate().map(source).collect();
+        Self { ctx, client, grep: None, to_exit: false, sources }
+    }
+
+    /// These, from their beginning until their commands are over.
+    pub(crate) fn whole(ctx: &'a Context, client: &'a Client, processes: &[ProcessInfo]) -> Self {
+        Self { to_exit: true, ..Self::new(ctx, client, processes, std::iter::repeat(0)) }
+    }
+
+    /// Shows what comes until all have ended. Whether everything could be read.
+    pub(crate) async fn show(&mut self) -> Result<bool, Failure> {
+        let (tell, mut heard) = mpsc::channel(QUEUE);
+        // Those that are left when this is dropped end with it.
+        let mut readers = JoinSet::new();
+        for (n, source) in self.sources.iter().enumerate() {
+            let from = From::Byte(source.lines.next_byte);
+            let chunks = match self.to_exit {
+                true => self.client.follow_to_exit(&source.id, from),
+                false => self.client.follow(&source.id, from),
+            };
+            readers.spawn(read(chunks.masked(), n, tell.clone()));
+        }
+        drop(tell);
+        let mut is_whole = true;
+        while let Some((n, came)) = heard.recv().await {
+            let taken = self.sources[n].take(self.grep, self.ctx, self.client, came).await;
+            is_whole &= taken.is_ok();
             let (Ok(text) | Err(text)) = taken;
             let mut out = tokio::io::stdout();
             out.write_all(text.as_bytes()).await?;
-            out.flush().await.map(|()| failed)
-        };
-        // Whoever reads our output may be slow, and must not keep us from leaving.
-        let failed = tokio::select! {
-            _ = interrupts.recv() => return leave(ctx, &sources),
-            failed = done => failed?,
-        };
-        if failed {
-            code = 1;
+            out.flush().await?;
         }
+        Ok(is_whole)
+    }
+
+    /// The first exit code, in the order of the processes, that is not 0. One that was not seen counts as 0.
+    pub(crate) fn exit_code(&self) -> i32 {
+        self.sources.iter().filter_map(|s| s.code).find(|code| *code != 0).unwrap_or(0)
+    }
+
+    /// Says that those that have not ended go on without a reader.
+    pub(crate) fn leave(&self) -> Result<(), Failure> {
+        let open: Vec<&Source> = self.sources.iter().filter(|s| s.open).collect();
+        if self.ctx.out.json {
+            return open.iter().try_for_each(|s| self.ctx.out.object(&s.event("left", json!({}))));
+        }
+        let ids: Vec<&str> = open.iter().map(|s| s.id.as_str()).collect();
+        self.ctx.out.remark(&format!("\nthey keep running; come back with: outlast log {} --follow", ids.join(" ")));
+        Ok(())
     }
 }
 
 /// Reads one of them. Goes on over the death of an engine, as every reader does.
-async fn read(client: Client, id: String, from: u64, n: usize, tell: mpsc::Sender<(usize, Came)>) {
-    let mut chunks = client.follow(&id, From::Byte(from)).masked();
+async fn read(mut chunks: Chunks, n: usize, tell: mpsc::Sender<(usize, Came)>) {
     loop {
         let (came, over) = match chunks.next().await {
             Ok(Some(chunk)) => (Came::Chunk(chunk), false),
             Ok(None) => (Came::End, true),
             Err(e) => (Came::Failed(e), true),
         };
-        // Nobody listens any more once the person has left.
+        // The user has left if this fails.
         if tell.send((n, came)).await.is_err() || over {
             return;
         }
     }
 }
 
-fn leave(ctx: &Context, sources: &[Source]) -> Result<i32, Failure> {
-    let open: Vec<&Source> = sources.iter().filter(|s| s.open).collect();
-    if ctx.out.json {
-        open.iter().try_for_each(|s| ctx.out.object(&s.event("left", json!({}))))?;
-        return Ok(0);
-    }
-    let ids: Vec<&str> = open.iter().map(|s| s.id.as_str()).collect();
-    ctx.out.remark(&format!("\nthey go on; come back with: outlast log {} --follow", ids.join(" ")));
-    Ok(0)
-}
-
 impl Source {
     /// What is shown of what came, also of a failure. Ends and gaps are remarks, or events like any other.
-    async fn take(&mut self, log: &Log, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
+    async fn take(&mut self, grep: Option<&Regex>, ctx: &Context, client: &Client, came: Came) -> Result<String, String> {
         match came {
             Came::Chunk(Chunk::Bytes { at, bytes }) => {
                 let lines = self.lines.push(at, &bytes);
-                Ok(self.show(log, ctx, &lines))
+                Ok(self.show(grep, ctx, &lines))
             }
             Came::Chunk(Chunk::Gap { from, to, why }) => {
                 let rest = self.lines.finish(to);
-                let shown = self.show(log, ctx, &rest);
+                let shown = self.show(grep, ctx, &rest);
                 let told = self.tell(ctx, &gap(from, to, &why), "gap", json!({"from": from, "to": to, "why": why}));
                 Ok(shown + &told)
             }
             Came::End => {
                 self.open = false;
                 let rest = self.lines.finish(self.lines.seen);
-                let shown = self.show(log, ctx, &rest);
+                let shown = self.show(grep, ctx, &rest);
                 match client.poll(&self.id).await {
                     Ok(now) => {
                         let how = match now.fate.completion_reason {
-                            Some(_) => ending::sentence(&now.fate),
+                            Some(_) => {
+                                self.code = Some(ending::exit_code(&now.fate));
+                                ending::sentence(&now.fate)
+                            }
                             None => "keeps running; its output has no reader".into(),
                         };
                         Ok(shown + &self.tell(ctx, &how, "end", json!({"process": now})))
@@ -210,8 +241,8 @@ impl Source {
         self.tell(ctx, &format!("outlast: {}", failure.error()), "error", failure.to_json())
     }
 
-    fn show(&self, log: &Log, ctx: &Context, lines: &[Line]) -> String {
-        let wanted = |line: &&Line| log.grep.as_ref().is_none_or(|regex| regex.is_match(&strip(&line.text)));
+    fn show(&self, grep: Option<&Regex>, ctx: &Context, lines: &[Line]) -> String {
+        let wanted = |line: &&Line| grep.is_none_or(|regex| regex.is_match(&strip(&line.text)));
         if ctx.out.json {
             let event = |line: &Line| json!({"text": line.text, "next_byte": line.next_byte});
             return lines.iter().map(|line| format!("{}\n", self.event("line", event(line)))).collect();
