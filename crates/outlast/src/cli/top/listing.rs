@@ -191,19 +191,9 @@ impl Listing {
         self.place().map(|place| place + 1)
     }
 
-    /// Whether one of those that are shown belongs to a conversation or a task.
-    pub(super) fn is_owned(&self) -> bool {
-        self.shown.iter().any(|i| !self.rows[*i].owner().is_empty())
-    }
-
-    /// How many columns the longest state on the screen takes.
-    pub(super) fn longest_state(&self) -> usize {
-        self.visible().map(|(row, _)| row.standing().0.width()).max().unwrap_or(0)
-    }
-
-    /// How many columns the longest title on the screen takes.
-    pub(super) fn longest_title(&self) -> usize {
-        self.visible().map(|(row, _)| row.title().width()).max().unwrap_or(0)
+    /// How many columns the longest of these texts on the screen takes.
+    pub(super) fn longest(&self, text: impl Fn(&Row) -> String) -> usize {
+        self.visible().map(|(row, _)| text(row).width()).max().unwrap_or(0)
     }
 
     /// The rows on the screen, and whether each is the chosen one.

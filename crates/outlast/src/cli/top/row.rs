@@ -46,6 +46,11 @@ impl Row {
         ending::standing(&self.info)
     }
 
+    /// The same for a narrow column.
+    pub(super) fn short_standing(&self) -> (String, Tone) {
+        ending::short_standing(&self.info)
+    }
+
     /// Whose it is: its conversation, else its session, else its task.
     pub(super) fn owner(&self) -> String {
         match self.conversation() {

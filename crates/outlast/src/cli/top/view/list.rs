@@ -72,7 +72,7 @@ impl Column {
             Self::Process => plain(row.title()),
             Self::Name => plain(tame(row.info.name.as_deref().unwrap_or_default())),
             Self::State => {
-                let (text, tone) = row.standing();
+                let (text, tone) = row.short_standing();
                 (text, paint.tone(tone))
             }
             Self::Cpu => plain(usage.and_then(|u| u.cpu).map(short_percent).unwrap_or_default()),
@@ -86,36 +86,29 @@ impl Column {
     }
 }
 
-/// What decides how wide columns are, besides the screen.
+/// The widths of the longest texts on the screen, which decide how wide columns are.
 #[derive(Debug, Clone, Copy)]
-struct Contents {
-    /// Whether a process on the screen has an owner.
-    is_owned: bool,
-    /// The widths of the longest title and of the longest state on the screen.
+struct Longest {
+    /// 0 if no process has an owner.
+    owner: usize,
+    name: usize,
     title: usize,
     state: usize,
 }
 
 /// The columns for a width, each with its own: what matters less gives way.
-fn columns(width: usize, contents: Contents) -> Vec<(Column, usize)> {
+fn columns(width: usize, longest: Longest) -> Vec<(Column, usize)> {
     use Column::*;
-    let state = contents.state.clamp(
-        7,
-        if width >= WIDE {
-            25
-        } else if width >= 72 {
-            15
-        } else {
-            10
-        },
-    );
+    let is_wide = width >= WIDE;
+    let state = longest.state.clamp(7, if width >= 72 { 16 } else { 10 });
     let mut fixed = vec![(State, state), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
-    if contents.is_owned && width >= 72 {
-        fixed.push((Owner, if width >= WIDE { 14 } else { 8 }));
+    if longest.owner > 0 && width >= 72 {
+        fixed.push((Owner, longest.owner.clamp(6, if is_wide { 16 } else { 8 })));
     }
-    if width >= WIDE {
+    if is_wide {
         let rest = width.saturating_sub(12 + 1 + taken(&fixed));
-        let (name, command) = (rest * 2 / 10, rest * 4 / 10);
+        let name = longest.name.clamp(4, rest / 3);
+        let command = (rest - name) / 2;
         let last = rest.saturating_sub(name + command + 2);
         return [vec![(Id, 12), (Name, name)], fixed, vec![(Command, command), (LastLine, last)]].concat();
     }
@@ -130,7 +123,7 @@ fn columns(width: usize, contents: Contents) -> Vec<(Column, usize)> {
     if width < 60 {
         return [id, vec![(Process, rest)], fixed].concat();
     }
-    let process = contents.title.clamp(7, (rest * 2 / 5).max(7));
+    let process = longest.title.clamp(7, (rest * 2 / 5).max(7));
     [id, vec![(Process, process)], fixed, vec![(LastLine, rest.saturating_sub(process + 1))]].concat()
 }
 
@@ -142,8 +135,13 @@ fn taken(columns: &[(Column, usize)]) -> usize {
 pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> {
     let (width, height) = (usize::from(buffer.area.width), buffer.area.height);
     let list = &app.list;
-    let contents = Contents { is_owned: list.is_owned(), title: list.longest_title(), state: list.longest_state() };
-    let columns = columns(width, contents);
+    let longest = Longest {
+        owner: list.longest(Row::owner),
+        name: list.longest(|row| tame(row.info.name.as_deref().unwrap_or_default())),
+        title: list.longest(Row::title),
+        state: list.longest(|row| row.short_standing().0),
+    };
+    let columns = columns(width, longest);
     draw_head(buffer, app, columns.iter().any(|(column, _)| column.is_ordered_by(list.order)), paint);
     let mut x = 0;
     for (column, room) in &columns {
@@ -239,15 +237,15 @@ mod tests {
 
     #[test]
     fn columns_fill_any_width_and_never_more() {
-        for (width, is_owned, state) in (20..400).flat_map(|width| [(width, true, 30), (width, false, 7)]) {
-            let columns = columns(width, Contents { is_owned, title: 30, state });
+        for (width, owner, other) in (20..400).flat_map(|width| [(width, 30, 30), (width, 0, 7), (width, 3, 0)]) {
+            let columns = columns(width, Longest { owner, name: other, title: other, state: other });
             let sum = taken(&columns) - 1;
             assert!(sum <= width, "{width}: {sum} {columns:?}");
             assert!(sum + 3 >= width, "{width}: {sum} {columns:?}");
             let process = columns.iter().find(|(c, _)| matches!(c, Column::Process | Column::Name)).map(|(_, room)| *room);
             assert!(process >= Some(4), "{width}: {columns:?}");
         }
-        let columns = columns(80, Contents { is_owned: true, title: 30, state: 10 });
+        let columns = columns(80, Longest { owner: 30, name: 30, title: 30, state: 10 });
         assert!(columns.iter().any(|(c, room)| *c == Column::LastLine && *room >= 16));
     }
 }
