@@ -54,7 +54,8 @@ fn a_report_has_the_facts_and_no_secret_no_environment_and_no_output() {
     assert_eq!((&process["id"], &process["phase"], &process["name"]), (&json!(id), &json!("running"), &json!("talker")), "{listed}");
     assert!(process["command"].as_str().unwrap().starts_with("echo $((6 * 7))-is-printed"), "{listed}");
     assert!(process.get("cwd").is_none() && process.get("output_preview").is_none(), "{listed}");
-    assert!(read(&directory, "config.txt").contains("https://hooks.example.com/***"), "{text}");
+    let config = read(&directory, "config.txt");
+    assert!(config.contains("https://hooks.example.com/***") && config.contains("security.redact_secrets = true  # default"), "{config}");
     assert!(read(&directory, "notices.txt").contains("pending     0"), "{text}");
     assert!(read(&directory, "home.txt").contains("index.db"), "{text}");
     assert!(read(&directory, "machine.txt").contains("kernel"), "{text}");

@@ -13,8 +13,13 @@ const OPAQUE_TABLES: [&str; 3] = ["env", "environment", "headers"];
 /// The values in effect, what was wrong with the file, and the file itself.
 pub(super) fn shown(settings: &Settings, file: Option<&str>, mask: &Mask) -> String {
     let mut text = String::from("# values in effect, without those of tables\n");
-    for value in &settings.shown {
-        text += &mask.text(&format!("{} = {}  # {}\n", value.key, masked(value.key, &value.value, mask), value.from));
+    for setting in &settings.shown {
+        // These keys are ours: `security.redact_secrets` and `attach.detach_key` hold no secret.
+        let value = match &setting.value {
+            Value::String(text) => masked_text(text, mask).into(),
+            other => other.clone(),
+        };
+        text += &format!("{} = {value}  # {}\n", setting.key, setting.from);
     }
     text += "\n# what was wrong with the file\n";
     for warning in &settings.warnings {
