@@ -102,9 +102,10 @@ fn told(signal: SignalKind) -> Left {
     }
 }
 
-/// Gives the terminal to a process until the person leaves it or it ends. The signal that ended us, if one did.
+/// Gives the terminal, which shows the alternate screen, to a process until the user leaves it or it ends. Nothing of it reaches the user's own
+/// screen. The signal that ended us, if one did.
 pub(super) async fn hand_over(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<Option<i32>, Failure> {
-    Ok(match screen::on_terminal(ctx, client, info, false, &ctx.settings.detach_key).await? {
+    Ok(match screen::on_alternate_screen(ctx, client, info, &ctx.settings.detach_key).await? {
         Left::Signalled(number) => Some(number),
         Left::Ended | Left::Detached | Left::Closed => None,
     })

@@ -86,7 +86,7 @@ impl Check {
 }
 
 /// What the engine of the home answered.
-struct Found {
+pub(super) struct Found {
     status: EngineStatus,
     processes: Vec<ProcessInfo>,
     dead: Vec<DeadLetter>,
@@ -132,7 +132,7 @@ impl Doctor {
 }
 
 /// Asks as a user does, who sees all sessions. This marks nothing as delivered.
-async fn ask(client: &Client) -> Result<Found, Failure> {
+pub(super) async fn ask(client: &Client) -> Result<Found, Failure> {
     let client = client.with_owner(Owner::default());
     let dropped = History::default().in_state("dropped").limit(MAX_NOTICES).newest_first();
     Ok(Found {
@@ -141,6 +141,15 @@ async fn ask(client: &Client) -> Result<Found, Failure> {
         dead: client.dead_letters(Some(MAX_NOTICES)).await?,
         dropped: client.history(dropped).await?,
     })
+}
+
+/// What the checks say that only look, as text: for a report. No engine is started, and no program is run.
+pub(super) fn looked_at(ctx: &Context, found: &Result<Found, Failure>) -> String {
+    let facts = Facts { place: Place::here(), found, trial: None, unreaped: 0 };
+    let checks = examine(ctx, &facts);
+    let mut lines: Vec<String> = checks.iter().flat_map(|check| lines(&Out::plain(None), check)).collect();
+    lines.push(summary(&checks, false));
+    lines.join("\n") + "\n"
 }
 
 /// Runs the trial. A signal ends it early; its scratch home is still removed.

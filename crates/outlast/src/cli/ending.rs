@@ -24,12 +24,23 @@ pub(crate) fn exit_code(fate: &Fate) -> i32 {
 
 /// Where a process stands, in a word or two.
 pub(crate) fn standing(p: &ProcessInfo) -> (String, Tone) {
-    let left = if p.left.is_empty() { String::new() } else { format!(", {} still running", p.left.len()) };
+    standing_with(p, |left| format!("{left} still running"))
+}
+
+/// The same for a narrow column.
+pub(crate) fn short_standing(p: &ProcessInfo) -> (String, Tone) {
+    standing_with(p, |left| if left == 1 { "1 runs".into() } else { format!("{left} run") })
+}
+
+fn standing_with(p: &ProcessInfo, left: impl Fn(usize) -> String) -> (String, Tone) {
     match p.phase.as_str() {
         _ if p.is_suspended => ("suspended".into(), Tone::Busy),
         "exited" | "draining" => {
             let (outcome, tone) = outcome(&p.fate);
-            (outcome + &left, if left.is_empty() { tone } else { Tone::Busy })
+            match p.left.len() {
+                0 => (outcome, tone),
+                count => (format!("{outcome}, {}", left(count)), Tone::Busy),
+            }
         }
         "running" | "adopted" => (p.phase.clone(), Tone::Good),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),

@@ -196,7 +196,7 @@ fn with_conversations(list: outlast_client::List) -> serde_json::Value {
 
 const COLUMNS: [Column; 9] = [
     Column::new("ID"),
-    Column::new("STATE").cut(10),
+    Column::new("STATE").cut(16),
     Column::new("PID").goes(2),
     Column::new("TIME").goes(4),
     Column::new("ENDED").goes(3),
@@ -206,11 +206,16 @@ const COLUMNS: [Column; 9] = [
     Column::new("COMMAND").cut(20),
 ];
 
+/// A terminal with fewer columns gets states in fewer words.
+const ROOM_FOR_LONG_STATES: usize = 100;
+
 pub(super) fn lines(processes: &[ProcessInfo], now: Time, out: &super::Out) -> Vec<String> {
+    let is_narrow = out.width.is_some_and(|width| width < ROOM_FOR_LONG_STATES);
+    let standing = if is_narrow { ending::short_standing } else { ending::standing };
     let rows: Vec<_> = processes
         .iter()
         .map(|p| {
-            let (standing, tone) = ending::standing(p);
+            let (standing, tone) = standing(p);
             [
                 Cell::new(&p.session_id.to_string()),
                 Cell::new(&standing).tone(tone),

@@ -37,6 +37,7 @@ mod owner;
 mod poll;
 mod progress;
 mod ready;
+mod report;
 mod rerun;
 mod restart;
 mod rm;
@@ -93,7 +94,7 @@ impl Cli {
 
     /// Whether what is wrong with the settings is part of the answer, and need not be said beside it.
     pub(crate) fn explains_settings(&self) -> bool {
-        matches!(self.verb, Verb::Doctor(_))
+        matches!(self.verb, Verb::Doctor(_) | Verb::Report(_))
     }
 }
 
@@ -134,6 +135,7 @@ enum Verb {
     Hook(hook::Hook),
     Install(install::Install),
     Doctor(doctor::Doctor),
+    Report(report::Report),
     Config(config::Config),
     Engine(engine::Engine),
     Completions(completions::Completions),
@@ -358,6 +360,7 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Hook(args) => args.perform(ctx).await,
         Verb::Install(args) => args.perform(ctx),
         Verb::Doctor(args) => args.perform(ctx).await,
+        Verb::Report(args) => args.perform(ctx).await,
         Verb::Config(args) => args.perform(ctx).await,
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),

@@ -3,11 +3,13 @@
 mod keys;
 mod leave;
 mod modes;
+mod one_screen;
 mod replay;
 
 pub(crate) use keys::{Key, Parser};
 pub(crate) use leave::Leaving;
 pub(crate) use modes::Modes;
+pub(crate) use one_screen::OneScreen;
 pub(crate) use replay::without_questions;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,11 +41,6 @@ impl Raw {
         raw.make_raw();
         tcsetattr(&stdin, OptionalActions::Now, &raw)?;
         Ok(Self { was })
-    }
-
-    /// How the terminal was, for somebody who may have to bring it back without this.
-    pub(crate) fn was(&self) -> Termios {
-        self.was.clone()
     }
 }
 

@@ -54,6 +54,7 @@ mod progress;
 mod pty;
 mod ready;
 mod recover;
+mod report;
 mod rerun;
 mod restart;
 mod retain;

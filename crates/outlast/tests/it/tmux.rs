@@ -68,6 +68,17 @@ impl Tmux {
         self.says(&["resize-window", "-x", &cols.to_string(), "-y", &rows.to_string()]);
     }
 
+    /// Has tmux keep what a program sends for the clipboard.
+    pub(crate) fn allows_clipboard(&self) {
+        self.says(&["set-option", "-s", "set-clipboard", "on"]);
+    }
+
+    /// What a program sent for the clipboard last; empty if nothing was sent.
+    pub(crate) fn clipboard(&self) -> String {
+        let said = Command::new("tmux").arg("-S").arg(&self.socket).arg("show-buffer").output().expect("tmux runs");
+        String::from_utf8_lossy(&said.stdout).into_owned()
+    }
+
     /// The screen as text.
     pub(crate) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.says(&["capture-pane", "-p"]).stdout).into_owned()

@@ -33,7 +33,7 @@ fn a_process_is_found_opened_and_followed_on_a_small_screen() {
     tmux.resizes(120, 40);
     tmux.shows("the larger screen", |s| s.lines().count() == 40 && s.contains("q back"));
     tmux.types("q");
-    tmux.sees("nothing has that");
+    tmux.sees("no process matches");
     tmux.presses(&["Escape"]);
     tmux.shows("the other one alone", |s| s.contains("other") && s.contains("1 running") && !s.contains("server"));
     tmux.types("q");
@@ -131,7 +131,7 @@ fn a_terminal_is_typed_into_and_left_again() {
     tmux.presses(&["Enter"]);
     tmux.shows("its end", |s| s.contains("exited 3") && s.contains("got over"));
     tmux.types("i");
-    tmux.sees("it is over and takes no input");
+    tmux.sees("it has finished and takes no input");
     tmux.types("q");
     tmux.sees("nothing runs");
     tmux.types("q");
@@ -166,7 +166,7 @@ fn a_stop_is_confirmed_or_refused() {
     until_printed(&p, &id, "up");
     let Some(tmux) = Tmux::calls("a_stop_is_confirmed_or_refused", &p, SMALL, &["top"]) else { return };
     tmux.sees("precious");
-    tmux.types("k");
+    tmux.presses(&["C-k"]);
     let asked = tmux.shows("the question", |s| s.contains(&format!("Stop {id}?")) && s.contains("precious: "));
     assert!(asked.contains("2 processes"), "{asked}");
     tmux.presses(&["Escape"]);
@@ -174,13 +174,137 @@ fn a_stop_is_confirmed_or_refused() {
     assert_eq!(p.json(["poll", &id])["phase"], "running");
     tmux.presses(&["Enter"]);
     tmux.sees("following");
-    tmux.types("k");
+    tmux.presses(&["C-k"]);
     tmux.sees(&format!("Stop {id}?"));
     tmux.types("y");
     tmux.shows("what became of it", |s| s.contains(&format!("{id} was stopped by SIGTERM, 2 processes in all")));
     tmux.shows("its end", |s| s.lines().next().is_some_and(|l| l.ends_with("SIGTERM")));
     assert_eq!(p.json(["poll", &id])["completion_reason"], "killed");
     tmux.types("qq");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn several_are_marked_signalled_stopped_and_removed() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let loud = "trap 'echo got usr1' USR1; echo up; while :; do sleep 0.05; done";
+    let first = p.run_with(&["--name", "first"], loud);
+    let second = p.run_with(&["--name", "second"], loud);
+    let other = p.run_with(&["--name", "other"], &gate.wait());
+    for id in [&first, &second] {
+        until_printed(&p, id, "up");
+    }
+    let Some(tmux) = Tmux::calls("several_are_marked_signalled_stopped_and_removed", &p, SMALL, &["top", "--all"]) else { return };
+    tmux.shows("all three", |s| ["first", "second", "other"].iter().all(|name| s.contains(name)));
+    tmux.types("/rap");
+    tmux.presses(&["Enter"]);
+    tmux.shows("the two", |s| s.contains("1/2") && !s.contains("other "));
+    tmux.types("  S");
+    tmux.sees("Which signal for these 2 processes?");
+    tmux.types("jjjj");
+    tmux.presses(&["Enter"]);
+    tmux.sees("2 processes were signalled");
+    for id in [&first, &second] {
+        until_printed(&p, id, "got usr1");
+    }
+    tmux.presses(&["C-k"]);
+    tmux.sees("Stop these 2 processes?");
+    tmux.types("y");
+    tmux.shows("both stopped", |s| s.contains("2 processes were stopped") && s.contains("0 running  2 finished  2 failed"));
+    tmux.presses(&["C-d"]);
+    tmux.sees("Remove these 2 processes?");
+    tmux.types("y");
+    tmux.shows("that they are gone", |s| s.contains("2 processes were removed") && s.contains("no process matches"));
+    for id in [&first, &second] {
+        assert_eq!(p.call(["poll", id, "--json"]).json()["code"], "not_found");
+    }
+    assert_eq!(p.json(["poll", &other])["status"], "running");
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_process_is_run_again_and_its_id_copied() {
+    let p = product();
+    let id = p.run_with(&["--name", "again", "--session", "theirs"], "echo once more; exit 3");
+    p.wait(&id);
+    let Some(tmux) = Tmux::calls("a_process_is_run_again_and_its_id_copied", &p, SMALL, &["top", "--all"]) else { return };
+    tmux.sees("exited 3");
+    tmux.types("r");
+    tmux.sees(&format!("Run {id} again?"));
+    tmux.types("n");
+    tmux.sees("nothing was started");
+    tmux.types("r");
+    tmux.sees(&format!("Run {id} again?"));
+    tmux.types("y");
+    tmux.shows("the new one", |s| s.contains(&format!("{id} runs again as proc_")) && s.contains("2 finished"));
+    let all = p.json(["list", "--all"]);
+    let all = all["processes"].as_array().unwrap();
+    let new = all.iter().find(|process| process["id"] != json!(id)).unwrap();
+    assert_eq!((&new["name"], &new["session_key"]), (&json!("again"), &json!("theirs")), "{new}");
+    let new = new["id"].as_str().unwrap();
+    // tmux takes what a program sends for the clipboard into its own buffer, if it is told to.
+    tmux.allows_clipboard();
+    tmux.types("c");
+    tmux.sees(&format!("sent {new} to the clipboard of the terminal (OSC 52)"));
+    eventually("the clipboard", || (tmux.clipboard() == new).then_some(()));
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+}
+
+#[test]
+fn a_process_that_had_the_terminal_leaves_no_trace_on_the_screen() {
+    let p = product();
+    // It switches screens and back, as an editor in a shell does, resets the terminal, changes its modes and title, and stays in the middle.
+    let full = r"printf 'shell\n\033[?1049heditor\033[?1049lshell again\n\033[?1000;1006h\033[?2004h\033[5;9r\033[3J\033[?25l\033]0;their title\007'";
+    let line = format!("stty -echo; {full}; read -r _; printf '\\033creset\\n\\033[?47hdrawn\\033[31m\\033[?7l'; read -r _; exit 5");
+    let id = p.run_with(&["--pty"], &line);
+    until_printed(&p, &id, "shell again");
+    let name = "a_process_that_had_the_terminal_leaves_no_trace_on_the_screen";
+    let Some(tmux) = Tmux::calls(name, &p, SMALL, &["top"]) else { return };
+    let modes = "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{mouse_sgr_flag} #{scroll_region_upper}-#{scroll_region_lower} #{wrap_flag} #{pane_title}";
+    let list = tmux.sees(&id[5..11]);
+    let (before, title) = (tmux.asks(modes), tmux.asks("#{pane_title}"));
+    assert!(list.contains("1 running"), "{list}");
+    tmux.types("i");
+    tmux.shows("its terminal", |s| s.contains("Ctrl-\\ leaves") && s.contains("shell again") && !s.contains("1 running"));
+    eventually("its modes", || (tmux.asks("#{mouse_any_flag} #{cursor_flag} #{alternate_on}") == "1 0 1").then_some(()));
+    tmux.presses(&["Enter"]);
+    tmux.shows("what it draws", |s| s.contains("drawn") && !s.contains("shell"));
+    assert_eq!(tmux.asks("#{alternate_on}"), "1");
+    tmux.presses(&["C-\\"]);
+    let list = tmux.shows("the list", |s| s.contains(&id[5..11]) && s.contains("1 running"));
+    assert!(!list.contains("\ndrawn") && !list.contains("attached to"), "{list}");
+    assert_eq!(tmux.asks(modes), before);
+    // A second time, until it ends.
+    tmux.types("i");
+    tmux.sees("Ctrl-\\ leaves");
+    tmux.presses(&["Enter"]);
+    tmux.shows("the list again", |s| s.contains("nothing runs"));
+    assert_eq!(tmux.asks(modes), before);
+    tmux.types("q");
+    assert_eq!(tmux.left(), 0);
+    assert_eq!(tmux.screen().trim_end(), "left with 0\n icanon", "nothing else is on the user's own screen");
+    assert_eq!((tmux.asks("#{history_size} #{cursor_flag}"), tmux.asks("#{pane_title}")), ("0 1".into(), title));
+}
+
+#[test]
+fn the_list_is_usable_on_a_narrow_screen() {
+    let p = product();
+    let gate = Gate::new(&p, "gate");
+    let id = p.run_with(&["--name", "server"], &gate.wait());
+    let Some(tmux) = Tmux::calls("the_list_is_usable_on_a_narrow_screen", &p, (30, 10), &["top"]) else { return };
+    let list = tmux.sees("server");
+    assert!(list.contains("1 running") && list.contains("1/1") && list.contains("? help  q quit"), "{list}");
+    tmux.types("?");
+    tmux.sees("j k scroll   q closes");
+    tmux.types("q");
+    tmux.presses(&["C-k"]);
+    tmux.sees(&format!("Stop {id}?"));
+    tmux.types("y");
+    tmux.sees("nothing runs");
+    tmux.types("q");
     assert_eq!(tmux.left(), 0);
 }
 
@@ -192,7 +316,7 @@ fn a_stop_is_not_lost_by_leaving_at_once() {
     let top = || Tmux::calls("a_stop_is_not_lost_by_leaving_at_once", &p, SMALL, &["top"]);
     let Some(tmux) = top() else { return };
     tmux.sees(&id[5..11]);
-    tmux.types("k");
+    tmux.presses(&["C-k"]);
     tmux.sees(&format!("Stop {id}?"));
     tmux.types("yq");
     assert_eq!(tmux.left(), 0);
@@ -203,7 +327,7 @@ fn a_stop_is_not_lost_by_leaving_at_once() {
     let id = p.run(&gate.wait());
     let Some(tmux) = top() else { return };
     tmux.sees(&id[5..11]);
-    tmux.types("k");
+    tmux.presses(&["C-k"]);
     tmux.sees(&format!("Stop {id}?"));
     let _held = Held::new(p.engine());
     tmux.types("yq");
@@ -242,7 +366,7 @@ fn whoever_looks_on_silences_nobody() {
     }
     let Some(tmux) = Tmux::calls("whoever_looks_on_silences_nobody", &p, SMALL, &["top"]) else { return };
     tmux.sees(&stopped[5..11]);
-    tmux.types("k");
+    tmux.presses(&["C-k"]);
     tmux.sees(&format!("Stop {stopped}?"));
     tmux.types("y");
     tmux.sees("was stopped by SIGTERM");

@@ -1,7 +1,7 @@
 //! A process with a terminal, on a terminal: every key goes to the process, and every byte to the screen.
 
 use super::super::follow::{Next, Screen};
-use super::super::terminal::{self, Ends, Keyboard, Keys, Leaving, Modes, Raw, without_questions};
+use super::super::terminal::{self, Ends, Keyboard, Keys, Leaving, Modes, OneScreen, Raw, without_questions};
 use super::super::{Context, Failure};
 use super::{Left, over, told, type_in};
 use crate::config::DetachKey;
@@ -20,7 +20,12 @@ const MOST: usize = 1 << 20;
 /// How long a program may take to draw itself in the size that is not the last, before it gets the right one.
 const DRAWN: Duration = Duration::from_millis(250);
 
-/// Until it ends or the person leaves. The terminal is left as it was found, also after a failure.
+/// Has the terminal remember the title of its window.
+const KEEP_TITLE: &[u8] = b"\x1b[22;0t";
+/// Empties the screen, and restores the title.
+const LEAVE_ALTERNATE: &str = "\x1b[H\x1b[2J\x1b[23;0t";
+
+/// Shows a process until it ends or the user leaves. The terminal is restored, also after a failure.
 pub(super) async fn on_terminal(
     ctx: &Context,
     client: &Client,
@@ -37,11 +42,30 @@ pub(super) async fn on_terminal(
     ctx.out.remark(format!("attached to {}; {leaves}", info.session_id).trim_end_matches("; "));
     let raw = Raw::enter()?;
     let mut modes = Modes::default();
-    let left = look(ctx, client, info, read_only, key, &mut modes).await;
-    // First the screen, then the mode, whichever way it ended. A terminal that is gone has no screen to restore.
-    let _ = std::io::stdout().write_all(modes.undo().as_bytes()).and_then(|()| std::io::stdout().flush());
+    let left = look(ctx, client, info, read_only, key, &mut modes, None).await;
+    // First the screen, then the mode, whichever way it ended.
+    write(modes.undo().as_bytes());
     drop(raw);
     left
+}
+
+/// The same on the alternate screen of the caller, which is shown and empty afterwards.
+pub(super) async fn on_alternate_screen(ctx: &Context, client: &Client, info: &ProcessInfo, key: &DetachKey) -> Result<Left, Failure> {
+    let leaves = if key.bytes().is_empty() { String::new() } else { format!("; {key} leaves") };
+    let screen = OneScreen::new(format!("attached to {}{leaves}", info.session_id));
+    let raw = Raw::enter()?;
+    write(&[KEEP_TITLE, &screen.begin()].concat());
+    let mut modes = Modes::default();
+    let left = look(ctx, client, info, false, key, &mut modes, Some(screen)).await;
+    write((modes.undo_on_one_screen() + LEAVE_ALTERNATE).as_bytes());
+    drop(raw);
+    left
+}
+
+/// Writes to the terminal. One that is gone has no screen to restore.
+fn write(bytes: &[u8]) {
+    let mut stdout = std::io::stdout();
+    let _gone = stdout.write_all(bytes).and_then(|()| stdout.flush());
 }
 
 async fn look(
@@ -51,7 +75,12 @@ async fn look(
     read_only: bool,
     key: &DetachKey,
     modes: &mut Modes,
+    mut one_screen: Option<OneScreen>,
 ) -> Result<Left, Failure> {
+    let mut kept = |bytes: &[u8]| match &mut one_screen {
+        Some(screen) => screen.keep(bytes),
+        None => bytes.to_vec(),
+    };
     let id = info.session_id.to_string();
     let mut ends = Ends::new()?;
     let mut resized = signal(SignalKind::window_change())?;
@@ -65,9 +94,9 @@ async fn look(
     chunks.ready().await?;
     let mut screen = Screen::new(ctx, true, "");
     if !before.enters {
-        screen.bytes(modes.enter().as_bytes()).await?;
+        screen.bytes(&kept(modes.enter().as_bytes())).await?;
     }
-    screen.bytes(&before.shown).await?;
+    screen.bytes(&kept(&before.shown)).await?;
     screen.bytes(modes.redo().as_bytes()).await?;
     let mut drawn = None;
     if !read_only {
@@ -79,7 +108,7 @@ async fn look(
         }
     }
     loop {
-        let next = tokio::select! {
+        let mut next = tokio::select! {
             signal = ends.next() => return Ok(told(signal)),
             () = leave.notified() => return Ok(Left::Detached),
             _ = resized.recv(), if !read_only => { drawn = None; resize(client, &id).await?; continue }
@@ -87,8 +116,9 @@ async fn look(
             () = until(drawn), if drawn.is_some() => { drawn = None; resize(client, &id).await?; continue }
             next = screen.next(&mut chunks) => next?,
         };
-        if let Next::Chunk(Chunk::Bytes { bytes, .. }) = &next {
+        if let Next::Chunk(Chunk::Bytes { bytes, .. }) = &mut next {
             modes.see(bytes);
+            *bytes = kept(bytes);
         }
         if !screen.show(ctx, next).await? {
             return Ok(over(&chunks));

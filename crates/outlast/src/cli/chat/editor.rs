@@ -99,7 +99,7 @@ impl Editor {
             }
             Key::Up | Key::Ctrl('p') => return self.up(),
             Key::Down | Key::Ctrl('n') => return self.down(),
-            Key::PasteEnd | Key::Escape | Key::PageUp | Key::PageDown | Key::Ctrl(_) => return Edited::Refused,
+            Key::PasteEnd | Key::Escape | Key::PageUp | Key::PageDown | Key::F9 | Key::Ctrl(_) => return Edited::Refused,
         }
         Edited::Changed
     }

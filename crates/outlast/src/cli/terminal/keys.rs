@@ -18,6 +18,7 @@ pub(crate) enum Key {
     Home,
     End,
     Delete,
+    F9,
     /// One word to the left.
     WordLeft,
     /// One word to the right.
@@ -113,6 +114,7 @@ fn control(parameters: &[u8], last: u8) -> Option<Key> {
         (b'~', b"5") => Key::PageUp,
         (b'~', b"6") => Key::PageDown,
         (b'~', b"3") => Key::Delete,
+        (b'~', b"20") => Key::F9,
         (b'~', b"200") => Key::PasteBegin,
         (b'~', b"201") => Key::PasteEnd,
         (b'M', _) => Key::Enter,
@@ -156,6 +158,7 @@ mod tests {
             (b"\x1b[1;5C", Key::WordRight),
             (b"\x1b[1;2D", Key::Left),
             (b"\x1b[3~", Key::Delete),
+            (b"\x1b[20~", Key::F9),
             (b"\x1b\r", Key::AltEnter),
             (b"\x1b[200~", Key::PasteBegin),
             (b"\x1b[201~", Key::PasteEnd),

@@ -7,7 +7,7 @@ const OFF: [u16; 11] = [1, 9, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1016, 20
 /// Those that are on: lines wrap, the cursor is seen.
 const ON: [u16; 2] = [7, 25];
 /// The ways to the other screen.
-const SCREENS: [u16; 3] = [47, 1047, 1049];
+pub(super) const SCREENS: [u16; 3] = [47, 1047, 1049];
 /// A sequence longer than this is none of ours.
 const LONGEST: usize = 64;
 
@@ -76,8 +76,17 @@ impl Modes {
         out + if self.keypad { "\x1b=" } else { "" }
     }
 
-    /// What brings the terminal back: own screen, cursor, colours, keys, and no reports of mouse, focus or paste.
+    /// What restores the terminal: its first screen, cursor, colours, keys, and no reports of mouse, focus or paste.
     pub(crate) fn undo(&self) -> String {
+        self.undo_with(self.screen)
+    }
+
+    /// The same for a terminal whose screens were not switched ([`super::OneScreen`]).
+    pub(crate) fn undo_on_one_screen(&self) -> String {
+        self.undo_with(None)
+    }
+
+    fn undo_with(&self, screen: Option<u16>) -> String {
         let mut out = String::new();
         if self.keys > 0 {
             out += &format!("\x1b[<{}u", self.keys);
@@ -86,7 +95,7 @@ impl Modes {
             // It puts the cursor somewhere else.
             out += "\x1b7\x1b[r\x1b8";
         }
-        if let Some(screen) = self.screen {
+        if let Some(screen) = screen {
             out += &format!("\x1b[?{screen}l");
         }
         if self.shape {
@@ -142,7 +151,7 @@ impl Modes {
     }
 }
 
-enum What<'a> {
+pub(super) enum What<'a> {
     /// `ESC [`, parameters and one last byte.
     Control {
         parameters: &'a [u8],
@@ -152,14 +161,14 @@ enum What<'a> {
     Reset,
 }
 
-enum Sequence<'a> {
+pub(super) enum Sequence<'a> {
     Whole { length: usize, what: What<'a> },
     Unfinished,
     Other,
 }
 
 /// What begins with the escape at the start of `bytes`.
-fn sequence(bytes: &[u8]) -> Sequence<'_> {
+pub(super) fn sequence(bytes: &[u8]) -> Sequence<'_> {
     match bytes.get(1) {
         None => Sequence::Unfinished,
         Some(b'=') => Sequence::Whole { length: 2, what: What::Keypad(true) },

@@ -1,15 +1,16 @@
-//! The whole of what is shown, changed by keys and by news. It knows no terminal and no engine: what it wants done it says.
+//! The whole of what is shown, changed by keys and by news. It knows no terminal and no engine: what it wants done it returns as wishes.
 
+use super::act::{Act, SIGNALS};
 use super::detail::{Detail, Entry};
 use super::feed::{News, Wanted};
 use super::lines::Words;
 use super::listing::Listing;
 use super::reading::{Part, Way};
 use super::row::Row;
+use super::view;
 use crate::cli::out::Tone;
 use crate::cli::terminal::Key;
-use crate::cli::{ending, times};
-use outlast_client::{Killed, ProcessId};
+use outlast_client::ProcessId;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,10 @@ pub(super) enum Wish {
     StopSearching,
     /// Read nothing of any process any more.
     LetGo,
-    Stop(ProcessId),
+    /// Do this to these.
+    Do(Act, Vec<ProcessId>),
+    /// Give this text to the terminal, for its clipboard.
+    Copy(String),
     Submit(ProcessId, String),
     EndInput(ProcessId),
     /// List again at once.
@@ -38,9 +42,12 @@ pub(super) enum Wish {
 /// What lies over everything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Over {
-    Help,
-    /// Whether to stop a process, with what is known of it.
-    Confirm(ProcessId, Vec<String>),
+    /// The keys, from this line on if they do not fit.
+    Help(usize),
+    /// Whether to do this to these, with what is known of them.
+    Confirm(Act, Vec<ProcessId>, Vec<String>),
+    /// Which signal to send to these; the chosen one of [`SIGNALS`].
+    Signals(Vec<ProcessId>, Vec<String>, usize),
 }
 
 /// Rows that are not the list's: its head, the heads of its columns, the chosen one and the keys.
@@ -106,9 +113,13 @@ impl App {
             return self.listed_as_wanted();
         }
         match key {
-            Key::Char('?') => self.over = Some(Over::Help),
-            Key::Char('k') => self.ask_to_stop(),
-            Key::Char('i') if self.detail.is_some() => return self.begin_typing(),
+            Key::Char('?') => self.over = Some(Over::Help(0)),
+            Key::Ctrl('k') => self.ask(Act::Stop),
+            Key::Ctrl('d') | Key::Delete => self.ask(Act::Remove),
+            Key::Char('r') => self.ask(Act::Rerun),
+            Key::Char('S') | Key::F9 => self.ask(Act::Signal(SIGNALS[0])),
+            Key::Char('c') => return self.copy(),
+            Key::Char('i') => return self.begin_typing(),
             Key::Enter if self.detail.is_none() => return self.open(),
             Key::Char('q') | Key::Escape if self.detail.is_some() => {
                 self.detail = None;
@@ -121,24 +132,46 @@ impl App {
     }
 
     fn answer(&mut self, over: Over, key: Key) -> Vec<Wish> {
-        let Over::Confirm(id, _) = &over else { return Vec::new() };
-        match key {
-            Key::Char('y' | 'Y') => {
-                self.message = Some((format!("stopping {id} …"), Tone::Busy));
-                vec![Wish::Stop(*id)]
+        match (over, key) {
+            (Over::Help(from), Key::Down | Key::PageDown | Key::Char('j' | ' ')) if self.is_help_scrolled() => {
+                self.over = Some(Over::Help((from + 1).min(self.last_of_help())));
             }
-            Key::Char('n' | 'N' | 'q') | Key::Escape => {
-                self.message = Some(("nothing was stopped".into(), Tone::Plain));
-                Vec::new()
+            (Over::Help(from), Key::Up | Key::PageUp | Key::Char('k')) if self.is_help_scrolled() => {
+                self.over = Some(Over::Help(from.saturating_sub(1)));
             }
-            _ => {
-                self.over = Some(over);
-                Vec::new()
+            (Over::Help(_), _) => {}
+            (Over::Confirm(act, ids, _), Key::Char('y' | 'Y')) => return self.begin(act, ids),
+            (Over::Signals(ids, _, at), Key::Enter) => return self.begin(Act::Signal(SIGNALS[at]), ids),
+            (Over::Signals(ids, lines, at), Key::Up | Key::Char('k')) => {
+                self.over = Some(Over::Signals(ids, lines, at.saturating_sub(1)));
             }
+            (Over::Signals(ids, lines, at), Key::Down | Key::Char('j')) => {
+                self.over = Some(Over::Signals(ids, lines, (at + 1).min(SIGNALS.len() - 1)));
+            }
+            (Over::Confirm(act, ..), Key::Char('n' | 'N' | 'q') | Key::Escape) => self.message = Some((act.declined().into(), Tone::Plain)),
+            (Over::Signals(..), Key::Char('q') | Key::Escape) => {
+                self.message = Some((Act::Signal(SIGNALS[0]).declined().into(), Tone::Plain));
+            }
+            (over @ (Over::Confirm(..) | Over::Signals(..)), _) => self.over = Some(over),
         }
+        Vec::new()
     }
 
-    /// Asks for finished ones where they are wanted, and where the one that is open has finished.
+    /// The line of the help from which the last one is on the screen; 0 if all of it fits.
+    fn last_of_help(&self) -> usize {
+        view::help_lines(self.detail.is_some(), self.cols).len().saturating_sub(view::help_height(self.rows))
+    }
+
+    fn is_help_scrolled(&self) -> bool {
+        self.last_of_help() > 0
+    }
+
+    fn begin(&mut self, act: Act, ids: Vec<ProcessId>) -> Vec<Wish> {
+        self.message = Some((act.under_way(&ids), Tone::Busy));
+        vec![Wish::Do(act, ids)]
+    }
+
+    /// Asks for finished ones if they are wanted, or if the one that is open has finished.
     fn listed_as_wanted(&mut self) -> Vec<Wish> {
         let open = self.detail.as_ref().is_some_and(|d| self.list.find(d.id()).is_none_or(|row| !row.is_running()));
         let wanted = Wanted { all: self.list.all || open, ..self.wanted.clone() };
@@ -157,45 +190,69 @@ impl App {
         vec![wish]
     }
 
-    fn ask_to_stop(&mut self) {
-        let Some(row) = self.row() else { return };
-        if !row.is_running() {
-            self.message = Some((format!("{} {}", row.id(), ending::sentence(&row.info.fate)), Tone::Plain));
+    /// The processes that an act is about: the open one, else those that are marked, else the chosen one.
+    fn targets(&self) -> Vec<&Row> {
+        let marked: Vec<&Row> = if self.detail.is_none() { self.list.marked().collect() } else { Vec::new() };
+        if marked.is_empty() { self.row().into_iter().collect() } else { marked }
+    }
+
+    /// Asks before anything is done.
+    fn ask(&mut self, act: Act) {
+        let targets = match act {
+            // Several commands at once are started with a command line, where their order can be seen.
+            Act::Rerun => self.row().into_iter().collect(),
+            Act::Stop | Act::Remove | Act::Signal(_) => self.targets(),
+        };
+        let Some(first) = targets.first() else { return };
+        let suited: Vec<&Row> = targets.iter().copied().filter(|row| act.suits(row)).collect();
+        if suited.is_empty() {
+            let refusal = match (targets.len(), act) {
+                (1, _) => act.refusal(first),
+                (_, Act::Remove) => "the marked processes still run: stop them first".into(),
+                (_, Act::Stop | Act::Signal(_) | Act::Rerun) => "the marked processes have finished".into(),
+            };
+            self.message = Some((refusal, Tone::Plain));
             return;
         }
-        let what = row.info.name.as_deref().map(|name| format!("{name}: ")).unwrap_or_default();
-        let tree = match row.usage.map(|u| u.processes) {
-            Some(1) => ", 1 process".into(),
-            Some(n) => format!(", {n} processes"),
-            None => String::new(),
-        };
-        let mut lines = vec![
-            format!("Stop {}?", row.id()),
-            crate::cli::out::tame(&format!("{what}{}", row.command())),
-            format!("{} for {}{tree}", row.info.phase, times::age(row.info.uptime_seconds)),
-        ];
-        lines.extend(match row.conversation() {
-            Some(of) if of.is_agent => Some(format!("It is the agent of the conversation {}.", of.name())),
-            Some(of) => Some(format!("It belongs to the conversation {}.", of.name())),
-            None => Some(row.owner()).filter(|owner| !owner.is_empty()).map(|owner| format!("It belongs to {owner}.")),
+        let lines = act.question(&suited, targets.len() - suited.len());
+        let ids = suited.iter().map(|row| row.id()).collect();
+        self.over = Some(match act {
+            Act::Signal(_) => Over::Signals(ids, lines, 0),
+            Act::Stop | Act::Remove | Act::Rerun => Over::Confirm(act, ids, lines),
         });
-        self.over = Some(Over::Confirm(row.id(), lines));
+    }
+
+    fn copy(&mut self) -> Vec<Wish> {
+        let ids: Vec<String> = self.targets().iter().map(|row| row.id().to_string()).collect();
+        let what = match &ids[..] {
+            [] => return Vec::new(),
+            [id] => id.clone(),
+            ids => format!("{} ids", ids.len()),
+        };
+        // Terminals do not say whether they took it.
+        self.message = Some((format!("sent {what} to the clipboard of the terminal (OSC 52)"), Tone::Good));
+        vec![Wish::Copy(ids.join(" "))]
     }
 
     fn begin_typing(&mut self) -> Vec<Wish> {
-        let Some(detail) = &mut self.detail else { return Vec::new() };
-        let info = &detail.row.info;
+        let Some(row) = self.row() else { return Vec::new() };
+        let info = &row.info;
         if info.takes_input && info.pty {
-            return vec![Wish::Attach(detail.id())];
+            return vec![Wish::Attach(row.id())];
         }
-        if info.takes_input {
+        if !info.takes_input {
+            let why = match row.is_running() {
+                true => "it takes no input: it was started without --pty and --stdin, or its input has ended",
+                false => "it has finished and takes no input",
+            };
+            self.message = Some((why.into(), Tone::Busy));
+            return Vec::new();
+        }
+        let wishes = if self.detail.is_none() { self.open() } else { Vec::new() };
+        if let Some(detail) = &mut self.detail {
             detail.entry = Entry::Line(String::new());
-        } else if detail.row.is_running() {
-            self.message = Some(("it takes no input: it was started without --pty and --stdin, or its input has ended".into(), Tone::Busy));
-        } else {
-            self.message = Some(("it is over and takes no input".into(), Tone::Busy));
         }
-        Vec::new()
+        wishes
     }
 
     pub(super) fn news(&mut self, news: News) -> Vec<Wish> {
@@ -216,11 +273,11 @@ impl App {
                 self.trouble = Some(why);
                 Vec::new()
             }
-            News::Stopped { id, how } => {
-                self.message = Some(match how {
-                    Ok(killed) => (stopped(&killed), Tone::Good),
-                    Err(why) => (format!("{id}: {why}"), Tone::Bad),
-                });
+            News::Did { act, results, started } => {
+                self.message = Some(act.outcome(&results));
+                if let Some(id) = started {
+                    self.list.choose_next(id);
+                }
                 vec![Wish::LookAgain]
             }
             News::Typed(how) => {
@@ -254,20 +311,9 @@ impl App {
                 }
                 Vec::new()
             }
-            News::Listed { .. } | News::Trouble(_) | News::Stopped { .. } | News::Typed(_) => Vec::new(),
+            News::Listed { .. } | News::Trouble(_) | News::Did { .. } | News::Typed(_) => Vec::new(),
         };
         self.asked = detail.asked();
         wishes
     }
-}
-
-/// What became of a stop, in words that fit a small screen.
-fn stopped(killed: &Killed) -> String {
-    let how = match (&killed.fate.signal, killed.fate.exit_code.flatten()) {
-        (Some(signal), _) => format!(" by {signal}"),
-        (None, Some(code)) => format!(" and exited {code}"),
-        (None, None) => String::new(),
-    };
-    let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
-    format!("{} was stopped{how}{tree}", killed.session_id)
 }

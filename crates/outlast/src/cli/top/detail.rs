@@ -117,15 +117,15 @@ impl Detail {
     fn go(&mut self, key: Key) -> Option<Vec<Wish>> {
         let page = self.rows.saturating_sub(1).max(1);
         Some(match key {
-            Key::Up => self.up(1),
+            Key::Up | Key::Char('k') => self.up(1),
             Key::PageUp => self.up(page),
-            Key::Down => self.down(1),
+            Key::Down | Key::Char('j') => self.down(1),
             Key::PageDown | Key::Char(' ') => self.down(page),
-            Key::Home => {
+            Key::Home | Key::Char('g') => {
                 self.place = Place::At(Spot::default());
                 vec![self.read(Part::First)]
             }
-            Key::End | Key::Char('f') => vec![self.follow()],
+            Key::End | Key::Char('f' | 'G') => vec![self.follow()],
             Key::Char('/') => {
                 self.entry = Entry::Words(String::new());
                 Vec::new()

@@ -1,10 +1,11 @@
 //! What comes from outside: lists, output, and what became of what was asked for. One task for each, and one queue of news.
 
+use super::act::Act;
 use super::lines::{Piece, Words};
 use super::reading::{Part, Reader, Way};
 use crate::cli::ending;
 use crate::os::{Sampler, Usage};
-use outlast_client::{At, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Scope, Status};
+use outlast_client::{At, Caller, Client, ClientError, Kill, Killed, Owner, ProcessId, ProcessInfo, Reason, Scope, Status, code};
 use outlast_text::Redactor;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ pub(super) enum News {
     Found { of: u64, at: Option<u64> },
     /// What could not be read.
     Unread { of: u64, why: String },
-    /// What became of a stop.
-    Stopped { id: ProcessId, how: Result<Killed, String> },
+    /// What became of something that was done: a sentence for each process, and the process that was started, if one was.
+    Did { act: Act, results: Vec<(ProcessId, Result<String, String>)>, started: Option<ProcessId> },
     /// What became of a line that was typed, or of the end of input.
     Typed(Result<&'static str, String>),
 }
@@ -90,7 +91,7 @@ pub(super) struct Feed {
 impl Feed {
     /// Lists from now on, every so often.
     pub(super) fn new(client: &Client, redact: Arc<Redactor>, wanted: Wanted, every: Duration) -> Self {
-        // Without a conversation: whoever looks on speaks for nobody, and what is seen here counts for nobody as seen.
+        // Without an owner: what is shown here must not count as seen by the session of the shell.
         let client = client.with_owner(Owner::default());
         let (to, from) = mpsc::channel(QUEUE);
         let (wanted, asked) = watch::channel(wanted);
@@ -191,13 +192,28 @@ impl Feed {
         self.reader = None;
     }
 
-    /// Stops a process.
-    pub(super) fn stop(&mut self, id: ProcessId, kill: Kill) {
-        let (client, to) = (self.client.clone(), self.to.clone());
-        self.ask(format!("the stop of {id}"), async move {
-            let how = client.kill(&id.to_string(), kill).await.map_err(|e| said(&e));
-            // Whoever has left and waited long enough does not listen any more.
-            let _left = to.send(News::Stopped { id, how }).await;
+    /// Does something to processes, to all at the same time.
+    pub(super) fn act(&mut self, act: Act, ids: Vec<ProcessId>, with: &With) {
+        let (client, to, with) = (self.client.clone(), self.to.clone(), with.clone());
+        self.ask(act.request(&ids), async move {
+            let mut requests = JoinSet::new();
+            for (at, id) in ids.iter().copied().enumerate() {
+                let (client, with) = (client.clone(), with.clone());
+                requests.spawn(async move { (at, id, act_on(&client, act, id, with).await) });
+            }
+            let mut done = requests.join_all().await;
+            done.sort_by_key(|(at, ..)| *at);
+            let mut started = None;
+            let results = done.into_iter().map(|(_, id, result)| {
+                let result = result.map(|done| {
+                    started = done.started.or(started);
+                    done.sentence
+                });
+                (id, result)
+            });
+            let results = results.collect();
+            // The user may have left and stopped waiting.
+            let _left = to.send(News::Did { act, results, started }).await;
         });
     }
 
@@ -254,6 +270,62 @@ impl Feed {
             }
         }
     }
+}
+
+/// What acts need besides the processes: how to stop, and the surroundings of a command that is started.
+#[derive(Clone)]
+pub(super) struct With {
+    pub(super) kill: Kill,
+    pub(super) caller: Arc<Caller>,
+}
+
+/// What an act on one process came to.
+struct ActDone {
+    sentence: String,
+    started: Option<ProcessId>,
+}
+
+async fn act_on(client: &Client, act: Act, id: ProcessId, with: With) -> Result<ActDone, String> {
+    let name = id.to_string();
+    let done = |sentence: String| Ok(ActDone { sentence, started: None });
+    match act {
+        Act::Stop => match client.kill(&name, with.kill).await {
+            Ok(killed) => done(stopped(&killed)),
+            Err(ClientError::Refused(e)) if e.code == code::ALREADY_EXITED && e.stopped_left.is_some() => {
+                let left = e.stopped_left.unwrap_or_default();
+                match left.warning {
+                    Some(warning) => Err(warning),
+                    None => done(format!("what {id} had left running was stopped: {}", ending::named(&left.left_killed))),
+                }
+            }
+            Err(e) => Err(said(&e)),
+        },
+        Act::Remove => match client.remove(&name).await {
+            Ok(_) => done(format!("{id} was removed")),
+            Err(e) => Err(said(&e)),
+        },
+        Act::Signal(signal) => match client.signal(&name, signal.number).await {
+            Ok(_) => done(format!("{id} was sent {}", signal.name)),
+            Err(e) => Err(said(&e)),
+        },
+        Act::Rerun => match client.rerun(&name, (*with.caller).clone(), Vec::new()).await {
+            Ok(info) if info.fate.completion_reason == Some(Reason::FailedStart) => Err(ending::sentence(&info.fate)),
+            Ok(info) => Ok(ActDone { sentence: format!("{id} runs again as {}", info.session_id), started: Some(info.session_id) }),
+            Err(e) => Err(said(&e)),
+        },
+    }
+}
+
+/// What became of a stop, in words that fit a small screen.
+fn stopped(killed: &Killed) -> String {
+    let how = match (&killed.fate.signal, killed.fate.exit_code.flatten()) {
+        (Some(signal), _) => format!(" by {signal}"),
+        (None, Some(code)) => format!(" and exited {code}"),
+        (None, None) => String::new(),
+    };
+    let tree = killed.seen_dead.filter(|n| *n > 1).map(|n| format!(", {n} processes in all")).unwrap_or_default();
+    let warning = killed.warning.as_ref().map(|warning| format!("; {warning}")).unwrap_or_default();
+    format!("{} was stopped{how}{tree}{warning}", killed.session_id)
 }
 
 fn said(error: &ClientError) -> String {

@@ -5,7 +5,7 @@ use crate::cli::terminal::Key;
 use crate::os::Usage;
 use outlast_client::{ProcessId, ProcessInfo};
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -56,6 +56,19 @@ impl Order {
     }
 }
 
+/// What the processes that are shown add up to.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Totals {
+    pub(super) shown: usize,
+    pub(super) running: usize,
+    /// Finished in another way than with exit code 0.
+    pub(super) failed: usize,
+    /// In percent of one core, if that is known of any.
+    pub(super) cpu: Option<f64>,
+    /// In bytes, if that is known of any.
+    pub(super) memory: Option<u64>,
+}
+
 /// The list.
 #[derive(Debug)]
 pub(super) struct Listing {
@@ -63,13 +76,17 @@ pub(super) struct Listing {
     /// Those that are shown, in order.
     shown: Vec<usize>,
     chosen: Option<ProcessId>,
+    /// Chosen as soon as it is listed.
+    next_chosen: Option<ProcessId>,
+    /// Those that the next act is about, as far as they are shown.
+    marked: BTreeSet<ProcessId>,
     /// Finished ones too.
     pub(super) all: bool,
     /// The first row on the screen.
     top: usize,
     pub(super) order: Order,
     pub(super) reversed: bool,
-    /// What has to be in a row's names.
+    /// What has to be in one of a row's texts.
     pub(super) filter: String,
     /// Keys go into the filter.
     pub(super) is_typing: bool,
@@ -88,6 +105,8 @@ impl Listing {
             rows: Vec::new(),
             shown: Vec::new(),
             chosen: None,
+            next_chosen: None,
+            marked: BTreeSet::new(),
             all,
             top: 0,
             order: Order::Age,
@@ -118,7 +137,26 @@ impl Listing {
                 Row { info, rate, usage }
             })
             .collect();
+        let rows = &self.rows;
+        self.marked.retain(|id| rows.iter().any(|row| row.id() == *id));
+        if let Some(next) = self.next_chosen.take_if(|next| rows.iter().any(|row| row.id() == *next)) {
+            self.chosen = Some(next);
+        }
         self.arrange(place);
+    }
+
+    /// Chooses a process as soon as it is listed.
+    pub(super) fn choose_next(&mut self, id: ProcessId) {
+        self.next_chosen = Some(id);
+    }
+
+    pub(super) fn is_marked(&self, row: &Row) -> bool {
+        self.marked.contains(&row.id())
+    }
+
+    /// Those that are marked and shown, in their order.
+    pub(super) fn marked(&self) -> impl Iterator<Item = &Row> {
+        self.shown.iter().map(|i| &self.rows[*i]).filter(|row| self.is_marked(row))
     }
 
     /// How many rows it has on the screen.
@@ -135,19 +173,27 @@ impl Listing {
         self.find(self.chosen?)
     }
 
-    /// How many of them run, and how many are shown.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        (self.rows.iter().filter(|r| r.is_running()).count(), self.shown.len())
+    /// What those that are shown add up to.
+    pub(super) fn totals(&self) -> Totals {
+        let mut totals = Totals { shown: self.shown.len(), ..Totals::default() };
+        for row in self.shown.iter().map(|i| &self.rows[*i]) {
+            totals.running += usize::from(row.is_running());
+            totals.failed += usize::from(row.is_failed());
+            let Some(usage) = &row.usage else { continue };
+            totals.memory = Some(totals.memory.unwrap_or(0) + usage.memory);
+            totals.cpu = totals.cpu.into_iter().chain(usage.cpu).reduce(|a, b| a + b);
+        }
+        totals
     }
 
-    /// Whether one of those that are shown belongs to a conversation or a task.
-    pub(super) fn is_owned(&self) -> bool {
-        self.shown.iter().any(|i| !self.rows[*i].owner().is_empty())
+    /// Where among those that are shown the chosen one is, counted from 1.
+    pub(super) fn position(&self) -> Option<usize> {
+        self.place().map(|place| place + 1)
     }
 
-    /// How many columns the longest title on the screen takes.
-    pub(super) fn longest_title(&self) -> usize {
-        self.visible().map(|(row, _)| row.title().width()).max().unwrap_or(0)
+    /// How many columns the longest of these texts on the screen takes.
+    pub(super) fn longest(&self, text: impl Fn(&Row) -> String) -> usize {
+        self.visible().map(|(row, _)| text(row).width()).max().unwrap_or(0)
     }
 
     /// The rows on the screen, and whether each is the chosen one.
@@ -165,12 +211,21 @@ impl Listing {
         let place = self.place().unwrap_or(0);
         let page = self.height.saturating_sub(1).max(1) as isize;
         match key {
-            Key::Up => self.step(-1),
-            Key::Down => self.step(1),
+            Key::Up | Key::Char('k') => self.step(-1),
+            Key::Down | Key::Char('j') => self.step(1),
             Key::PageUp => self.step(-page),
             Key::PageDown => self.step(page),
-            Key::Home => self.step(isize::MIN / 2),
-            Key::End => self.step(isize::MAX / 2),
+            Key::Home | Key::Char('g') => self.step(isize::MIN / 2),
+            Key::End | Key::Char('G') => self.step(isize::MAX / 2),
+            Key::Char(' ') => {
+                if let Some(id) = self.chosen
+                    && !self.marked.remove(&id)
+                {
+                    self.marked.insert(id);
+                }
+                self.step(1);
+            }
+            Key::Char('U') => self.marked.clear(),
             Key::Char('a') => self.all = !self.all,
             Key::Char('/') => self.is_typing = true,
             Key::Char('o') => self.order_by(self.order.next()),
@@ -184,6 +239,7 @@ impl Listing {
             }
             Key::Escape if !self.filter.is_empty() => self.filter.clear(),
             Key::Escape if self.session.is_some() => self.session = None,
+            Key::Escape if !self.marked.is_empty() => self.marked.clear(),
             _ => return false,
         }
         self.arrange(place);

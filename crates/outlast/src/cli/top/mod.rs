@@ -1,7 +1,9 @@
 //! `outlast top`
 //!
-//! [`app`] is what is shown, changed by keys and news alone; [`view`] draws it; [`feed`] brings the news and does what is wished for.
+//! [`app`] is what is shown, changed by keys and news alone; [`view`] draws it; [`feed`] brings the news and carries out the wishes; [`act`] is
+//! what can be done to processes.
 
+mod act;
 mod app;
 mod detail;
 mod feed;
@@ -14,16 +16,16 @@ mod tail;
 mod view;
 mod window;
 
+use super::follow::Sgr;
 use super::terminal::{self, Ends, Keyboard, Keys, Leaving, Parser, REST_OF_KEY};
 use super::{Context, Failure, ScopeArgs, attach, kill, millis, seconds};
-use crate::config::Colours;
 use app::{App, Wish};
 use clap::Args;
-use feed::{Feed, News, Wanted};
+use feed::{Feed, News, Wanted, With};
 use outlast_client::{Kill, ProcessId};
 use outlast_text::Redactor;
-use screen::Screen;
-use std::io::IsTerminal as _;
+use screen::{AlternateScreen, Screen};
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,9 +33,11 @@ use view::Paint;
 
 /// Watch processes on a full screen
 ///
-/// Lists processes with what they use and print. Enter opens one: its log can be followed, searched and paged through, its terminal typed into.
+/// Lists processes with what they use and print. j and k move, / filters, and Enter opens a process: its log can be followed, searched and paged
+/// through, and its terminal typed into. Space marks several. Ctrl-K stops them, Ctrl-D removes finished ones, S sends a signal, r runs one again, and
+/// c copies the id. Each of these asks first, except the copy. ? shows all keys.
+///
 /// Viewing a process never marks its end as seen: agents still get their notices. Processes of a conversation are named after it, its agent too.
-/// ? shows the keys.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Include finished processes
@@ -64,7 +68,8 @@ impl Top {
         let feed = Feed::new(&client, Arc::new(Redactor::new(ctx.settings.redact)), wanted.clone(), self.every);
         let mut kill = Kill::default();
         kill.grace_ms = kill::configured(ctx).map(millis);
-        Session { ctx, feed, app: App::new(wanted), kill }.run().await
+        let with = With { kill, caller: Arc::new(ctx.caller()) };
+        Session { ctx, feed, app: App::new(wanted), with }.run().await
     }
 }
 
@@ -98,19 +103,22 @@ enum Stop {
     HandOver(ProcessId),
 }
 
-/// A person at a terminal.
+/// A user at a terminal.
 struct Session<'a> {
     ctx: &'a Context,
     feed: Feed,
     app: App,
-    kill: Kill,
+    with: With,
 }
 
 impl Session<'_> {
     async fn run(mut self) -> Result<i32, Failure> {
+        // One alternate screen for everything, so that a process that gets the terminal for a while leaves no trace on the user's own screen.
+        let alternate = AlternateScreen::enter()?;
         loop {
-            let id = match self.on_screen().await? {
+            let id = match self.on_screen(&alternate).await? {
                 Stop::Leave(code) => {
+                    drop(alternate);
                     self.finish().await;
                     return Ok(code);
                 }
@@ -127,10 +135,10 @@ impl Session<'_> {
         }
     }
 
-    /// Sees to it that what was asked for last is not lost, and tells what became of it on the screen from before.
+    /// Waits for the answers to what was asked for last, and prints them on the user's own screen.
     async fn finish(&mut self) {
         let (news, under_way) = self.feed.finish().await;
-        for news in news.into_iter().filter(|news| matches!(news, News::Stopped { .. } | News::Typed(_))) {
+        for news in news.into_iter().filter(|news| matches!(news, News::Did { .. } | News::Typed(_))) {
             self.app.news(news);
             if let Some((text, _)) = &self.app.message {
                 self.ctx.out.remark(text);
@@ -142,12 +150,15 @@ impl Session<'_> {
     }
 
     /// Shows everything until the terminal is to be given back.
-    async fn on_screen(&mut self) -> Result<Stop, Failure> {
+    async fn on_screen(&mut self, alternate: &AlternateScreen) -> Result<Stop, Failure> {
         let (mut ends, mut resized) = (Ends::new()?, signal(SignalKind::window_change())?);
-        let mut screen = Screen::enter()?;
+        let mut screen = Screen::on(alternate)?;
         let Keys { mut typed, held: _held, .. } = terminal::keys(Keyboard::Own, Leaving::never())?;
         let mut parser = Parser::default();
-        let paint = if self.ctx.world.colours() == Colours::Never { Paint::Plain } else { Paint::Colours };
+        let paint = match self.ctx.out.sgr() {
+            Sgr::Shown => Paint::Colours,
+            Sgr::Removed => Paint::Plain,
+        };
         loop {
             screen.terminal.autoresize()?;
             let size = screen.terminal.size()?;
@@ -192,12 +203,22 @@ impl Session<'_> {
             Wish::Search(id, words, way, of) => self.feed.search(id, words, way, of),
             Wish::StopSearching => self.feed.stop_searching(),
             Wish::LetGo => self.feed.let_go(),
-            Wish::Stop(id) => self.feed.stop(id, self.kill),
+            Wish::Do(act, ids) => self.feed.act(act, ids, &self.with),
+            Wish::Copy(text) => copy(&text),
             Wish::Submit(id, line) => self.feed.submit(id, line),
             Wish::EndInput(id) => self.feed.close(id),
         }
         None
     }
+}
+
+/// Gives a text to the clipboard of the terminal, also over ssh. Terminals answer nothing, whether they took it or not.
+fn copy(text: &str) {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(text);
+    let mut stdout = std::io::stdout();
+    // If the terminal is gone, the next read of its keys says so.
+    let _gone = write!(stdout, "\x1b]52;c;{text}\x07").and_then(|()| stdout.flush());
 }
 
 #[cfg(test)]

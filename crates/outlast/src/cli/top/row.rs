@@ -25,6 +25,11 @@ impl Row {
         self.info.status == Status::Running
     }
 
+    /// Whether it has finished in another way than with exit code 0.
+    pub(super) fn is_failed(&self) -> bool {
+        !self.is_running() && self.info.fate.exit_code.flatten() != Some(0)
+    }
+
     /// The digits of its id.
     pub(super) fn digits(&self) -> String {
         let id = self.id().to_string();
@@ -39,6 +44,11 @@ impl Row {
     /// Where it stands.
     pub(super) fn standing(&self) -> (String, Tone) {
         ending::standing(&self.info)
+    }
+
+    /// The same for a narrow column.
+    pub(super) fn short_standing(&self) -> (String, Tone) {
+        ending::short_standing(&self.info)
     }
 
     /// Whose it is: its conversation, else its session, else its task.
@@ -76,11 +86,18 @@ impl Row {
         tame(preview.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().trim())
     }
 
-    /// Whether the text is in anything that names it. `text` is in small letters.
+    /// Whether a filter finds it: by its id, name, command, state, owner, or the last line of its output. `text` is in lower case.
     pub(super) fn has(&self, text: &str) -> bool {
         let info = &self.info;
-        let words = [info.name.as_deref(), Some(&*info.command), info.session_key.as_deref(), info.task_id.as_deref()];
-        info.session_id.to_string().contains(text) || words.into_iter().flatten().any(|w| w.to_lowercase().contains(text))
+        let words = [info.name.as_deref(), Some(&*info.command), info.session_key.as_deref(), info.task_id.as_deref(), Some(&*info.phase)];
+        let state = match (self.is_running(), self.is_failed()) {
+            (true, _) => "running",
+            (false, true) => "finished failed",
+            (false, false) => "finished",
+        };
+        let shown = [self.standing().0, self.owner(), self.last_line(), state.to_owned(), self.id().to_string()];
+        let mut all = words.into_iter().flatten().chain(shown.iter().map(String::as_str));
+        all.any(|word| word.to_lowercase().contains(text))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The terminal as a screen of our own, and as it was afterwards whatever happens.
+//! The terminal as a screen of our own, restored on every way out.
 
 use crate::cli::terminal::Raw;
 use ratatui::Terminal;
@@ -6,33 +6,24 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen};
-use rustix::termios::{OptionalActions, tcsetattr};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::io::{Stdout, stdout};
 
-/// The screen, until it is dropped: at the end, on an error and on a panic alike.
-pub(super) struct Screen {
-    _entered: Entered,
-    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
-    _raw: Raw,
-}
+/// The alternate screen, until it is dropped: at the end, on an error and on a panic alike.
+pub(super) struct AlternateScreen(());
 
-struct Entered;
-
-impl Screen {
+impl AlternateScreen {
     pub(super) fn enter() -> std::io::Result<Self> {
-        let raw = Raw::enter()?;
-        say_panics_on_the_old_screen(&raw);
-        let entered = Entered;
+        print_panics_on_the_own_screen(tcgetattr(std::io::stdin())?);
+        let entered = Self(());
         execute!(stdout(), EnterAlternateScreen)?;
-        let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
-        terminal.clear()?;
-        Ok(Self { _entered: entered, terminal, _raw: raw })
+        Ok(entered)
     }
 }
 
-impl Drop for Entered {
+impl Drop for AlternateScreen {
     fn drop(&mut self) {
-        // On a panic it was left before the panic was told, and to leave it again would write over that.
+        // On a panic the hook has left it before it printed the panic. Leaving it again would write over that.
         if !std::thread::panicking() {
             // A terminal that is gone needs no restoring.
             let _ = execute!(stdout(), LeaveAlternateScreen, Show);
@@ -41,13 +32,29 @@ impl Drop for Entered {
     }
 }
 
-/// What a panic says would go with the screen it is said on.
-fn say_panics_on_the_old_screen(raw: &Raw) {
-    let (was, say) = (raw.was(), std::panic::take_hook());
+/// The alternate screen with keys that come one by one.
+pub(super) struct Screen {
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    _raw: Raw,
+}
+
+impl Screen {
+    /// Clears the screen, and draws on it until it is dropped.
+    pub(super) fn on(_: &AlternateScreen) -> std::io::Result<Self> {
+        let raw = Raw::enter()?;
+        let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+        terminal.clear()?;
+        Ok(Self { terminal, _raw: raw })
+    }
+}
+
+/// A panic that is printed on the alternate screen would be gone with it.
+fn print_panics_on_the_own_screen(was: Termios) {
+    let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Whether or not that can be done, the panic is told.
+        // The panic is printed whether or not the terminal can be restored.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &was);
-        say(panic);
+        print(panic);
     }));
 }

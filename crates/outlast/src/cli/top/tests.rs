@@ -1,3 +1,4 @@
+use super::act::{Act, SIGNALS};
 use super::app::{App, Over, Wish};
 use super::detail::{Entry, Place};
 use super::feed::{News, Wanted};
@@ -6,7 +7,7 @@ use super::reading::{Part, Way};
 use super::view::{self, Paint};
 use crate::cli::terminal::Key;
 use crate::os::Usage;
-use outlast_client::{Fate, Killed, ProcessId, ProcessInfo, Reason, Scope, Status};
+use outlast_client::{ProcessId, ProcessInfo, Reason, Scope, Status};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::collections::HashMap;
@@ -133,14 +134,15 @@ fn a_list_on_a_wide_screen() {
 #[test]
 fn every_size_can_be_drawn() {
     let mut app = app(some());
-    for state in 0..4 {
+    for state in 0..5 {
         for (cols, rows) in [(1, 1), (19, 5), (20, 6), (40, 10), (48, 12), (60, 20), (71, 24), (100, 30), (300, 100)] {
             screen(&mut app, cols, rows);
         }
         match state {
             0 => drop(app.key(Key::Char('?'))),
-            1 => drop((app.key(Key::Escape), app.key(Key::Char('k')))),
-            2 => {
+            1 => drop((app.key(Key::Escape), app.key(Key::Ctrl('k')))),
+            2 => drop((app.key(Key::Escape), keys(&mut app, "Sjjjjjjj"))),
+            3 => {
                 app.key(Key::Escape);
                 open(&mut app, 50);
                 keys(&mut app, "/words");
@@ -157,7 +159,7 @@ fn a_thousand_processes_are_one_screen_of_rows() {
     app.key(Key::End);
     let last = chosen(&app);
     let text = screen(&mut app, 80, 24);
-    assert!(text.contains("1000 running, 1000 shown") && text.lines().count() == 24, "{text}");
+    assert!(text.contains("1000 running  0 finished") && text.contains(" 1000/1000\n") && text.lines().count() == 24, "{text}");
     assert_eq!(app.list.visible().count(), 20);
     // Others come and go; what was chosen stays chosen, and in sight.
     app.news(listed(many(500), Instant::now()));
@@ -186,7 +188,19 @@ fn filters_narrow_the_list_and_escape_widens_it() {
     assert!(screen(&mut app, 80, 24).contains("filter \"CARGO\""));
     app.key(Key::Escape);
     assert_eq!(app.list.visible().count(), 4);
-    for (text, want) in [("cd34", 1), ("chat:42", 2), ("dev-s", 1), ("nothing", 0)] {
+    let found = [
+        ("cd34", 1),
+        ("chat:42", 2),
+        ("dev-s", 1),
+        ("日本語", 1),
+        ("exited 101", 1),
+        ("running", 3),
+        ("failed", 1),
+        ("404 in 3 MS", 1),
+        ("GET /items 200", 0),
+        ("nothing", 0),
+    ];
+    for (text, want) in found {
         keys(&mut app, &format!("/{text}"));
         assert_eq!(app.list.visible().count(), want, "{text}");
         app.key(Key::Escape);
@@ -235,30 +249,170 @@ fn rows_are_ordered_and_those_that_run_come_first() {
     assert!(screen(&mut app, 80, 24).contains("▼PROCESS"));
 }
 
+/// What a request of the feed came to, for one process.
+fn did(act: Act, id: ProcessId, result: Result<&str, &str>) -> News {
+    News::Did { act, results: vec![(id, result.map(Into::into).map_err(Into::into))], started: None }
+}
+
+#[test]
+fn j_and_k_move_and_stop_nothing() {
+    let mut app = app(some());
+    let first = chosen(&app);
+    assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with(" 1/4"));
+    assert_eq!(keys(&mut app, "j"), []);
+    assert!(chosen(&app) != first && screen(&mut app, 80, 24).lines().next().unwrap().ends_with(" 2/4"));
+    assert_eq!(keys(&mut app, "k"), []);
+    assert_eq!((chosen(&app), &app.over), (first, &None));
+    keys(&mut app, "G");
+    assert!(screen(&mut app, 80, 24).lines().next().unwrap().ends_with(" 4/4"));
+    keys(&mut app, "g");
+    assert_eq!(chosen(&app), first);
+    // In a log they scroll.
+    open(&mut app, 100);
+    assert_eq!(keys(&mut app, "k"), [Wish::Pause]);
+    assert!(!screen(&mut app, 80, 24).contains("line 0099") && app.over.is_none());
+    assert!(matches!(keys(&mut app, "j")[..], [Wish::Follow(..)]));
+    assert!(screen(&mut app, 80, 24).contains("line 0099"));
+}
+
 #[test]
 fn a_stop_is_asked_for_and_can_be_refused() {
     let mut app = app(some());
     let id = chosen(&app);
-    assert_eq!(keys(&mut app, "k"), []);
+    assert_eq!(app.key(Key::Ctrl('k')), []);
     insta::assert_snapshot!(screen(&mut app, 80, 24));
     assert_eq!(app.key(Key::Enter), [], "only a clear yes stops");
-    assert!(matches!(&app.over, Some(Over::Confirm(of, _)) if *of == id));
+    assert!(matches!(&app.over, Some(Over::Confirm(Act::Stop, of, _)) if *of == [id]));
     assert_eq!(app.key(Key::Escape), []);
     assert!(screen(&mut app, 80, 24).contains("nothing was stopped"));
-    assert_eq!(keys(&mut app, "ky"), [Wish::Stop(id)]);
-    let mut fate = Fate::default();
-    (fate.signal, fate.exit_code) = (Some("SIGTERM".into()), Some(Some(-15)));
-    let mut killed = Killed::new("killed", id, fate);
-    killed.seen_dead = Some(3);
-    app.news(News::Stopped { id, how: Ok(killed) });
-    assert!(screen(&mut app, 80, 24).contains("was stopped by SIGTERM, 3 processes in all"));
-    app.news(News::Stopped { id, how: Err("no".into()) });
-    assert!(screen(&mut app, 80, 24).contains(": no"));
-    // What is over is not stopped.
+    app.key(Key::Ctrl('k'));
+    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![id])]);
+    app.news(did(Act::Stop, id, Ok("it was stopped by SIGTERM")));
+    assert!(screen(&mut app, 80, 24).contains("it was stopped by SIGTERM"));
+    app.news(did(Act::Stop, id, Err("no")));
+    assert!(screen(&mut app, 80, 24).contains(&format!("{id}: no")));
+    // What has finished is not stopped.
     app.key(Key::End);
-    keys(&mut app, "k");
+    app.key(Key::Ctrl('k'));
     assert_eq!(app.over, None);
     assert!(screen(&mut app, 80, 24).contains("exited with code 101"));
+}
+
+#[test]
+fn what_a_finished_process_left_running_is_stopped() {
+    let left = serde_json::json!([{"pid": 1234, "command": "sleep 89"}]);
+    let done = changed(process(1, "sleep 89 & echo y"), |p| {
+        (p.status, p.phase, p.fate.exit_code) = (Status::Exited, "exited".into(), Some(Some(0)));
+        p.left = serde_json::from_value(left).unwrap();
+    });
+    let mut app = app(vec![done]);
+    let id = chosen(&app);
+    app.key(Key::Ctrl('k'));
+    assert!(screen(&mut app, 80, 24).contains("It left running: 1234 sleep 89"));
+    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![id])]);
+}
+
+#[test]
+fn several_are_marked_and_dealt_with_together() {
+    let mut app = app(some());
+    let all: Vec<ProcessId> = app.list.visible().map(|(row, _)| row.id()).collect();
+    keys(&mut app, " j ");
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains("2 marked") && text.lines().next().unwrap().ends_with(" 4/4"), "{text}");
+    app.key(Key::Ctrl('k'));
+    insta::assert_snapshot!("a_stop_of_several", screen(&mut app, 80, 24));
+    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Stop, vec![all[0], all[2]])]);
+    let results = vec![(all[0], Ok("done".into())), (all[2], Err("it is not yours".into()))];
+    app.news(News::Did { act: Act::Stop, results, started: None });
+    assert!(screen(&mut app, 80, 24).contains(&format!("1 stopped, 1 not: {}: it is not yours", all[2])));
+    // Only finished ones are removed, and the question says so.
+    keys(&mut app, " ");
+    app.key(Key::Ctrl('d'));
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains(&format!("Remove {}?", all[3])) && text.contains("2 of the marked processes still run and stay."), "{text}");
+    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Remove, vec![all[3]])]);
+    app.news(did(Act::Remove, all[3], Ok("removed")));
+    // The ids are copied together.
+    let ids = [all[0], all[2], all[3]].map(|id| id.to_string()).join(" ");
+    assert_eq!(keys(&mut app, "c"), [Wish::Copy(ids)]);
+    assert!(screen(&mut app, 80, 24).contains("sent 3 ids to the clipboard of the terminal (OSC 52)"));
+    // A marked one that a filter hides is left alone.
+    keys(&mut app, "/dev-s");
+    app.key(Key::Enter);
+    app.key(Key::Ctrl('k'));
+    assert!(screen(&mut app, 80, 24).contains(&format!("Stop {}?", all[0])));
+    app.key(Key::Escape);
+    app.key(Key::Escape);
+    keys(&mut app, "U");
+    assert!(!screen(&mut app, 80, 24).contains("marked"));
+    // Marks of processes that are gone are gone.
+    keys(&mut app, "g ");
+    app.news(listed(some().into_iter().skip(1).collect(), Instant::now()));
+    app.news(listed(some(), Instant::now()));
+    assert_eq!(app.list.marked().count(), 0);
+    keys(&mut app, "g ");
+    assert_eq!(app.key(Key::Escape), [], "Esc removes the marks before it quits");
+    assert_eq!(app.list.marked().count(), 0);
+}
+
+#[test]
+fn a_signal_is_chosen_from_a_list() {
+    let mut app = app(some());
+    let id = chosen(&app);
+    assert_eq!(app.key(Key::F9), []);
+    insta::assert_snapshot!("signals", screen(&mut app, 80, 24));
+    app.key(Key::Escape);
+    assert!(screen(&mut app, 80, 24).contains("no signal was sent"));
+    keys(&mut app, "Sjjk");
+    let wishes = app.key(Key::Enter);
+    assert_eq!(wishes, [Wish::Do(Act::Signal(SIGNALS[1]), vec![id])]);
+    assert_eq!((SIGNALS[1].name, SIGNALS[1].number), ("INT", 2));
+    keys(&mut app, "Sjjjjjjjjjjjjjjj");
+    assert!(screen(&mut app, 40, 10).contains("KILL"), "the chosen one is in sight on a low screen");
+    app.key(Key::Escape);
+    keys(&mut app, "GS");
+    assert_eq!(app.over, None, "a finished process gets no signal");
+}
+
+#[test]
+fn a_rerun_is_asked_for_and_the_new_process_is_chosen() {
+    let mut app = app(some());
+    keys(&mut app, "G");
+    let id = chosen(&app);
+    keys(&mut app, "r");
+    let text = screen(&mut app, 80, 24);
+    assert!(text.contains(&format!("Run {id} again?")) && text.contains("make release"), "{text}");
+    assert_eq!(keys(&mut app, "y"), [Wish::Do(Act::Rerun, vec![id])]);
+    let new = process(0x77, "make release");
+    let started = Some(new.session_id);
+    app.news(News::Did { act: Act::Rerun, results: vec![(id, Ok("it runs again".into()))], started });
+    assert_eq!(chosen(&app), id, "it is not listed yet");
+    app.news(listed(some().into_iter().chain([new]).collect(), Instant::now()));
+    assert_eq!(Some(chosen(&app)), started);
+}
+
+#[test]
+fn a_running_process_is_not_removed() {
+    let mut app = app(some());
+    app.key(Key::Delete);
+    assert_eq!(app.over, None);
+    assert!(screen(&mut app, 80, 24).contains("still runs: stop it first"));
+}
+
+#[test]
+fn the_head_adds_up_what_is_shown() {
+    let mut app = app(some());
+    let head = |app: &mut App, cols| screen(app, cols, 24).lines().next().unwrap().to_owned();
+    assert_eq!(head(&mut app, 80), "outlast  3 running  1 finished  1 failed  cpu 199%  mem 220M                 1/4");
+    keys(&mut app, "/exited");
+    app.key(Key::Enter);
+    assert!(head(&mut app, 80).starts_with("outlast  0 running  1 finished  1 failed  filter \"exited\""), "{}", head(&mut app, 80));
+    app.key(Key::Escape);
+    keys(&mut app, "a");
+    app.news(listed(some().into_iter().take(3).collect(), Instant::now()));
+    assert!(head(&mut app, 80).starts_with("outlast  3 running  cpu "), "{}", head(&mut app, 80));
+    // What does not fit is left out whole.
+    assert_eq!(head(&mut app, 30), "outlast  3 running         3/3");
 }
 
 #[test]
@@ -367,6 +521,19 @@ fn who_can_be_typed_to_is() {
     find(&mut app, "printf");
     assert_eq!(keys(&mut app, "i"), []);
     assert!(screen(&mut app, 80, 24).contains("it takes no input"));
+    // From the list, too: with a terminal at once, with a pipe below its log.
+    keys(&mut app, "q");
+    app.key(Key::Escape);
+    keys(&mut app, "/dev-server");
+    app.key(Key::Enter);
+    let id = chosen(&app);
+    assert_eq!(keys(&mut app, "i"), [Wish::Attach(id)]);
+    assert!(app.detail.is_none());
+    app.key(Key::Escape);
+    keys(&mut app, "/cargo");
+    app.key(Key::Enter);
+    assert!(matches!(keys(&mut app, "i")[..], [Wish::Follow(..)]));
+    assert_eq!(app.detail.as_ref().unwrap().entry, Entry::Line(String::new()));
 }
 
 #[test]
@@ -390,6 +557,24 @@ fn help_names_the_keys() {
     insta::assert_snapshot!("help_detail", screen(&mut app, 80, 24));
     assert_eq!(keys(&mut app, "q"), [], "any key closes it, and does nothing else");
     assert!(app.over.is_none() && app.detail.is_some());
+}
+
+#[test]
+fn help_that_does_not_fit_is_scrolled() {
+    let mut app = app(some());
+    app.resize(40, 12);
+    keys(&mut app, "?");
+    insta::assert_snapshot!("help_narrow", screen(&mut app, 40, 12));
+    for _ in 0..100 {
+        keys(&mut app, "j");
+    }
+    let text = screen(&mut app, 40, 12);
+    assert!(text.contains("their notices.") && text.contains("q closes"), "{text}");
+    for _ in 0..100 {
+        app.key(Key::Up);
+    }
+    assert!(screen(&mut app, 40, 12).contains("↑ ↓ j k"));
+    assert_eq!((keys(&mut app, "q"), &app.over), (Vec::new(), &None));
 }
 
 /// A build of a conversation, its agent, one that has ended, and a process of another session.
@@ -422,7 +607,7 @@ fn the_processes_of_a_conversation_and_its_agent_are_one_session() {
     keys(&mut app, "s");
     assert_eq!(shown(&app), [1, 2], "a session of another program with the same name is none of them");
     assert!(screen(&mut app, 80, 10).contains("only main"));
-    keys(&mut app, "k");
-    let Some(Over::Confirm(_, lines)) = &app.over else { panic!("{:?}", app.over) };
+    app.key(Key::Ctrl('k'));
+    let Some(Over::Confirm(_, _, lines)) = &app.over else { panic!("{:?}", app.over) };
     assert_eq!(lines.last().unwrap(), "It belongs to the conversation main.");
 }

@@ -1,6 +1,6 @@
 //! One process: facts above, its log below.
 
-use super::{Paint, last_row, put, put_right, trouble};
+use super::{Paint, fitting, last_row, put, put_right, trouble};
 use crate::cli::out::{Tone, tame};
 use crate::cli::times;
 use crate::cli::top::app::{AROUND_LOG, App};
@@ -22,12 +22,14 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint
         Entry::Words(text) => Some(("search: ", text.as_str())),
         Entry::Line(text) => Some(("type a line, Esc leaves, Ctrl-D ends its input> ", text.as_str())),
     };
-    let keys = if detail.row.info.takes_input {
-        "↑↓ PgUp PgDn page  / search  n N next  f follow  i type  k stop  ? help  q back"
-    } else {
-        "↑↓ PgUp PgDn page  / search  n N next  f follow  k stop  ? help  q back"
-    };
-    last_row(buffer, app, typed, keys, paint)
+    let mut keys = vec!["j k PgUp PgDn scroll", "/ search"];
+    keys.extend(detail.search.is_some().then_some("n N next"));
+    keys.extend((detail.place != Place::Following).then_some("f follow"));
+    keys.extend(detail.row.info.takes_input.then_some("i type"));
+    keys.push(if detail.row.is_running() { "^K stop" } else { "^D remove" });
+    keys.push("r rerun");
+    let keys = fitting(&keys, &["? help", "q back"], width);
+    last_row(buffer, app, typed, &keys, paint)
 }
 
 fn draw_head(buffer: &mut Buffer, app: &App, detail: &Detail, paint: Paint) {

@@ -1,6 +1,6 @@
 //! The list of processes.
 
-use super::{Paint, last_row, put, put_right, trouble};
+use super::{Paint, fitting, last_row, put, put_right, trouble};
 use crate::cli::conversation::name_of;
 use crate::cli::out::{Tone, tame};
 use crate::cli::top::app::App;
@@ -9,7 +9,8 @@ use crate::cli::top::row::{Row, short_age, short_percent, short_size};
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
-const KEYS: &str = "Enter open  / filter  a all  s session  o order  k stop  ? help  q quit";
+const KEYS: [&str; 9] = ["Enter open", "/ filter", "a all", "Space mark", "^K stop", "^D remove", "r rerun", "S signal", "s session"];
+const LAST_KEYS: [&str; 2] = ["? help", "q quit"];
 /// From this width on, a name and a command have a column each, and an id all its digits.
 const WIDE: usize = 120;
 
@@ -71,7 +72,7 @@ impl Column {
             Self::Process => plain(row.title()),
             Self::Name => plain(tame(row.info.name.as_deref().unwrap_or_default())),
             Self::State => {
-                let (text, tone) = row.standing();
+                let (text, tone) = row.short_standing();
                 (text, paint.tone(tone))
             }
             Self::Cpu => plain(usage.and_then(|u| u.cpu).map(short_percent).unwrap_or_default()),
@@ -85,28 +86,45 @@ impl Column {
     }
 }
 
-/// The columns for a width, each with its own: what matters less gives way. `longest`: the longest name there is to show.
-fn columns(width: usize, owned: bool, longest: usize) -> Vec<(Column, usize)> {
+/// The widths of the longest texts on the screen, which decide how wide columns are.
+#[derive(Debug, Clone, Copy)]
+struct Longest {
+    /// 0 if no process has an owner.
+    owner: usize,
+    name: usize,
+    title: usize,
+    state: usize,
+}
+
+/// The columns for a width, each with its own: what matters less gives way.
+fn columns(width: usize, longest: Longest) -> Vec<(Column, usize)> {
     use Column::*;
-    let mut fixed = vec![(State, 10), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
-    if owned && width >= 72 {
-        fixed.push((Owner, if width >= WIDE { 14 } else { 8 }));
+    let is_wide = width >= WIDE;
+    let state = longest.state.clamp(7, if width >= 72 { 16 } else { 10 });
+    let mut fixed = vec![(State, state), (Cpu, 5), (Memory, 5), (Rate, 5), (Age, 4)];
+    if longest.owner > 0 && width >= 72 {
+        fixed.push((Owner, longest.owner.clamp(6, if is_wide { 16 } else { 8 })));
     }
-    if width >= WIDE {
+    if is_wide {
         let rest = width.saturating_sub(12 + 1 + taken(&fixed));
-        let (name, command) = (rest * 2 / 10, rest * 4 / 10);
+        let name = longest.name.clamp(4, rest / 3);
+        let command = (rest - name) / 2;
         let last = rest.saturating_sub(name + command + 2);
         return [vec![(Id, 12), (Name, name)], fixed, vec![(Command, command), (LastLine, last)]].concat();
     }
     if width < 48 {
         fixed.retain(|(c, _)| !matches!(c, Rate | Memory));
     }
-    let rest = width.saturating_sub(6 + 1 + taken(&fixed));
-    if width < 60 {
-        return [vec![(Id, 6), (Process, rest)], fixed].concat();
+    if width < 40 {
+        fixed.retain(|(c, _)| *c != Cpu);
     }
-    let process = longest.clamp(7, (rest * 2 / 5).max(7));
-    [vec![(Id, 6), (Process, process)], fixed, vec![(LastLine, rest.saturating_sub(process + 1))]].concat()
+    let id = if width < 32 { Vec::new() } else { vec![(Id, 6)] };
+    let rest = width.saturating_sub(taken(&id) + taken(&fixed));
+    if width < 60 {
+        return [id, vec![(Process, rest)], fixed].concat();
+    }
+    let process = longest.title.clamp(7, (rest * 2 / 5).max(7));
+    [id, vec![(Process, process)], fixed, vec![(LastLine, rest.saturating_sub(process + 1))]].concat()
 }
 
 fn taken(columns: &[(Column, usize)]) -> usize {
@@ -116,8 +134,15 @@ fn taken(columns: &[(Column, usize)]) -> usize {
 /// Draws the list. Where the cursor is, if something is typed.
 pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> {
     let (width, height) = (usize::from(buffer.area.width), buffer.area.height);
-    draw_head(buffer, app, paint);
-    let columns = columns(width, app.list.is_owned(), app.list.longest_title());
+    let list = &app.list;
+    let longest = Longest {
+        owner: list.longest(Row::owner),
+        name: list.longest(|row| tame(row.info.name.as_deref().unwrap_or_default())),
+        title: list.longest(Row::title),
+        state: list.longest(|row| row.short_standing().0),
+    };
+    let columns = columns(width, longest);
+    draw_head(buffer, app, columns.iter().any(|(column, _)| column.is_ordered_by(list.order)), paint);
     let mut x = 0;
     for (column, room) in &columns {
         let is_order = column.is_ordered_by(app.list.order);
@@ -133,12 +158,23 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> 
         let mut x = 0;
         for (column, room) in &columns {
             let (text, style) = column.cell(row, paint);
-            let style = if is_chosen { paint.chosen() } else { style };
+            let style = match (list.is_marked(row), is_chosen) {
+                (true, true) => paint.marked().patch(paint.chosen()),
+                (true, false) => paint.marked(),
+                (false, true) => paint.chosen(),
+                (false, false) => style,
+            };
             put_cell(buffer, x, y, (*column, *room), &text, style);
             x += *room as u16 + 1;
         }
+        if list.is_marked(row)
+            && let Some((_, first)) = columns.first()
+        {
+            // Between the first two columns, where it can be seen without colours.
+            put(buffer, *first as u16, y, 1, "*", if is_chosen { paint.chosen() } else { paint.marked() });
+        }
     }
-    if app.list.counts().1 == 0 {
+    if app.list.totals().shown == 0 {
         put(buffer, 0, 3, width, &nothing(app), paint.tone(Tone::Quiet));
     }
     if let Some(row) = app.list.chosen() {
@@ -146,7 +182,7 @@ pub(super) fn draw(buffer: &mut Buffer, app: &App, paint: Paint) -> Option<u16> 
         put(buffer, used as u16 + 2, height - 2, width.saturating_sub(used + 2), &row.command(), Style::new());
     }
     let typed = app.list.is_typing.then_some(("filter: ", app.list.filter.as_str()));
-    last_row(buffer, app, typed, KEYS, paint)
+    last_row(buffer, app, typed, &fitting(&KEYS, &LAST_KEYS, width), paint)
 }
 
 fn put_cell(buffer: &mut Buffer, x: u16, y: u16, (column, room): (Column, usize), text: &str, style: Style) {
@@ -157,30 +193,31 @@ fn put_cell(buffer: &mut Buffer, x: u16, y: u16, (column, room): (Column, usize)
     put(buffer, x + before as u16, y, room - before, text, style);
 }
 
-fn draw_head(buffer: &mut Buffer, app: &App, paint: Paint) {
+/// The first row: totals and what narrows the list on the left, the position on the right.
+fn draw_head(buffer: &mut Buffer, app: &App, is_order_shown: bool, paint: Paint) {
     let list = &app.list;
-    let (running, shown) = list.counts();
-    let mut head = format!("{running} running, {shown} shown");
-    let mut add = |text: String| head += &format!("  {text}");
-    if list.all {
-        add("finished too".into());
-    }
-    if let Some(scope) = app.scope() {
-        add(tame(&scope));
-    }
-    if let Some(session) = &list.session {
-        add(format!("only {}", tame(name_of(session))));
-    }
-    if !list.filter.is_empty() && !list.is_typing {
-        add(format!("filter {:?}", list.filter));
-    }
-    let right = match trouble(app) {
-        Some(trouble) => put_right(buffer, 0, &trouble, paint.tone(Tone::Bad)),
-        None => put_right(buffer, 0, &format!("by {}", list.order.word()), paint.tone(Tone::Quiet)),
+    let totals = list.totals();
+    let mut parts = vec![format!("{} running", totals.running)];
+    parts.extend(list.all.then(|| format!("{} finished", totals.shown - totals.running)));
+    parts.extend((totals.failed > 0).then(|| format!("{} failed", totals.failed)));
+    let marked = list.marked().count();
+    parts.extend((marked > 0).then(|| format!("{marked} marked")));
+    parts.extend(app.scope().map(|scope| tame(&scope)));
+    parts.extend(list.session.as_ref().map(|session| format!("only {}", tame(name_of(session)))));
+    parts.extend((!list.filter.is_empty() && !list.is_typing).then(|| format!("filter {:?}", list.filter)));
+    parts.extend(totals.cpu.map(|cpu| format!("cpu {}%", short_percent(cpu))));
+    parts.extend(totals.memory.map(|memory| format!("mem {}", short_size(memory as f64))));
+    parts.extend((!is_order_shown).then(|| format!("by {}", list.order.word())));
+    let right = match (trouble(app), list.position()) {
+        (Some(trouble), _) => put_right(buffer, 0, &trouble, paint.tone(Tone::Bad)),
+        (None, Some(position)) => put_right(buffer, 0, &format!("{position}/{}", totals.shown), paint.tone(Tone::Quiet)),
+        (None, None) => 0,
     };
     let room = usize::from(buffer.area.width).saturating_sub(right + 1);
     let used = put(buffer, 0, 0, room, "outlast", paint.head());
-    put(buffer, used as u16 + 2, 0, room.saturating_sub(used + 2), &head, Style::new());
+    let room = room.saturating_sub(used + 2);
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    put(buffer, used as u16 + 2, 0, room, &fitting(&parts, &[], room), Style::new());
 }
 
 fn nothing(app: &App) -> String {
@@ -189,7 +226,7 @@ fn nothing(app: &App) -> String {
         return "asking the engine …".into();
     }
     if !list.filter.is_empty() || list.session.is_some() {
-        return "nothing has that; Esc shows the others".into();
+        return "no process matches; Esc shows the others".into();
     }
     if list.all { "no processes".into() } else { "nothing runs; a shows finished processes".into() }
 }
@@ -200,12 +237,15 @@ mod tests {
 
     #[test]
     fn columns_fill_any_width_and_never_more() {
-        for (width, owned) in (20..400).flat_map(|width| [(width, true), (width, false)]) {
-            let columns = columns(width, owned, 30);
+        for (width, owner, other) in (20..400).flat_map(|width| [(width, 30, 30), (width, 0, 7), (width, 3, 0)]) {
+            let columns = columns(width, Longest { owner, name: other, title: other, state: other });
             let sum = taken(&columns) - 1;
-            assert!(width < 40 || sum <= width, "{width}: {sum} {columns:?}");
-            assert!(width < 48 || sum + 3 >= width, "{width}: {sum} {columns:?}");
+            assert!(sum <= width, "{width}: {sum} {columns:?}");
+            assert!(sum + 3 >= width, "{width}: {sum} {columns:?}");
+            let process = columns.iter().find(|(c, _)| matches!(c, Column::Process | Column::Name)).map(|(_, room)| *room);
+            assert!(process >= Some(4), "{width}: {columns:?}");
         }
-        assert!(columns(80, true, 30).iter().any(|(c, room)| *c == Column::LastLine && *room >= 16));
+        let columns = columns(80, Longest { owner: 30, name: 30, title: 30, state: 10 });
+        assert!(columns.iter().any(|(c, room)| *c == Column::LastLine && *room >= 16));
     }
 }

@@ -4,6 +4,8 @@ mod detail;
 mod list;
 mod over;
 
+pub(super) use over::{help_height, help_lines};
+
 use super::app::App;
 use crate::cli::out::Tone;
 use crate::cli::table::cut;
@@ -38,6 +40,13 @@ impl Paint {
 
     fn chosen(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    fn marked(self) -> Style {
+        match self {
+            Self::Colours => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Self::Plain => Style::new().add_modifier(Modifier::BOLD),
+        }
     }
 
     fn found(self) -> Style {
@@ -81,6 +90,13 @@ fn put(buffer: &mut Buffer, x: u16, y: u16, room: usize, text: &str, style: Styl
 fn put_right(buffer: &mut Buffer, y: u16, text: &str, style: Style) -> usize {
     let width = text.width().min(usize::from(buffer.area.width));
     put(buffer, buffer.area.width - width as u16, y, width, text, style)
+}
+
+/// The first parts, as many as fit into a width beside `last`, which is always there.
+fn fitting(parts: &[&str], last: &[&str], width: usize) -> String {
+    const GAP: &str = "  ";
+    let joined = |count: usize| parts.iter().take(count).chain(last).copied().collect::<Vec<_>>().join(GAP);
+    (0..=parts.len()).rev().map(joined).find(|text| text.width() <= width).unwrap_or_else(|| joined(0))
 }
 
 /// The last row: what is typed, what is to be said, else which keys there are. Where the cursor is, if something is typed.

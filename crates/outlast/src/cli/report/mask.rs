@@ -1,0 +1,50 @@
+//! What a report must not have, taken out of texts.
+
+use outlast_text::Redactor;
+use std::path::Path;
+
+/// Masks secrets, whatever the configuration says, and the user's home directory.
+pub(super) struct Mask {
+    redact: Redactor,
+    home: Option<String>,
+}
+
+impl Mask {
+    pub(super) fn new(home: Option<&Path>) -> Self {
+        let home = home.and_then(Path::to_str).filter(|home| home.len() > 1).map(|home| home.trim_end_matches('/').to_owned());
+        Self { redact: Redactor::new(true), home }
+    }
+
+    /// Text of ours, such as a log or a check.
+    pub(super) fn text(&self, text: &str) -> String {
+        self.without_home(&self.redact.full(text))
+    }
+
+    /// A command line.
+    pub(super) fn command(&self, text: &str) -> String {
+        self.without_home(&self.redact.full(&self.redact.command_line(text)))
+    }
+
+    fn without_home(&self, text: &str) -> String {
+        match &self.home {
+            Some(home) => text.replace(home.as_str(), "~"),
+            None => text.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_and_the_home_directory_are_masked() {
+        let mask = Mask::new(Some(Path::new("/home/alice/")));
+        let command = "curl -H 'Authorization: Bearer ghp_0123456789abcdefghijklmnopqrstuvwxyz' PASSWORD=hunter22 /home/alice/x";
+        let masked = mask.command(command);
+        assert!(!masked.contains("ghijkl") && !masked.contains("hunter22") && !masked.contains("alice"), "{masked}");
+        assert!(masked.starts_with("curl -H") && masked.ends_with("~/x"), "{masked}");
+        assert_eq!(mask.text("api_key = \"0123456789\""), mask.redact.full("api_key = \"0123456789\""));
+        assert!(!mask.text("api_key = \"0123456789\"").contains("0123456789"));
+    }
+}
