@@ -46,6 +46,7 @@ mod matched;
 mod mcp;
 mod named;
 mod nest;
+mod notice_lines;
 mod output;
 mod places;
 mod points;
