@@ -5,6 +5,7 @@ mod read;
 mod sentence;
 
 pub(super) use give::{Batch, write};
+pub(super) use sentence::took;
 
 use super::owner::Whose;
 use super::route::RouteArgs;

@@ -17,6 +17,7 @@ mod ending;
 mod engine;
 mod envfile;
 mod events;
+mod explain;
 mod failure;
 mod follow;
 mod gateway;
@@ -61,6 +62,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 /// Background processes that outlast the program that started them.
@@ -181,6 +183,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
     let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
@@ -188,6 +191,11 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
         // It asks an engine by itself, within the time that somebody has who is typing.
         Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
         Ok(cli) => Asked::Verb(Box::new(cli)),
+        Err(e) if !json && is_incomplete(&e) && explained.is_some() && explain::is_typed() => {
+            // A text whose reader has left is no failure.
+            let _ = write!(std::io::stdout(), "{}", explained.map(explain::Explained::text).unwrap_or_default());
+            Asked::Answered(0)
+        }
         Err(e) if e.use_stderr() => {
             if json {
                 Failure::usage(&e).tell(true);
@@ -203,6 +211,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
             Asked::Answered(e.exit_code())
         }
     }
+}
+
+/// Whether something is missing on a command line that is right otherwise.
+fn is_incomplete(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand};
+    matches!(error.kind(), DisplayHelpOnMissingArgumentOrSubcommand | MissingRequiredArgument | MissingSubcommand)
 }
 
 /// The words that are ours: those before `--`, and of `run` those before the first that is neither a flag nor the value of one.
