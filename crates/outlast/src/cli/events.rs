@@ -5,7 +5,7 @@ mod read;
 mod sentence;
 
 pub(super) use give::{Batch, write};
-pub(super) use sentence::took;
+pub(super) use sentence::{sentence, took};
 
 use super::owner::Whose;
 use super::route::RouteArgs;

@@ -4,6 +4,7 @@ mod acp_proxy;
 mod active;
 mod adopt;
 mod attach;
+mod bell;
 mod chat;
 mod choice;
 mod clean;
@@ -37,6 +38,7 @@ mod output;
 mod owner;
 mod poll;
 mod progress;
+mod prompt;
 mod ready;
 mod rerun;
 mod restart;
@@ -53,6 +55,7 @@ mod top;
 mod until;
 mod view;
 mod wait;
+mod waiting;
 mod write;
 
 pub(crate) use failure::{Failure, OURS};
@@ -137,6 +140,7 @@ enum Verb {
     Config(config::Config),
     Engine(engine::Engine),
     Completions(completions::Completions),
+    Prompt(prompt::Prompt),
     #[command(name = "__complete", hide = true)]
     Complete(completions::Complete),
     #[command(name = "__engine", hide = true)]
@@ -145,6 +149,8 @@ enum Verb {
     AsKeeper(AsKeeper),
     #[command(name = "__man", hide = true)]
     Man(man::Man),
+    #[command(name = "__tell-end", hide = true)]
+    TellEnd(bell::TellEnd),
 }
 
 /// Be the engine of a home.
@@ -190,6 +196,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
         // It asks an engine by itself, within the time that somebody has who is typing.
         Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
+        // It is run in front of every command, and says nothing but what is asked.
+        Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Asked::Answered(prompt.perform(json)),
         Ok(cli) => Asked::Verb(Box::new(cli)),
         Err(e) if !json && is_incomplete(&e) && explained.is_some() && explain::is_typed() => {
             // A text whose reader has left is no failure.
@@ -300,11 +308,15 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let out = Out::new(json, colours);
     let ctx = Context { world, settings, out };
     let handles_signals = cli.verb.handles_signals();
+    let is_everyday = cli.verb.is_everyday();
     let performed = tokio::select! {
         biased;
         performed = perform(cli.verb, &ctx) => performed,
         () = terminated_as_first_process(), if !handles_signals => return 128 + libc::SIGTERM,
     };
+    if is_everyday && performed.is_ok() {
+        waiting::tell(&ctx).await;
+    }
     match performed {
         Ok(code) => code,
         Err(failure) => failure.within(ctx.owner().session.as_deref()).tell(json),
@@ -325,6 +337,16 @@ async fn terminated_as_first_process() {
 }
 
 impl Verb {
+    /// Whether a user of the verb wants to know that notices wait.
+    fn is_everyday(&self) -> bool {
+        match self {
+            Self::Run(run) => !run.is_quiet(),
+            Self::List(_) | Self::Poll(_) | Self::Log(_) | Self::Tail(_) | Self::Wait(_) | Self::Kill(_) | Self::Signal(_) => true,
+            Self::Attach(_) | Self::Rerun(_) | Self::Rm(_) | Self::Clean(_) | Self::Active(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the verb handles SIGTERM itself.
     fn handles_signals(&self) -> bool {
         match self {
@@ -373,8 +395,9 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
         Verb::Completions(args) => args.perform(),
+        Verb::TellEnd(args) => args.perform(ctx).await,
         // `parse` has sorted them out.
-        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) => unreachable!("not a verb for people"),
+        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) | Verb::Prompt(_) => unreachable!("not a verb for people"),
     }
 }
 

@@ -37,6 +37,8 @@ const OTHER_KEYS: [&str; 17] = [
     "session_reset.at_hour",
     "session_reset.notify",
     "attach.detach_key",
+    "notify",
+    "notify_after",
     "gateway.drain_timeout_seconds",
     "gateway.idle_exit_seconds",
     "gateway.mode",
