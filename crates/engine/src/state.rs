@@ -575,10 +575,9 @@ impl State {
     /// Leaves the number of notices that wait for the user, for prompts that start no engine to find out.
     async fn leave_count_of_waiting(&self) {
         let file = self.shared.home.waiting();
-        match self.shared.outbox.waiting("", self.shared.now()).await {
-            // Without the file nothing is shown in a prompt; the notices themselves are in the index.
-            Ok(count @ 1..) => _ = blocking(move || std::fs::write(file, count.to_string())).await,
-            Ok(0) | Err(_) => {}
+        // Without the file nothing is shown in a prompt; the notices themselves are in the index.
+        if let Ok(count @ 1..) = self.shared.outbox.waiting("", self.shared.now()).await {
+            _ = blocking(move || std::fs::write(file, count.to_string())).await;
         }
     }
 
