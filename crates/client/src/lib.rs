@@ -195,6 +195,7 @@
 pub mod blocking;
 mod chat;
 mod client;
+mod counts;
 mod dial;
 mod error;
 mod follow;
@@ -211,6 +212,7 @@ mod start;
 
 pub use chat::{Chat, ChatFeed, Heard, Setup, message_id};
 pub use client::{At, Client, Run, caller};
+pub use counts::Counts;
 pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};

@@ -223,6 +223,8 @@ impl State {
         for (facts, looked) in processes {
             self.insert(facts, if looked { Look::Done } else { Look::Do });
         }
+        // From here on this engine is asked. A number that cannot be removed is replaced at the end.
+        let _none = std::fs::remove_file(self.shared.home.waiting());
         self.look_at_clock();
         self.prune();
         self.prune_notices();
@@ -570,6 +572,15 @@ impl State {
         self.shared.outbox.owed().await.is_ok_and(|owed| owed == 0)
     }
 
+    /// Leaves the number of notices that wait for the user, for prompts that start no engine to find out.
+    async fn leave_count_of_waiting(&self) {
+        let file = self.shared.home.waiting();
+        // Without the file nothing is shown in a prompt; the notices themselves are in the index.
+        if let Ok(count @ 1..) = self.shared.outbox.waiting("", self.shared.now()).await {
+            _ = blocking(move || std::fs::write(file, count.to_string())).await;
+        }
+    }
+
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
     async fn close(&mut self, mut asks: mpsc::Receiver<Ask>, by: Option<&Owner>) {
         self.shared.closing.send_replace(Closing::Stopping);
@@ -588,6 +599,7 @@ impl State {
         asks.close();
         self.minders.shutdown().await;
         while self.removing.join_next().await.is_some() {}
+        self.leave_count_of_waiting().await;
         self.shared.index.close().await;
         if let Some(writer) = self.writer.take() {
             // It has nothing left to write, so this is short.

@@ -73,6 +73,12 @@ pub(crate) struct Settings {
     pub(crate) keep_notices: Duration,
     /// What leaves an `attach`.
     pub(crate) detach_key: DetachKey,
+    /// How a person at a terminal is told that a process has ended.
+    #[allow(dead_code)] // The gateway tells in conversations.
+    pub(crate) notify: Notify,
+    /// How long a process must have run for that.
+    #[allow(dead_code)] // The gateway tells in conversations.
+    pub(crate) notify_after: Duration,
     /// The sinks that push.
     pub(crate) sinks: Sinks,
     /// How the gateway runs.
@@ -102,6 +108,26 @@ pub(crate) enum Colours {
     Never,
     OnTerminals,
     Always,
+}
+
+/// How a person at a terminal is told that a process has ended, unless a flag says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Notify {
+    Off,
+    /// By the terminal from which the process was started.
+    Terminal,
+    /// By the desktop.
+    Desktop,
+}
+
+/// Which sequence has a terminal show a notice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(dead_code)] // The gateway has no terminal.
+pub(crate) enum TerminalNotice {
+    /// None: the bell is all it has.
+    None,
+    Osc9,
+    Osc777,
 }
 
 /// Where a value came from.
@@ -195,6 +221,17 @@ impl World {
         self.var("TMPDIR").map(PathBuf::from).filter(|dir| dir.is_absolute()).unwrap_or_else(|| "/tmp".into())
     }
 
+    /// Which sequence has the terminal show a notice. VTE, rxvt and foot understand OSC 777, others OSC 9 if any.
+    #[allow(dead_code)] // The gateway has no terminal.
+    pub(crate) fn terminal_notice(&self) -> TerminalNotice {
+        let term = self.var("TERM").and_then(OsStr::to_str).unwrap_or_default();
+        match term {
+            "" | "dumb" | "linux" => TerminalNotice::None,
+            _ if self.var("VTE_VERSION").is_some() || term.starts_with("rxvt") || term.starts_with("foot") => TerminalNotice::Osc777,
+            _ => TerminalNotice::Osc9,
+        }
+    }
+
     /// Whether the terminal, if there is one, cannot rewrite a line.
     pub(crate) fn is_dumb(&self) -> bool {
         self.var("TERM").is_none_or(|t| t == "dumb")
@@ -224,11 +261,15 @@ impl World {
 
     /// Reads the configuration, and finds the state directory.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let home = match self.var("OUTLAST_HOME") {
-            Some(home) => self.path(home),
-            None => self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast"),
-        };
-        Ok(self.settings_in(home))
+        Ok(self.settings_in(self.home()?))
+    }
+
+    /// The state directory.
+    pub(crate) fn home(&self) -> anyhow::Result<PathBuf> {
+        match self.var("OUTLAST_HOME") {
+            Some(home) => Ok(self.path(home)),
+            None => Ok(self.xdg("XDG_STATE_HOME", ".local/state").context("no home directory is known: set OUTLAST_HOME")?.join("outlast")),
+        }
     }
 
     /// Reads the configuration for a given state directory.
@@ -345,6 +386,12 @@ fn read(
     let keep_notices = r.number("retention.notice_days", &["OUTLAST_NOTICE_DAYS"], limits::DEFAULT_KEEP_FOR.as_secs_f64() / 86_400.0);
     let gateway = gateway::read(&mut r, &FileNames { file: &file, user_home });
     let detach_key = r.key("attach.detach_key", &["OUTLAST_DETACH_KEY"]);
+    let notify = match r.word("notify", &["off", "terminal", "desktop"]).as_str() {
+        "terminal" => Notify::Terminal,
+        "desktop" => Notify::Desktop,
+        _ => Notify::Off,
+    };
+    let notify_after = r.time("notify_after", Duration::from_secs(30));
     Settings {
         home,
         file,
@@ -363,6 +410,8 @@ fn read(
         watch,
         keep_notices: seconds(keep_notices * 86_400.0),
         detach_key,
+        notify,
+        notify_after,
         sinks: Sinks::default(),
         gateway,
         tables: r.table,
@@ -484,6 +533,17 @@ impl Reader<'_> {
         self.value(key, env, DetachKey::default(), parse, |key| toml::Value::String(key.to_string()))
     }
 
+    /// A time: a number of seconds, or a text with units such as `30s` or `1h30m`.
+    fn time(&mut self, key: &'static str, default: Duration) -> Duration {
+        let parse = |v: &toml::Value| match v {
+            toml::Value::Integer(seconds) => u64::try_from(*seconds).ok().map(Duration::from_secs),
+            toml::Value::Float(seconds) => Duration::try_from_secs_f64(*seconds).ok(),
+            toml::Value::String(text) => Duration::try_from(text.parse::<jiff::SignedDuration>().ok()?).ok(),
+            _ => None,
+        };
+        self.value(key, &[], default, parse, |time| toml::Value::String(format!("{}s", time.as_secs_f64())))
+    }
+
     /// One of these words, of which the first is the default; any text if there are none, and then the default is nothing.
     fn word(&mut self, key: &'static str, words: &[&str]) -> String {
         let parse = |v: &toml::Value| v.as_str().filter(|text| words.is_empty() || words.contains(text)).map(str::to_owned);
@@ -543,8 +603,10 @@ fn whole(n: &u64) -> toml::Value {
 }
 
 fn find<'a>(table: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
-    let (section, name) = key.split_once('.')?;
-    table.get(section)?.as_table()?.get(name)
+    match key.split_once('.') {
+        Some((section, name)) => table.get(section)?.as_table()?.get(name),
+        None => table.get(key),
+    }
 }
 
 /// A number of bytes: `5GiB`, `64 MiB`, `2GB`, `1048576`.

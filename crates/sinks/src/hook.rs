@@ -29,29 +29,48 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_VARIABLE: usize = 4 * 1024;
 
 /// Runs the hook for these, and says how that went. `stop` turns true when the engine stops.
-pub(crate) async fn tell(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> Outcome {
-    let Some(first) = batch.first() else { return Outcome::Done };
+pub(crate) async fn tell(hook: &Hook, batch: &[Delivery], stop: watch::Receiver<bool>) -> Outcome {
+    match call(hook, batch, stop).await {
+        Called { failure: None, .. } => Outcome::Done,
+        Called { failure: Some(what), output, .. } => Outcome::failed(reason::with(&what, &output)),
+    }
+}
+
+/// How a run of a hook ended.
+pub(crate) struct Called {
+    /// What went wrong, if anything did.
+    pub(crate) failure: Option<String>,
+    /// Nothing if it was not started, or not even KILL ended it in time.
+    pub(crate) status: Option<ExitStatus>,
+    /// The end of what it wrote.
+    pub(crate) output: Vec<u8>,
+}
+
+/// Runs the hook once for these.
+pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> Called {
+    let Some(first) = batch.first() else { return Called { failure: None, status: None, output: Vec::new() } };
     let input = if hook.gather.gathers() { event::many(batch) } else { event::one(first) };
     let mut run = match start(hook, &variables(first, batch.len())) {
         Ok(run) => run,
-        Err(error) => return Outcome::failed(format!("cannot run the hook: {error}")),
+        Err(error) => return Called { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new() },
     };
     let why = run.until_over(&input, hook, &mut stop).await;
     let status = run.finish(why, hook.grace).await;
-    let tail = run.tail();
-    match (why, status) {
-        (Why::Ended, Some(status)) if status.success() => Outcome::Done,
-        (Why::Ended, status) => Outcome::failed(reason::with(&ending(status), &tail)),
-        (Why::TooLong, _) => Outcome::failed(reason::with(&format!("did not end within {:?}, and was stopped", hook.time_limit), &tail)),
-        (Why::Stopping, _) => Outcome::failed("the engine stopped while the hook ran".to_owned()),
-    }
+    let output = run.tail();
+    let failure = match (why, status) {
+        (Why::Ended, Some(status)) if status.success() => None,
+        (Why::Ended, status) => Some(ending(status)),
+        (Why::TooLong, _) => Some(format!("did not end within {:?}, and was stopped", hook.time_limit)),
+        (Why::Stopping, _) => Some("the engine stopped while the hook ran".to_owned()),
+    };
+    Called { failure, status, output }
 }
 
 fn ending(status: Option<ExitStatus>) -> String {
     match status.map(|s| (s.code(), s.signal())) {
         Some((Some(code), _)) => format!("exit code {code}"),
         Some((_, Some(signal))) => format!("ended by signal {signal}"),
-        _ => "ended, and nobody knows how".to_owned(),
+        _ => "ended, and its exit status is unknown".to_owned(),
     }
 }
 

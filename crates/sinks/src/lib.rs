@@ -18,6 +18,7 @@ mod request;
 mod run;
 mod server;
 mod start_gateway;
+mod trial;
 mod webhook;
 
 pub use backoff::{Growth, Policy, backoff};
@@ -27,4 +28,5 @@ pub use desk::{Desk, DeskError, Settle, Within};
 pub use run::run;
 pub use server::{Said, Server};
 pub use start_gateway::{GatewayFacts, GatewayProgram, start_gateways};
+pub use trial::{Trial, try_sink};
 pub use webhook::{BadSecret, BadUrl, Secret, Target, Webhook};

@@ -5,11 +5,20 @@ use outlast_text::{Redactor, decode_lossy, strip, tail_chars};
 /// How many characters of what a hook or a receiver said are kept.
 const MOST_SAID: usize = 400;
 
-/// What somebody said, made fit for a reason: control sequences, secrets and line breaks taken out, cut to its end.
+/// What a hook or a receiver wrote: without control sequences, secrets masked.
+fn clean(bytes: &[u8]) -> String {
+    Redactor::new(true).full(&strip(&decode_lossy(bytes, true))).into_owned()
+}
+
+/// The same in lines, without control characters.
+pub(crate) fn lines(bytes: &[u8]) -> String {
+    let plain = |line: &str| line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>();
+    clean(bytes).lines().map(plain).collect::<Vec<_>>().join("\n")
+}
+
+/// The same on one line, cut to its end, for a reason.
 pub(crate) fn said(bytes: &[u8]) -> String {
-    let text = decode_lossy(bytes, true);
-    let text = strip(&text);
-    let text = Redactor::new(true).full(&text).into_owned();
+    let text = clean(bytes);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     tail_chars(&words.join(" "), MOST_SAID).text.to_owned()
 }

@@ -32,7 +32,7 @@ pub struct Webhook {
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// What is read of an answer: what it says beside a status that is no success.
-const WHY: Reading = Reading { always: false, most: 4 * 1024, within: Duration::from_secs(2) };
+pub(crate) const WHY: Reading = Reading { always: false, most: 4 * 1024, within: Duration::from_secs(2) };
 
 impl Webhook {
     /// How long connecting may take unless configured otherwise.
@@ -52,19 +52,23 @@ impl Webhook {
 
 /// Makes the request, and says how that went.
 pub(crate) async fn tell(webhook: &Webhook, delivery: &Delivery) -> Outcome {
+    match call(webhook, delivery, WHY).await {
+        Ok(answer) => judge(&answer, SystemTime::now()),
+        Err(why) => Outcome::failed(why),
+    }
+}
+
+/// Makes the request once. An error says why there is no answer.
+pub(crate) async fn call(webhook: &Webhook, delivery: &Delivery, reading: Reading) -> Result<Answer, String> {
     let body = event::body(delivery);
     let id = id(&delivery.event.event_id);
-    let now = SystemTime::now();
     // Before 1970 the receiver will find the time to be wrong, and so it is.
-    let timestamp = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let signatures: Vec<String> = webhook.secrets.iter().map(|s| s.sign(&id, timestamp, &body)).collect();
     let headers = [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signatures.join(" "))];
     let Webhook { target, connect, whole, .. } = webhook;
-    let asked = Asked { method: Method::POST, target, headers: &headers, body, connect: *connect, whole: *whole, reading: WHY };
-    match request::send(asked, &webhook.trust).await {
-        Ok(answer) => judge(&answer, now),
-        Err(why) => Outcome::failed(why),
-    }
+    let asked = Asked { method: Method::POST, target, headers: &headers, body, connect: *connect, whole: *whole, reading };
+    request::send(asked, &webhook.trust).await
 }
 
 /// The id of a request: that of the notice, for good. It is part of what is signed, delimited by full stops, so it must have none; an id that somebody chose who did
@@ -80,7 +84,7 @@ fn id(event_id: &str) -> String {
 }
 
 /// What an answer means.
-fn judge(answer: &Answer, now: SystemTime) -> Outcome {
+pub(crate) fn judge(answer: &Answer, now: SystemTime) -> Outcome {
     let status = answer.status;
     if status.is_success() {
         return Outcome::Done;

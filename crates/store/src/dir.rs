@@ -61,6 +61,11 @@ impl Home {
         self.root.join("start.lock")
     }
 
+    /// How many notices waited for the user when the last engine ended. It is there only while no engine runs.
+    pub fn waiting(&self) -> PathBuf {
+        self.root.join("waiting")
+    }
+
     /// The engine's database, which can be rebuilt from the folders.
     pub fn index(&self) -> PathBuf {
         self.root.join("index.db")

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The processes that belong to `home`: keepers, engines and gateways, which have it on their command line, and commands, which have it in their
-/// environment.
+/// environment. A child that tells a terminal of an end has it in its environment, too.
 pub fn processes(home: &Path) -> Vec<(u32, String)> {
     let needle = home.as_os_str().as_encoded_bytes();
     let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|w| w == needle);
@@ -18,7 +18,8 @@ pub fn processes(home: &Path) -> Vec<(u32, String)> {
             let marked = environ.windows(19).any(|w| w == b"OUTLAST_PROCESS_ID=");
             // A zombie shows neither, and is its parent's to reap.
             let ours = has(&cmdline) && [b"__engine".as_slice(), b"keeper", b"outlast-gateway"].iter().any(|word| has_word(&cmdline, word));
-            (ours || (marked && has(&environ))).then(|| (pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")))
+            let tells_end = has_word(&cmdline, b"__tell-end");
+            (ours || ((marked || tells_end) && has(&environ))).then(|| (pid, String::from_utf8_lossy(&cmdline).replace('\0', " ")))
         })
         .collect()
 }

@@ -144,6 +144,11 @@ impl Outbox {
         self.index.read(move |db| table::read(db, &filter)).await
     }
 
+    /// How many notices a user of this session would be given at a terminal.
+    pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
+        self.index.read(|db| table::waiting(db, session, Moment::now(now))).await
+    }
+
     /// The place of the newest notice.
     pub(crate) async fn last_seq(&self) -> Result<u64, IndexError> {
         self.index.work(table::last_seq).await

@@ -9,7 +9,7 @@ mod seen;
 mod verdict;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, Taker, claim, lives, next_lapse, open_sessions};
+pub(crate) use claim::{Claim, Claimed, OpenSession, Taker, claim, lives, next_lapse, open_sessions, waiting};
 pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
 pub(crate) use schema::{CREATE, FROM_SECOND, NOTICE};

@@ -12,6 +12,7 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));
+    let is_about_all = matches!(about, Activity::Any);
     let active = match about {
         Activity::Task { task } => any(&|f| f.kept.spec.owner.task.as_ref() == Some(&task)),
         Activity::Session { session, max_age_ms } => any(&|f| {
@@ -27,5 +28,10 @@ pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Err
         },
         other => return Err(refuse::unknown("a question about activity", &other)),
     };
-    Ok(Active::new(active, running))
+    let mut answer = Active::new(active, running);
+    if is_about_all {
+        let session = asked.owner.session.clone().unwrap_or_default();
+        answer.waiting = Some(asked.shared().outbox.waiting(&session, now).await.map_err(|e| refuse::index(&e))?);
+    }
+    Ok(answer)
 }

@@ -2,8 +2,10 @@
 
 mod give;
 mod read;
+mod sentence;
 
 pub(super) use give::{Batch, write};
+pub(super) use sentence::{sentence, took};
 
 use super::owner::Whose;
 use super::route::RouteArgs;
@@ -22,12 +24,15 @@ const AT_ONCE: usize = 1_000;
 /// Every end and every match that a session asked for is a notice. One taker at a time (`next`, `drain`, `follow --ack`) holds it, for the time of its
 /// lease; once it is acknowledged it is never delivered again. Without a session these are the notices of processes that were started without one.
 /// Reading (`follow`, `history`, `dead`) changes nothing, and shows all sessions to a user without a session.
+///
+/// Without a subcommand it prints all pending notices and acknowledges them, as `drain` does. A user gets one line for each; with --json, and in the
+/// session of an agent (OUTLAST_SESSION), the texts are those for models.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     #[command(flatten)]
     whose: Whose,
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -133,7 +138,7 @@ impl Events {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let owner = self.whose.or(ctx.owner());
         let client = ctx.client().await?.with_owner(owner);
-        match self.what {
+        match self.what.unwrap_or_else(|| What::Drain(give::Drain::all())) {
             What::Next(next) => next.perform(ctx, &client).await,
             What::Ack(which) => settle(ctx, &client, which, Verdict::Delivered).await,
             What::Release(which) => settle(ctx, &client, which, Verdict::Released).await,

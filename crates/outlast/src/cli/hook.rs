@@ -7,7 +7,9 @@ mod codex;
 mod hermes;
 mod latest;
 mod opencode;
+mod test;
 
+use super::explain::{self, Explained};
 use super::{Context, Failure};
 use alone::Alone;
 use clap::{Args, Subcommand};
@@ -34,11 +36,16 @@ enum Client {
     Codex(codex::Codex),
     Opencode(opencode::Opencode),
     Hermes(hermes::Hermes),
+    Test(test::Test),
 }
 
 impl Hook {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if !matches!(self.client, Client::Test(_)) && explain::is_typed() {
+            return explain::tell(ctx, Explained::Hook);
+        }
         match self.client {
+            Client::Test(args) => args.perform(ctx).await,
             Client::Claude(args) => args.perform(ctx).await,
             Client::Codex(args) => args.perform(ctx).await,
             Client::Opencode(args) => args.perform(ctx).await,

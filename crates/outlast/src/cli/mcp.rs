@@ -1,5 +1,6 @@
 //! `outlast mcp`
 
+use super::explain::{self, Explained};
 use super::owner::Whose;
 use super::{Context, Failure};
 use crate::os;
@@ -56,6 +57,9 @@ impl Mcp {
     }
 
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        if !self.is_over_http() && explain::is_typed() {
+            return explain::tell(ctx, Explained::Mcp);
+        }
         let mut connect = Connect::to(&ctx.settings.home);
         connect.start = Start::OnDemand { program: ctx.world.program.clone() };
         let mut settings = Settings::new(connect, ctx.host(), ctx.world.cwd.clone());

@@ -4,6 +4,7 @@ mod acp_proxy;
 mod active;
 mod adopt;
 mod attach;
+mod bell;
 mod chat;
 mod choice;
 mod clean;
@@ -17,6 +18,7 @@ mod ending;
 mod engine;
 mod envfile;
 mod events;
+mod explain;
 mod failure;
 mod follow;
 mod gateway;
@@ -36,6 +38,7 @@ mod output;
 mod owner;
 mod poll;
 mod progress;
+mod prompt;
 mod ready;
 mod report;
 mod rerun;
@@ -54,6 +57,7 @@ mod until;
 mod up;
 mod view;
 mod wait;
+mod waiting;
 mod write;
 
 pub(crate) use failure::{Failure, OURS};
@@ -63,6 +67,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::PathBuf;
 
 /// Background processes that outlast the program that started them.
@@ -139,6 +144,7 @@ enum Verb {
     Config(config::Config),
     Engine(engine::Engine),
     Completions(completions::Completions),
+    Prompt(prompt::Prompt),
     #[command(name = "__complete", hide = true)]
     Complete(completions::Complete),
     #[command(name = "__engine", hide = true)]
@@ -147,6 +153,8 @@ enum Verb {
     AsKeeper(AsKeeper),
     #[command(name = "__man", hide = true)]
     Man(man::Man),
+    #[command(name = "__tell-end", hide = true)]
+    TellEnd(bell::TellEnd),
 }
 
 /// Be the engine of a home.
@@ -185,13 +193,21 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
     let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
     match Cli::try_parse_from(args) {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
         // It asks an engine by itself, within the time that somebody has who is typing.
         Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
+        // It is run in front of every command, and says nothing but what is asked.
+        Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Asked::Answered(prompt.perform(json)),
         Ok(cli) => Asked::Verb(Box::new(cli)),
+        Err(e) if !json && is_incomplete(&e) && explained.is_some() && explain::is_typed() => {
+            // A text whose reader has left is no failure.
+            let _ = write!(std::io::stdout(), "{}", explained.map(explain::Explained::text).unwrap_or_default());
+            Asked::Answered(0)
+        }
         Err(e) if e.use_stderr() => {
             if json {
                 Failure::usage(&e).tell(true);
@@ -207,6 +223,12 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
             Asked::Answered(e.exit_code())
         }
     }
+}
+
+/// Whether something is missing on a command line that is right otherwise.
+fn is_incomplete(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind::{DisplayHelpOnMissingArgumentOrSubcommand, MissingRequiredArgument, MissingSubcommand};
+    matches!(error.kind(), DisplayHelpOnMissingArgumentOrSubcommand | MissingRequiredArgument | MissingSubcommand)
 }
 
 /// The words that are ours: those before `--`, and of `run` those before the first that is neither a flag nor the value of one.
@@ -290,11 +312,15 @@ pub(crate) async fn run(cli: Cli, world: World, settings: Settings) -> i32 {
     let out = Out::new(json, colours);
     let ctx = Context { world, settings, out };
     let handles_signals = cli.verb.handles_signals();
+    let is_everyday = cli.verb.is_everyday();
     let performed = tokio::select! {
         biased;
         performed = perform(cli.verb, &ctx) => performed,
         () = terminated_as_first_process(), if !handles_signals => return 128 + libc::SIGTERM,
     };
+    if is_everyday && performed.is_ok() {
+        waiting::tell(&ctx).await;
+    }
     match performed {
         Ok(code) => code,
         Err(failure) => failure.within(ctx.owner().session.as_deref()).tell(json),
@@ -315,6 +341,16 @@ async fn terminated_as_first_process() {
 }
 
 impl Verb {
+    /// Whether a user of the verb wants to know that notices wait.
+    fn is_everyday(&self) -> bool {
+        match self {
+            Self::Run(run) => !run.is_quiet(),
+            Self::List(_) | Self::Poll(_) | Self::Log(_) | Self::Tail(_) | Self::Wait(_) | Self::Kill(_) | Self::Signal(_) => true,
+            Self::Attach(_) | Self::Rerun(_) | Self::Rm(_) | Self::Clean(_) | Self::Active(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether the verb handles SIGTERM itself.
     fn handles_signals(&self) -> bool {
         match self {
@@ -365,8 +401,9 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
         Verb::Engine(args) => args.perform(ctx).await,
         Verb::Man(args) => args.perform(),
         Verb::Completions(args) => args.perform(),
+        Verb::TellEnd(args) => args.perform(ctx).await,
         // `parse` has sorted them out.
-        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) => unreachable!("not a verb for people"),
+        Verb::AsEngine(_) | Verb::AsKeeper(_) | Verb::Complete(_) | Verb::Prompt(_) => unreachable!("not a verb for people"),
     }
 }
 

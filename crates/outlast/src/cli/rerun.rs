@@ -1,5 +1,6 @@
 //! `outlast rerun`
 
+use super::bell::Bell;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::{Context, Failure, edit, named, run};
@@ -53,10 +54,14 @@ impl Rerun {
             return run::failed_start(ctx, &info);
         }
         run::tell_not_passed_on(ctx, &info);
-        match self.follow {
-            true => run::to_its_end(ctx, &client, info).await,
-            false => run::started(ctx, &info),
+        let bell = Bell::new(ctx, false);
+        if self.follow {
+            return run::to_its_end(ctx, &client, info, bell).await;
         }
+        if let Some(bell) = bell {
+            bell.leave(ctx, &info);
+        }
+        run::started(ctx, &info)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `outlast run`
 
+use super::bell::Bell;
 use super::envfile::EnvArgs;
 use super::failure::OURS;
 use super::follow::{Follow, Stopped};
@@ -39,6 +40,9 @@ pub(crate) struct Run {
     watch: Vec<String>,
     #[command(flatten)]
     route: RouteArgs,
+    /// Ring the bell of this terminal when it ends, also if the shell is used for something else by then
+    #[arg(long)]
+    bell: bool,
     /// How many characters of output the notice of its end carries [default: 2000]
     #[arg(long, value_name = "N")]
     notify_chars: Option<u32>,
@@ -91,12 +95,17 @@ enum WhenStopped {
 }
 
 impl Run {
+    /// Whether nothing but the id is to be printed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         self.start(ctx).await.map_err(|e| e.exit(OURS))
     }
 
     async fn start(self, ctx: &Context) -> Result<i32, Failure> {
-        let (follow, wait, quiet, id) = (self.follow, self.wait, self.quiet, self.id);
+        let (follow, wait, quiet, id, bell) = (self.follow, self.wait, self.quiet, self.id, self.bell);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let spec = self.spec(ctx)?;
         let is_labelled = !spec.labels.is_empty();
@@ -115,6 +124,10 @@ impl Run {
             }
             return failed_start(ctx, &info);
         }
+        let bell = Bell::new(ctx, bell);
+        if let (Some(bell), None, false, false) = (&bell, &ready, follow, wait) {
+            bell.leave(ctx, &info);
+        }
         if quiet && !ctx.out.json {
             ctx.out.line(&info.session_id.to_string())?;
             return Ok(0);
@@ -125,11 +138,16 @@ impl Run {
         tell_not_passed_on(ctx, &info);
         label::tell_if_not_kept(ctx, is_labelled, &info);
         if let Some(ready) = ready {
-            return ready.wait(ctx, &client, &info).await;
+            let code = ready.wait(ctx, &client, &info).await?;
+            if let Some(bell) = bell {
+                let of = info.name.clone().unwrap_or_else(|| info.session_id.to_string());
+                bell.tell_ready(ctx, &format!("{of}: the wait for {:?} is over", ready.text)).await;
+            }
+            return Ok(code);
         }
         match (follow, wait) {
-            (true, _) => to_its_end(ctx, &client, info).await,
-            (_, true) => wait_for_it(ctx, &client, &info).await,
+            (true, _) => to_its_end(ctx, &client, info, bell).await,
+            (_, true) => wait_for_it(ctx, &client, &info, bell).await,
             (false, false) => started(ctx, &info),
         }
     }
@@ -224,9 +242,13 @@ pub(crate) fn failed_start(ctx: &Context, info: &ProcessInfo) -> Result<i32, Fai
     Ok(ending::exit_code(&info.fate))
 }
 
-async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Result<i32, Failure> {
+async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     let waited = super::wait::for_it(ctx, client, &id, None).await?;
+    let of = Named { id: id.clone(), name: info.name.clone() };
+    if let Some(bell) = bell.filter(|_| waited.fate.completion_reason.is_some()) {
+        bell.tell_end(ctx, &of, &info.command, &waited.fate).await;
+    }
     if ctx.out.json {
         // The start's own fields, such as the pid, and on top of them how it ended.
         let mut answer = serde_json::to_value(client.poll(&id).await?).unwrap_or_default();
@@ -234,11 +256,11 @@ async fn wait_for_it(ctx: &Context, client: &Client, info: &ProcessInfo) -> Resu
         ctx.out.object(&with_ids(&answer))?;
         return Ok(super::wait::code(&waited));
     }
-    super::wait::tell(ctx, client, &Named { id, name: info.name.clone() }, &waited).await
+    super::wait::tell(ctx, client, &of, &waited).await
 }
 
 /// Shows its output until it ends, and returns its exit code.
-pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo) -> Result<i32, Failure> {
+pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo, bell: Option<Bell>) -> Result<i32, Failure> {
     let id = info.session_id.to_string();
     ctx.out.tip(&format!("{id} runs; Ctrl-C leaves it running"));
     let follow = Follow { client, id: &id, command: &info.command, from: From::Byte(0), raw: false, to_exit: true };
@@ -251,6 +273,9 @@ pub(crate) async fn to_its_end(ctx: &Context, client: &Client, info: ProcessInfo
     }
     match stopped {
         Stopped::Ended { .. } if now.fate.completion_reason.is_some() => {
+            if let Some(bell) = bell {
+                bell.tell_end(ctx, &Named { id: id.clone(), name: now.name.clone() }, &now.command, &now.fate).await;
+            }
             ctx.out.tip(&format!("{} {}", shown(&id, now.name.as_deref()), ending::sentence(&now.fate)));
             if let Some(note) = ending::left_note(now.session_id, &now.left) {
                 ctx.out.remark(&note);

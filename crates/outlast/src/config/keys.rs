@@ -29,7 +29,7 @@ const ENGINE_KEYS: [&str; 17] = [
 /// The tables that an engine reads when it starts.
 const ENGINE_TABLES: [&str; 2] = ["hook", "webhook"];
 /// The keys that other programs of ours read.
-const OTHER_KEYS: [&str; 17] = [
+const OTHER_KEYS: [&str; 19] = [
     "terminal.timeout",
     "terminal.max_foreground_timeout",
     "session_reset.mode",
@@ -37,6 +37,8 @@ const OTHER_KEYS: [&str; 17] = [
     "session_reset.at_hour",
     "session_reset.notify",
     "attach.detach_key",
+    "notify",
+    "notify_after",
     "gateway.drain_timeout_seconds",
     "gateway.idle_exit_seconds",
     "gateway.mode",

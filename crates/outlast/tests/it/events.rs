@@ -465,7 +465,7 @@ fn a_history_is_filtered_and_a_table_for_people() {
     let table = p.call(["events", "history"]).good().text();
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[0].starts_with("SEQ") && lines.len() == 5, "{table}");
-    assert!(lines[1].contains("delivered") && lines[1].contains(&format!("{id} exited (exit code 3)")), "{table}");
+    assert!(lines[1].contains("delivered") && lines[1].contains(&format!("exit 3 ({id}) failed (exit 3) after ")), "{table}");
     for bad in [&["--state", "gone"][..], &["--process", "ffff"], &["--limit", "0"], &["--limit", "1001"]] {
         assert_ne!(p.call(["events", "history"].iter().chain(bad)).code, Some(0), "{bad:?}");
     }

@@ -284,12 +284,15 @@ pub struct Active {
     pub active: bool,
     /// How many run in the home.
     pub running: u64,
+    /// How many notices the session of the caller would be given now, at most 1,000. Answered if nothing else was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<u64>,
 }
 
 impl Active {
     /// Whether, and how many run.
     pub fn new(active: bool, running: u64) -> Self {
-        Self { active, running }
+        Self { active, running, waiting: None }
     }
 }
 

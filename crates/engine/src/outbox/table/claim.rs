@@ -158,6 +158,20 @@ pub(crate) fn claim(db: &Connection, claim: &Claim) -> rusqlite::Result<Claimed>
     Ok(Claimed { given, too_late })
 }
 
+/// The most notices that are counted as waiting.
+const MAX_COUNTED: i64 = 1_000;
+
+/// How many notices of a session a claim at a terminal would give out. Nothing is settled by counting.
+pub(crate) fn waiting(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<u64> {
+    let sql = "SELECT count(*) FROM (SELECT 1 FROM notice INDEXED BY notice_open
+        WHERE session = ?1 AND state IN ('pending', 'leased') AND (state = 'pending' OR lease_up <= ?2) AND stale = ''
+        AND NOT (kind = 'completion' AND (observed
+            OR EXISTS (SELECT 1 FROM mark WHERE mark.process = notice.process AND consumed_at > 0)))
+        LIMIT ?3)";
+    let count: i64 = db.prepare_cached(sql)?.query_row(params![session, now.up, MAX_COUNTED], |row| row.get(0))?;
+    Ok(count.unsigned_abs())
+}
+
 fn give(db: &Connection, entry: &mut Entry, claim: &Claim) -> rusqlite::Result<()> {
     // Whoever had it let its time pass without a word: it may have been told. What was only kept for somebody who did not come nobody had.
     let maybe_told = entry.state == "leased" && entry.attempts > 0;

@@ -65,7 +65,7 @@ fn of(verb: &str, arg: Arg) -> Arg {
         (_, "session") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.session_key))),
         (_, "task") => arg.add(ArgValueCompleter::new(|typed: &OsStr| keys(typed, |p| p.task_id))),
         (_, "signal") => arg.add(ArgValueCompleter::new(signals)),
-        ("replay", "sink") => arg.add(ArgValueCompleter::new(sinks)),
+        ("replay" | "test", "sink") => arg.add(ArgValueCompleter::new(sinks)),
         ("run", "cwd") => arg.value_hint(ValueHint::DirPath),
         ("run" | "rerun" | "restart" | "up", "env_file") | ("up", "file") | ("adopt", "what") => arg.value_hint(ValueHint::FilePath),
         _ => arg,

@@ -1,7 +1,7 @@
 //! Notices given out: `next`, `drain`, `follow`.
 
 use super::super::{Context, Failure};
-use super::{AT_ONCE, Taking};
+use super::{AT_ONCE, Taking, sentence};
 use clap::Args;
 use outlast_client::{Client, ClientError, Notices, Take, Told, Verdict};
 use outlast_text::announce_all;
@@ -51,15 +51,17 @@ impl Next {
         let mut take = Take::default().limit(self.limit).lease(self.taking.lease);
         take.wait = self.taking.wait();
         let Notices { notices, text, .. } = client.take(&take).await?;
+        let reader = Reader::of(ctx);
         // Those that are given together have one word.
         let lease = notices.first().and_then(|told| told.lease.clone());
         if notices.is_empty() && !ctx.out.json {
             ctx.out.tip("no notices are pending");
             return Ok(0);
         }
-        let said = match ctx.out.json {
-            true => line(&json!({"notices": notices, "lease": lease, "text": text})),
-            false => format!("{}\n", text.unwrap_or_default()),
+        let said = match reader {
+            Reader::Program => line(&json!({"notices": notices, "lease": lease, "text": text})),
+            Reader::Model => format!("{}\n", text.unwrap_or_default()),
+            Reader::Person => lines(ctx, client, &notices),
         };
         if let Err(e) = write(said).await {
             return unwritten(client, &notices, e).await;
@@ -71,13 +73,26 @@ impl Next {
 }
 
 impl Drain {
+    /// What `events` does without a subcommand.
+    pub(super) fn all() -> Self {
+        Self { limit: None, taking: Taking { lease: Duration::from_secs(60), wait: None } }
+    }
+
     pub(super) async fn perform(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
         let batch = Batch::take(client, self.limit, self.taking.lease, self.taking.wait()).await?;
         if batch.given.is_empty() && !ctx.out.json {
             ctx.out.tip("no notices are pending");
             return Ok(0);
         }
-        let written = write(said(&batch.given, ctx.out.json)).await;
+        let text = match Reader::of(ctx) {
+            Reader::Program => {
+                let events: Vec<Value> = batch.given.iter().map(|told| json!({"event": told.event, "text": told.text})).collect();
+                line(&json!({"events": events}))
+            }
+            Reader::Model => format!("{}\n", batch.text()),
+            Reader::Person => lines(ctx, client, &batch.given),
+        };
+        let written = write(text).await;
         batch.written(written).await
     }
 }
@@ -160,13 +175,29 @@ fn announced(given: &[Told]) -> String {
     announce_all(&events)
 }
 
-/// What is printed of notices.
-fn said(given: &[Told], json: bool) -> String {
-    if json {
-        let events: Vec<Value> = given.iter().map(|told| json!({"event": told.event, "text": told.text})).collect();
-        return line(&json!({"events": events}));
+/// What reads the notices that are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    /// It asked for JSON.
+    Program,
+    /// An agent, by a command in its own session: it gets the texts that are written for models.
+    Model,
+    Person,
+}
+
+impl Reader {
+    fn of(ctx: &Context) -> Self {
+        match ctx.owner().session {
+            _ if ctx.out.json => Self::Program,
+            Some(_) => Self::Model,
+            None => Self::Person,
+        }
     }
-    format!("{}\n", announced(given))
+}
+
+/// Notices for a person, a line each.
+fn lines(ctx: &Context, client: &Client, given: &[Told]) -> String {
+    given.iter().map(|told| sentence::line(ctx, &told.event, client.owner().session.as_deref())).collect()
 }
 
 fn line(object: &Value) -> String {
@@ -219,7 +250,7 @@ impl Follow {
             // Whoever reads our output may be slow, and must not keep us from leaving.
             tokio::select! {
                 _ = interrupts.recv() => break,
-                written = write(shown(&told, ctx.out.json)) => written?,
+                written = write(shown(ctx, client, &told)) => written?,
             }
         }
         if let Some(seq) = notices.after() {
@@ -239,7 +270,7 @@ impl Follow {
             for told in &given {
                 let written = tokio::select! {
                     _ = interrupts.recv() => Err(io::ErrorKind::BrokenPipe.into()),
-                    written = write(shown(told, ctx.out.json)) => written,
+                    written = write(shown(ctx, client, told)) => written,
                 };
                 if let Err(e) = written {
                     return unwritten(client, &given, e).await;
@@ -250,7 +281,11 @@ impl Follow {
     }
 }
 
-fn shown(told: &Told, json: bool) -> String {
-    // A notice holds strings, numbers and maps with string keys only, which always serialise.
-    if json { line(&serde_json::to_value(told).unwrap_or_default()) } else { format!("{}\n\n", told.text) }
+fn shown(ctx: &Context, client: &Client, told: &Told) -> String {
+    match Reader::of(ctx) {
+        // A notice holds strings, numbers and maps with string keys only, which always serialise.
+        Reader::Program => line(&serde_json::to_value(told).unwrap_or_default()),
+        Reader::Model => format!("{}\n\n", told.text),
+        Reader::Person => lines(ctx, client, std::slice::from_ref(told)),
+    }
 }

@@ -3,7 +3,9 @@
 use super::super::out::{Out, Tone};
 use super::super::table::{Cell, Column, lay_out};
 use super::super::{Context, Failure, named, times};
+use super::sentence;
 use clap::Args;
+use jiff::tz::TimeZone;
 use outlast_client::{Client, DeadLetter, Time, Told, code};
 use serde_json::json;
 
@@ -76,13 +78,13 @@ impl History {
         if found.is_empty() {
             ctx.out.tip("no notices");
         }
-        lines(&found, times::now(), &ctx.out).iter().try_for_each(|line| ctx.out.line(line))?;
+        lines(&found, times::now(), &ctx.world.zone(), &ctx.out).iter().try_for_each(|line| ctx.out.line(line))?;
         Ok(0)
     }
 }
 
 /// The lines of a table of notices.
-fn lines(found: &[Told], now: Time, out: &Out) -> Vec<String> {
+fn lines(found: &[Told], now: Time, zone: &TimeZone, out: &Out) -> Vec<String> {
     let rows: Vec<_> = found
         .iter()
         .map(|told| {
@@ -97,7 +99,7 @@ fn lines(found: &[Told], now: Time, out: &Out) -> Vec<String> {
                 }),
                 Cell::new(event.kind()),
                 Cell::new(&event.session_key),
-                Cell::new(&about(told)),
+                Cell::new(&about(told, now, zone)),
             ]
         })
         .collect();
@@ -105,16 +107,10 @@ fn lines(found: &[Told], now: Time, out: &Out) -> Vec<String> {
 }
 
 /// What it says, on one line.
-fn about(told: &Told) -> String {
-    let mut all = told.text.lines();
-    let first = all.next().unwrap_or_default();
-    let first = first.strip_prefix("[IMPORTANT: ").unwrap_or(first);
-    let first = first.strip_prefix("Background process ").unwrap_or(first);
-    // Of what was posted the first line says no more than the kind does.
-    let message = all.find_map(|line| line.strip_prefix("Message: ")).filter(|_| first.starts_with("A notice of kind"));
-    let what = message.unwrap_or(first).trim_end_matches(']');
+fn about(told: &Told, now: Time, zone: &TimeZone) -> String {
+    let (what, _) = sentence::sentence(&told.event, now, zone);
     match told.reason.as_str() {
-        "" => what.to_owned(),
+        "" => what,
         reason => format!("({reason}) {what}"),
     }
 }
@@ -160,39 +156,29 @@ pub(super) async fn id_of(client: &Client, name: String) -> Result<String, Failu
 mod tests {
     use super::*;
 
-    fn told(seq: u64, kind: &str, session: &str, state: &str, reason: &str, text: &str) -> Told {
-        serde_json::from_value(json!({
-            "event": {"type": kind, "event_id": format!("evt_{seq}"), "seq": seq, "created_at": "2023-11-14T22:13:20Z", "session_key": session},
-            "text": text, "state": state, "reason": reason, "attempts": 1,
-        }))
-        .unwrap()
+    fn told(seq: u64, event: serde_json::Value, session: &str, state: &str, reason: &str) -> Told {
+        let mut whole = json!({"event_id": format!("evt_{seq}"), "seq": seq, "created_at": "2023-11-14T22:13:20Z", "session_key": session});
+        whole.as_object_mut().unwrap().extend(event.as_object().unwrap().clone());
+        serde_json::from_value(json!({"event": whole, "text": "", "state": state, "reason": reason, "attempts": 1})).unwrap()
     }
 
     #[test]
     fn a_history_lines_up_and_fits() {
+        let end = json!({
+            "type": "completion", "session_id": "proc_ab12000000ff", "command": "make", "exit_code": 0, "completion_reason": "exited",
+            "started_at": "2023-11-14T22:13:16Z", "ended_at": "2023-11-14T22:13:20Z",
+        });
+        let flood = json!({"type": "watch_overflow_released", "message": "m", "suppressed": 3});
+        let too_late = "generation g1 of the conversation has ended";
         let all = [
-            told(
-                7,
-                "x_completion",
-                "agent:7",
-                "delivered",
-                "",
-                "[IMPORTANT: Background process proc_ab12000000ff completed normally (exit code 0).\nCommand: make\nOutput:\n| ok\n]",
-            ),
-            told(12, "deploy", "", "pending", "", "[IMPORTANT: A notice of kind \"deploy\" was posted.\nMessage: stage 2\n| is done\n]"),
-            told(
-                1204,
-                "watch_overflow_released",
-                "a conversation with a long name",
-                "dropped",
-                "generation g1 of the conversation has ended",
-                "[IMPORTANT: Watch-pattern notifications resumed. 3 match event(s) were suppressed during the flood.]",
-            ),
+            told(7, end, "agent:7", "delivered", ""),
+            told(12, json!({"type": "deploy", "message": "stage 2\nis done"}), "", "pending", ""),
+            told(1204, flood, "a conversation with a long name", "dropped", too_late),
         ];
         let now: Time = "2023-11-14T22:16:40Z".parse().unwrap();
-        insta::assert_snapshot!(lines(&all, now, &Out::plain(None)).join("\n"));
+        insta::assert_snapshot!(lines(&all, now, &TimeZone::UTC, &Out::plain(None)).join("\n"));
         for width in [40, 80, 200] {
-            let narrow = lines(&all, now, &Out::plain(Some(width)));
+            let narrow = lines(&all, now, &TimeZone::UTC, &Out::plain(Some(width)));
             assert!(narrow.iter().all(|l| unicode_width::UnicodeWidthStr::width(l.as_str()) <= width), "{narrow:#?}");
         }
     }

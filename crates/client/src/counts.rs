@@ -1,0 +1,38 @@
+//! What a prompt shows of a home, at the price of one request or one small file.
+
+use crate::{Client, ClientError, Connect};
+use outlast_wire::v1::Activity;
+use std::path::Path;
+
+/// How much goes on in a home.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Counts {
+    /// How many processes run.
+    pub running: u64,
+    /// How many notices wait for the owner, at most 1,000.
+    pub waiting: u64,
+}
+
+impl Client {
+    /// Counts running processes and waiting notices. No engine is started for it, whatever `to` says: if none runs, nothing does that an engine knows of, and
+    /// the last engine left the number of notices that wait for the user.
+    pub async fn counts(to: &Connect) -> Result<Counts, ClientError> {
+        let asked = Connect::to(&to.home).speaking_for(to.owner.clone());
+        let client = match Self::connect(&asked).await {
+            Ok(client) => client,
+            Err(e) if e.is_not_running() => {
+                let waiting = if to.owner.session.is_none() { left_behind(&to.home) } else { 0 };
+                return Ok(Counts { running: 0, waiting });
+            }
+            Err(e) => return Err(e),
+        };
+        let active = client.activity(Activity::Any).await?;
+        Ok(Counts { running: active.running, waiting: active.waiting.unwrap_or_default() })
+    }
+}
+
+/// The number that the last engine left. It leaves none if nothing waits, and none if it was killed.
+fn left_behind(home: &Path) -> u64 {
+    std::fs::read_to_string(home.join("waiting")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}

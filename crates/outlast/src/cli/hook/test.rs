@@ -1,0 +1,159 @@
+//! `outlast hook test`: calls one configured sink, and says what came of it.
+
+use super::super::events::took;
+use super::super::{Context, Failure, engine, times};
+use clap::Args;
+use outlast_client::{Body, Completion, Delivery, Notice, Owner, Reason, WatchMatch, code};
+use outlast_core::nearest;
+use outlast_sinks::{Trial, Way, try_sink};
+use serde_json::{Map, Value, json};
+
+/// The command that the notice of a test names.
+const COMMAND: &str = "outlast hook test";
+
+/// Deliver a test notice to a hook or webhook of the configuration
+///
+/// Calls it once, from here and not from the engine: the file is read now, and a hook gets the environment of this shell. The notice is of a kind and
+/// a session that the sink is for; its command is `outlast hook test`. Nothing is written down, and a failed call is not repeated.
+/// Exits 0 if the notice was delivered (the hook exited 0, the receiver answered 2xx), and 1 if not.
+#[derive(Debug, Args)]
+pub(super) struct Test {
+    /// The name of the [[hook]] or [[webhook]] table
+    #[arg(value_name = "NAME")]
+    sink: String,
+    /// The session of the notice [default: one that the sink is for]
+    #[arg(long, value_name = "KEY")]
+    session: Option<String>,
+}
+
+impl Test {
+    pub(super) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
+        let sinks = &ctx.settings.sinks;
+        let known = || sinks.calls.iter().zip(&sinks.pushes);
+        let Some((sink, push)) = known().find(|(sink, _)| sink.name == self.sink) else {
+            return Err(unknown(ctx, &self.sink, &known().map(|(sink, _)| sink.name.as_str()).collect::<Vec<_>>()));
+        };
+        let session = self.session.or_else(|| push.sessions.first().map(|pattern| pattern.replace('*', "test")));
+        let kind = match push.kinds.first() {
+            Some(first) if !push.kinds.iter().any(|kind| kind == "completion") => first,
+            _ => "completion",
+        };
+        if let Some(client) = engine::running(ctx).await? {
+            engine::tell_outdated(ctx, &client).await;
+        }
+        let notice = notice(&sink.name, kind, session);
+        let text = outlast_text::announce(&notice);
+        let trial = try_sink(sink, &Delivery::new(notice, text, 0, times::now(), "")).await;
+        let way = match sink.way {
+            Way::Hook(_) => "hook",
+            Way::Webhook(_) => "webhook",
+        };
+        if ctx.out.json {
+            ctx.out.object(&answer(&sink.name, way, &trial))?;
+        } else {
+            ctx.out.text(&report(&sink.name, way, &trial))?;
+        }
+        Ok(i32::from(trial.failure.is_some()))
+    }
+}
+
+/// No sink has this name.
+fn unknown(ctx: &Context, given: &str, known: &[&str]) -> Failure {
+    let hint = match (nearest(given, known.iter().copied()).as_slice(), known) {
+        (_, []) => format!("add a [[hook]] or [[webhook]] table to {}", ctx.settings.file.display()),
+        ([], known) => format!("there are: {}", known.join(", ")),
+        (near, _) => format!("did you mean {}?", near.join(" or ")),
+    };
+    let what = match known {
+        [] => format!("there is no hook or webhook {given:?}: none is configured"),
+        _ => format!("there is no hook or webhook {given:?}"),
+    };
+    Failure::new(code::NOT_FOUND, what, hint)
+}
+
+/// A notice of this kind that says that it is a test.
+fn notice(sink: &str, kind: &str, session: Option<String>) -> Notice {
+    let message = format!("This is a test of the sink {sink}.");
+    let now = times::now();
+    let body = match kind {
+        "completion" => {
+            let mut end = Completion::new(COMMAND, Some(0), Reason::Exited);
+            (end.name, end.output, end.started_at, end.ended_at) = (Some("test".into()), message, Some(now), Some(now));
+            Body::Completion(Box::new(end))
+        }
+        "watch_match" => {
+            let mut found = WatchMatch::new(COMMAND, "test", message);
+            found.name = Some("test".into());
+            Body::WatchMatch(found)
+        }
+        kind => {
+            let fields = json!({"type": kind, "message": message});
+            Body::Posted(fields.as_object().cloned().unwrap_or_else(Map::new))
+        }
+    };
+    let owner = Owner { session, ..Owner::default() };
+    Notice::new(format!("evt_test_{}_{}", std::process::id(), now.micros()), now, None, &owner, outlast_client::Route::default(), body)
+}
+
+fn answer(name: &str, way: &str, trial: &Trial) -> Value {
+    json!({
+        "sink": name,
+        "kind": way,
+        "status": if trial.failure.is_none() { "delivered" } else { "failed" },
+        "reason": trial.failure,
+        "exit_code": trial.exit_code,
+        "signal": trial.signal,
+        "http_status": trial.http_status,
+        "output": trial.output,
+        "seconds": trial.took.as_secs_f64(),
+    })
+}
+
+fn report(name: &str, way: &str, trial: &Trial) -> String {
+    let took = took(i64::try_from(trial.took.as_micros()).unwrap_or(i64::MAX));
+    let mut text = match (&trial.failure, trial.http_status) {
+        (None, Some(status)) => format!("the {way} {name} accepted the notice (HTTP {status}) after {took}\n"),
+        (None, None) => format!("the {way} {name} accepted the notice (exit 0) after {took}\n"),
+        (Some(why), _) => format!("the {way} {name} failed after {took}: {why}\n"),
+    };
+    if !trial.output.trim().is_empty() {
+        text += if way == "hook" { "its output:\n" } else { "its answer:\n" };
+        text.extend(trial.output.trim_end().lines().map(|line| format!("  {line}\n")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_trial_is_reported_with_what_was_seen() {
+        let took = Duration::from_millis(35);
+        let all = [
+            report("wake", "hook", &Trial { exit_code: Some(0), took, ..Trial::default() }),
+            report(
+                "wake",
+                "hook",
+                &Trial { exit_code: Some(3), failure: Some("exit code 3".into()), output: "no\nroute\n".into(), took, ..Trial::default() },
+            ),
+            report("ops", "webhook", &Trial { http_status: Some(204), took, ..Trial::default() }),
+            report(
+                "ops",
+                "webhook",
+                &Trial { http_status: Some(500), failure: Some("answered 500".into()), output: "oops".into(), took, ..Trial::default() },
+            ),
+        ];
+        insta::assert_snapshot!(all.concat());
+    }
+
+    #[test]
+    fn the_notice_of_a_test_has_the_kind_that_the_sink_is_for() {
+        for kind in ["completion", "watch_match", "deploy"] {
+            let notice = notice("ops", kind, Some("agent:test".into()));
+            assert_eq!((notice.kind(), notice.session_key.as_str()), (kind, "agent:test"));
+            assert!(outlast_text::announce(&notice).contains("This is a test of the sink ops."), "{kind}");
+        }
+    }
+}

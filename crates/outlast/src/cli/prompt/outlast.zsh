@@ -1,0 +1,9 @@
+# Running processes and waiting notices of Outlast in front of the prompt.
+__outlast_prompt() {
+    # The exit code of the last command stays, for prompts that show it.
+    local code=$? text
+    text=$(outlast prompt 2>/dev/null) && [[ -n $text ]] && printf '[%s] ' "$text"
+    return $code
+}
+setopt prompt_subst
+[[ $PROMPT == *__outlast_prompt* ]] || PROMPT='$(__outlast_prompt)'$PROMPT

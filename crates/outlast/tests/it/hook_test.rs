@@ -1,0 +1,99 @@
+//! `hook test`: one call of a configured sink, for real, and a report of what came of it.
+
+use crate::support::*;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
+
+const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
+
+#[test]
+fn a_hook_that_works_is_called_once_with_a_notice_that_it_is_for() {
+    let p = product();
+    let log = p.work().join("told");
+    let command = format!("cat >> {}; echo \\\"seen $OUTLAST_EVENT_KIND $OUTLAST_NAME\\\"", log.display());
+    p.configure(&format!("[[hook]]\nname = \"wake\"\ncommand = \"{command}\"\nkinds = [\"watch_match\"]\nsessions = [\"agent:*\"]"));
+    let said = p.call(["hook", "test", "wake"]).good().text();
+    assert!(said.starts_with("the hook wake accepted the notice (exit 0) after "), "{said}");
+    assert!(said.ends_with("its output:\n  seen watch_match test\n"), "{said}");
+    let told: Value = serde_json::from_str(std::fs::read_to_string(&log).unwrap().trim()).unwrap();
+    assert_eq!((&told["event"]["type"], &told["event"]["session_key"]), (&json!("watch_match"), &json!("agent:test")), "{told}");
+    assert_eq!((&told["attempt"], &told["repeat"]), (&json!(1), &json!(false)), "{told}");
+    let answer = p.json(["hook", "test", "wake", "--session", "agent:9"]);
+    assert_eq!((&answer["status"], &answer["exit_code"], &answer["kind"]), (&json!("delivered"), &json!(0), &json!("hook")), "{answer}");
+    assert!(answer["seconds"].as_f64().unwrap() > 0.0, "{answer}");
+    let lines = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(lines.contains("agent:9"), "{lines}");
+    assert!(p.processes().is_empty(), "no engine is needed for it: {:?}", p.processes());
+}
+
+#[test]
+fn a_hook_that_fails_is_reported_with_exit_code_and_output() {
+    let p = product();
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"echo no route; echo to host >&2; exit 3\"\n[[hook]]\nname = \"gone\"\ncommand = [\"/nowhere/to/be/found\"]");
+    let failed = p.call(["hook", "test", "wake"]);
+    assert_eq!(failed.code, Some(1), "{failed:?}");
+    assert!(failed.text().starts_with("the hook wake failed after "), "{failed:?}");
+    assert!(failed.text().contains(": exit code 3\nits output:\n  no route\n  to host\n"), "{failed:?}");
+    let answer = p.call(["hook", "test", "wake", "--json"]);
+    assert_eq!((answer.code, &answer.json()["exit_code"], &answer.json()["status"]), (Some(1), &json!(3), &json!("failed")));
+    let gone = p.call(["hook", "test", "gone"]);
+    assert!(gone.code == Some(1) && gone.text().contains("cannot run the hook"), "{gone:?}");
+    // Nothing is left to be tried again.
+    assert_eq!(p.json(["events", "dead"])["letters"], json!([]));
+}
+
+#[test]
+fn a_webhook_is_reported_with_its_status_and_answer() {
+    let p = product();
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/hook", door.local_addr().unwrap());
+    std::fs::write(p.work().join("secret"), SECRET).unwrap();
+    p.configure(&format!("[[webhook]]\nname = \"ops\"\nurl = \"{url}\"\nsecret_file = \"{}\"", p.work().join("secret").display()));
+    let receiver = std::thread::spawn(move || {
+        let answers = ["HTTP/1.1 202 Accepted\r\ncontent-length: 6\r\n\r\nqueued", "HTTP/1.1 500 Oops\r\ncontent-length: 4\r\n\r\nfull"];
+        answers.map(|answer| {
+            let (stream, _) = door.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let (mut head, mut length) = (String::new(), 0);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if line == "\r\n" {
+                    break;
+                }
+                if let Some(n) = line.to_lowercase().strip_prefix("content-length:") {
+                    length = n.trim().parse().unwrap();
+                }
+                head += &line;
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            reader.get_mut().write_all(answer.as_bytes()).unwrap();
+            (head, serde_json::from_slice::<Value>(&body).unwrap())
+        })
+    });
+    let accepted = p.call(["hook", "test", "ops"]).good().text();
+    assert!(accepted.starts_with("the webhook ops accepted the notice (HTTP 202) after "), "{accepted}");
+    assert!(accepted.ends_with("its answer:\n  queued\n"), "{accepted}");
+    let refused = p.call(["hook", "test", "ops", "--json"]);
+    assert_eq!((refused.code, &refused.json()["http_status"], &refused.json()["output"]), (Some(1), &json!(500), &json!("full")));
+    let [(head, body), _] = receiver.join().unwrap();
+    assert!(head.contains("webhook-signature: v1,"), "{head}");
+    assert_eq!(body["type"], "outlast.completion", "{body}");
+    // The receiver is gone by now.
+    let unreachable = p.call(["hook", "test", "ops"]);
+    assert!(unreachable.code == Some(1) && unreachable.text().contains("cannot connect to http://127.0.0.1:"), "{unreachable:?}");
+}
+
+#[test]
+fn an_unknown_sink_is_refused_with_the_nearest_name() {
+    let p = product();
+    let none = p.call(["hook", "test", "wake"]);
+    assert!(none.code == Some(1) && none.err.contains("none is configured") && none.err.contains("config.toml"), "{none:?}");
+    p.configure("[[hook]]\nname = \"wake\"\ncommand = \"true\"\n[[hook]]\nname = \"log\"\ncommand = \"true\"");
+    let near = p.call(["hook", "test", "wkae"]);
+    assert!(near.code == Some(1) && near.err.contains("did you mean wake?"), "{near:?}");
+    let far = p.call(["hook", "test", "telegram", "--json"]);
+    assert_eq!((&far.json()["code"], &far.json()["hint"]), (&json!("not_found"), &json!("there are: wake, log")), "{far:?}");
+}

@@ -1,0 +1,57 @@
+//! One call of a sink outside of an engine, for a user who wants to know whether it works.
+
+use crate::request::Reading;
+use crate::run::Outcome;
+use crate::{SinkConfig, Way, hook, reason, webhook};
+use outlast_client::Delivery;
+use std::os::unix::process::ExitStatusExt as _;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::watch;
+
+/// What a call of a sink came to.
+#[derive(Debug, Clone, Default)]
+pub struct Trial {
+    /// Why the notice counts as not delivered; nothing if it was delivered.
+    pub failure: Option<String>,
+    /// The exit code of a hook that exited.
+    pub exit_code: Option<i32>,
+    /// The signal that ended a hook.
+    pub signal: Option<i32>,
+    /// The status that a receiver answered with.
+    pub http_status: Option<u16>,
+    /// The end of what the hook wrote, or the beginning of what the receiver answered. Secrets are masked.
+    pub output: String,
+    /// How long the call took.
+    pub took: Duration,
+}
+
+/// Calls a sink once with a notice, as an engine would. Nothing is written down, and a failed call is not repeated.
+pub async fn try_sink(sink: &SinkConfig, delivery: &Delivery) -> Trial {
+    let began = Instant::now();
+    let trial = match &sink.way {
+        Way::Hook(hook) => {
+            // There is no engine that could stop meanwhile. The sender is held until the call has ended.
+            let (_running, stop) = watch::channel(false);
+            let called = hook::call(hook, std::slice::from_ref(delivery), stop).await;
+            Trial {
+                exit_code: called.status.and_then(|status| status.code()),
+                signal: called.status.and_then(|status| status.signal()),
+                output: reason::lines(&called.output),
+                failure: called.failure,
+                ..Trial::default()
+            }
+        }
+        Way::Webhook(webhook) => match webhook::call(webhook, delivery, Reading { always: true, ..webhook::WHY }).await {
+            Ok(mut answer) => {
+                let output = reason::lines(&std::mem::take(&mut answer.said));
+                let failure = match webhook::judge(&answer, SystemTime::now()) {
+                    Outcome::Done => None,
+                    Outcome::Failed { reason, .. } | Outcome::Gone { reason } => Some(reason),
+                };
+                Trial { failure, http_status: Some(answer.status.as_u16()), output, ..Trial::default() }
+            }
+            Err(why) => Trial { failure: Some(why), ..Trial::default() },
+        },
+    };
+    Trial { took: began.elapsed(), ..trial }
+}
