@@ -20,6 +20,7 @@ mod check;
 mod dist;
 mod features;
 mod metadata;
+mod picture;
 mod puppet;
 mod rng;
 mod sink;
@@ -70,6 +71,7 @@ fn main() -> Result<()> {
         ["__echo"] => bench_suite::echo(),
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
+        ["picture", ..] => picture::run(&Flags(&args[1..])),
         // Half of what is measured runs in here.
         ["bench", ..] if cfg!(debug_assertions) => in_release(&args),
         ["bench", "gateway", ..] => bench_gateway::run(&Flags(&args[2..])),

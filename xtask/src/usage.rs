@@ -6,6 +6,7 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask api [--record]
        cargo xtask check
        cargo xtask dist [--to DIR] [--try]
+       cargo xtask picture [--to FILE] [--program PATH]
        cargo xtask campaign agents [NAME]... [--prefix DIR] [--program PATH]
        cargo xtask campaign core [--rounds N] [--seed S] [--homes N] [--only ROUND] [--home-on DIR [--fill]] [--program PATH]
        cargo xtask campaign flood [--seconds N] [--program PATH]
