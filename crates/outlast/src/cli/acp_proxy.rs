@@ -16,12 +16,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// How long an agent whose output is closed, or which was asked to end, may take until it is stopped.
 const ENDING: Duration = Duration::from_secs(5);
 
-/// Stand between an ACP client and its agent, and run the agent's terminals
+/// Run the terminals of an ACP agent so that they outlive the agent
 ///
-/// Put it before the agent's command in the configuration of the client (an editor, a gateway): commands that the agent runs in its client's terminals then outlast
-/// agent and client, and the next proxy for the same ACP session continues to serve them. All other messages are forwarded unchanged.
+/// Put it before the agent's command in the configuration of the ACP client, such as an editor. It stands between client and agent, runs the commands that the agent
+/// starts in terminals of its client, and forwards all other messages unchanged. These commands outlive agent and client, and the next proxy for the same ACP
+/// session continues to serve them.
 ///
-/// Standard input and output are the client's, standard error is the agent's. Exits as the agent does: with its code, or 128+n for signal n.
+/// Standard input and output are connected to the client, standard error to the agent. The exit code is that of the agent, or 128+n for signal n.
 #[derive(Debug, Args)]
 pub(crate) struct AcpProxy {
     /// The agent and its arguments

@@ -8,21 +8,21 @@ use std::time::Duration;
 /// The exit code if nothing runs. Not 1 or 2, which are for failures.
 const IDLE: i32 = 3;
 
-/// Say whether a process runs: in the home, of a task or of a session
+/// Report whether a process is running
 ///
-/// Exits 0 if one runs, 3 if none does.
+/// Looks at all processes, or at those of a task or a session. Exits 0 if one is running, 3 if none is.
 #[derive(Debug, Args)]
 pub(crate) struct Active {
-    /// Of this task
-    #[arg(long, value_name = "T", group = "about")]
+    /// Look at processes of this task
+    #[arg(long, value_name = "TASK", group = "about")]
     task: Option<String>,
-    /// Of this session
+    /// Look at processes of this session
     #[arg(long, value_name = "KEY", group = "about")]
     session: Option<String>,
-    /// Ignore processes of this age in seconds, or older
-    #[arg(long, value_name = "S", value_parser = seconds, requires = "session")]
+    /// Ignore processes that have run for this long, such as 5m or 1h30m
+    #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "session")]
     max_age: Option<Duration>,
-    /// Whether a goal that waits for this process, given by id or name, has to keep waiting
+    /// Report whether a caller that waits for this process, given by id or name, has to keep waiting
     #[arg(long, value_name = "ID", group = "about")]
     waiting: Option<String>,
 }

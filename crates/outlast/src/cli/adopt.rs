@@ -8,8 +8,8 @@ use std::ffi::{OsStr, OsString};
 
 /// Add a running process that another program started
 ///
-/// A number is a pid; anything else is a checkpoint file of another process manager, or `-` for one on standard input. Adopted processes can be
-/// listed and stopped; their output and exit code are not available. Their end is reported if the entry asks for it; watched lines are not.
+/// A number is a pid. Anything else is a checkpoint file of another process manager, or `-` for one on standard input. Adopted processes can be listed and
+/// stopped; their output and exit code are not available. A checkpoint entry can ask for a notice of the end, but not for watched lines.
 #[derive(Debug, Args)]
 pub(crate) struct Adopt {
     /// A pid, a file or `-`

@@ -15,13 +15,13 @@ const MAX_NAMED_SESSIONS: usize = 3;
 /// Flags that narrow a verb down, or skip its question.
 #[derive(Debug, Args)]
 pub(crate) struct ChoiceArgs {
-    /// Only processes that have run, or have been finished, for at least this long, such as 30m or 1h30m
+    /// Only processes that have been in their state for at least this long, such as 30m or 1h30m
     #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
     older: Option<Duration>,
-    /// Show which processes it would be, and do nothing
+    /// Show the processes it would affect, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Do not ask on a terminal before it reaches processes of other sessions
+    /// Do not ask, also if processes of other sessions are affected
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

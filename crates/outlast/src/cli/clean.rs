@@ -8,7 +8,8 @@ use clap::Args;
 
 /// Remove all finished processes
 ///
-/// On a terminal it asks before it removes processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
+/// Their output and records are deleted. On a terminal it asks before it removes processes of other sessions; --yes skips the question. In a pipe and
+/// with --json it does not ask.
 #[derive(Debug, Args)]
 pub(crate) struct Clean {
     #[command(flatten)]
@@ -25,9 +26,9 @@ impl Clean {
         let named = self.scope.session.clone();
         let scope = self.scope.or(&ctx.owner());
         let client = ctx.client().await?;
-        let about = About::Words("forgetting what is finished");
+        let about = About::Words("removing finished processes");
         let many = Many { verb: "remove", done: "removed", finished: true, failed: self.failed };
-        let left = "the rest is still being forgotten";
+        let left = "the rest is still being removed";
         let cleaned = match many.choose(ctx, &client, &self.choice, &scope).await? {
             Choice::All => progress::during(ctx, about, left, client.clean(&scope)).await??,
             Choice::These(ids) => progress::during(ctx, about, left, client.clean_these(&ids)).await??,

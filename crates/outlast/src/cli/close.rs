@@ -5,6 +5,8 @@ use super::{Context, Failure, named};
 use clap::Args;
 
 /// Close the input of a process
+///
+/// The process sees the end of its input, as after Ctrl-D.
 #[derive(Debug, Args)]
 pub(crate) struct Close {
     /// The process: its name, its id, or at least four digits of its id

@@ -9,6 +9,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Show the configuration
+///
+/// Every setting has a default. The configuration file and environment variables change it.
 #[derive(Debug, Args)]
 pub(crate) struct Config {
     #[command(subcommand)]
@@ -17,12 +19,12 @@ pub(crate) struct Config {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Every value in effect, and where it comes from
+    /// Show every value in effect and where it comes from
     ///
-    /// If an engine runs, its values are shown. A value that was changed in the file since is named beside it; `outlast engine restart` has the
+    /// If an engine runs, its values are shown. A value that was changed in the file since is shown beside it; `outlast engine restart` makes the
     /// engine read it.
     Show,
-    /// The path of the configuration file, which need not exist
+    /// Print the path of the configuration file, which need not exist
     Path,
 }
 

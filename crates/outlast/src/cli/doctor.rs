@@ -20,16 +20,16 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Try every promise on this machine, and say what to do where one is weaker
+/// Test every promise on this machine and explain what is weaker
 ///
-/// Each line is one check. Where a promise is weaker, the line names it (P1 to P8, as in the documentation), says what that means for you, and what to do
-/// about it. The lines called `trial` come from real commands in a scratch home beside yours: they print, read and are stopped, with and without a terminal,
-/// while keepers and the engine there are killed. Your own processes, notices and hooks are not touched, and the scratch home is removed. Takes a few seconds.
+/// Each line is one check. If a promise is weaker here, the line names it (P1 to P8, as in docs/promises.md), what that means for you, and what to do about it.
+/// The lines called `trial` come from real commands in a scratch home: they print, read and are stopped, with and without a terminal, while their keepers
+/// and their engine are killed. Your own processes, notices and hooks are not touched, and the scratch home is removed. Takes a few seconds.
 ///
 /// Exits 0 if no problem is found, 3 if something is degraded, 1 if something is broken.
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Only look, and leave out the trial
+    /// Leave out the trial, which starts and kills commands
     #[arg(long)]
     quick: bool,
 }

@@ -11,7 +11,7 @@ pub(crate) const TIMED_OUT: i32 = 124;
 const MAX_NAMED: usize = 8;
 
 /// The exit code that stands for an ending: the command's own, 128 and the signal, 124 for a process whose time was over, 126 or 127 for one
-/// that never ran, 125 where nobody knows.
+/// that never ran, 125 if the exit code is unknown.
 pub(crate) fn exit_code(fate: &Fate) -> i32 {
     match (fate.completion_reason, fate.exit_code.flatten()) {
         (Some(Reason::FailedStart), _) => fate.start_code.unwrap_or(126),
@@ -87,17 +87,28 @@ pub(crate) fn named(left: &[LeftProcess]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
+/// The signal or the exit code.
+fn result(fate: &Fate) -> String {
+    match (fate.exit_code.flatten(), &fate.signal) {
+        (_, Some(signal)) => signal.clone(),
+        (Some(code), None) => format!("exit code {code}"),
+        (None, None) => "exit code unknown".into(),
+    }
+}
+
 /// How it ended, as a sentence without its subject.
 pub(crate) fn sentence(fate: &Fate) -> String {
     let how = match (fate.exit_code.flatten(), &fate.signal) {
-        (_, Some(signal)) => format!("was ended by {signal}"),
+        (_, Some(signal)) => format!("was killed by {signal}"),
         (Some(code), None) => format!("exited with code {code}"),
         (None, None) => "ended, and its exit status is unknown".into(),
     };
     match (fate.completion_reason, fate.termination_source.as_deref()) {
         (Some(Reason::FailedStart), _) => format!("failed to start: {}", fate.start_error.as_deref().unwrap_or("no reason is known")),
-        (Some(Reason::Killed), Some("timeout")) => format!("ran out of time and {how}"),
-        (Some(Reason::Killed), Some(source)) if !source.is_empty() => format!("was stopped by {source}, and {how}"),
+        (Some(Reason::Killed), Some("timeout")) => format!("was stopped at its time limit ({})", result(fate)),
+        (Some(Reason::Killed), Some(source)) if !source.is_empty() => {
+            format!("was stopped by {} ({})", source.strip_prefix("process.").unwrap_or(source), result(fate))
+        }
         (Some(Reason::Lost), _) => "is lost: it ended, and its exit status is unknown".into(),
         _ => how,
     }

@@ -8,7 +8,10 @@ use clap::{Args, Subcommand};
 use outlast_client::{Client, Connect};
 use serde_json::json;
 
-/// Show, start, stop or restart the engine, or start it with the machine
+/// Show, start, stop or restart the engine, or start it at boot
+///
+/// The engine is the background program that supervises processes. Every verb starts it when needed, and it exits when it is idle. Stopping or restarting
+/// it does not harm running processes.
 #[derive(Debug, Args)]
 pub(crate) struct Engine {
     #[command(subcommand)]
@@ -19,7 +22,7 @@ pub(crate) struct Engine {
 enum What {
     /// Show the state of the engine; starts one if none runs
     Status {
-        /// Start none
+        /// Do not start one
         #[arg(long)]
         no_start: bool,
     },

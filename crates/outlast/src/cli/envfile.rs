@@ -11,10 +11,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 #[derive(Debug, Args)]
 pub(crate) struct EnvArgs {
     /// Set a variable; without a value it is copied from the current environment
-    #[arg(long = "env", value_name = "K[=V]")]
+    #[arg(long = "env", value_name = "NAME[=VALUE]")]
     env: Vec<OsString>,
-    /// Read variables from a file of K=V lines; `-` is standard input
-    #[arg(long, value_name = "F")]
+    /// Read variables from a file of NAME=VALUE lines; `-` is standard input
+    #[arg(long, value_name = "FILE")]
     env_file: Vec<OsString>,
 }
 
@@ -32,7 +32,7 @@ impl EnvArgs {
             let found = parse(&text).map_err(|(line, what)| {
                 Failure::refused(
                     format!("line {line} of {} {what}", name.to_string_lossy()),
-                    "a line is NAME=value, NAME='value', NAME=\"value\" or a comment behind #",
+                    "a line is NAME=value, NAME='value', NAME=\"value\" or a comment after #",
                 )
             })?;
             found.into_iter().for_each(|v| put(&mut all, v));

@@ -21,9 +21,11 @@ const AT_ONCE: usize = 1_000;
 
 /// Read, take and acknowledge notices
 ///
-/// Every end and every match that a session asked for is a notice. One taker at a time (`next`, `drain`, `follow --ack`) holds it, for the time of its
-/// lease; once it is acknowledged it is never delivered again. Without a session these are the notices of processes that were started without one.
-/// Reading (`follow`, `history`, `dead`) changes nothing, and shows all sessions to a user without a session.
+/// A notice reports the end of a process started with --notify, or a line that matched --watch. One taker at a time holds a notice for the time of its lease
+/// (`next`, `drain`, `follow --ack`). Once it is acknowledged, it is never delivered again. Without a session these verbs take the notices of processes
+/// that have no session.
+///
+/// `follow`, `history` and `dead` only read. Without a session they show the notices of all sessions.
 ///
 /// Without a subcommand it prints all pending notices and acknowledges them, as `drain` does. A user gets one line for each; with --json, and in the
 /// session of an agent (OUTLAST_SESSION), the texts are those for models.
@@ -53,10 +55,10 @@ enum What {
     },
     /// Print all pending notices, and acknowledge them once they are written
     ///
-    /// For the time between two turns at a terminal: the end of a process that its own session has polled since is left out, and stays for `next`.
+    /// If the session has polled a process after its end, the notice of that end is left out and stays for `next`.
     /// If the output cannot be written, all notices are released and the exit code is not 0.
     Drain(give::Drain),
-    /// Show notices as they are made
+    /// Show new notices as they come
     Follow(give::Follow),
     /// Post a notice to a session
     Post(Post),
@@ -66,7 +68,7 @@ enum What {
     Dead(read::Dead),
     /// Deliver notices again
     Replay(Again),
-    /// Say whether the session of a process has seen its end, so that no notice is delivered
+    /// Report whether the session of a process has seen its end; if it has, no notice is delivered
     Consumed {
         /// The process: its name, its id, or at least four digits of its id
         id: String,
@@ -83,7 +85,7 @@ struct Settle {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     /// The lease token: if another taker holds them, nothing is changed. Notices that are released without it are delivered again as possible repeats
-    #[arg(long, value_name = "WORD")]
+    #[arg(long, value_name = "TOKEN")]
     lease: Option<String>,
 }
 
@@ -119,11 +121,11 @@ struct Again {
 /// How notices are taken.
 #[derive(Debug, Args)]
 struct Taking {
-    /// The lease in seconds, in which no other taker gets them
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    /// The lease, such as 30s or 5m; no other taker gets the notices before it ends
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "60s", allow_negative_numbers = true)]
     lease: Duration,
-    /// Wait this many seconds for a notice; without a number, without limit; with 0 or without the flag, not at all
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    /// Wait for a notice at most this long, such as 30s or 5m; without a value, without a limit; without the flag, not at all
+    #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
     wait: Option<Option<Duration>>,
 }
 

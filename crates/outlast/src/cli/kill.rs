@@ -12,26 +12,26 @@ use std::time::Duration;
 
 /// Stop a process and everything it started
 ///
-/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the tree was seen to be gone.
-/// Of a process that has finished it stops what is still running of its tree; it then exits with 1, and `left_killed` of --json names what was stopped.
+/// Sends TERM to its process tree, and KILL to what is left after the grace period. Returns once the whole tree is gone.
+/// If the process has finished, what it left running is stopped. The exit code is then 1, and `left_killed` of --json names what was stopped.
 ///
 /// Several processes are stopped at the same time. If one of them could not be stopped, the exit code is 1. With --json the answer is {"processes": [...]},
 /// each as for one process, or an error with its `id`.
 ///
-/// --label stops those of the scope that have the label, as --all --label does.
+/// --label stops the processes that have the label, as --all --label does.
 ///
-/// On a terminal --all and --label ask before they stop processes of other sessions than yours; --yes skips the question. In a pipe and with --json nothing is asked.
+/// On a terminal, --all and --label ask before they stop processes of other sessions; --yes skips the question. In a pipe and with --json they do not ask.
 #[derive(Debug, Args)]
 #[command(visible_alias = "stop")]
 pub(crate) struct Kill {
     /// The process: its name, its id, or at least four digits of its id; may be several
     #[arg(required_unless_present_any = ["all", "labels"], conflicts_with_all = ["all", "labels"], value_name = "ID")]
     ids: Vec<String>,
-    /// Stop every running process of the scope, and what finished ones left running
+    /// Stop every running process, of your session if you have one, and what finished processes left running
     #[arg(long)]
     all: bool,
-    /// Seconds between TERM and KILL; 0 sends KILL at once
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "no_escalate")]
+    /// Time between TERM and KILL, such as 10s or 5m; 0 sends KILL at once
+    #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true, conflicts_with = "no_escalate")]
     grace: Option<Duration>,
     /// Send TERM only, never KILL
     #[arg(long)]

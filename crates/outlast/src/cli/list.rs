@@ -17,7 +17,7 @@ use serde_json::json;
 #[derive(Debug, Args)]
 #[command(visible_aliases = ["ls", "ps"])]
 pub(crate) struct List {
-    /// Include finished processes, and the agents of conversations that run
+    /// Include finished processes and running agents of conversations
     #[arg(long, short)]
     all: bool,
     /// Only processes in this state

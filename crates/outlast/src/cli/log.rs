@@ -18,15 +18,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Show the output of a process
 ///
-/// In a pipe or a file everything that is kept is printed; on a terminal the last lines that fit, unless flags say which. Bytes that are missing are
-/// reported on standard error. Secrets are masked. Escape sequences are removed; on a terminal colours are shown. --raw prints the bytes as they were
-/// written. Lines are numbered from 0.
+/// Prints everything that is kept if output goes to a pipe or a file, and the last lines that fit if it goes to a terminal. Missing bytes are reported on
+/// standard error. Secrets are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they were written.
+/// Lines are numbered from 0.
 ///
-/// With --json the answer is a page: the last 200 lines, or those that --offset and --limit name. Its `next_line` and `next_byte` say where to continue.
+/// With --json the answer is a page: the last 200 lines, or those chosen with --offset and --limit. `next_line` and `next_byte` say where to continue.
 ///
-/// Several processes are shown line by line, each line after the name of its process. With --follow new lines are shown as they come, also across a restart of
-/// the engine, until all have ended; with --json each line is an object of its own: {"event": "line", "session_id", "name", "text", "next_byte"}, and
-/// there are events "gap", "end", "error" and, after Ctrl-C, "left".
+/// If several processes are named, each line begins with the name of its process. --follow shows new lines until all have ended, also across a restart of
+/// the engine. With --json each line is then an object: {"event": "line", "session_id", "name", "text", "next_byte"}; other events are "gap", "end",
+/// "error" and, after Ctrl-C, "left".
 #[derive(Debug, Args)]
 pub(crate) struct Log {
     #[command(flatten)]
@@ -43,14 +43,14 @@ pub(crate) struct Log {
     /// Show only lines that match this regular expression
     #[arg(long, value_name = "REGEX", conflicts_with_all = ["raw", "json"], allow_hyphen_values = true)]
     grep: Option<Regex>,
-    /// Show what came since this time: a duration such as 90, 30s or 10m, or a time such as 14:00; precise to the second
+    /// Show output since this time: a duration such as 30s, 10m or 1h30m, or a time such as 14:00; precise to the second
     #[arg(long, value_name = "DURATION|TIME", value_parser = since, conflicts_with_all = ["offset", "limit", "from_byte", "lines", "all", "raw"])]
     since: Option<Since>,
-    /// Put the time at which it came before each line, precise to the second
+    /// Begin each line with the time of its output, precise to the second
     #[arg(long, conflicts_with_all = ["raw", "json"])]
     timestamps: bool,
     /// The first line to show
-    #[arg(long, value_name = "L", conflicts_with = "from_byte")]
+    #[arg(long, value_name = "LINE", conflicts_with = "from_byte")]
     offset: Option<u64>,
     /// How many lines to show; without --offset the last ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -62,9 +62,9 @@ pub(crate) struct Log {
     #[arg(long)]
     raw: bool,
     /// The first byte to show, instead of a line
-    #[arg(long, value_name = "B")]
+    #[arg(long, value_name = "BYTE")]
     from_byte: Option<u64>,
-    /// Put the name of the process before each line, also for a single process
+    /// Begin each line with the name of the process, also for a single process
     #[arg(long)]
     prefix: bool,
 }
@@ -77,7 +77,7 @@ enum Since {
 }
 
 fn since(text: &str) -> Result<Since, String> {
-    match super::until::duration(text) {
+    match times::duration(text) {
         Ok(ago) => Ok(Since::Ago(ago)),
         Err(_) => text.parse().map(Since::Time).map_err(|_| format!("{text:?} is neither a duration such as 10m nor a time such as 14:00")),
     }

@@ -1,7 +1,7 @@
 //! Manual pages, for whoever makes packages.
 
-use super::{Cli, Failure};
-use clap::{Args, CommandFactory as _};
+use super::{Failure, help};
+use clap::Args;
 use std::path::PathBuf;
 
 /// Write the manual pages into a directory.
@@ -14,7 +14,7 @@ impl Man {
     pub(crate) fn perform(self) -> Result<i32, Failure> {
         let cannot = |e| Failure::fault(format!("cannot write manual pages into {}: {e}", self.dir.display()), "");
         std::fs::create_dir_all(&self.dir).map_err(cannot)?;
-        clap_mangen::generate_to(Cli::command(), &self.dir).map_err(cannot)?;
+        clap_mangen::generate_to(help::with_all_examples(), &self.dir).map_err(cannot)?;
         Ok(0)
     }
 }

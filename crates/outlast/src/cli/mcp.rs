@@ -17,14 +17,15 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Serve agents over the Model Context Protocol
 ///
-/// On standard input and output, for one agent that starts it; with --http on the loopback interface, for several. It may be killed at any time: processes keep running, and
-/// undelivered notices go to the next client of the session. Protocol versions up to 2025-11-25 and 2026-07-28 are supported.
+/// Serves one client on standard input and output, or several over HTTP on the loopback interface with --http. It can be killed at any time: processes keep
+/// running, and undelivered notices go to the next client of the session. `outlast install` adds it to a client's configuration. Supports protocol versions
+/// up to 2025-11-25 and 2026-07-28.
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
-    /// Listen for HTTP at this address of the loopback interface; without an address at a free port. Clients send the token, which is kept in `mcp-token` in the home
+    /// Listen for HTTP at this loopback address; without an address, at a free port. Clients must send the token in the file `mcp-token` of the home
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = "127.0.0.1:0")]
     http: Option<SocketAddr>,
-    /// The set of tools; chosen by the client's name unless given
+    /// The set of tools [default: chosen by the client's name]
     #[arg(long, value_name = "NAME")]
     profile: Option<ProfileArg>,
     #[command(flatten)]

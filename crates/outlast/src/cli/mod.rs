@@ -22,6 +22,7 @@ mod explain;
 mod failure;
 mod follow;
 mod gateway;
+mod help;
 mod hook;
 mod input;
 mod install;
@@ -63,24 +64,22 @@ mod write;
 pub(crate) use failure::{Failure, OURS};
 
 use crate::config::{Colours, Settings, World};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use out::Out;
 use outlast_client::{Client, Connect, Owner, Scope, Start};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Background processes that outlast the program that started them.
-///
-/// A command started with `run` keeps running when the shell, the agent or any process of Outlast dies. Its output and its real exit code are kept.
+/// Run background processes that outlive the program that started them
 #[derive(Debug, Parser)]
-#[command(name = "outlast", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(name = "outlast", version, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     /// Answer with one JSON object on one line
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = GLOBAL)]
     json: bool,
-    /// Use no colours, and remove those of commands, also on a terminal
-    #[arg(long, global = true)]
+    /// Print no colours, not even those of a command's output
+    #[arg(long, global = true, help_heading = GLOBAL)]
     no_color: bool,
     #[command(subcommand)]
     verb: Verb,
@@ -111,7 +110,7 @@ enum Verb {
     Poll(poll::Poll),
     #[command(visible_alias = "logs")]
     Log(log::Log),
-    /// Show new output of a process as it comes: the same as `log --follow`
+    /// Follow the output of a process; the same as `log --follow`
     #[command(long_about = None)]
     Tail(log::Log),
     Wait(wait::Wait),
@@ -166,7 +165,7 @@ pub(crate) struct AsEngine {
     /// A descriptor to write `ready` and a newline to once it listens, or `failed`
     #[arg(long)]
     pub(crate) ready_fd: Option<i32>,
-    /// Be nobody's child, so that whoever ends the tree of a caller does not end this
+    /// Leave the caller's process tree, so that a kill of that tree does not end this
     #[arg(long)]
     pub(crate) detach: bool,
 }
@@ -178,7 +177,7 @@ pub(crate) struct AsKeeper {
     pub(crate) args: Vec<OsString>,
 }
 
-/// What the words on the command line ask for.
+/// What the command line asks for.
 pub(crate) enum Asked {
     /// Something of the engine, or about it.
     Verb(Box<Cli>),
@@ -195,10 +194,11 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
     let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
     let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
-    match Cli::try_parse_from(args) {
+    let parsed = help::command_for(&args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
+    match parsed {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
         Ok(Cli { verb: Verb::AsKeeper(keeper), .. }) => Asked::Keeper(keeper),
-        // It asks an engine by itself, within the time that somebody has who is typing.
+        // It connects to an engine by itself, with a time limit short enough for a user who is typing.
         Ok(Cli { verb: Verb::Complete(complete), .. }) => Asked::Answered(complete.perform()),
         // It is run in front of every command, and says nothing but what is asked.
         Ok(Cli { verb: Verb::Prompt(prompt), json, .. }) => Asked::Answered(prompt.perform(json)),
@@ -212,7 +212,7 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
             if json {
                 Failure::usage(&e).tell(true);
             } else {
-                // Nobody can be told that nobody listens.
+                // If standard error is closed, there is no other place to report to.
                 let _ = e.print();
             }
             Asked::Answered(if may_answer_for_a_command { OURS } else { e.exit_code() })
@@ -260,6 +260,9 @@ fn own_words(args: &[OsString]) -> &[OsString] {
     }
     until(end)
 }
+
+/// The heading of the flags that every verb has.
+const GLOBAL: &str = "Global options";
 
 /// What every verb is given.
 pub(crate) struct Context {
@@ -410,10 +413,10 @@ async fn perform(verb: Verb, ctx: &Context) -> Result<i32, Failure> {
 /// Which processes a list or a stop of many is about.
 #[derive(Debug, Clone, Args)]
 struct ScopeArgs {
-    /// Processes of this task
-    #[arg(long, value_name = "T")]
+    /// Only processes of this task
+    #[arg(long, value_name = "TASK")]
     task: Option<String>,
-    /// Processes of this session
+    /// Only processes of this session
     #[arg(long, value_name = "KEY")]
     session: Option<String>,
 }
@@ -433,19 +436,11 @@ fn seconds(text: &str) -> Result<std::time::Duration, String> {
     times::duration(text)
 }
 
-/// Seconds, more than none.
+/// The same, but not zero.
 fn some_seconds(text: &str) -> Result<std::time::Duration, String> {
     match seconds(text)? {
-        std::time::Duration::ZERO => Err("a time of 0 would be over before it began: leave it out to have no limit".into()),
+        std::time::Duration::ZERO => Err("a time of 0 is not allowed: leave the flag out to have no limit".into()),
         time => Ok(time),
-    }
-}
-
-/// Seconds, or a number with a unit such as `30s` or `10m`; more than none.
-fn some_time(text: &str) -> Result<std::time::Duration, String> {
-    match text.ends_with(['s', 'm', 'h', 'd']) {
-        true => until::duration(text).and_then(|time| if time.is_zero() { some_seconds("0") } else { Ok(time) }),
-        false => some_seconds(text),
     }
 }
 

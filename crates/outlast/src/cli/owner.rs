@@ -12,10 +12,10 @@ pub(crate) struct Whose {
     #[arg(long, value_name = "KEY", global = true)]
     session: Option<String>,
     /// The task [default: OUTLAST_TASK]
-    #[arg(long, value_name = "T", global = true)]
+    #[arg(long, value_name = "TASK", global = true)]
     task: Option<String>,
     /// Generation of the session; notices for older ones are dropped [default: OUTLAST_GENERATION]
-    #[arg(long, value_name = "G", global = true)]
+    #[arg(long, value_name = "GENERATION", global = true)]
     generation: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl Whose {
     }
 }
 
-/// What to say to somebody who named a session for which nothing was found: which they may have meant. Nothing, if there are processes of it.
+/// A suggestion for a session that has no processes: the nearest known name. None if there are processes of it.
 pub(crate) async fn meant(client: &Client, session: Option<&str>) -> Option<String> {
     let session = session?;
     // Where that cannot be looked up, what was found is all there is to say.

@@ -4,7 +4,7 @@ use super::named::{self, Each, Named};
 use super::{Context, Failure};
 use clap::Args;
 
-/// Remove a finished process, with its output and its record
+/// Remove a finished process and its output
 ///
 /// If one of several could not be removed, the exit code is 1. With --json the answer for several is {"processes": [...]}, each as for one process, or an
 /// error with its `id`.
@@ -19,7 +19,7 @@ impl Rm {
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         let client = ctx.client().await?;
         let all = named::find_each(ctx, &client, &self.ids).await?;
-        let tell = |of: &Named| ctx.out.tip(&format!("{of} is removed"));
+        let tell = |of: &Named| ctx.out.tip(&format!("{of} was removed"));
         if let ([one], 1) = (&all[..], self.ids.len()) {
             let removed = client.remove(&one.id).await.map_err(|e| one.failed(ctx, e))?;
             tell(one);

@@ -9,7 +9,7 @@ use super::named::{Named, shown, typed, with_ids};
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
-use super::{Context, Failure, ending, input, some_time};
+use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
 use serde_json::{Value, json};
@@ -18,18 +18,19 @@ use std::time::Duration;
 
 /// Start a command that keeps running when its starter ends
 ///
-/// The first word that is no flag of `run` begins the command, and everything behind it belongs to the command; `--` before it is allowed.
-/// One word is a shell command line, several are a program and its arguments, `-` reads a shell command line from standard input.
-/// Prints the process id once the command runs. With --wait or --follow it exits as the command did: with its own code, 128+n for signal n,
-/// 124 after its --timeout, 126 or 127 if it could not be started, 125 if Outlast failed. With --until it exits 0 once the line is there.
+/// The first word that is not a flag begins the command, and every word after it belongs to the command. `--` before the command is allowed.
+/// One word is a shell command line, several words are a program and its arguments, and `-` reads a shell command line from standard input.
 ///
-/// With --notify or --watch its session is notified, exactly once, whatever crashes in between; `outlast events` delivers the notices.
+/// Prints the id of the process once the command runs. With --wait or --follow the exit code is that of the command: its own code, 128+n for
+/// signal n, 124 after --timeout, 126 or 127 if it could not be started, 125 if Outlast failed. With --until the exit code is 0 once the line is there.
+///
+/// With --notify or --watch the session of the process gets a notice, exactly once, even if Outlast crashes in between. `outlast events` reads notices.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Run it on a terminal
+    /// Run it in a terminal of its own, for programs that need one
     #[arg(long, conflicts_with = "stdin")]
     pty: bool,
-    /// Open a pipe for input; without this its input is empty
+    /// Open a pipe for input, for `write` and `submit`; without this its input is empty
     #[arg(long)]
     stdin: bool,
     /// Notify its session when it ends
@@ -40,10 +41,10 @@ pub(crate) struct Run {
     watch: Vec<String>,
     #[command(flatten)]
     route: RouteArgs,
-    /// Ring the bell of this terminal when it ends, also if the shell is used for something else by then
+    /// Ring the bell of this terminal when it ends, also while you use the shell for something else
     #[arg(long)]
     bell: bool,
-    /// How many characters of output the notice of its end carries [default: 2000]
+    /// How many characters of output the notice of its end contains [default: 2000]
     #[arg(long, value_name = "N")]
     notify_chars: Option<u32>,
     /// Run it in this directory
@@ -51,16 +52,16 @@ pub(crate) struct Run {
     cwd: Option<OsString>,
     #[command(flatten)]
     env: EnvArgs,
-    /// A name for people
-    #[arg(long, value_name = "N")]
+    /// A name, which every verb accepts in place of the id
+    #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// A label by which processes are found together; may be given several times
     #[arg(long = "label", value_name = "KEY=VALUE")]
     labels: Vec<Label>,
     #[command(flatten)]
     whose: Whose,
-    /// Stop it after this time: seconds, or a number with s, m, h or d. With --until: stop waiting after this time
-    #[arg(long, value_name = "S", value_parser = some_time, allow_negative_numbers = true)]
+    /// Stop it after this time, such as 90s, 5m or 1h30m. With --until: stop waiting after this time
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
     /// What `outlast engine stop` does to it
     #[arg(long, value_name = "WHAT", default_value = "keep")]
@@ -68,7 +69,7 @@ pub(crate) struct Run {
     /// Show its output until it ends; Ctrl-C leaves it running
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
-    /// Wait for its end, and print its output
+    /// Wait until it ends, print its output, and exit with its code
     #[arg(long, short)]
     wait: bool,
     /// Print the process id and nothing else; errors are still reported
@@ -80,10 +81,10 @@ pub(crate) struct Run {
     /// and the exit code is its own. After --timeout the exit code is 124, and the process keeps running.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["wait", "follow"], allow_hyphen_values = true, value_parser = text_of_a_line)]
     until: Option<String>,
-    /// Use this process id; the same request again returns the same process
+    /// Use this process id; if the request is repeated, the same process is returned
     #[arg(long, value_name = "ID")]
     id: Option<ProcessId>,
-    /// What to run
+    /// The command to run
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }

@@ -5,7 +5,9 @@ use super::{Context, Failure};
 use clap::Args;
 use outlast_core::nearest;
 
-/// Send a signal to the command itself
+/// Send a signal to a process
+///
+/// Only the command itself gets the signal, not what it started; `kill` stops the whole tree.
 ///
 /// Several processes may be named before the signal. If it could not be sent to one of them, the exit code is 1. With --json the answer is then
 /// {"processes": [...]}, each as for one process, or an error with its `id`.
@@ -15,7 +17,7 @@ pub(crate) struct Signal {
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
     /// A name or a number: USR1, SIGUSR1, 10
-    #[arg(value_name = "SIG", value_parser = number)]
+    #[arg(value_name = "SIGNAL", value_parser = number)]
     signal: i32,
 }
 

@@ -5,7 +5,9 @@ use super::{Context, Failure, input, named};
 use clap::Args;
 use std::ffi::OsString;
 
-/// Write a line to the input of a process: the text and a newline
+/// Write a line to the input of a process
+///
+/// Writes the text and a newline. The process needs an input: start it with `run --stdin` or `run --pty`.
 #[derive(Debug, Args)]
 pub(crate) struct Submit {
     /// The process: its name, its id, or at least four digits of its id
@@ -13,8 +15,8 @@ pub(crate) struct Submit {
     /// The text; `-` is standard input, whose last newline is not doubled
     #[arg(allow_hyphen_values = true)]
     text: OsString,
-    /// Offset of the text in its input; bytes that are there already are not written again
-    #[arg(long, value_name = "B")]
+    /// Where in the input the text begins; bytes that were written before are not written again
+    #[arg(long, value_name = "BYTE")]
     offset: Option<u64>,
 }
 

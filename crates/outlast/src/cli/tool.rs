@@ -10,7 +10,8 @@ use std::ffi::OsString;
 
 /// Call a tool as an agent does
 ///
-/// Prints the tool's answer, one JSON object on one line. A refusal of the tool and a failed command are answers too, and exit 0; arguments that are not JSON exit 2.
+/// Prints the answer of the tool as one JSON object on one line. The exit code is 0 even if the tool refuses the call or the command fails, and 2 if the arguments
+/// are not JSON.
 #[derive(Debug, Args)]
 pub(crate) struct Tool {
     #[command(subcommand)]
@@ -43,10 +44,10 @@ struct Call {
 /// What the host can do.
 #[derive(Debug, Args)]
 struct Can {
-    /// For a script of an agent: foreground commands only
+    /// As a script of an agent: foreground commands only
     #[arg(long)]
     code_execution: bool,
-    /// For a host that cannot notify the agent later
+    /// As a host that cannot notify the agent later
     #[arg(long)]
     no_notify: bool,
     /// Stop a foreground command at its time limit, instead of moving it to the background
@@ -93,7 +94,7 @@ fn parsed(arguments: OsString) -> Result<Value, Failure> {
     let text = input::text(arguments)?;
     serde_json::from_slice(&text).map_err(|e| {
         Failure::refused(
-            format!("the arguments are no JSON: {e}"),
+            format!("the arguments are not JSON: {e}"),
             r#"write an object, for instance: outlast tool process '{"action": "list"}'"#,
         )
         .exit(2)

@@ -4,6 +4,8 @@ use super::{Context, Failure, named};
 use clap::{Args, Subcommand};
 
 /// Manage terminals attached to a process
+///
+/// `outlast attach` attaches a terminal.
 #[derive(Debug, Args)]
 pub(crate) struct View {
     #[command(subcommand)]

@@ -10,21 +10,21 @@ use clap::Args;
 use outlast_client::{Client, Waited};
 use std::time::Duration;
 
-/// Wait for the end of a process
+/// Wait for a process to end, and exit with its code
 ///
 /// Prints its output: in a pipe or a file everything that is kept, on a terminal the last lines that fit.
 ///
 /// Exits as the command did: with its own code, 128+n for signal n, 126 or 127 if it could not be started, 124 if it still runs after --timeout
 /// or reached its own time limit, 125 if it is lost or the wait failed.
 ///
-/// Several processes are waited for until all have ended. Their output is printed in the order in which they are named, and the exit code is the first of
+/// If several processes are named, it waits until all have ended. Their output is printed in the order in which they are named, and the exit code is the first of
 /// theirs that is not 0. With --json the answer is {"processes": [...]}, each as for one process.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     #[command(flatten)]
     which: NamedOrLabelled,
-    /// Wait at most this many seconds; the process keeps running
-    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    /// Wait at most this long, such as 90s, 5m or 1h30m; the process keeps running
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
 

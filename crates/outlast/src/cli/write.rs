@@ -8,7 +8,9 @@ use outlast_client::{At, Written};
 use serde_json::json;
 use std::ffi::OsString;
 
-/// Write text to the input of a process, without a newline
+/// Write text to the input of a process
+///
+/// No newline is added; `submit` adds one. The process needs an input: start it with `run --stdin` or `run --pty`.
 #[derive(Debug, Args)]
 pub(crate) struct Write {
     /// The process: its name, its id, or at least four digits of its id
@@ -16,8 +18,8 @@ pub(crate) struct Write {
     /// The text; `-` is standard input
     #[arg(allow_hyphen_values = true)]
     text: OsString,
-    /// Offset of the text in its input; bytes that are there already are not written again
-    #[arg(long, value_name = "B")]
+    /// Where in the input the text begins; bytes that were written before are not written again
+    #[arg(long, value_name = "BYTE")]
     offset: Option<u64>,
 }
 

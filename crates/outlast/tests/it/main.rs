@@ -2,6 +2,7 @@
 
 mod gate;
 mod person;
+mod shell;
 mod sinks;
 mod sleeper;
 mod stranger;
@@ -24,6 +25,7 @@ mod completion;
 mod completions;
 mod consume;
 mod crash;
+mod docs;
 mod doctor;
 mod engine;
 mod env;
@@ -31,6 +33,7 @@ mod events;
 mod explain;
 mod full_disk;
 mod gateway;
+mod help;
 mod home;
 mod hook;
 mod hook_test;

@@ -25,7 +25,7 @@ fn a_name_means_the_newest_that_runs_or_else_the_newest() {
     assert_eq!(said.err, format!("note: 3 processes are called web; this is {newer}, the newest that runs\n"));
     assert_eq!(p.json(["poll", "web"])["id"], newer);
     let killed = p.call(["kill", "web"]);
-    assert!(killed.err.contains(&format!("web ({newer}) was stopped by process.kill, and was ended by SIGTERM")), "{killed:?}");
+    assert!(killed.err.contains(&format!("web ({newer}) was stopped by kill (SIGTERM)")), "{killed:?}");
     let said = p.call(["poll", "web"]).good();
     assert!(said.err.contains(&format!("this is {newer}, the newest; none of them runs")), "{said:?}");
 }

@@ -80,6 +80,22 @@ impl Person {
         self.call.id()
     }
 
+    /// What the terminal shows until every program has closed it, and how the call ended.
+    pub(crate) fn to_the_end(self) -> (String, Option<i32>) {
+        let Self { screen, terminal, mut call, seen } = self;
+        drop(terminal);
+        let mut shown = seen.into_bytes();
+        let mut bytes = [0; 4096];
+        loop {
+            match rustix::io::read(&screen, &mut bytes) {
+                Ok(0) | Err(rustix::io::Errno::IO) => break,
+                Ok(n) => shown.extend_from_slice(&bytes[..n]),
+                Err(e) => panic!("cannot read the screen: {e}"),
+            }
+        }
+        (String::from_utf8_lossy(&shown).into_owned(), call.wait().unwrap().code())
+    }
+
     /// How the call ended.
     pub(crate) fn ended(&mut self) -> Option<i32> {
         self.call.wait().unwrap().code()

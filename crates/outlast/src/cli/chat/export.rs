@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 /// Write a whole conversation as Markdown, or as JSON with --json
 ///
-/// All generations are in it: what was said, what was answered, tool calls, and what the gateway reported.
+/// Contains all generations: messages, replies, tool calls, and reports of the gateway.
 #[derive(Debug, Args)]
 pub(crate) struct ChatExport {
-    /// The conversation [default: main; for what an agent runs, its own]
+    /// The conversation [default: main; in a command of an agent, its own]
     name: Option<ChatName>,
 }
 

@@ -26,14 +26,14 @@ use outlast_client::{AgentChoice, Chat, ClientError, Connect, ConversationInfo, 
 use outlast_core::nearest;
 use std::path::Path;
 
-/// Talk to an agent in a conversation that survives every restart
+/// Talk to an agent in a conversation that survives restarts
 ///
-/// Opens the conversation NAME in this terminal, and creates it if there is none. Leave with Ctrl-D and come back at any time, from any
-/// terminal: what happened meanwhile is shown. A reply goes on while no terminal is open, and is resumed after a crash or a restart of the
-/// machine. A process that the agent started tells it here when it ends.
+/// Opens the conversation NAME in this terminal, and creates it if there is none. Leave with Ctrl-D and come back at any time, from any terminal;
+/// what happened in between is shown. The agent keeps writing its reply while no terminal is open. After a crash or a restart of the machine the
+/// reply is resumed. The agent gets a notice here when a process that it started ends.
 ///
-/// Ctrl-C stops the reply, Tab completes /new /resume /stop /status /history /restart /help /quit, Alt-Enter begins another line. In a pipe,
-/// each line of standard input is a message, and replies are plain text.
+/// Ctrl-C stops the reply, Alt-Enter begins a new line, and Tab completes /new /resume /stop /status /history /restart /help /quit. In a pipe, each
+/// line of standard input is a message, and replies are plain text.
 ///
 /// A conversation cannot be named list, ls, show, send, export or help.
 #[derive(Debug, Args)]
@@ -74,10 +74,10 @@ impl ChatArgs {
 #[derive(Debug, Args)]
 struct AgentArgs {
     /// The agent that answers from now on: codex, opencode, kimi, hermes, gemini or qwen, or one from the configuration
-    #[arg(long, value_name = "A", conflicts_with = "command")]
+    #[arg(long, value_name = "AGENT", conflicts_with = "command")]
     agent: Option<String>,
-    /// A shell line that answers from now on: run for each message, which is on its standard input; what it prints is the reply
-    #[arg(long, value_name = "CMD")]
+    /// A shell command line that answers from now on. It runs once per message, reads the message from standard input and prints the reply
+    #[arg(long, value_name = "COMMAND")]
     command: Option<String>,
 }
 

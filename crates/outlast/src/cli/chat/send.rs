@@ -19,8 +19,8 @@ const MAX_EARLY_PARTS: u32 = 20;
 
 /// Send a message to a conversation, from a script
 ///
-/// Returns when the message is written down: it is answered whatever crashes afterwards. With --wait, prints the reply and exits with 0 if
-/// the agent completed it, 1 if not, and 124 if the time was over first; the reply goes on then.
+/// Returns when the message is on disk; from then on it is answered even after a crash. With --wait, prints the reply and exits with 0 if the
+/// agent completed it, 1 if not, and 124 if --timeout passed first; the agent then keeps working on the reply.
 #[derive(Debug, Args)]
 pub(crate) struct ChatSend {
     /// The conversation; it is created if there is none of this name
@@ -33,10 +33,10 @@ pub(crate) struct ChatSend {
     /// Wait for the reply, and print it
     #[arg(long)]
     wait: bool,
-    /// Wait at most this many seconds
-    #[arg(long, value_name = "S", value_parser = some_seconds, allow_negative_numbers = true, requires = "wait")]
+    /// Wait at most this long, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true, requires = "wait")]
     timeout: Option<Duration>,
-    /// An id of your own: sent again under the same id, the message is answered once
+    /// An id of your own; a message that is sent twice under the same id is answered once
     #[arg(long, value_name = "ID", value_parser = own_id)]
     id: Option<String>,
 }

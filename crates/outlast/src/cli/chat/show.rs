@@ -10,15 +10,15 @@ use outlast_client::{Shown, Time, TurnInfo, TurnKind, TurnOutcome, TurnState};
 
 /// Show a conversation and what became of each message
 ///
-/// If /new or a reset began it again, its generations are listed as well: `/resume N` in the conversation goes back to one.
+/// If the conversation has several generations, they are listed: `/resume N` in the conversation goes back to one.
 ///
 /// With --json the answer has `standing`, `strikes`, `turns` and `generations`; each turn has `id`, `kind`, `cause`, `state`, `attempt`,
-/// `interrupt_reason`, `outcome` and `reply`, which are null where there is nothing to say.
+/// `interrupt_reason`, `outcome` and `reply`, which are null if there is no value.
 #[derive(Debug, Args)]
 pub(crate) struct ChatShow {
-    /// The conversation [default: main; for what an agent runs, its own]
+    /// The conversation [default: main; in a command of an agent, its own]
     name: Option<ChatName>,
-    /// Show the turns of this generation; /new begins another
+    /// Show the turns of this generation; `/new` begins a new one
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
 }

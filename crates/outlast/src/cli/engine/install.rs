@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Start the engine with the machine, so that sessions are notified of what a restart ended
+/// Start the engine at boot, so that sessions are notified of processes that a restart ended
 ///
 /// Writes a systemd user unit, and enables it. The engine that it starts finds the processes that were lost with the restart and notifies their sessions, also
 /// through hooks and webhooks; then it exits when it is idle. Running it again changes nothing.

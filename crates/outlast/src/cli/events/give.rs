@@ -41,8 +41,8 @@ pub(super) struct Follow {
     /// Take each notice, and acknowledge it once it is written
     #[arg(long)]
     ack: bool,
-    /// With --ack: the lease in seconds, in which no other taker gets a notice
-    #[arg(long, value_name = "S", value_parser = super::some_seconds, default_value = "60", allow_negative_numbers = true)]
+    /// With --ack: the lease, such as 30s or 5m; no other taker gets a notice before it ends
+    #[arg(long, value_name = "DURATION", value_parser = super::some_seconds, default_value = "60s", allow_negative_numbers = true)]
     lease: Duration,
 }
 

@@ -32,10 +32,10 @@ const LETTERS: [Column; 6] = [
 #[derive(Debug, Args)]
 pub(super) struct History {
     /// In this state: pending, leased, delivered, consumed, superseded or dropped
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "STATE")]
     state: Option<String>,
     /// Of this kind, such as completion or watch_match
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "KIND")]
     kind: Option<String>,
     /// About this process: its name, its id, or at least four digits of its id
     #[arg(long, value_name = "ID")]

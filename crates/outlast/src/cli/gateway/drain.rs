@@ -6,13 +6,13 @@ use clap::Args;
 use outlast_client::code;
 use std::time::Duration;
 
-/// Start no new turns; those that run go on, and messages wait
+/// Start no new turns; running turns continue, and messages wait
 ///
-/// Ends after an hour, after the time of --for, with --off, and with the gateway.
+/// The drain ends after an hour or the time of --for, with --off, and when the gateway stops.
 #[derive(Debug, Args)]
 pub(crate) struct Drain {
-    /// For this many seconds [default and most: 3600]
-    #[arg(long = "for", value_name = "S", value_parser = some_seconds, allow_negative_numbers = true)]
+    /// For this long, such as 90s or 5m; at most and by default 1h
+    #[arg(long = "for", value_name = "DURATION", value_parser = some_seconds, allow_negative_numbers = true)]
     hold: Option<Duration>,
     /// Let turns start again
     #[arg(long, conflicts_with = "hold")]

@@ -12,10 +12,10 @@ use clap::{Args, Subcommand};
 use outlast_client::{Chat, Connect, code};
 use serde_json::json;
 
-/// Show, run, restart or stop the gateway, which has the conversations of `outlast chat`
+/// Show, run, restart or stop the gateway of `outlast chat`
 ///
-/// `outlast chat` starts a gateway when it is needed, and so does the engine when a process has ended whose conversation is to be told. A
-/// gateway leaves when there is nothing to do. It can be killed at any instant: no message is lost, and interrupted replies are resumed.
+/// The gateway runs the conversations. `outlast chat` starts one when it is needed, and so does the engine when a process of a conversation has ended.
+/// A gateway exits when there is nothing to do. It can be killed at any time: no message is lost, and interrupted replies are resumed.
 #[derive(Debug, Args)]
 pub(crate) struct GatewayArgs {
     #[command(subcommand)]
@@ -52,8 +52,8 @@ async fn running(ctx: &Context) -> Result<Option<Chat>, Failure> {
     }
 }
 
-/// The conversation from within which this is called, by its agent or by a process that the agent started. An agent that waited for the end of the gateway would
-/// wait for the end of its own turn.
+/// The conversation whose agent, or a process of whose agent, calls this. An agent that waited for the end of the gateway would wait for the end of its own
+/// turn.
 fn asking_conversation(ctx: &Context) -> Option<String> {
     ctx.owner().session.filter(|key| key.starts_with("agent:"))
 }
@@ -66,8 +66,8 @@ pub(super) fn check_configuration(settings: &Settings) -> Result<(), Failure> {
     }
     Err(Failure::new(
         code::GATEWAY_CANNOT_START,
-        format!("the gateway was not restarted, because the next one could not use its configuration: {}", faults.join("; ")),
-        "correct that, and restart it then; the one that runs goes on as it was configured",
+        format!("the gateway was not restarted, because its configuration has errors: {}", faults.join("; ")),
+        "correct the configuration and restart again; until then the running gateway keeps its old configuration",
     ))
 }
 

@@ -8,10 +8,10 @@ use outlast_client::{Chat, Connect};
 use serde_json::json;
 use std::time::Duration;
 
-/// Restart the gateway, once the turns that run have finished
+/// Restart the gateway once the running turns have finished
 ///
-/// Turns that take too long are interrupted and resumed by the next gateway. If none runs, none is started. If the configuration cannot be
-/// used, the gateway goes on and the error is told. From within a conversation the answer comes at once, and the restart follows.
+/// Turns that take too long are interrupted and resumed by the next gateway. If no gateway runs, none is started. If the configuration has
+/// errors, they are reported and the gateway keeps running. Called from within a conversation, it returns at once, and the restart follows.
 #[derive(Debug, Args)]
 pub(crate) struct Restart {}
 

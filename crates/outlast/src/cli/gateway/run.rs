@@ -6,13 +6,13 @@ use clap::Args;
 use outlast_client::code;
 use std::os::unix::process::CommandExt as _;
 
-/// Run the gateway in the foreground, until it is stopped
+/// Run the gateway in the foreground until it is stopped
 ///
-/// For service managers and for looking at its log. Exits with 0 after `gateway stop`, 75 after `gateway restart`, 1 after SIGTERM, 78 if
+/// For service managers, and to watch its log. Exits with 0 after `gateway stop`, 75 after `gateway restart`, 1 after SIGTERM, 78 if
 /// the configuration is wrong.
 #[derive(Debug, Args)]
 pub(crate) struct GatewayRun {
-    /// A service manager starts it again after a crash and after exit code 75; the engine waits 30 s before it does so
+    /// A service manager restarts it after a crash and after exit code 75; the engine waits 30 s before it starts one itself
     #[arg(long)]
     service: bool,
 }

@@ -14,15 +14,15 @@ const HELD_LIMIT: Duration = Duration::from_secs(90);
 /// How long between two looks at it.
 const HELD_LOOK: Duration = Duration::from_millis(20);
 
-/// Stop the gateway, once the turns that run have finished
+/// Stop the gateway once the running turns have finished
 ///
-/// Turns that take longer than --timeout are interrupted, and resumed when there is a gateway again. It stays stopped until `outlast chat
+/// Turns that take longer than --timeout are interrupted. The next gateway resumes them. It stays stopped until `outlast chat
 /// NAME`, `outlast chat send` or `outlast gateway run` starts it. Processes keep running. From within a conversation the answer comes at
 /// once, and the end follows.
 #[derive(Debug, Args)]
 pub(crate) struct Stop {
-    /// How many seconds turns may take to finish [default: as configured, 60]
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    /// How long turns may take to finish, such as 30s or 5m [default: as configured, 60s]
+    #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 }
 

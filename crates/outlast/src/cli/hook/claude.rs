@@ -12,20 +12,21 @@ use std::time::Duration;
 /// The name under which Claude Code presents itself to MCP servers, and so what the keys of its conversations are made from.
 const NAME: &str = "claude-code";
 
-/// Tell Claude Code what its processes did
+/// Deliver notices to Claude Code
 ///
-/// A command for its hooks. For SessionStart, UserPromptSubmit, PostToolUse and Stop it prints what there is to be told, in Claude Code's JSON, and acknowledges it
-/// once it is written; where there is nothing it prints nothing. With --wait, for a hook with `asyncRewake`, it waits, prints on standard error and exits 2, which starts a turn.
+/// For Claude Code's hooks SessionStart, UserPromptSubmit, PostToolUse and Stop: prints pending notices in Claude Code's JSON, and acknowledges them once they are
+/// written. If there are none, it prints nothing. With --wait, for a hook with `asyncRewake`, it waits for a notice, prints it on standard error and exits
+/// with 2, which starts a turn.
 #[derive(Debug, Args)]
 pub(crate) struct Claude {
-    /// Wait for the next notice, and wake the agent with it; exits 0 without output after the time limit, on an interrupt, or if the same session starts another
+    /// Wait for the next notice, and wake the agent with it. Exits 0 without output after the time limit, on an interrupt, and if the session starts another wait
     #[arg(long)]
     wait: bool,
-    /// With --wait: for at most this many seconds [default: without limit]
-    #[arg(long, value_name = "S", value_parser = seconds, requires = "wait", allow_negative_numbers = true)]
+    /// With --wait: at most this long, such as 90s or 5m [default: without limit]
+    #[arg(long, value_name = "DURATION", value_parser = seconds, requires = "wait", allow_negative_numbers = true)]
     timeout: Option<Duration>,
-    /// The lease of the printed notices in seconds: no other taker gets them before it ends
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    /// The lease of the printed notices, such as 30s or 5m: no other taker gets them before it ends
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "60s", allow_negative_numbers = true)]
     lease: Duration,
     #[command(flatten)]
     whose: Whose,
@@ -58,10 +59,7 @@ fn owner(named: Owner, called: &Called, project: Option<PathBuf>) -> Result<Owne
     }
     let dir = project.filter(|dir| dir.is_absolute()).unwrap_or_else(|| called.dir.clone());
     if !Path::new(&dir).is_absolute() {
-        return Err(Failure::refused(
-            "standard input has no `cwd`, so that nobody knows which conversation it is",
-            "name it with --session",
-        ));
+        return Err(Failure::refused("standard input has no `cwd`, which names the session", "name it with --session"));
     }
     // Its tools see where they really are, whatever links led there.
     let dir = dir.canonicalize().unwrap_or(dir);

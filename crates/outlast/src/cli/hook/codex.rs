@@ -18,24 +18,24 @@ const PREFIX: &str = "codex:";
 /// What the name of a message begins with that tells notices. Behind it are theirs, joined by `+`.
 const MARK: &str = "outlast:";
 
-/// Wake a thread of Codex, or tell it between its turns
+/// Wake a thread of Codex, or deliver notices between its turns
 ///
-/// A command for a `[[hook]]` table with `wake = true` and sessions = ["codex:*"]: puts the message into Codex's queue of that thread, which is kept on disk, and has
-/// Codex take the turn, unless another Codex has the thread open and does. Also a command for Codex's own hooks SessionStart, UserPromptSubmit, PostToolUse and Stop; which of
-/// the two it is, its standard input says.
+/// For a `[[hook]]` table with `wake = true` and sessions = ["codex:*"]: puts the message into Codex's queue of that thread, which is on disk, and starts the turn
+/// unless another Codex has the thread open. It is also the command for Codex's own hooks SessionStart, UserPromptSubmit, PostToolUse and Stop. Standard
+/// input tells the two uses apart.
 #[derive(Debug, Args)]
 pub(crate) struct Codex {
-    /// The program
+    /// The Codex program
     #[arg(long, value_name = "PROGRAM", default_value = "codex")]
     program: PathBuf,
     /// Codex's home directory [default: CODEX_HOME, else ~/.codex]
     #[arg(long, value_name = "DIR")]
     codex_home: Option<PathBuf>,
-    /// How many seconds to wait for the turn; a longer turn is cut off and continues with the next one. The `[[hook]]` table needs a `timeout_seconds` above this
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "600", allow_negative_numbers = true)]
+    /// How long to wait for the turn, such as 90s or 5m; a longer turn is cut off and continues with the next one. The `[[hook]]` table needs a `timeout_seconds` above this
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "10m", allow_negative_numbers = true)]
     timeout: Duration,
-    /// As a hook of Codex itself: the lease of the printed notices in seconds
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "60", allow_negative_numbers = true)]
+    /// As a hook of Codex itself: the lease of the printed notices, such as 30s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "60s", allow_negative_numbers = true)]
     lease: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Codex {
         match asked()? {
             HookInput::Told(told) => self.wake(ctx, told).await,
             HookInput::Called(called) if called.conversation.is_empty() => {
-                Err(Failure::refused("standard input has no `session_id`, so that nobody knows which thread it is", ""))
+                Err(Failure::refused("standard input has no `session_id`, which names the thread", ""))
             }
             HookInput::Called(called) => {
                 let owner = Owner { session: Some(format!("{PREFIX}{}", called.conversation)), ..ctx.owner() };

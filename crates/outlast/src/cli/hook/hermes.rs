@@ -27,14 +27,15 @@ const MOST_SESSIONS: usize = 200;
 
 /// Wake a session of a running Hermes gateway
 ///
-/// A command for a `[[hook]]` table with `wake = true` and sessions = ["hermes:*"]. The API server of the gateway takes a turn in the very session, and what is told there
-/// already is not told again. What Hermes started over MCP, as `install hermes --wake` sets it up, is told in the session that has started it. With --webhook a route of its webhook platform gets a signed request instead: each starts a session of its own.
+/// For a `[[hook]]` table with `wake = true` and sessions = ["hermes:*"]. The API server of the gateway starts a turn in that session. A notice that the
+/// session has already is not delivered again. A notice about a process that Hermes started over MCP (see `install hermes --wake`) goes to the session
+/// that started it. With --webhook, a route of the gateway's webhook platform gets a signed request instead; each request starts a new session.
 #[derive(Debug, Args)]
 pub(crate) struct Hermes {
     /// Where the API server listens [default: HERMES_API_URL, else http://127.0.0.1:8642]
     #[arg(long, value_name = "URL", conflicts_with = "webhook")]
     url: Option<String>,
-    /// A file with the key of the API server [default: API_SERVER_KEY, which an engine that was started without a caller does not have]
+    /// A file with the key of the API server [default: API_SERVER_KEY; an engine that systemd started does not have it]
     #[arg(long, value_name = "FILE", conflicts_with = "webhook")]
     key_file: Option<PathBuf>,
     /// The address of a webhook route, such as http://127.0.0.1:8644/webhooks/outlast
@@ -43,8 +44,8 @@ pub(crate) struct Hermes {
     /// A file with the secret of that route
     #[arg(long, value_name = "FILE", requires = "webhook")]
     secret_file: Option<PathBuf>,
-    /// How many seconds a turn may take
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "600", allow_negative_numbers = true)]
+    /// How long a turn may take, such as 90s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "10m", allow_negative_numbers = true)]
     timeout: Duration,
 }
 

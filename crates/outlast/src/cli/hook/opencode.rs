@@ -33,14 +33,14 @@ pub(crate) struct Opencode {
     /// Where the server listens [default: OPENCODE_SERVER_URL, else http://127.0.0.1:4096]
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// A file with the server's password [default: OPENCODE_SERVER_PASSWORD, which an engine that was started without a caller does not have]
+    /// A file with the server's password [default: OPENCODE_SERVER_PASSWORD; an engine that systemd started does not have it]
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// Whose password it is [default: OPENCODE_SERVER_USERNAME, else opencode]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// How many seconds the server may take until the message is in the session
-    #[arg(long, value_name = "S", value_parser = some_seconds, default_value = "20", allow_negative_numbers = true)]
+    /// How long the server may take to accept the message, such as 20s or 5m
+    #[arg(long, value_name = "DURATION", value_parser = some_seconds, default_value = "20s", allow_negative_numbers = true)]
     timeout: Duration,
 }
 

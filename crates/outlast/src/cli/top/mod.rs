@@ -33,11 +33,11 @@ use view::Paint;
 
 /// Watch processes on a full screen
 ///
-/// Lists processes with what they use and print. j and k move, / filters, and Enter opens a process: its log can be followed, searched and paged
-/// through, and its terminal typed into. Space marks several. Ctrl-K stops them, Ctrl-D removes finished ones, S sends a signal, r runs one again, and
-/// c copies the id. Each of these asks first, except the copy. ? shows all keys.
+/// Lists processes with their load and their last line of output. j and k move, / filters, and Enter opens a process: follow, search and page through its
+/// log, or type into its terminal. Space marks several. Ctrl-K stops them, Ctrl-D removes finished ones, S sends a signal, r runs one again, and c copies
+/// the id. Each of these asks first, except the copy. ? shows all keys.
 ///
-/// Viewing a process never marks its end as seen: agents still get their notices. Processes of a conversation are named after it, its agent too.
+/// Viewing a process never marks its end as seen, so agents still get their notices.
 #[derive(Debug, Args)]
 pub(crate) struct Top {
     /// Include finished processes
@@ -45,8 +45,8 @@ pub(crate) struct Top {
     all: bool,
     #[command(flatten)]
     scope: ScopeArgs,
-    /// Seconds between two updates
-    #[arg(long, value_name = "S", value_parser = every, default_value = "1")]
+    /// Time between two updates, such as 5s or 1m; 5m is possible, too
+    #[arg(long, value_name = "DURATION", value_parser = every, default_value = "1")]
     every: Duration,
 }
 

@@ -1,0 +1,158 @@
+//! `--help`: the verbs in groups, and examples for each verb.
+//!
+//! Every visible verb has one entry in [`VERBS`]. Descriptions and aliases come from the definitions of the verbs. `tests/it/help.rs` runs every example.
+
+use super::Cli;
+use clap::{Command, CommandFactory as _};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+
+/// A group of `outlast --help`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    Everyday,
+    Input,
+    Notices,
+    Agents,
+    Machine,
+}
+
+use Group::{Agents, Everyday, Input, Machine, Notices};
+
+/// The groups, in the order in which they are shown.
+const GROUPS: [(Group, &str); 5] =
+    [(Everyday, "Everyday"), (Input, "Input and terminals"), (Notices, "Notices"), (Agents, "Agents"), (Machine, "This machine")];
+
+/// The verbs in the order in which they are shown: name, group, examples.
+const VERBS: &[(&str, Group, [&str; 2])] = &[
+    (
+        "run",
+        Everyday,
+        ["outlast run --name web --until 'Listening on' --timeout 30s npm start", "outlast run --notify 'make build && make test'"],
+    ),
+    ("list", Everyday, ["outlast list", "outlast list --all --json"]),
+    ("top", Everyday, ["outlast top", "outlast top --all --every 5s"]),
+    ("poll", Everyday, ["outlast poll web", "outlast poll web --json"]),
+    ("log", Everyday, ["outlast log web -n 20", "outlast log web --since 10m --grep 'GET|POST'"]),
+    ("tail", Everyday, ["outlast tail build", "outlast tail build tests"]),
+    ("wait", Everyday, ["outlast wait build", "outlast wait build tests --timeout 1h30m"]),
+    ("until", Everyday, ["outlast until build --timeout 1h30m", "outlast until --at 14:30 --no-wait"]),
+    ("kill", Everyday, ["outlast kill web", "outlast kill --all --older 1h30m --dry-run"]),
+    ("rerun", Everyday, ["outlast rerun build", "outlast rerun build --env CI=1"]),
+    ("rm", Everyday, ["outlast rm build", "outlast rm build tests"]),
+    ("clean", Everyday, ["outlast clean --failed --dry-run", "outlast clean --older 2d --yes"]),
+    ("attach", Input, ["outlast attach shell", "outlast attach shell --read-only"]),
+    ("write", Input, ["outlast write repl 'no newline is added'", "outlast write repl - < answers.txt"]),
+    ("submit", Input, ["outlast submit repl 'print(6 * 7)'", "outlast submit repl - < answers.txt"]),
+    ("close", Input, ["outlast close repl", "outlast close repl --json"]),
+    ("signal", Input, ["outlast signal web HUP", "outlast signal web repl CONT"]),
+    ("view", Input, ["outlast view close shell", "outlast view close shell --json"]),
+    ("events", Notices, ["outlast events drain", "outlast events next --wait 10m --json"]),
+    ("install", Agents, ["outlast install claude --print", "outlast install codex --undo"]),
+    ("mcp", Agents, ["outlast mcp", "outlast mcp --http"]),
+    ("acp-proxy", Agents, ["outlast acp-proxy -- kimi acp", "outlast acp-proxy -- opencode acp"]),
+    ("hook", Agents, ["outlast hook claude < stop.json", "outlast hook claude --wait --timeout 1s < stop.json"]),
+    ("tool", Agents, [r#"outlast tool terminal '{"command": "make test"}'"#, r#"outlast tool process '{"action": "list"}'"#]),
+    ("interrupt", Agents, ["outlast interrupt --session chat-7", "outlast interrupt --session chat-7 --json"]),
+    ("chat", Agents, ["outlast chat notes --command 'wc -w'", "outlast chat send notes --command 'wc -w' --wait 'count these words'"]),
+    ("gateway", Agents, ["outlast gateway status", "outlast gateway stop --timeout 5m"]),
+    ("doctor", Machine, ["outlast doctor", "outlast doctor --quick --json"]),
+    ("config", Machine, ["outlast config show", "outlast config path"]),
+    ("engine", Machine, ["outlast engine status", "outlast engine restart"]),
+    ("active", Machine, ["outlast active", "outlast active --session chat-7 || echo 'nothing runs'"]),
+    ("adopt", Machine, ["outlast adopt $(cat server.pid)", "outlast adopt checkpoint.json"]),
+    ("completions", Machine, ["source <(outlast completions bash)", "outlast completions fish > outlast.fish"]),
+];
+
+/// The command line. Only a call that asks for help pays for the texts.
+pub(crate) fn command_for(args: &[OsString]) -> Command {
+    let is_asked = args.len() < 2 || args.iter().any(|arg| arg == "--help" || arg == "-h");
+    if is_asked { in_groups() } else { Cli::command() }
+}
+
+/// The command line with examples, for manual pages.
+pub(crate) fn with_all_examples() -> Command {
+    VERBS.iter().fold(Cli::command(), |command, (name, _, examples)| command.mut_subcommand(*name, |verb| with_examples(verb, examples)))
+}
+
+fn in_groups() -> Command {
+    let command = with_all_examples();
+    let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{}", grouped(&command));
+    command.override_usage("outlast <VERB> [OPTIONS]").help_template(template)
+}
+
+fn grouped(command: &Command) -> String {
+    let (header, literal) = (command.get_styles().get_header(), command.get_styles().get_literal());
+    let width = VERBS.iter().map(|(name, ..)| name.len()).max().unwrap_or(0) + 2;
+    let mut text = String::new();
+    for (group, title) in GROUPS {
+        // A string into a string does not fail.
+        let _ = writeln!(text, "{header}{title}:{header:#}");
+        for (name, ..) in VERBS.iter().filter(|(_, of, _)| *of == group) {
+            let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string).unwrap_or_default();
+            let _ = writeln!(text, "  {literal}{name:width$}{literal:#}{about}");
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "{header}Options of every verb:{header:#}");
+    let flags = command.get_arguments().filter_map(|arg| Some((arg.get_long()?.to_owned(), arg.get_help()?.to_string())));
+    for (flag, about) in flags.chain([("help".to_owned(), "Print the flags of a verb, and examples".to_owned())]) {
+        let _ = writeln!(text, "  {literal}--{flag:width$}{literal:#}{about}", width = width - 2);
+    }
+    text.trim_end().to_owned()
+}
+
+fn with_examples(verb: Command, examples: &[&str]) -> Command {
+    let header = *verb.get_styles().get_header();
+    let mut text = format!("{header}Examples:{header:#}\n");
+    for example in examples {
+        let _ = writeln!(text, "  {example}");
+    }
+    let aliases: Vec<&str> = verb.get_visible_aliases().collect();
+    if !aliases.is_empty() {
+        let _ = writeln!(text, "\n{header}Aliases:{header:#} {}", aliases.join(", "));
+    }
+    verb.after_long_help(text.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_one_group_and_described_on_one_line() {
+        let command = Cli::command();
+        let mut listed: Vec<&str> = VERBS.iter().map(|(name, ..)| *name).collect();
+        let mut visible: Vec<&str> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
+        (listed.sort_unstable(), visible.sort_unstable());
+        assert_eq!(listed, visible, "VERBS and the verbs that there are");
+        assert!(VERBS.iter().all(|(_, group, _)| GROUPS.iter().any(|(known, _)| known == group)));
+        let help = in_groups().render_long_help().to_string();
+        for line in help.lines() {
+            assert!(line.chars().count() <= 80, "too long for a terminal of 80 columns: {line}");
+        }
+    }
+
+    #[test]
+    fn help_in_groups() {
+        insta::assert_snapshot!(in_groups().render_long_help());
+    }
+
+    #[test]
+    fn flags_that_take_a_time_say_so() {
+        fn look(command: &Command, path: &str) {
+            for arg in command.get_arguments() {
+                let names: Vec<&str> = arg.get_value_names().unwrap_or_default().iter().map(|name| name.as_str()).collect();
+                assert!(!names.contains(&"S"), "{path} {}: say DURATION", arg.get_id());
+                if names == ["DURATION"] {
+                    let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                    assert!(help.contains("5m") || help.contains("1h30m"), "{path} {}: {help}", arg.get_id());
+                }
+            }
+            for verb in command.get_subcommands() {
+                look(verb, &format!("{path} {}", verb.get_name()));
+            }
+        }
+        look(&Cli::command(), "outlast");
+    }
+}
