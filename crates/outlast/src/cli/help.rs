@@ -124,7 +124,8 @@ mod tests {
         let command = Cli::command();
         let mut listed: Vec<&str> = VERBS.iter().map(|(name, ..)| *name).collect();
         let mut visible: Vec<&str> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(Command::get_name).collect();
-        (listed.sort_unstable(), visible.sort_unstable());
+        listed.sort_unstable();
+        visible.sort_unstable();
         assert_eq!(listed, visible, "VERBS and the verbs that there are");
         assert!(VERBS.iter().all(|(_, group, _)| GROUPS.iter().any(|(known, _)| known == group)));
         let help = in_groups().render_long_help().to_string();
