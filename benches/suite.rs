@@ -47,6 +47,11 @@ pub(crate) fn run(only: &[String], flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Draws the plots of the figures that are recorded.
+pub(crate) fn draw() -> Result<()> {
+    harness::docs::draw()
+}
+
 /// `xtask __echo`.
 pub(crate) fn echo() -> Result<()> {
     limits::echo()

@@ -10,28 +10,44 @@ use std::path::{Path, PathBuf};
 const BEGIN: &str = "<!-- bench: begin -->";
 const END: &str = "<!-- bench: end -->";
 
-/// Writes tables and plots of a whole run into the page on benchmarks.
+/// Writes the figures and goals of a whole run into their pages, and draws the plots.
 pub(crate) fn write(bench: &Bench, topics: &[&str], lines: &[Figure]) -> Result<()> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let plots = docs.join("benchmarks");
-    std::fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
-    let mut page = intro(bench);
+    let (mut page, mut goals) = (intro(bench), goals_intro(bench));
     for topic in topics {
-        write!(page, "\n### {topic}\n\n{}\n{}", goals(&bench.board, topic), figures(&bench.board, topic)).unwrap_or_default();
-        let lines = lines.iter().filter(|figure| figure.topic == *topic).filter_map(|figure| {
-            Some((format!("{topic}-{}.svg", figure.what.split(|c: char| !c.is_alphanumeric()).next()?), svg::line(&bench.board, *figure)?))
-        });
-        let bars = svg::bars(&bench.board, topic).map(|plot| (format!("{topic}.svg"), plot));
-        for (name, plot) in bars.into_iter().chain(lines) {
-            put(&plots.join(&name), &plot)?;
-            write!(page, "\n![{topic}](benchmarks/{name})\n").unwrap_or_default();
+        write!(page, "\n### {topic}\n\n{}", figures(&bench.board, topic)).unwrap_or_default();
+        write!(goals, "\n### {topic}\n\n{}", goals_of(&bench.board, topic)).unwrap_or_default();
+        let lines = lines
+            .iter()
+            .filter(|figure| figure.topic == *topic)
+            .filter_map(|figure| figure.what.split(|c: char| !c.is_alphanumeric()).next());
+        for name in std::iter::once((*topic).to_owned()).chain(lines.map(|first| format!("{topic}-{first}"))) {
+            write!(page, "\n![{topic}](benchmarks/{name}.svg)\n").unwrap_or_default();
         }
     }
-    let path = docs.join("benchmarks.md");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    put(&path, &between(&text, &page)?)?;
-    println!("written: docs/benchmarks.md and the plots beside it");
+    for (name, text) in [("benchmarks.md", page), ("goals.md", goals)] {
+        let path = docs().join(name);
+        let old = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        put(&path, &between(&old, &text).with_context(|| name.to_owned())?)?;
+    }
+    println!("written: docs/benchmarks.md and docs/goals.md");
+    draw()
+}
+
+/// Draws the plots of the tables in the page on benchmarks.
+pub(crate) fn draw() -> Result<()> {
+    let plots = docs().join("benchmarks");
+    std::fs::create_dir_all(&plots).with_context(|| format!("cannot make {}", plots.display()))?;
+    let page = docs().join("benchmarks.md");
+    let page = std::fs::read_to_string(&page).with_context(|| format!("cannot read {}", page.display()))?;
+    for (name, plot) in svg::of_page(&page) {
+        put(&plots.join(&name), &plot)?;
+        println!("drawn: docs/benchmarks/{name}");
+    }
     Ok(())
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
 fn put(path: &PathBuf, text: &str) -> Result<()> {
@@ -40,20 +56,18 @@ fn put(path: &PathBuf, text: &str) -> Result<()> {
 
 /// The text with this between its marks.
 fn between(text: &str, page: &str) -> Result<String> {
-    let (before, rest) = text.split_once(BEGIN).with_context(|| format!("docs/benchmarks.md has no {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("docs/benchmarks.md has no {END}"))?;
+    let (before, rest) = text.split_once(BEGIN).with_context(|| format!("the page has no {BEGIN}"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("the page has no {END}"))?;
     Ok(format!("{before}{BEGIN}\n{page}{END}{after}"))
 }
 
 fn intro(bench: &Bench) -> String {
     let (noisy, all) = bench.board.all.iter().fold((0, 0), |(noisy, all), s| (noisy + s.noisy, all + s.rounds.len()));
-    let met = bench.board.verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Met { .. })).count();
     let mut text = format!(
         "{} Medians of {} rounds in which everything was measured in turns, after one to warm up; in brackets the least and the most of the rounds. {noisy} \
-         of {all} measurements began on a machine that was busy with something else. {met} of {} goals are met.\n",
+         of {all} measurements began on a machine that was busy with something else.\n",
         bench.machine.sentence(),
         bench.settings.rounds,
-        bench.board.verdicts.len(),
     );
     for (who, why) in &bench.skipped {
         writeln!(text, "\nNot measured: {}: {why}.", who.name()).unwrap_or_default();
@@ -61,7 +75,12 @@ fn intro(bench: &Bench) -> String {
     text
 }
 
-fn goals(board: &Board, topic: &str) -> String {
+fn goals_intro(bench: &Bench) -> String {
+    let met = bench.board.verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Met { .. })).count();
+    format!("{met} of {} goals are met.\n", bench.board.verdicts.len())
+}
+
+fn goals_of(board: &Board, topic: &str) -> String {
     let mut table = "| goal | | measured | |\n|---|---|---|---|\n".to_owned();
     for (goal, verdict) in board.verdicts.iter().filter(|(goal, _)| goal.topic == topic) {
         let word = match verdict {

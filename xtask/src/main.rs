@@ -72,6 +72,7 @@ fn main() -> Result<()> {
         ["check"] => check::run(),
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         ["picture", ..] => picture::run(&Flags(&args[1..])),
+        ["bench", "plots"] => bench_suite::draw(),
         // Half of what is measured runs in here.
         ["bench", ..] if cfg!(debug_assertions) => in_release(&args),
         ["bench", "gateway", ..] => bench_gateway::run(&Flags(&args[2..])),

@@ -23,6 +23,7 @@ usage: cargo xtask api [--record]
        cargo xtask bench gateway [--ends N] [--opens N] [--conversations N] [--rounds N] [--home-on DIR] [--program PATH]
        cargo xtask bench mcp [--calls N] [--rounds N] [--agents N] [--program PATH]
        cargo xtask bench notices [--ends N] [--old N] [--program PATH]
+       cargo xtask bench plots
        cargo xtask bench recovery [--processes N] [--rounds N] [--program PATH]
        cargo xtask bench scan [--rounds N] [--millis N] [--program PATH]
        cargo xtask bench tokens";
