@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "intro\n### start\n\n| | Outlast | reference |\n|---|---|---|\n| a < b | 1.00 ms (0.50 ms to 2.00 ms), p99 9 ms | 4.00 ms |\n| alone | 2 ms | |\n\n![start](benchmarks/start.svg)\n\n\
-                        ### memory\n\n| | Outlast |\n|---|---|\n| engine, every one | 1.0 MiB, 2.0 MiB | \n| engine, every one | 1.0 MiB, 2.0 MiB |\n\n![memory](benchmarks/memory-engine.svg)\n";
+                        ### memory\n\n| | Outlast |\n|---|---|\n| engine, every one | 1.0 MiB, 2.0 MiB |\n\n![memory](benchmarks/memory-engine.svg)\n";
 
     #[test]
     fn a_bar_is_as_long_as_its_value_and_shows_the_spread() {
