@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 const BEGIN: &str = "<!-- bench: begin -->";
-const END: &str = "<!-- bench: end -->";
+pub(super) const END: &str = "<!-- bench: end -->";
 
 /// Writes the figures and goals of a whole run into their pages, and draws the plots.
 pub(crate) fn write(bench: &Bench, topics: &[&str], lines: &[Figure]) -> Result<()> {

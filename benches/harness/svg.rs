@@ -36,7 +36,9 @@ struct Row<'a> {
 /// The plots that a page refers to, each with the name of its file.
 pub(super) fn of_page(page: &str) -> Vec<(String, String)> {
     let mut plots = Vec::new();
-    for section in page.split("\n### ").skip(1) {
+    // Tables after the mark are of other runs.
+    let run = page.split(super::docs::END).next().unwrap_or_default();
+    for section in run.split("\n### ").skip(1) {
         let topic = section.lines().next().unwrap_or_default().trim();
         let rows = rows(section);
         for name in section.split("](benchmarks/").skip(1).filter_map(|rest| rest.split_once(".svg)")).map(|(name, _)| name) {
@@ -213,6 +215,12 @@ mod tests {
         assert!(plot.contains("width=\"100.0\"") && plot.contains("width=\"400.0\""), "{plot}");
         assert!(plot.contains("a &lt; b (lower is better)") && plot.contains("M180.0 ") && plot.contains("H330.0"), "{plot}");
         assert!(!plot.contains("alone") && plot.contains("prefers-color-scheme:dark") && plot.contains("Benchmark start"), "{plot}");
+    }
+
+    #[test]
+    fn tables_of_other_runs_are_not_drawn() {
+        let end = super::super::docs::END;
+        assert_eq!(of_page(&PAGE.replace("\n### memory", &format!("{end}\n### memory"))).len(), 1);
     }
 
     #[test]

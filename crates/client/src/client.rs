@@ -496,7 +496,7 @@ impl Client {
         }
         Err(ClientError::Unavailable {
             error: format!("the engine was asked to end, and has not within {} s", STOP_LIMIT.as_secs()),
-            hint: "it may be stopping processes; `kill -9` of the engine harms none of those that go on".into(),
+            hint: "it may be stopping processes; `kill -9` of the engine harms no running process".into(),
         })
     }
 
@@ -570,7 +570,7 @@ fn after_some(error: ClientError, done: usize, next: Option<u64>) -> ClientError
     match (error, next) {
         (ClientError::Refused(mut e), Some(next)) if done > 0 => {
             e.error = format!("{}; the first {done} bytes are written", e.error);
-            e.hint = format!("go on with the rest at offset {next}");
+            e.hint = format!("continue with the rest at offset {next}");
             ClientError::Refused(e)
         }
         (error, _) => error,

@@ -56,7 +56,7 @@ impl Peer {
     /// What to do about one whose version is not ours.
     pub(crate) fn version_hint(self) -> &'static str {
         match self {
-            Self::Engine => "end it with the `outlast` that started it: `outlast engine stop`; processes go on",
+            Self::Engine => "end it with the `outlast` that started it: `outlast engine stop`; processes keep running",
             Self::Gateway => "end it with the `outlast` that started it: `outlast gateway stop`; conversations are kept",
         }
     }

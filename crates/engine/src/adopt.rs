@@ -80,7 +80,7 @@ pub(crate) fn from_entry(entry: Entry, bin: &Path, now: Time) -> Result<Found, S
     }
     let cwd = entry.cwd.map_or_else(|| cwd_of(entry.pid), Into::into);
     let spec = Spec::shell(entry.command).owned_by(entry.owner).telling(entry.tell);
-    let unwatched = "its output cannot be read, so nobody is told of the lines that were watched for";
+    let unwatched = "its output cannot be read, so lines that were watched for are not reported";
     let warnings = entry.watched.then(|| unwatched.to_owned()).into_iter().collect();
     Ok(Found { of, id: entry.id, spec, cwd, started_at: entry.started_at.unwrap_or(now), warnings })
 }

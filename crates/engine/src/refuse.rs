@@ -45,7 +45,7 @@ pub(crate) fn refused_call(what: &str) -> Error {
 /// The engine is about to end.
 pub(crate) fn stopping() -> Error {
     // Under a code of its own: a client waits for this engine to leave, and a sink within it has to end.
-    unavailable("the engine is stopping", "ask again: a new one is started on demand; processes go on").with_code(code::STOPPING)
+    unavailable("the engine is stopping", "ask again: a new one is started on demand; processes keep running").with_code(code::STOPPING)
 }
 
 /// The home was removed or replaced under the engine.
@@ -71,7 +71,7 @@ pub(crate) fn not_found(given: &str, near: &[Near]) -> Error {
 pub(crate) fn no_session(given: &str) -> Error {
     let shown: String = given.chars().take(80).collect();
     let what = format!("No waits of a session {shown}");
-    refusal(code::NOT_FOUND, what, "a session may interrupt its own waits, and nobody else's").with_status("not_found")
+    refusal(code::NOT_FOUND, what, "a session may interrupt only its own waits").with_status("not_found")
 }
 
 /// No process can have this id or name.

@@ -232,7 +232,7 @@ impl ServerHandler for Server {
             biased;
             answered = self.call(&request, &context) => answered,
             // The wait ends; what was started goes on, and its end is told.
-            () = cancelled.cancelled() => Err(ErrorData::internal_error("the call was cancelled; what it started goes on", None)),
+            () = cancelled.cancelled() => Err(ErrorData::internal_error("the call was cancelled; what it started keeps running", None)),
             () = progress::tell(&context) => Err(ErrorData::internal_error("progress is told for as long as there is any", None)),
         }
     }

@@ -89,10 +89,9 @@ fn millis(from: Time, to: Time) -> u64 {
 /// What is said of a task that is not there, or not the caller's: whether it is somebody else's is already something to know.
 pub(crate) fn error(task: &str, e: &ClientError) -> ErrorData {
     match e.code() {
-        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => ErrorData::invalid_params(
-            format!("there is no task {task:?}: it never was, or was kept for as long as its time to live said"),
-            None,
-        ),
+        code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => {
+            ErrorData::invalid_params(format!("there is no task {task:?}: the id is wrong, or its time to live is over"), None)
+        }
         _ => ErrorData::internal_error(e.to_string(), Some(json!({"code": e.code(), "hint": e.hint()}))),
     }
 }

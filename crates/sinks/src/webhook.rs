@@ -91,7 +91,7 @@ pub(crate) fn judge(answer: &Answer, now: SystemTime) -> Outcome {
     }
     let answered = format!("answered {}", status.as_u16());
     if status == StatusCode::GONE {
-        return Outcome::Gone { reason: reason::with(&format!("{answered}: it wants no more"), &answer.said) };
+        return Outcome::Gone { reason: reason::with(&format!("{answered}: the receiver unsubscribed"), &answer.said) };
     }
     let what = if status.is_redirection() { format!("{answered}, and redirects are not followed") } else { answered };
     let wait = answer.retry_after.as_deref().and_then(|text| retry_after(text, now));

@@ -65,7 +65,7 @@ impl Failure {
                 all
             }
             Self::Starting(info) => {
-                let why = info.fate.start_error.as_deref().unwrap_or("nobody knows why");
+                let why = info.fate.start_error.as_deref().unwrap_or("the reason is unknown");
                 let mut all = refused(&format!("{doing}: {why}"));
                 all.insert("session_id".into(), json!(info.session_id));
                 all

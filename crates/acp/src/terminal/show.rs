@@ -47,7 +47,7 @@ fn written(info: &ProcessInfo, output: &str, cut: bool) -> String {
                 _ => "Nobody saw how it ended.".to_owned(),
             }
         }
-        _ => format!("It goes on: `outlast log --follow {id}`."),
+        _ => format!("It keeps running: `outlast log --follow {id}`."),
     };
     match cut && info.status == Status::Exited {
         true => format!("{ran}\n{how} All of it: `outlast log {id}`."),
@@ -69,7 +69,7 @@ mod tests {
     fn a_person_reads_what_ran_what_it_said_and_how_it_is() {
         assert_eq!(
             written(&info(Status::Running), "one\n", false),
-            "```console\n$ make all\none\n```\nIt goes on: `outlast log --follow proc_0123456789ab`."
+            "```console\n$ make all\none\n```\nIt keeps running: `outlast log --follow proc_0123456789ab`."
         );
         let mut over = info(Status::Exited);
         over.fate.exit_code = Some(Some(3));

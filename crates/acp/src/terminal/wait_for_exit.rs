@@ -8,12 +8,12 @@ impl Terminals {
     pub(super) async fn wait_for_exit(&self, of: &Terminal, cancelled: impl Future<Output = ()>) -> Result<Done, Failure> {
         let (waited, receipt) = tokio::select! {
             waited = self.wait(of) => waited.map_err(|e| of.refused(&e))?,
-            () = cancelled => return Err(Failure::new(CANCELLED, "the wait was cancelled; the command goes on")),
+            () = cancelled => return Err(Failure::new(CANCELLED, "the wait was cancelled; the command keeps running")),
         };
         match waited.status.as_str() {
             "exited" => Ok(Done { receipt: Some(receipt), ..Ok(exit_status(&waited.fate)).into() }),
             // Somebody let go of the conversation's waits.
-            _ => Err(Failure::new(CANCELLED, "the wait was interrupted; the command goes on")),
+            _ => Err(Failure::new(CANCELLED, "the wait was interrupted; the command keeps running")),
         }
     }
 

@@ -458,7 +458,7 @@ impl Outbox {
         let (before, unread) = (ago(1), ago(UNREAD));
         let expired = self.index.work(move |db| table::expire(db, unread, Moment::now(now))).await?;
         if expired > 0 {
-            tracing::warn!(expired, "notices that nobody asked for were dropped");
+            tracing::warn!(expired, "notices that no client took were dropped");
         }
         loop {
             let judge = Arc::clone(&self.judge);

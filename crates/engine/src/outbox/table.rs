@@ -298,16 +298,10 @@ fn make_room(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<()
     )?;
     let old = old.query_map(params![session, MOST_OPEN as i64, now.up], |r| r.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
     if !old.is_empty() {
-        tracing::warn!(session, dropped = old.len(), "a conversation has too many notices that nobody asked for");
+        tracing::warn!(session, dropped = old.len(), "a session has too many notices that no client took");
     }
     for seq in old {
-        settle(
-            db,
-            seq as u64,
-            "dropped",
-            &format!("nobody asked for it, and {MOST_OPEN} newer ones of its conversation are open"),
-            now.utc,
-        )?;
+        settle(db, seq as u64, "dropped", &format!("dropped: its session has over {MOST_OPEN} undelivered notices"), now.utc)?;
     }
     Ok(())
 }

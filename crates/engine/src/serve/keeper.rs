@@ -68,7 +68,7 @@ fn in_another_container(view: &View) -> Error {
 }
 
 pub(super) fn unreachable(view: &View) -> Error {
-    refuse::unavailable(format!("the keeper of {} does not answer", view.id()), "ask again; the process itself goes on")
+    refuse::unavailable(format!("the keeper of {} does not answer", view.id()), "ask again; the process itself keeps running")
 }
 
 /// What a keeper said that was not expected.

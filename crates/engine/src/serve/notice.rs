@@ -32,7 +32,7 @@ const OURS: [&str; 6] = ["completion", "watch_match", "watch_disabled", "watch_o
 pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64, wait_ms: Option<u64>) -> Result<Notices, Error> {
     let limit = checked(limit)?;
     if lease_ms == 0 || lease_ms > LONGEST_LEASE {
-        let what = format!("a lease of {lease_ms} ms is none that can be kept");
+        let what = format!("a lease of {lease_ms} ms is out of range");
         return Err(refuse::refusal(code::BAD_REQUEST, what, "give 1 to 86,400,000 ms (a day)"));
     }
     let outbox = &asked.shared().outbox;
@@ -226,7 +226,7 @@ pub(super) async fn history(asked: &Asked, wanted: History) -> Result<Notices, E
     let limit = checked(wanted.limit.unwrap_or(100))?;
     let states = ["pending", "leased", "delivered", "consumed", "superseded", "dropped"];
     if let Some(state) = wanted.state.as_deref().filter(|s| !states.contains(s)) {
-        let what = format!("{state:?} is no state of a notice");
+        let what = format!("{state:?} is not a state of a notice");
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("one of {}", states.join(", "))));
     }
     let process = match &wanted.process {

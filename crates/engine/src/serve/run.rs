@@ -568,7 +568,7 @@ fn check_tell(tell: &Tell) -> Result<(), Error> {
         }
     }
     if tell.chars.is_some_and(|n| n == 0 || n as usize > limits::LOG_VIEW_CHARS) {
-        let what = format!("a completion of {} characters cannot be told", tell.chars.unwrap_or(0));
+        let what = format!("a notice of {} characters is out of range", tell.chars.unwrap_or(0));
         return refused(what, "give 1 to 200,000, or leave it out");
     }
     let Route { platform, chat_id, user_id, user_name, thread_id, message_id } = &tell.route;

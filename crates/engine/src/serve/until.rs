@@ -37,7 +37,7 @@ fn named(id: Option<String>) -> Result<String, Error> {
     match id {
         Some(id) if is_name(&id) => Ok(id),
         Some(id) => {
-            let what = format!("{id:?} is no name of a barrier");
+            let what = format!("{id:?} is not the name of a barrier");
             Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"))
         }
         None => Ok(format!("bar_{}", &word()[..12])),

@@ -26,7 +26,7 @@ enum Woken {
 pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> Result<Ended<Waited>, Error> {
     if timeout_ms == Some(0) {
         let hint = "give a time of more than 0, or none to wait for as long as it takes; `poll` does not wait at all";
-        return Err(refuse::refusal(code::BAD_REQUEST, "a wait of 0 is none", hint));
+        return Err(refuse::refusal(code::BAD_REQUEST, "a timeout of 0 is not allowed", hint));
     }
     let mut view = asked.resolve(name).await?;
     let awaiting = Awaiting::end(asked, &view.facts);

@@ -238,7 +238,7 @@ impl Coordinator {
             return Ok(());
         }
         if self.chats.len() >= MAX_CONVERSATIONS {
-            let what = format!("this home has {MAX_CONVERSATIONS} conversations, and no more are made");
+            let what = format!("this home has {MAX_CONVERSATIONS} conversations, which is the limit");
             return Err(refusal(code::TOO_MANY, what, "use one of them again: `/new` starts it anew; `outlast chat list` shows them"));
         }
         let agent = agent.or_else(|| self.settings.agent.clone().map(AgentChoice::Agent)).ok_or_else(|| {

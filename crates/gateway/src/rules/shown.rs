@@ -45,9 +45,9 @@ pub fn shown(notice: &Notice, mode: NoticeMode) -> Option<String> {
                     let process = process(name.as_deref());
                     format!("{process} is no longer watched, because too many of its lines matched: {}", one_line(command))
                 }
-                Body::WatchOverflowTripped { .. } => "So many watched lines came at once that none are told for a while.".to_owned(),
+                Body::WatchOverflowTripped { .. } => "Too many watched lines came at once; for a while none are reported.".to_owned(),
                 Body::WatchOverflowReleased { suppressed, .. } => {
-                    format!("Watched lines are told again. {suppressed} were left out meanwhile.")
+                    format!("Watched lines are reported again. {suppressed} were left out.")
                 }
                 Body::Until { .. } => "What was waited for has happened.".to_owned(),
                 // Of a newer kind than this gateway.

@@ -179,7 +179,7 @@ async fn settle(ctx: &Context, client: &Client, which: Settle, verdict: Verdict)
         let how = match one.status.as_str() {
             "ok" => "done",
             "already" => "was settled before",
-            "lost" => "somebody else has it by now",
+            "lost" => "another taker holds it",
             _ => "there is no such notice",
         };
         ctx.out.line(&format!("{}  {how}", one.event_id))?;

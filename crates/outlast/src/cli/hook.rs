@@ -89,7 +89,7 @@ fn secret(ctx: &Context, file: Option<&Path>, set: Option<String>) -> Result<Opt
 fn own<'a>(session: &'a str, prefix: &str, client: &str) -> Result<&'a str, Failure> {
     let behind = session.strip_prefix(prefix).filter(|rest| !rest.is_empty());
     behind.ok_or_else(|| {
-        let what = format!("the notice is of the session {session:?}, which is none of {client}'s: theirs begin with {prefix}");
+        let what = format!("the notice is of the session {session:?}, which is not a session of {client}: those begin with {prefix}");
         Failure::refused(what, format!("give the [[hook]] table sessions = [\"{prefix}*\"]"))
     })
 }

@@ -364,7 +364,7 @@ impl Install {
                 .push("Codex may use our tools without asking, and what they start runs outside of its sandbox: `--ask` has it ask".into());
         }
         if changed {
-            notes.push(format!("{} reads its configuration when it starts: sessions that run go on as they are", self.client.title()));
+            notes.push(format!("{} reads its configuration when it starts; running sessions do not change", self.client.title()));
         }
         let status = match (changed, self.undo) {
             (true, false) => "installed",
@@ -419,7 +419,7 @@ fn sentence(about: &Value) -> String {
         Some("unchanged") => "already installed",
         Some("removed") => "taken out",
         Some("deleted") => "removed, as nothing else was in it",
-        _ => "nothing of ours is in it",
+        _ => "it has no entry of Outlast",
     };
     match about["backup"].as_str() {
         Some(kept) => format!("{path}: {what}; as it was before: {kept}"),

@@ -73,8 +73,8 @@ pub(super) fn fields(p: &ProcessInfo, now: Time, zone: &TimeZone) -> Vec<(&'stat
 fn watched_for(p: &ProcessInfo) -> String {
     let patterns: Vec<String> = p.watch_patterns.iter().map(|pattern| format!("{pattern:?}")).collect();
     let how = match (p.watch_disabled, p.watch_hit) {
-        (true, _) => "; no more, too much matched",
-        (_, Some(true)) => "; a match was told",
+        (true, _) => "; stopped, too much matched",
+        (_, Some(true)) => "; a match was reported",
         _ => "",
     };
     format!("{}{how}", patterns.join(", "))

@@ -30,7 +30,7 @@ fn part(text: &str) -> Result<(Part, String), String> {
         "name" => Part::Name,
         "thread" => Part::Thread,
         "message" => Part::Message,
-        _ => return Err(format!("{name:?} is none of platform, chat, user, name, thread and message")),
+        _ => return Err(format!("{name:?} is not one of platform, chat, user, name, thread and message")),
     };
     Ok((part, value.to_owned()))
 }

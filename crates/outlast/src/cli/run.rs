@@ -193,7 +193,7 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
     }
     let word = words.pop().unwrap_or_default();
     if word == "-" && stdin_taken {
-        return Err(Failure::refused("both the command and --env-file are to be read from standard input", "put one of them into a file"));
+        return Err(Failure::refused("the command and --env-file cannot both be read from standard input", "put one of them into a file"));
     }
     let line = if word == "-" { input::line(input::stdin()?).into() } else { OsText::from(word) };
     if line.as_bytes().trim_ascii().is_empty() {

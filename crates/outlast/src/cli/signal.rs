@@ -96,7 +96,7 @@ fn number(text: &str) -> Result<i32, String> {
         let upper = text.to_ascii_uppercase();
         let meant = nearest(upper.strip_prefix("SIG").unwrap_or(&upper), NAMES.iter().map(|(name, _)| *name));
         let meant = if meant.is_empty() { String::new() } else { format!("did you mean {}? ", meant.join(" or ")) };
-        format!("{text:?} is no signal; {meant}use a name such as TERM, SIGUSR1 or RTMIN+1, or a number from 1 to {}", libc::SIGRTMAX())
+        format!("{text:?} is not a signal; {meant}use a name such as TERM, SIGUSR1 or RTMIN+1, or a number from 1 to {}", libc::SIGRTMAX())
     };
     if let Ok(n) = text.parse::<i32>() {
         return if (1..=libc::SIGRTMAX()).contains(&n) { Ok(n) } else { Err(bad()) };

@@ -109,7 +109,7 @@ impl std::str::FromStr for GivenTime {
                 return Ok(Self::Local(time));
             }
         }
-        Err(format!("{text:?} is no time such as 14:30, 2026-01-31 14:30 or 2026-01-31T14:30:00Z"))
+        Err(format!("{text:?} is not a time such as 14:30, 2026-01-31 14:30 or 2026-01-31T14:30:00Z"))
     }
 }
 

@@ -76,7 +76,7 @@ impl Until {
             outlast_client::Until::Time { at } => About::Until { at: *at },
             _ => About::Words("waiting"),
         };
-        let left = "the barrier stays, and its owner is told when it opens; `outlast until --list` shows it";
+        let left = "the barrier stays, and its session gets a notice when it opens; `outlast until --list` shows it";
         let barrier = match (self.no_wait, self.timeout) {
             (true, _) => client.set_until(until).await?,
             (false, None) => progress::during(ctx, about, left, client.until(until.clone())).await??,

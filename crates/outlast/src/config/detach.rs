@@ -32,13 +32,13 @@ impl FromStr for DetachKey {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bad = |why: &str| format!("{text:?} is no key to leave with: {why}; write ctrl-], ^], ctrl-p,ctrl-q or none");
+        let bad = |why: &str| format!("{text:?} is not a key to leave with: {why}; write ctrl-], ^], ctrl-p,ctrl-q or none");
         if text.eq_ignore_ascii_case("none") {
             return Ok(Self { bytes: Vec::new(), shown: "none".into() });
         }
         let mut all = Self { bytes: Vec::new(), shown: String::new() };
         for word in text.split(',') {
-            let (byte, shown) = key(word).ok_or_else(|| bad(&format!("{word:?} is none")))?;
+            let (byte, shown) = key(word).ok_or_else(|| bad(&format!("{word:?} is not a key")))?;
             if all.bytes.is_empty() && byte >= 0x20 {
                 return Err(bad("the first has to be one that is not typed, such as ctrl-b"));
             }

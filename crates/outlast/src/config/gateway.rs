@@ -125,7 +125,7 @@ fn agents(r: &Reader<'_>, names: &FileNames<'_>) -> (BTreeMap<String, AgentTable
     let (mut agents, mut faults) = (BTreeMap::new(), Vec::new());
     let Some(tables) = r.table.get("gateway").and_then(|section| section.get("agents")) else { return (agents, faults) };
     let Some(tables) = tables.as_table() else {
-        faults.push(format!("gateway.agents in {} is no table", file.display()));
+        faults.push(format!("gateway.agents in {} is not a table", file.display()));
         return (agents, faults);
     };
     for (name, value) in tables {
@@ -139,16 +139,16 @@ fn agents(r: &Reader<'_>, names: &FileNames<'_>) -> (BTreeMap<String, AgentTable
 
 fn agent(value: &toml::Value, names: &FileNames<'_>) -> Result<AgentTable, String> {
     const KNOWN: [&str; 5] = ["argv", "command", "env_file", "permission", "allow"];
-    let table = value.as_table().ok_or("it is no table")?;
+    let table = value.as_table().ok_or("it is not a table")?;
     if let Some(unknown) = table.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-        return Err(format!("{unknown} is none of {}", KNOWN.join(", ")));
+        return Err(format!("{unknown} is not one of {}", KNOWN.join(", ")));
     }
     let texts = |name: &str| -> Result<Vec<String>, String> {
         let Some(value) = table.get(name) else { return Ok(Vec::new()) };
-        let all = value.as_array().ok_or_else(|| format!("{name} is no list"))?;
-        all.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(|| format!("{name} has something that is no text"))).collect()
+        let all = value.as_array().ok_or_else(|| format!("{name} is not a list"))?;
+        all.iter().map(|one| one.as_str().map(str::to_owned).ok_or_else(|| format!("{name} has a value that is not a text"))).collect()
     };
-    let text = |name: &str| table.get(name).map(|value| value.as_str().ok_or_else(|| format!("{name} is no text"))).transpose();
+    let text = |name: &str| table.get(name).map(|value| value.as_str().ok_or_else(|| format!("{name} is not a text"))).transpose();
     let (argv, command) = (texts("argv")?, text("command")?);
     let (argv, is_command) = match (argv.is_empty(), command) {
         (false, Some(_)) => return Err("it has both argv and command".into()),
@@ -159,7 +159,7 @@ fn agent(value: &toml::Value, names: &FileNames<'_>) -> Result<AgentTable, Strin
         None | Some("ask") => Permission::Ask,
         Some("allow-list") => Permission::AllowList(texts("allow")?),
         Some("always") => Permission::Always,
-        Some(other) => return Err(format!("permission {other:?} is none of ask, allow-list, always")),
+        Some(other) => return Err(format!("permission {other:?} is not one of ask, allow-list, always")),
     };
     let env_file = text("env_file")?.map(|path| names.path(path));
     Ok(AgentTable { argv, is_command, env_file, permission })

@@ -170,7 +170,7 @@ fn webhook(
     }
     for name in variables.map(OneOrMany::all).unwrap_or_default() {
         let found = env.iter().find(|(n, _)| n.to_str() == Some(&name)).and_then(|(_, v)| v.to_str());
-        let text = found.ok_or_else(|| format!("its secret is to be in {name}, which is not set"))?;
+        let text = found.ok_or_else(|| format!("its secret should be in {name}, which is not set"))?;
         secrets.push(Secret::parse(text).map_err(|e| format!("its secret in {name}: {e}"))?);
         secret_env.push(name);
     }
@@ -204,7 +204,7 @@ fn finish(mut call: SinkConfig, common: Common, wakes: bool) -> Result<(SinkConf
 
 fn positive(key: &str, seconds: f64) -> Result<Duration, String> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|t| !t.is_zero());
-    time.ok_or_else(|| format!("{key} = {seconds} is no time"))
+    time.ok_or_else(|| format!("{key} = {seconds} is not a time"))
 }
 
 fn reason(error: toml::de::Error) -> String {

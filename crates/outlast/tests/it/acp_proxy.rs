@@ -274,7 +274,7 @@ fn a_client_that_is_shown_a_terminal_sees_what_it_printed() {
         content["content"]["text"].as_str().unwrap().to_owned()
     };
     let text = shows(&mut b);
-    assert!(text.starts_with("```console\n$ ") && text.contains("\none\n```\nIt goes on"), "{text}");
+    assert!(text.starts_with("```console\n$ ") && text.contains("\none\n```\nIt keeps running"), "{text}");
     // Another conversation's is not shown.
     b.agent_says(&line.replace("\"sessionId\":\"s\"", "\"sessionId\":\"t\""));
     assert!(b.client_hears().contains("cannot be shown here"));

@@ -38,7 +38,7 @@ fn other_outcomes_are_named_and_a_time_that_is_over_is_124() {
     gateway.hold_turns();
     let late = p.call(["chat", "send", "main", "--wait", "--timeout", "0.1", "slow"]);
     assert_eq!(late.code, Some(124), "{late:?}");
-    assert!(late.err.contains("goes on"), "{late:?}");
+    assert!(late.err.contains("not complete yet"), "{late:?}");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             gateway.wait_for("a second wait", |r| matches!(r, ChatRequest::Wait { turn: 2, .. }));
@@ -307,7 +307,7 @@ fn a_restart_from_a_terminal_is_refused_if_the_configuration_became_unusable() {
     p.configure("[gateway.agents.x]\npermission = \"sometimes\"\n");
     t.types("/restart");
     t.presses(&["Enter"]);
-    t.sees("permission \"sometimes\" is none of");
+    t.sees("permission \"sometimes\" is not one of");
     t.presses(&["C-d"]);
     assert_eq!(t.left(), 0);
     assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Restart { .. })));

@@ -147,7 +147,7 @@ async fn who_wants_no_more_gets_no_more() {
     let receiver = Receiver::says(&["HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n"]);
     let scene = Scene::new(&receiver.url("/"));
     let settle = scene.first().await;
-    assert_eq!(settle, Settle::Dead { reason: "answered 410: it wants no more".into() });
+    assert_eq!(settle, Settle::Dead { reason: "answered 410: the receiver unsubscribed".into() });
     let next = scene.desk.post("w", "s", "x");
     assert!(matches!(scene.desk.end_of(next).await, Settle::Dead { .. }));
     assert_eq!(receiver.requests().len(), 1);

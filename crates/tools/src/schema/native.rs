@@ -37,7 +37,7 @@ fn run(host: &Host) -> Schema {
             "env": {"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables to set."},
             "pty": {"type": "boolean", "default": false, "description": "Give it a terminal, for interactive programs."},
             "input": {"type": "boolean", "default": false, "description": "Keep its input open for write."},
-            "timeout_seconds": {"type": "integer", "minimum": 1, "description": "Stop it after this long, whoever waits."},
+            "timeout_seconds": {"type": "integer", "minimum": 1, "description": "Time limit of the command, in seconds, also if no call waits for it."},
             "name": {"type": "string", "description": "A name for people who look at the list."},
             "max_output_tokens": max_output_tokens(),
         },

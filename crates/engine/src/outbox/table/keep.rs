@@ -40,7 +40,7 @@ pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Re
             "UPDATE notice INDEXED BY notice_open SET state = 'dropped', reason = ?1, settled_at = ?2, lease = ''
              WHERE state IN ('pending', 'leased') AND open_since < ?3 AND (state = 'pending' OR lease_up <= ?4)",
         )?
-        .execute(params![format!("expired: nobody asked for it in {days} days"), now.utc.micros(), before.micros(), now.up])?;
+        .execute(params![format!("expired: not taken within {days} days"), now.utc.micros(), before.micros(), now.up])?;
     Ok(gone as u64)
 }
 

@@ -79,7 +79,7 @@ fn what_nobody_asks_for_is_dropped_in_the_end_with_a_reason() {
     desk.pass(9 * DAY);
     let before = Time::from_micros(desk.now.utc.micros() - 28 * DAY);
     assert_eq!(expire(&desk.db, before, desk.now).unwrap(), 1);
-    assert_eq!(desk.state(old), ("dropped".into(), "expired: nobody asked for it in 28 days".into()));
+    assert_eq!(desk.state(old), ("dropped".into(), "expired: not taken within 28 days".into()));
     assert_eq!(desk.drain("a"), [new]);
     desk.pass(SECOND);
     assert_eq!(expire(&desk.db, desk.now.utc, desk.now).unwrap(), 0, "what somebody has is not dropped under their hands");
@@ -101,7 +101,7 @@ fn the_oldest_give_way_when_a_conversation_has_too_many() {
     let open: i64 = desk.db.query_row("SELECT COUNT(*) FROM notice WHERE state = 'pending'", [], |r| r.get(0)).unwrap();
     assert!((10_000..12_000).contains(&open), "{open}");
     assert_eq!(desk.state(first[0].notice.seq).0, "leased", "what somebody has is theirs");
-    assert_eq!(desk.state(2), ("dropped".into(), "nobody asked for it, and 10000 newer ones of its conversation are open".into()));
+    assert_eq!(desk.state(2), ("dropped".into(), "dropped: its session has over 10000 undelivered notices".into()));
     assert_eq!(desk.state(14_000).0, "pending");
 }
 

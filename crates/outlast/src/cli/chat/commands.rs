@@ -31,9 +31,9 @@ pub(super) const ALL: [(SlashCommand, &str, &str); 8] = [
     (SlashCommand::Stop, "/stop", "stop the reply, as Ctrl-C does"),
     (SlashCommand::Status, "/status", "show how the conversation stands"),
     (SlashCommand::History, "/history", "list the generations of this conversation: what was said from one /new to the next"),
-    (SlashCommand::Restart, "/restart", "restart the gateway; the conversation goes on"),
+    (SlashCommand::Restart, "/restart", "restart the gateway; the conversation continues"),
     (SlashCommand::Help, "/help", "show this"),
-    (SlashCommand::Quit, "/quit", "leave, as Ctrl-D does; a reply goes on"),
+    (SlashCommand::Quit, "/quit", "leave, like Ctrl-D; the agent keeps writing its reply"),
 ];
 
 /// What a line at the prompt is.
@@ -67,12 +67,12 @@ pub(super) fn read(line: &str) -> Entered {
         (SlashCommand::Resume(_), number) => match number.parse() {
             Ok(number) => Entered::Command(SlashCommand::Resume(Some(number))),
             Err(_) => Entered::Refused(format!(
-                "{first} takes the number of an earlier generation, and `{}` is none; /history lists them",
+                "{first} takes the number of an earlier generation, and `{}` is not one; /history lists them",
                 quoted(number)
             )),
         },
         (_, words) => Entered::Refused(format!(
-            "{first} takes nothing behind it, and `{}` was given; `/{first} …` sends it as a message",
+            "{first} takes no words after it, and `{}` was given; `/{first} …` sends it as a message",
             quoted(words)
         )),
     }
@@ -120,11 +120,11 @@ mod tests {
             other => panic!("{line}: {other:?}"),
         };
         for (_, name, _) in ALL.iter().filter(|(command, ..)| *command != SlashCommand::Resume(None)) {
-            let want = format!("{name} takes nothing behind it, and `x y` was given; `/{name} …` sends it as a message");
+            let want = format!("{name} takes no words after it, and `x y` was given; `/{name} …` sends it as a message");
             assert_eq!(refused(&format!("{name}  x y")), want);
         }
         for number in ["two", "-1", "2 3", "99999999999999999999"] {
-            let want = format!("/resume takes the number of an earlier generation, and `{number}` is none; /history lists them");
+            let want = format!("/resume takes the number of an earlier generation, and `{number}` is not one; /history lists them");
             assert_eq!(refused(&format!("/resume {number}")), want);
         }
         assert_eq!(refused("/knew"), "there is no /knew; did you mean /new? /help shows the commands, `//knew` sends it as a message");

@@ -149,7 +149,7 @@ impl<'a> Person<'a> {
                     let limit = self.ctx.settings.gateway.limits.permission.as_secs_f64();
                     out.remark(&format!("the agent waits for your answer; without one it is refused after {limit} s"));
                 }
-                let goes_on = if is_busy && !has_question { "the reply goes on; " } else { "" };
+                let goes_on = if is_busy && !has_question { "the agent keeps writing; " } else { "" };
                 out.remark(&format!("{goes_on}`outlast chat {name}` comes back"));
                 Ok(0)
             }
@@ -426,7 +426,7 @@ fn help() -> Vec<StyledLine> {
     let commands = commands::ALL.iter().map(|(_, name, what)| format!("{name:<10} {what}"));
     let keys = [
         "Ctrl-C     stop the reply; twice at an empty prompt: leave",
-        "Ctrl-D     leave; a reply goes on",
+        "Ctrl-D     leave; the agent keeps writing its reply",
         "Alt-Enter  begin another line; so does a backslash at the end",
         "Tab        complete a command",
         "Up, Down   what was said before",

@@ -212,7 +212,7 @@ fn tell_timed_out(ctx: &Context, name: &ChatName, accepted: &Accepted) -> Result
     } else if accepted.note.is_some() {
         ctx.out.remark(&format!("the message waits: `outlast chat {}` shows the reply when it is there", name.short()));
     } else {
-        ctx.out.remark(&format!("the reply is not there yet, and goes on: `outlast chat {}` shows it", name.short()));
+        ctx.out.remark(&format!("the reply is not complete yet; `outlast chat {}` shows it", name.short()));
     }
     Ok(TIMED_OUT)
 }

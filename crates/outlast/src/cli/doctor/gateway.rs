@@ -95,7 +95,7 @@ fn unreadable(rows: &[String]) -> Vec<Check> {
         all.push(Check::degraded("gateway", &["P1"], format!("{more} more rows of gateway.db cannot be read")));
     }
     if let Some(last) = all.pop() {
-        all.push(last.means("what they say is left out; everything else goes on").hint("restore gateway.db from a copy if you miss it"));
+        all.push(last.means("their content is left out; everything else works").hint("restore gateway.db from a copy if you miss it"));
     }
     all
 }

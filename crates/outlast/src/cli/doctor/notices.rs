@@ -17,7 +17,7 @@ pub(super) fn checks(dead: &[DeadLetter], dropped: &[Told]) -> Vec<Check> {
     };
     let mut all: Vec<Check> = sinks.into_iter().map(of_a_sink).collect();
     // A notice that was dropped by hand, or with the generation of its session, was meant to be.
-    let unread = dropped.iter().filter(|told| told.reason.contains("nobody asked for it")).count();
+    let unread = dropped.iter().filter(|told| is_unread(&told.reason)).count();
     if unread > 0 {
         all.push(
             Check::degraded("notices", &["P4"], format!("{} dropped, because no client of the session took them in time", were(unread)))
@@ -43,6 +43,11 @@ fn notices(n: usize) -> String {
     }
 }
 
+/// Whether a notice was dropped because no client took it. Earlier versions wrote that nobody had asked for it.
+fn is_unread(reason: &str) -> bool {
+    ["not taken within", "undelivered notices", "nobody asked for it"].iter().any(|text| reason.contains(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::State;
@@ -57,7 +62,7 @@ mod tests {
     #[test]
     fn undelivered_notices_are_reported_unless_that_was_meant() {
         assert_eq!(checks(&[], &[told("dropped by hand")])[0].state, State::Ok);
-        let unread = checks(&[], &[told("expired: nobody asked for it in 28 days")]);
+        let unread = checks(&[], &[told("expired: not taken within 28 days")]);
         assert!(unread[0].what.starts_with("1 notice was dropped"), "{unread:?}");
         let first_at = "2023-11-14T22:13:20Z".parse().unwrap();
         let letter = |sink: &str| DeadLetter::new(sink, told("").event, 9, first_at, "410 Gone");

@@ -112,7 +112,8 @@ impl Install {
 /// The unit's text.
 fn unit(ctx: &Context) -> Result<String, Failure> {
     let text = |path: &Path| {
-        let bad = || Failure::refused(format!("{} is no text, which a unit cannot hold", path.display()), "give it another name");
+        let bad =
+            || Failure::refused(format!("the path {} is not valid UTF-8, which a unit needs", path.display()), "give it another name");
         path.to_str().map(str::to_owned).ok_or_else(bad)
     };
     let mut environment = String::new();
@@ -216,8 +217,8 @@ fn reload() -> Option<String> {
     let mut call = Command::new("systemctl");
     match call.args(["--user", "daemon-reload"]).stdin(Stdio::null()).output() {
         Ok(done) if done.status.success() => None,
-        Ok(done) => Some(format!("systemd was not told ({}): {later}", String::from_utf8_lossy(&done.stderr).trim())),
-        Err(e) => Some(format!("systemd was not told (cannot run systemctl: {e}): {later}")),
+        Ok(done) => Some(format!("systemd was not notified ({}): {later}", String::from_utf8_lossy(&done.stderr).trim())),
+        Err(e) => Some(format!("systemd was not notified (cannot run systemctl: {e}): {later}")),
     }
 }
 

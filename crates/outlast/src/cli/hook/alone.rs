@@ -27,16 +27,17 @@ impl Alone {
         if !home.exists() {
             return Ok(Self { held: None });
         }
-        let cannot =
-            |e: io::Error| Failure::fault(format!("cannot see to it that nobody else tells {session:?}: {e}"), "it is tried again");
+        let cannot = |e: io::Error| Failure::fault(format!("cannot lock session {session:?} for waking: {e}"), "it is tried again");
         let path = file(home, "telling", session).map_err(cannot)?;
         let (say, held) = tokio::sync::oneshot::channel();
         // A thread of its own, which nobody waits for should it wait in vain.
         std::thread::spawn(move || say.send(hold(path)));
         match tokio::time::timeout(within, held).await {
             Ok(Ok(held)) => Ok(Self { held: Some(held.map_err(cannot)?) }),
-            Ok(Err(_)) => Err(cannot(io::Error::other("nobody answers"))),
-            Err(_) => Err(Failure::fault(format!("somebody else has been telling {session:?} for {within:?}"), "it is tried again")),
+            Ok(Err(_)) => Err(cannot(io::Error::other("the lock was not granted"))),
+            Err(_) => {
+                Err(Failure::fault(format!("another program has been waking session {session:?} for {within:?}"), "it is tried again"))
+            }
         }
     }
 }
@@ -108,7 +109,7 @@ mod tests {
         let within = Duration::from_millis(50);
         let _one = Alone::with(tmp.path(), "a", within).await.unwrap();
         let _other = Alone::with(tmp.path(), "b", within).await.unwrap();
-        assert!(Alone::with(tmp.path(), "a", within).await.unwrap_err().error().contains("somebody else"));
+        assert!(Alone::with(tmp.path(), "a", within).await.unwrap_err().error().contains("another program"));
         assert!(Alone::with(&tmp.path().join("none"), "a", within).await.unwrap().held.is_none());
     }
 }

@@ -94,7 +94,7 @@ async fn chat(target: Target, timeout: Duration, told: ToTell) -> Result<i32, Fa
         (Some(left), None) => {
             let what =
                 format!("none of Hermes's sessions has started {}", if left.session_id.is_empty() { "this" } else { &left.session_id });
-            Err(Failure::refused(what, "it is tried again, and told with the next answer of our tools"))
+            Err(Failure::refused(what, "it is retried, and delivered with the next answer of our tools"))
         }
     }
 }
@@ -123,7 +123,7 @@ impl Api {
             true => Ok(()),
             false => Err(turn
                 .err()
-                .unwrap_or_else(|| Failure::fault("Hermes took a turn, and what it was told is not in the session", "it is tried again"))),
+                .unwrap_or_else(|| Failure::fault("Hermes took a turn, but the notice is not in the session", "it is tried again"))),
         }
     }
 
@@ -203,7 +203,7 @@ fn good(said: Result<Said, String>, what: &str) -> Result<Value, Failure> {
             Err(Failure::refused("Hermes does not know us", "give --key-file, or --secret-file with --webhook"))
         }
         Ok(said) if said.status == 404 => {
-            Err(Failure::refused(format!("Hermes does not {what}: there is none"), "is the session, or the route, one of this gateway?"))
+            Err(Failure::refused(format!("Hermes does not {what}: not found"), "is the session, or the route, one of this gateway?"))
         }
         Ok(said) => {
             Err(Failure::refused(format!("Hermes does not {what}: it answered {}: {}", said.status, said.text), "it is tried again"))

@@ -55,7 +55,10 @@ impl File {
             Err(e) => return Err(cannot(e)),
         };
         if !meta.is_file() || meta.size() > LARGEST {
-            return Err(Failure::refused(format!("{} is no configuration: no file, or too large", path.display()), "nothing was changed"));
+            return Err(Failure::refused(
+                format!("{} cannot be a configuration: it is not a regular file, or it is too large", path.display()),
+                "nothing was changed",
+            ));
         }
         let bytes = fs::read(&real).map_err(cannot)?;
         let text = String::from_utf8(bytes).map_err(|e| {
@@ -97,7 +100,7 @@ impl File {
         let number = copies.last().map_or(1, |(n, _)| n + 1);
         if number > COPIES {
             let what = format!("there are {COPIES} copies of {} already", self.path.display());
-            return Err(Failure::refused(what, "remove those that nobody needs; nothing was changed"));
+            return Err(Failure::refused(what, "remove copies that are not needed; nothing was changed"));
         }
         let copy = self.copy(number);
         create(&copy, &self.text, Some(was), 0o600).map_err(|e| self.cannot("keep a copy of", e))?;
@@ -155,7 +158,7 @@ impl File {
         if now == self.was {
             return Ok(());
         }
-        let what = format!("{} was changed by somebody else just now, and is left as it is", self.path.display());
+        let what = format!("{} changed while it was edited; nothing was written", self.path.display());
         Err(Failure::new(code::UNAVAILABLE, what, "do it again, best while the client does not run"))
     }
 
@@ -254,7 +257,7 @@ mod tests {
         file.write("ours", true).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let refused = file.write("again", true).unwrap_err();
-        assert!(refused.error().contains("was changed by somebody else"), "{refused:?}");
+        assert!(refused.error().contains("changed while it was edited"), "{refused:?}");
         let file = File::read(&path).unwrap();
         fs::write(&path, "theirs!").unwrap();
         assert!(file.write("ours", true).is_err() && file.remove().is_err());

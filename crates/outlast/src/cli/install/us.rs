@@ -20,12 +20,19 @@ pub(super) struct Us {
 impl Us {
     pub(super) fn of(ctx: &Context, profile: Option<&str>, wake: bool, ask: bool) -> Result<Self, Failure> {
         let text = |path: &Path| {
-            let bad =
-                || Failure::refused(format!("{} is no text, which a configuration cannot hold", path.display()), "give it another name");
+            let bad = || {
+                Failure::refused(
+                    format!("the path {} is not valid UTF-8, which a configuration needs", path.display()),
+                    "give it another name",
+                )
+            };
             path.to_str().map(str::to_owned).ok_or_else(bad)
         };
         let program = ctx.world.lasting_program().ok_or_else(|| {
-            Failure::refused("nobody can say where this program lies, so that a client could not be told", "call it by its path once more")
+            Failure::refused(
+                "the path of this program is unknown, so a client cannot be configured to start it",
+                "call it again by its whole path",
+            )
         })?;
         let args = ["mcp"].into_iter().chain(profile.iter().flat_map(|name| ["--profile", name])).map(str::to_owned).collect();
         let mut env = Vec::new();

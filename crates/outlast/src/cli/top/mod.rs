@@ -82,7 +82,7 @@ fn is_possible(ctx: &Context) -> Result<(), Failure> {
     }
     if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
         return Err(Failure::refused(
-            "`outlast top` needs a terminal, and standard input or output is none",
+            "`outlast top` needs a terminal, but standard input or output is not one",
             "`outlast list` prints the same once",
         ));
     }

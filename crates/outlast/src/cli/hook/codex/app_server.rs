@@ -101,7 +101,7 @@ impl AppServer {
         let params = &message["params"];
         match message["method"].as_str() {
             Some(_) if message.get("id").is_some() => {
-                let refusal = json!({"code": -32601, "message": "nobody is there to be asked: this turn was started by a notice"});
+                let refusal = json!({"code": -32601, "message": "no user can answer: this turn was started by a notice"});
                 self.say(&json!({"id": message["id"], "error": refusal})).await?;
             }
             Some("item/started" | "item/completed") if params["item"]["type"] == "userMessage" => {

@@ -150,7 +150,7 @@ impl<'a> Doc<'a> {
                 },
                 _ => {
                     let what = if depth == 0 { "the whole of it".to_owned() } else { path[..depth].join(".") };
-                    return Err(self.shape(node.span.start, format!("{what} is no object, so {name} cannot be in it")));
+                    return Err(self.shape(node.span.start, format!("{what} is not an object, so {name} cannot be in it")));
                 }
             }
         }
@@ -161,7 +161,7 @@ impl<'a> Doc<'a> {
         match self.deepest(path)? {
             Some((node, depth)) if depth == path.len() => match &node.kind {
                 Kind::Array(elements) => Ok(elements),
-                _ => Err(self.shape(node.span.start, format!("{} is no list", path.join(".")))),
+                _ => Err(self.shape(node.span.start, format!("{} is not a list", path.join(".")))),
             },
             _ => Ok(&[]),
         }
@@ -173,7 +173,7 @@ impl<'a> Doc<'a> {
             _ => return self.put_at(path, &|style: write::Style<'_>| write::fields(fields, style), false),
         };
         let Kind::Object(members) = &found.kind else {
-            return Err(self.shape(found.span.start, format!("{} is no object", path.join("."))));
+            return Err(self.shape(found.span.start, format!("{} is not an object", path.join("."))));
         };
         // One at a time, as each moves what is behind it.
         let mut text = self.text.to_owned();
@@ -217,7 +217,7 @@ impl<'a> Doc<'a> {
         let (items, name) = match (&node.kind, path.get(depth)) {
             (Kind::Object(members), Some(name)) => (members, Some(*name)),
             (Kind::Array(elements), None) => (elements, None),
-            _ => return Err(self.shape(node.span.start, format!("{} is no list", path.join(".")))),
+            _ => return Err(self.shape(node.span.start, format!("{} is not a list", path.join(".")))),
         };
         let item = |style: write::Style<'_>| match name {
             Some(name) => format!("{}: {}", write::text(name), wrapped(&path[depth + 1..], write, element, style)),

@@ -153,7 +153,7 @@ fn correct(text: &str, found: Found<'_>, fields: &Fields, wish: &Wish) -> Result
     let table: &dyn TableLike = match found {
         Found::Table(table) => table,
         Found::Inline(table) => table,
-        Found::Other => return Err(Trouble::shape(None, format!("{} is no table", wish.shown()))),
+        Found::Other => return Err(Trouble::shape(None, format!("{} is not a table", wish.shown()))),
     };
     for (name, data) in fields {
         match (table.get(name), data) {

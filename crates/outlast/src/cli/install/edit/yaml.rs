@@ -129,7 +129,7 @@ fn find<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<Place<'a>
     let entries = match &root.kind {
         Kind::Map(entries) if text.as_bytes().get(root.start) != Some(&b'{') => entries,
         Kind::Scalar { .. } if root.is_null() => return Ok(Place::Nowhere { indent: 0 }),
-        _ => return Err(shape(root, "the whole of it is no mapping of lines".into())),
+        _ => return Err(shape(root, "the file is not a mapping of lines".into())),
     };
     if !text[line_start(text, root.start)..root.start].bytes().all(|b| b == b' ') {
         return Err(Trouble::malformed(Some(line_of(text, root.start)), "something else than spaces stands where only they may"));
@@ -143,7 +143,7 @@ fn find<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<Place<'a>
     let inner = match &value.kind {
         Kind::Map(inner) => inner,
         Kind::Scalar { .. } if value.is_null() && value.is_empty() => return Ok(Place::Empty { key, indent }),
-        _ => return Err(shape(key, format!("{} is no mapping", wish.map))),
+        _ => return Err(shape(key, format!("{} is not a mapping", wish.map))),
     };
     let braces = text.as_bytes().get(value.start) == Some(&b'{');
     if let Some(entry) = inner.iter().find(|(key, _)| key.is(wish.name)) {

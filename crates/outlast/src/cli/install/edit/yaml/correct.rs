@@ -27,7 +27,7 @@ pub(super) fn correct(text: &str, wish: &Wish) -> Result<String, Trouble> {
 }
 
 fn entry_of<'a>(text: &str, root: Option<&'a Node>, wish: &Wish) -> Result<(&'a Entry, bool), Trouble> {
-    let bad = |line| Trouble::shape(line, format!("{}.{} is no mapping", wish.map, wish.name));
+    let bad = |line| Trouble::shape(line, format!("{}.{} is not a mapping", wish.map, wish.name));
     match find(text, root, wish)? {
         Place::There { entry, braces, .. } if matches!(entry.1.kind, Kind::Map(_)) => Ok((entry, braces)),
         Place::There { entry, .. } => Err(bad(Some(line_of(text, entry.0.start)))),
@@ -187,7 +187,7 @@ fn anew(text: &str, wish: &Wish) -> Result<String, Trouble> {
         true => entry.0.start..entry.1.end,
         false => line_start(text, entry.0.start)..next_line(text, entry.1.last.max(entry.0.start)),
     };
-    let Kind::Map(there) = &entry.1.kind else { return Err(Trouble::shape(None, "it is no mapping")) };
+    let Kind::Map(there) = &entry.1.kind else { return Err(Trouble::shape(None, "it is not a mapping")) };
     let usual = |(key, value): &Entry| wish.usual.iter().filter(|(name, _)| key.is(name)).all(|(_, data)| is(value, data));
     let ours = is_ours(&entry.1, &Data::Map(wish.all())) && there.iter().all(usual);
     if ours && !entry.1.is_marked() && !text[lines].contains('#') {
