@@ -101,7 +101,7 @@ fn run_example(p: &Product, verb: &str, example: &str) -> String {
         let mut person: Person = shell::types(p, example);
         person.sees(text);
         person.types(keys);
-        person.to_the_end()
+        person.until_the_end()
     };
     let (shown, code) = match verb {
         "top" => {
@@ -111,13 +111,13 @@ fn run_example(p: &Product, verb: &str, example: &str) -> String {
             person.types("\x1b[1;1R");
             person.sees("outlast");
             person.types("q");
-            person.to_the_end()
+            person.until_the_end()
         }
         "view" => {
             let mut viewer = shell::types(p, "outlast attach shell");
             viewer.sees("ready");
             let closed = shell::shows(p, example);
-            viewer.to_the_end();
+            viewer.until_the_end();
             closed
         }
         "attach" if example.contains("--read-only") => leave("ready", "\x03"),
@@ -127,7 +127,7 @@ fn run_example(p: &Product, verb: &str, example: &str) -> String {
             let mut person = shell::types(p, &format!("exec {example}"));
             person.sees("listening at");
             outlast_testkit::product::terminate(person.pid());
-            person.to_the_end()
+            person.until_the_end()
         }
         // These read a protocol from standard input, which ends at once.
         "mcp" | "acp-proxy" => shell::shows(p, &format!("{example} < /dev/null")),

@@ -81,7 +81,7 @@ impl Person {
     }
 
     /// What the terminal shows until every program has closed it, and how the call ended.
-    pub(crate) fn to_the_end(self) -> (String, Option<i32>) {
+    pub(crate) fn until_the_end(self) -> (String, Option<i32>) {
         let Self { screen, terminal, mut call, seen } = self;
         drop(terminal);
         let mut shown = seen.into_bytes();

@@ -16,6 +16,6 @@ pub(crate) fn types(p: &Product, line: &str) -> Person {
 
 /// What the terminal shows when the line is done, and the exit code.
 pub(crate) fn shows(p: &Product, line: &str) -> (String, Option<i32>) {
-    let (shown, code) = types(p, line).to_the_end();
+    let (shown, code) = types(p, line).until_the_end();
     (outlast_text::strip(&outlast_text::collapse(&shown)).into_owned(), code)
 }
