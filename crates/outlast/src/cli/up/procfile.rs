@@ -66,8 +66,9 @@ fn parse(text: &[u8]) -> Result<Vec<Entry>, Mistake> {
         }
         let Some((name, command)) = text.split_once(':') else { return mistake("there is no colon between a name and a command".into()) };
         let command = command.trim();
-        if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
-            return mistake(format!("{name:?} cannot be a name, which has letters, digits, _ and - only"));
+        // The engine refuses a name that looks like a flag, but only once the lines before it have been started.
+        if name.is_empty() || name.starts_with('-') || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
+            return mistake(format!("{name:?} cannot be a name, which has letters, digits, _ and - and does not begin with -"));
         }
         if command.is_empty() {
             return mistake(format!("{name} has no command"));
@@ -97,6 +98,7 @@ mod tests {
         for (text, line, says) in [
             ("web: x\nnpm start", 2, "no colon"),
             ("\n\na b: x", 3, "\"a b\" cannot be a name"),
+            ("-web: x", 1, "\"-web\" cannot be a name"),
             (": x", 1, "\"\" cannot be a name"),
             ("wéb: x", 1, "cannot be a name"),
             ("web: ", 1, "web has no command"),
