@@ -206,7 +206,6 @@ fn what_contradicts_itself_is_refused() {
         &["run", "--route", "chat", "--", "x"],
         &["run", "--route", "room=7", "--", "x"],
         &["run", "--notify-chars", "many", "--", "x"],
-        &["events"],
         &["events", "ack"],
         &["events", "next", "--limit", "0"],
         &["events", "next", "--lease", "0"],

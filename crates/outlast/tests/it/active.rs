@@ -37,11 +37,11 @@ fn case_182_what_is_older_than_the_limit_does_not_keep_a_conversation() {
 #[test]
 fn case_183_while_anything_runs_nobody_is_idle() {
     let p = product();
-    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0}));
+    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0}));
     let id = p.run("exec sleep 1000");
-    assert_eq!(p.json(["active"]), json!({"active": true, "running": 1}));
+    assert_eq!(p.json(["active"]), json!({"active": true, "running": 1, "waiting": 0}));
     p.json(["kill", &id]);
-    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0}));
+    assert_eq!(p.json(["active"]), json!({"active": false, "running": 0, "waiting": 0}));
 }
 
 #[test]
