@@ -20,8 +20,8 @@ pub(crate) struct Restart {
     /// The process: its name, its id, or at least four digits of its id; may be several
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// Seconds between TERM and KILL; 0 sends KILL at once
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    /// Time between TERM and KILL, such as 10s or 5m; 0 sends KILL at once
+    #[arg(long, value_name = "DURATION", value_parser = seconds, allow_negative_numbers = true)]
     grace: Option<Duration>,
     #[command(flatten)]
     env: EnvArgs,

@@ -111,10 +111,9 @@ fn there_is_a_manual_page_for_every_verb() {
     let help = p.call(["--help"]).good().text();
     let verbs: Vec<&str> = help
         .lines()
-        .skip_while(|l| *l != "Commands:")
-        .skip(1)
-        .take_while(|l| l.starts_with("  "))
-        .filter(|l| !l.starts_with("   "))
+        .skip_while(|l| *l != "Everyday:")
+        .take_while(|l| *l != "Options of every verb:")
+        .filter(|l| l.starts_with("  "))
         .filter_map(|l| l.split_whitespace().next())
         .collect();
     assert!(verbs.len() > 20, "{verbs:?}");

@@ -30,6 +30,9 @@ fn run_examples(group: &str) {
     for verb in verbs {
         let p = product();
         put_files(&p);
+        if verb == "hook" {
+            p.configure("[[hook]]\nname = \"ops\"\ncommand = \"cat\"\n");
+        }
         let outside = std::process::Command::new("sleep").arg("600").current_dir(p.work()).spawn().unwrap();
         let outside = Outside(outside);
         std::fs::write(p.work().join("server.pid"), outside.0.id().to_string()).unwrap();
@@ -70,6 +73,7 @@ fn put_files(p: &Product) {
         ("answers.txt", "yes\n"),
         ("stop.json", r#"{"session_id": "1", "hook_event_name": "Stop", "cwd": "/"}"#),
         ("checkpoint.json", "[]"),
+        ("Procfile", "web: make web\nworker: make worker\n"),
     ] {
         std::fs::write(p.work().join(name), text).unwrap();
     }
