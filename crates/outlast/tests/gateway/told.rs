@@ -231,8 +231,8 @@ fn case_182_and_183_a_flood_is_told_to_its_conversation_as_a_message_of_its_own(
         notices(&shown).into_iter().filter(|turn| turn.words.as_deref().unwrap().contains("Watch-pattern")).collect();
     assert!(about_floods.iter().all(|turn| !turn.words.as_deref().unwrap().contains("exit code")), "{about_floods:?}");
     let lines = bench.lines();
-    assert!(lines.iter().any(|line| line.contains("none are told for a while")), "{lines:?}");
-    assert!(lines.iter().any(|line| line.starts_with("Watched lines are told again. 1 were left out")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.contains("for a while none are reported")), "{lines:?}");
+    assert!(lines.iter().any(|line| line.starts_with("Watched lines are reported again. 1 were left out")), "{lines:?}");
 }
 
 #[test]
