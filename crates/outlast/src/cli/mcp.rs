@@ -92,14 +92,15 @@ async fn over_http(ctx: &Context, server: Server, address: SocketAddr) -> Result
         .await
         .map_err(|e| Failure::refused(format!("cannot listen at {address}: {e}"), "choose another port, or leave the address out"))?;
     let url = http.url();
+    // Before the address is printed: a reader of that line may send a signal at once.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut end = signal(SignalKind::terminate())?;
     if ctx.out.json {
         ctx.out.object(&json!({"url": url, "token_file": kept.as_ref().map(|path| path.display().to_string())}))?;
     } else {
         let known = kept.map_or_else(|| "that of OUTLAST_MCP_TOKEN".to_owned(), |path| format!("in {}", path.display()));
         ctx.out.line(&format!("listening at {url}; the token is {known}"))?;
     }
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut end = signal(SignalKind::terminate())?;
     tokio::select! {
         () = http.serve() => {}
         _ = interrupt.recv() => {}

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// How long an engine may take to answer. A prompt that is late is worse than one without numbers.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Show running processes and waiting notices in the prompt of a shell
+/// Show running processes and notices in the prompt of a shell
 ///
 /// With the name of a shell it prints lines for its start-up file. They put `[2 running, 1 notice]` before the prompt if there is something to show:
 ///

@@ -335,7 +335,7 @@ fn two_terminals_share_a_conversation() {
     t.sees("main: active");
     t.types("/status x");
     t.presses(&["Enter"]);
-    t.sees("/status takes nothing behind it, and `x` was");
+    t.sees("/status takes no words after it, and `x` was");
     t.types("/nonsense");
     t.presses(&["Enter"]);
     t.sees("there is no /nonsense");
@@ -404,7 +404,7 @@ fn a_person_finds_an_earlier_generation_and_goes_back_to_it() {
     let screen = t.sees("/resume N goes back to a generation");
     assert!(screen.contains("2 (current)"), "{screen}");
     enters("/resume two");
-    t.sees("and `two` is none");
+    t.sees("and `two` is not one");
     enters("/resume 1");
     let resumed = gateway.wait_for("a resume", |r| matches!(r, ChatRequest::Resume { .. }));
     assert!(matches!(resumed, ChatRequest::Resume { generation: Some(1), .. }), "{resumed:?}");

@@ -187,5 +187,5 @@ fn the_key_that_leaves_can_be_another() {
     tmux.types("given", "C-q");
     tmux.sees("given", "came back");
     let refused = p.call(["attach", "--detach-key", "q", &id]);
-    assert!(refused.code == Some(2) && refused.err.contains("no key to leave with"), "{refused:?}");
+    assert!(refused.code == Some(2) && refused.err.contains("not a key to leave with"), "{refused:?}");
 }
