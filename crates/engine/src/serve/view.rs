@@ -64,7 +64,7 @@ pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error
         0 => Err(refuse::refusal(code::NO_VIEW, format!("no terminal is attached to {id}"), format!("`outlast attach {id}` attaches one"))),
         views => {
             let note = format!(
-                "The view of {id} was closed. The process keeps running, its output stays available, and `outlast attach {id}` opens the view again."
+                "The view of {id} was closed. The process was not killed and keeps running, its output stays available, and `outlast attach {id}` opens the view again."
             );
             Ok(ViewClosed::new(id.to_string(), views as u64, note))
         }

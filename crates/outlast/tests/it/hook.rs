@@ -119,8 +119,8 @@ fn what_is_no_call_of_a_hook_is_refused_and_changes_nothing() {
         (&["hook", "claude"], b"{\"hook_event_name\": \"PreToolUse\", \"cwd\": \"/w\"}", "SessionStart"),
         (&["hook", "claude"], told.as_bytes(), "[[hook]]"),
         (&["hook", "codex"], b"{\"hook_event_name\": \"Stop\", \"cwd\": \"/w\"}", "session_id"),
-        (&["hook", "codex"], told.as_bytes(), "none of Codex's"),
-        (&["hook", "hermes"], told.as_bytes(), "none of Hermes's"),
+        (&["hook", "codex"], told.as_bytes(), "not a session of Codex"),
+        (&["hook", "hermes"], told.as_bytes(), "not a session of Hermes"),
         (&["hook", "opencode"], b"[]", "neither"),
         (&["hook", "opencode", "--url", "http://example.com"], told.as_bytes(), "http://"),
     ] {

@@ -186,7 +186,7 @@ fn what_makes_no_sense_is_refused_with_its_line_and_nothing_is_changed() {
     let refused = p.call(["install", "hermes"]);
     assert_eq!(refused.code, Some(1));
     assert!(
-        refused.err.contains("mcp_servers is no mapping") && refused.err.contains("    command: /"),
+        refused.err.contains("mcp_servers is not a mapping") && refused.err.contains("    command: /"),
         "it shows what to paste: {refused:?}"
     );
 }

@@ -173,5 +173,5 @@ fn a_clock_time_is_that_of_the_users_zone() {
     assert!(message(&until(&["14:30", "--json"], "EAST-5")).ends_with("T09:30:00.000000Z."));
     assert!(until(&["14:30"], "WEST+7").trim_end().ends_with("14:30:00."));
     let wrong = p.call(["until", "--at", "25:00"]);
-    assert!(wrong.code == Some(2) && wrong.err.contains("is no time such as 14:30"), "{}", wrong.err);
+    assert!(wrong.code == Some(2) && wrong.err.contains("is not a time such as 14:30"), "{}", wrong.err);
 }

@@ -256,7 +256,7 @@ fn hermes_takes_a_turn_in_its_own_session_and_is_not_told_twice() {
     p.call_with_input(args, &events(&[&one, &two])).good();
     assert_eq!(agent.take("POST").len(), 0);
     let gone = p.call_with_input(args, &events(&[&post(&p, "hermes:api_9", 3)]));
-    assert!(gone.code == Some(1) && gone.err.contains("there is none"), "{gone:?}");
+    assert!(gone.code == Some(1) && gone.err.contains("does not show the session: not found"), "{gone:?}");
     let broken = hermes(true);
     let failed = p.call_with_input(["hook", "hermes", "--url", &broken.url()], &events(&[&post(&p, "hermes:api_1", 4)]));
     assert!(failed.code == Some(1) && failed.err.contains("500"), "{failed:?}");
