@@ -18,7 +18,7 @@ const COMMAND: &str = "outlast hook test";
 /// Exits 0 if the notice was delivered (the hook exited 0, the receiver answered 2xx), and 1 if not.
 #[derive(Debug, Args)]
 pub(super) struct Test {
-    /// The name of the [[hook]] or [[webhook]] table
+    /// The name of the hook or webhook, as its table in config.toml has it
     #[arg(value_name = "NAME")]
     sink: String,
     /// The session of the notice [default: one that the sink is for]
