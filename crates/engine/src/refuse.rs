@@ -4,7 +4,7 @@ use crate::index::IndexError;
 use crate::near::Near;
 use outlast_core::{ProcessId, Refusal};
 use outlast_wire::code;
-use outlast_wire::v1::{Error, ErrorKind};
+use outlast_wire::v1::{Error, ErrorKind, LeftProcess};
 use std::io;
 use std::path::Path;
 
@@ -99,6 +99,12 @@ pub(crate) fn rule(refusal_of_core: &Refusal) -> Error {
         Refusal::StillRunning => refusal(code::STILL_RUNNING, text, "`outlast kill` stops it"),
         Refusal::StillStarting => unavailable(text, "ask again in a moment"),
     }
+}
+
+/// A finished process has left these running.
+pub(crate) fn left_running(id: ProcessId, left: &[LeftProcess]) -> Error {
+    let named: Vec<String> = left.iter().map(|one| format!("{} {}", one.pid, one.command)).collect();
+    refusal(code::STILL_RUNNING, format!("what it started is still running: {}", named.join(", ")), format!("`outlast kill {id}` stops it"))
 }
 
 /// The index said no.

@@ -2,7 +2,7 @@
 
 use super::Asked;
 use super::chosen::Chosen;
-use super::remove::until_closed;
+use super::remove::{left_running, until_closed};
 use crate::state::Which;
 use outlast_core::Owner;
 use outlast_wire::code;
@@ -16,8 +16,13 @@ pub(super) async fn clean(asked: &Asked, chosen: &Chosen) -> Result<Cleaned, Err
         if !view.facts.phase.is_final() {
             until_closed(asked, &mut view).await?;
             if !view.facts.phase.is_final() {
+                cleaned.kept += 1;
                 continue;
             }
+        }
+        if !left_running(asked, &view).await?.is_empty() {
+            cleaned.kept += 1;
+            continue;
         }
         match asked.engine.forget(&view).await {
             Ok(()) => {

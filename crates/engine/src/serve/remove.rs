@@ -1,10 +1,14 @@
 //! `rm`: forget one that is over.
 
 use super::{Asked, Fresh};
+use crate::disk::blocking;
+use crate::left_behind::{Look, may_have_left};
 use crate::refuse;
 use crate::state::View;
 use outlast_core::{Ask as Wish, decide};
-use outlast_wire::v1::{Error, Removed};
+use outlast_store::meta::Snapshot;
+use outlast_wire::v1::{Error, LeftProcess, Removed};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The end of a process is told before its output is closed. Who removes it right then is not refused for that.
@@ -21,7 +25,20 @@ pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> 
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
-    Ok(view)
+    match &left_running(asked, &view).await?[..] {
+        [] => Ok(view),
+        left => Err(refuse::left_running(view.id(), left)),
+    }
+}
+
+/// What a finished process has left running. Once its record is removed, no verb finds that any more.
+pub(super) async fn left_running(asked: &Asked, view: &View) -> Result<Vec<LeftProcess>, Error> {
+    if !may_have_left(&view.facts.phase) {
+        return Ok(Vec::new());
+    }
+    let (shared, dir, facts) = (Arc::clone(asked.shared()), view.dir.clone(), view.facts.clone());
+    let look = move || Look::default().at(&shared, &dir, &facts, Snapshot::read(&dir).ok().as_ref());
+    blocking(look).await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 
 /// Gives a process that has ended a moment to let go of its output.

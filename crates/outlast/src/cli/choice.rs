@@ -65,8 +65,9 @@ impl Many {
             Some(ended) => now.seconds_since(ended),
             None => p.uptime_seconds,
         };
-        // What a finished process left running can be stopped, too.
-        let is_meant = if self.finished { is_over } else { !is_over || !p.left.is_empty() };
+        // What a finished process left running can be stopped, too. Until then its record is kept.
+        let has_left = !p.left.is_empty();
+        let is_meant = if self.finished { is_over && !has_left } else { !is_over || has_left };
         is_meant && older.is_none_or(|older| Duration::from_secs(age) >= older) && (!self.failed || p.fate.exit_code.flatten() != Some(0))
     }
 

@@ -38,6 +38,9 @@ impl Clean {
             ctx.out.object(&cleaned)?;
         } else {
             ctx.out.line(&format!("{} removed, {} freed", cleaned.removed, times::size(cleaned.freed_bytes)))?;
+            if cleaned.kept > 0 {
+                ctx.out.remark(&format!("{} kept: what they started is still running; `outlast list` shows it", cleaned.kept));
+            }
             if cleaned.removed == 0
                 && let Some(meant) = meant(&client, named.as_deref()).await
             {

@@ -107,7 +107,11 @@ pub(crate) fn sentence(fate: &Fate) -> String {
         (Some(Reason::FailedStart), _) => format!("failed to start: {}", fate.start_error.as_deref().unwrap_or("no reason is known")),
         (Some(Reason::Killed), Some("timeout")) => format!("was stopped at its time limit ({})", result(fate)),
         (Some(Reason::Killed), Some(source)) if !source.is_empty() => {
-            format!("was stopped by {} ({})", source.strip_prefix("process.").unwrap_or(source), result(fate))
+            let verb = match source.strip_prefix("process.").unwrap_or(source) {
+                "kill_all" => "kill --all",
+                verb => verb,
+            };
+            format!("was stopped by {verb} ({})", result(fate))
         }
         (Some(Reason::Lost), _) => "is lost: it ended, and its exit status is unknown".into(),
         _ => how,

@@ -160,6 +160,9 @@ async fn all(ctx: &Context, scope: Scope, choice: &ChoiceArgs, kill: outlast_cli
     if !killed.left_killed.is_empty() {
         ctx.out.remark(&format!("also stopped what finished processes had left running: {}", ending::named(&killed.left_killed)));
     }
+    if killed.killed == 0 && killed.left_killed.is_empty() && choice.label.is_given() {
+        ctx.out.remark("no running process has the label");
+    }
     if killed.killed == 0
         && killed.left_killed.is_empty()
         && let Some(meant) = meant(&client, named.as_deref()).await

@@ -347,9 +347,9 @@ impl Verb {
     /// Whether a user of the verb wants to know that notices wait.
     fn is_everyday(&self) -> bool {
         match self {
-            Self::Run(run) => !run.is_quiet(),
-            Self::List(_) | Self::Poll(_) | Self::Log(_) | Self::Tail(_) | Self::Wait(_) | Self::Kill(_) | Self::Signal(_) => true,
-            Self::Attach(_) | Self::Rerun(_) | Self::Rm(_) | Self::Clean(_) | Self::Active(_) => true,
+            // The engine notes that an end was seen once the answer has arrived, so verbs that show ends would count it still.
+            Self::Run(run) => !run.is_quiet() && !run.shows_output(),
+            Self::List(_) | Self::Signal(_) | Self::Rm(_) | Self::Clean(_) | Self::Active(_) => true,
             _ => false,
         }
     }

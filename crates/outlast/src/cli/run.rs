@@ -101,6 +101,11 @@ impl Run {
         self.quiet
     }
 
+    /// Whether it shows the end of the command, if that comes.
+    pub(crate) fn shows_output(&self) -> bool {
+        self.wait || self.follow || self.until.is_some()
+    }
+
     pub(crate) async fn perform(self, ctx: &Context) -> Result<i32, Failure> {
         self.start(ctx).await.map_err(|e| e.exit(OURS))
     }

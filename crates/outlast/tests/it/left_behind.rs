@@ -79,6 +79,24 @@ fn what_has_let_go_of_the_output_is_stopped_by_a_kill_after_the_keepers_have_lef
 }
 
 #[test]
+fn a_process_that_has_left_something_running_is_neither_removed_nor_cleaned_away() {
+    for p in with_and_without_a_leaf() {
+        let (id, left) = left_by(&p, HIDES);
+        until_alone(&p, &id);
+        let refused = p.json(["rm", &id]);
+        assert_eq!(
+            (&refused["code"], &refused["error"]),
+            (&json!("still_running"), &json!(format!("what it started is still running: {left} sleep 1000")))
+        );
+        assert_eq!(p.json(["clean", "--dry-run"])["count"], 0);
+        assert_eq!(p.json(["clean"]), json!({"removed": 0, "freed_bytes": 0, "kept": 1}));
+        assert!(!is_gone(left), "nothing is killed unasked");
+        assert_stopped(&p.call(["kill", "--json", &id]), left);
+        assert_eq!(p.json(["clean"])["removed"], 1);
+    }
+}
+
+#[test]
 fn a_kill_tells_a_person_what_it_stopped() {
     let p = product();
     let (id, left) = left_by(&p, HOLDS);

@@ -375,6 +375,9 @@ pub struct Cleaned {
     pub removed: u64,
     /// How many bytes that freed.
     pub freed_bytes: u64,
+    /// How many were kept, because something that they started is still running.
+    #[serde(default, skip_serializing_if = "super::notice::is_zero")]
+    pub kept: u64,
 }
 
 /// How the engine is.

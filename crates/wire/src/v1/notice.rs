@@ -221,7 +221,7 @@ pub struct Notices {
     pub too_late: u64,
 }
 
-fn is_zero(n: &u64) -> bool {
+pub(super) fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 

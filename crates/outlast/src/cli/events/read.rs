@@ -92,7 +92,7 @@ fn lines(found: &[Told], now: Time, zone: &TimeZone, out: &Out) -> Vec<String> {
             [
                 Cell::new(&event.seq.to_string()),
                 Cell::new(&times::age(now.seconds_since(event.created_at))),
-                Cell::new(&told.state).tone(match told.state.as_str() {
+                Cell::new(state(told)).tone(match state(told) {
                     "pending" | "leased" => Tone::Busy,
                     "dropped" => Tone::Bad,
                     _ => Tone::Quiet,
@@ -106,12 +106,17 @@ fn lines(found: &[Told], now: Time, zone: &TimeZone, out: &Out) -> Vec<String> {
     lay_out(NOTICES, &rows, out)
 }
 
+/// Its state. The end of a process that the user has seen, for example with `log`, waits for agents only: `events` does not print it.
+fn state(told: &Told) -> &str {
+    if told.observed && told.state == "pending" { "seen" } else { &told.state }
+}
+
 /// What it says, on one line.
 fn about(told: &Told, now: Time, zone: &TimeZone) -> String {
     let (what, _) = sentence::sentence(&told.event, now, zone);
     match told.reason.as_str() {
         "" => what,
-        reason => format!("({reason}) {what}"),
+        reason => format!("{what} ({reason})"),
     }
 }
 

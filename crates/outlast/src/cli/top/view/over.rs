@@ -18,7 +18,7 @@ const LIST_HELP: &Help = &[
     ("↑ ↓ j k", "move; PgUp PgDn by a screen; Home g, End G: first, last"),
     ("Enter", "open the process: its log, its facts"),
     ("i", "type into the process; Ctrl-\\ comes back"),
-    ("Space  U", "mark the process or unmark it; unmark all"),
+    ("Space  U", "mark or unmark it and go to the next; unmark all"),
     ("Ctrl-K", "stop it, or those marked, with all they started; asks"),
     ("S  F9", "send a signal to it, or to those marked; asks which"),
     ("Ctrl-D  Del", "remove it, or those marked that have finished; asks"),
