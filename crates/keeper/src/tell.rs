@@ -29,6 +29,8 @@ pub(crate) struct Telling {
     owed: Option<Owed>,
     /// Since when the end is owed.
     since: Option<Instant>,
+    /// The keepers have stayed for it as long as they may. What still keeps them has a time of its own.
+    has_stayed: bool,
     /// An engine on its way, with what it finds when it comes.
     waking: Option<(Waking, Option<Owed>)>,
     /// Not before this is an engine looked for again, and how long after that.
@@ -49,7 +51,7 @@ impl Telling {
             true => {
                 self.owed = Some(Owed { journal, end: true });
                 self.since = Some(Instant::now());
-                self.again = None;
+                (self.again, self.has_stayed) = (None, false);
             }
             // Nobody waits for it: once is enough.
             false if !has_listener => self.wake(pair),
@@ -59,6 +61,7 @@ impl Telling {
 
     /// Looks whether it was heard, and starts an engine if there is nobody to hear it.
     pub(crate) fn go_on(&mut self, pair: &Pair, has_listener: bool) {
+        self.end_stay();
         if self.owed.is_some_and(|owed| pair.live().is_noted(owed.journal, owed.end)) {
             (self.owed, self.again) = (None, None);
         }
@@ -66,6 +69,10 @@ impl Telling {
         if self.owed.is_some() && self.waking.is_none() && !has_listener && !too_soon {
             self.wake(pair);
         }
+    }
+
+    fn end_stay(&mut self) {
+        self.has_stayed = self.since.is_some_and(|since| since.elapsed() >= STAY);
     }
 
     fn wake(&mut self, pair: &Pair) {
@@ -107,7 +114,24 @@ impl Telling {
         let left = |at: Instant| at.saturating_duration_since(Instant::now());
         let again = self.again.filter(|_| self.waking.is_none() && !has_listener).map(|(at, _)| left(at));
         // Whoever listens leaves when it is over; should it hang, we do.
-        let stay = self.since.map(|t| left(t + STAY));
+        let stay = self.since.filter(|_| !self.has_stayed).map(|t| left(t + STAY));
         again.into_iter().chain(stay).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pump_that_a_full_disk_keeps_does_not_spin_after_its_stay() {
+        let owed = Some(Owed { journal: 0, end: true });
+        let mut telling = Telling { owed, since: Some(Instant::now()), ..Telling::default() };
+        telling.end_stay();
+        assert!(telling.due(true).is_some_and(|left| left <= STAY), "it wakes up to leave");
+        telling.since = Instant::now().checked_sub(STAY);
+        assert_eq!(telling.due(true), Some(Duration::ZERO), "it has not looked since");
+        telling.end_stay();
+        assert_eq!(telling.due(true), None, "nothing more is due");
     }
 }
