@@ -196,8 +196,9 @@ impl ChatFeed {
         while matches!(self.connection, Connection::Lost) {
             let link = match crate::dial::greet::<GatewayTalk>(self.home()?).await? {
                 Some(link) => Arc::new(link),
-                None if self.chat.is_start_due() => match self.chat.shared.own_link().await {
-                    Ok(link) => link,
+                None if self.chat.is_start_due() => match self.chat.started_in_place().await {
+                    Ok(Some(link)) => link,
+                    Ok(None) => continue,
                     Err(ClientError::Start { .. }) if self.fruitless < MAX_START_ATTEMPTS => {
                         self.was_fruitless();
                         self.pause().await;
