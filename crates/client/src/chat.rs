@@ -309,10 +309,21 @@ impl Chat {
             if let Some(link) = self.shared.link_if_running().await? {
                 return Ok(link);
             }
-            if self.is_start_due() {
-                return self.shared.link().await;
+            // The link is this request's own. The next request makes one that all share.
+            if self.is_start_due()
+                && let Some(link) = self.started_in_place().await?
+            {
+                return Ok(link);
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// A connection to a gateway that is started in place of one that died. Nothing: a person has stopped the gateway meanwhile.
+    async fn started_in_place(&self) -> Result<Option<Arc<Link<GatewayTalk>>>, ClientError> {
+        match self.shared.target() {
+            Some(to) => Ok(to.link_in_place().await?.map(Arc::new)),
+            None => Ok(None),
         }
     }
 

@@ -157,8 +157,13 @@ impl Coordinator {
         if let Some(known) = known {
             return match known.key == key {
                 true => Ok((known.id, None)),
-                false => Err(refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")),
+                false => Err(sent_elsewhere()),
             };
+        }
+        // What shares the commit is not in the store yet.
+        let has_it = |live: &Live| live.conversation.rows.iter().any(|row| matches!(&row.cause, Cause::Message(of) if of == id));
+        if batch.touched().filter(|other| *other != key).any(|other| self.chats.get(other).is_some_and(has_it)) {
+            return Err(sent_elsewhere());
         }
         let by = wanted.by;
         self.make(key, wanted, batch)?;
@@ -393,6 +398,10 @@ impl Coordinator {
 /// How many minutes it is until then, of which one has begun.
 fn minutes_until(at: Instant) -> u64 {
     at.saturating_duration_since(Instant::now()).as_secs().saturating_add(1).div_ceil(60)
+}
+
+fn sent_elsewhere() -> Error {
+    refusal(code::ID_TAKEN, "this message was sent in another conversation", "send it under another id")
 }
 
 fn too_many() -> Error {
