@@ -44,9 +44,15 @@ fn an_end_that_was_seen_is_not_counted_as_waiting() {
     pending(&p, 1);
     assert_eq!(p.json(["prompt"])["waiting"], 1);
     p.call(["poll", &id]).good();
-    // `events` leaves out what was polled. The engine writes that down a moment later.
-    eventually("the look to count", || (p.json(["prompt"])["waiting"] == 0).then_some(()));
+    // `events` leaves out what was polled. The engine writes that down a moment later, and counts it at once.
+    assert_eq!(p.json(["active"])["waiting"], 0);
     assert_eq!(p.call(["events"]).good().text(), "");
+    for verb in ["tail", "log", "wait"] {
+        let id = p.run_with(&["--notify"], "exit 1");
+        eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+        p.call([verb, &id]);
+        assert_eq!(p.json(["active"])["waiting"], 0, "{verb}");
+    }
 }
 
 #[test]
