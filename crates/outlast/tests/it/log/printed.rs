@@ -105,7 +105,7 @@ fn a_terminal_gets_a_screenful_and_is_told_what_is_left_out() {
     for args in [&["log", &id][..], &["wait", &id], &["log", &id, "--follow"]] {
         let mut person = Person::calls_at(&p, args, 12, 100);
         person.sees("29999\r\n");
-        person.sees(&format!("[lines 0 to 29989 of 30000 are left out; `outlast log {id} --all` shows all, -n N the last N]"));
+        person.sees(&format!("[the first 29990 of 30000 lines are left out; `outlast log {id} --all` shows all, -n N the last N]"));
         assert_eq!(person.ended(), Some(0));
         assert!(person.seen.contains("29990\r\n") && !person.seen.contains("29989\r\n"), "{:?}", person.seen);
     }
