@@ -117,3 +117,12 @@ pub(crate) fn sentence(fate: &Fate) -> String {
         _ => how,
     }
 }
+
+/// The same where the user has stopped it with Ctrl-C, for which the engine was asked to stop several.
+pub(crate) fn sentence_after_ctrl_c(fate: &Fate) -> String {
+    let source = fate.termination_source.as_deref().map(|source| source.strip_prefix("process.").unwrap_or(source));
+    match (fate.completion_reason, source) {
+        (Some(Reason::Killed), Some("kill_all")) => format!("was stopped by Ctrl-C ({})", result(fate)),
+        _ => sentence(fate),
+    }
+}

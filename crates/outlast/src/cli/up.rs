@@ -150,6 +150,7 @@ impl Group<'_> {
         let out = &self.ctx.out;
         out.tip("Ctrl-C stops them; closing the terminal leaves them running");
         let mut several = Several::whole(self.ctx, self.client, started);
+        let interrupted = several.interrupted();
         let mut stops = JoinSet::new();
         let mut interruptions = 0;
         let ended = {
@@ -157,7 +158,10 @@ impl Group<'_> {
             loop {
                 tokio::select! {
                     biased;
-                    _ = interrupts.recv() => interruptions += 1,
+                    _ = interrupts.recv() => {
+                        interruptions += 1;
+                        interrupted.set(true);
+                    }
                     Some(stopped) = stops.join_next() => match self.is_stopped(stopped) {
                         true => continue,
                         false => break Ended::Left(1),

@@ -44,7 +44,7 @@ fn ctrl_c_stops_all_and_shows_what_they_say_to_it() {
     person.types("\x03");
     person.sees("stopping them; Ctrl-C again kills them at once");
     person.sees("web    |\x1b[0m bye");
-    person.sees("was stopped by kill --all (SIGTERM)");
+    person.sees("was stopped by Ctrl-C (SIGTERM)");
     assert_eq!(person.ended(), Some(130));
     assert_eq!(running(&p), Vec::<String>::new());
 }
@@ -60,7 +60,7 @@ fn a_second_ctrl_c_kills_what_ignores_the_first() {
     person.sees("stopping them");
     eventually("the stop", || (p.json(["poll", "stubborn"])["phase"] == "stopping").then_some(()));
     person.types("\x03");
-    person.sees("was stopped by kill --all (SIGKILL)");
+    person.sees("was stopped by Ctrl-C (SIGKILL)");
     assert_eq!(person.ended(), Some(130));
     assert!(!person.seen.contains("\x1b[36m"), "{:?}", person.seen);
 }
