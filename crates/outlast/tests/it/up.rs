@@ -12,7 +12,7 @@ fn procfile(p: &Product, text: &str) -> String {
 }
 
 fn running(p: &Product) -> Vec<String> {
-    let listed = p.json(["list", "--sort", "started"]);
+    let listed = p.json(["list", "--sort", "started", "--reverse"]);
     listed["processes"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap().to_owned()).collect()
 }
 
