@@ -111,6 +111,11 @@ impl Failure {
         Self { error, ..self }
     }
 
+    /// The same, with another hint.
+    pub(crate) fn hinting(self, hint: String) -> Self {
+        Self { hint, ..self }
+    }
+
     /// The same for people, about this process. A kill of one that was over has stopped what that left running, which is what was wanted.
     pub(crate) fn about(self, of: &Named) -> Self {
         if self.has_stopped() {

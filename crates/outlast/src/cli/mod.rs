@@ -193,7 +193,8 @@ pub(crate) fn parse(args: Vec<OsString>) -> Asked {
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));
     let explained = verb.and_then(|v| v.to_str()).and_then(explain::Explained::named);
-    let may_answer_for_a_command = verb.is_some_and(|v| ["run", "wait", "rerun", "acp-proxy", "hook"].iter().any(|own| v == own));
+    let may_answer_for_a_command =
+        verb.is_some_and(|v| ["run", "wait", "rerun", "restart", "acp-proxy", "hook"].iter().any(|own| v == own));
     let parsed = help::command_for(&args).try_get_matches_from(args).and_then(|mut found| Cli::from_arg_matches_mut(&mut found));
     match parsed {
         Ok(Cli { verb: Verb::AsEngine(engine), .. }) => Asked::Engine(engine),
