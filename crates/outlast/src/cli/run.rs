@@ -229,10 +229,20 @@ pub(crate) fn started(ctx: &Context, info: &ProcessInfo) -> Result<i32, Failure>
         return Ok(0);
     }
     ctx.out.line(&info.session_id.to_string())?;
-    let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
-    let typed = typed(info.session_id, info.name.as_deref());
-    ctx.out.tip(&format!("{}{pid}; `outlast log {typed} --follow` shows its output", info.phase));
+    ctx.out.tip(&stands(info));
     Ok(0)
+}
+
+/// How it stands just after its start, and which command shows its output.
+fn stands(info: &ProcessInfo) -> String {
+    let typed = typed(info.session_id, info.name.as_deref());
+    match ending::outcome_in_words(info) {
+        Some(outcome) => format!("{outcome}; `outlast log {typed}` shows its output"),
+        None => {
+            let pid = info.pid.map(|pid| format!(" as pid {pid}")).unwrap_or_default();
+            format!("{}{pid}; `outlast log {typed} --follow` shows its output", info.phase)
+        }
+    }
 }
 
 /// Tells that it never ran.
@@ -313,6 +323,20 @@ mod tests {
         assert_eq!(note(&[]), None);
         assert_eq!(note(&["A_API_KEY"]).unwrap(), "note: A_API_KEY was not passed on; use --env A_API_KEY");
         assert_eq!(note(&["A_API_KEY", "B_TOKEN"]).unwrap(), "note: A_API_KEY, B_TOKEN were not passed on; use --env NAME");
+    }
+
+    #[test]
+    fn a_command_that_is_over_at_once_is_not_said_to_run() {
+        let mut p =
+            ProcessInfo::new(ProcessId::from_bytes([1; 6]), "x", outlast_client::Status::Running, "", outlast_client::Time::from_micros(0));
+        p.name = Some("hk".into());
+        (p.phase, p.pid) = ("running".into(), Some(7));
+        assert_eq!(stands(&p), "running as pid 7; `outlast log hk --follow` shows its output");
+        p.phase = "draining".into();
+        for (code, want) in [(0, "finished"), (2, "failed (exit 2)")] {
+            p.fate.exit_code = Some(Some(code));
+            assert_eq!(stands(&p), format!("{want}; `outlast log hk` shows its output"));
+        }
     }
 
     #[test]
