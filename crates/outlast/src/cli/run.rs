@@ -6,12 +6,13 @@ use super::failure::OURS;
 use super::follow::{Follow, Stopped};
 use super::label::{self, Label};
 use super::named::{Named, shown, typed, with_ids};
+use super::out::tame;
 use super::owner::Whose;
 use super::ready::Ready;
 use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
-use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
+use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Scope, Spec, Status};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -143,6 +144,7 @@ impl Run {
         }
         tell_not_passed_on(ctx, &info);
         label::tell_if_not_kept(ctx, is_labelled, &info);
+        tell_namesake(ctx, &client, &info).await;
         if let Some(ready) = ready {
             let code = ready.wait(ctx, &client, &info).await?;
             if let Some(bell) = bell {
@@ -211,6 +213,18 @@ fn command(mut words: Vec<OsString>, stdin_taken: bool) -> Result<Command, Failu
 pub(crate) fn tell_not_passed_on(ctx: &Context, info: &ProcessInfo) {
     if let Some(note) = not_passed_on(&info.not_passed_on) {
         ctx.out.tip(&note);
+    }
+}
+
+/// Tells a user that another process of this name runs: from now on the name means the new one.
+async fn tell_namesake(ctx: &Context, client: &Client, info: &ProcessInfo) {
+    let Some(name) = info.name.as_deref().filter(|_| ctx.out.has_person()) else { return };
+    // The process was started; a list that cannot be read changes nothing.
+    let Ok(all) = client.list(&Scope { task: None, session: info.session_key.clone() }, false).await else { return };
+    let runs = |p: &&ProcessInfo| p.status == Status::Running && p.session_id != info.session_id && p.name.as_deref() == Some(name);
+    if let Some(other) = all.iter().filter(runs).max_by_key(|p| p.started_at) {
+        let name = tame(name);
+        ctx.out.tip(&format!("note: another process called {name} runs ({}); {name} now means the new one", other.session_id));
     }
 }
 
