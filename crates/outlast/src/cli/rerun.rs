@@ -44,10 +44,11 @@ impl Rerun {
         if let Some(name) = self.name {
             change = change.named(name);
         }
-        if self.edit
-            && let Some(command) = edited(ctx, &client, &process.id).await?
-        {
-            change = change.running(command);
+        if self.edit {
+            match edited(ctx, &client, &process.id).await? {
+                Some(command) => change = change.running(command),
+                None => ctx.out.remark("the command was not changed; it runs as it was"),
+            }
         }
         let info = client.rerun_changed(&process.id, ctx.caller(), env, change).await.map_err(refused)?;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
