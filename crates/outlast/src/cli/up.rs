@@ -82,9 +82,12 @@ impl Group<'_> {
         let (follow, stop) = (self.command("log", &["--follow"]), self.command("kill", &[]));
         match &names[..] {
             [] => Ok(()),
-            [one] => Err(Failure::refused(format!("{one} of this file runs already"), format!("`{follow}` follows it, `{stop}` stops it"))),
+            [one] => Err(Failure::refused(
+                format!("{one} is already running from this file"),
+                format!("`{follow}` follows it, `{stop}` stops it"),
+            )),
             several => Err(Failure::refused(
-                format!("{} of this file run already", several.join(", ")),
+                format!("{} are already running from this file", several.join(", ")),
                 format!("`{follow}` follows them, `{stop}` stops them"),
             )),
         }

@@ -114,7 +114,7 @@ fn a_wrong_line_or_a_missing_file_is_refused_before_anything_starts() {
     assert!(missing.code == Some(1) && missing.err.contains("cannot read Procfile: No such file"), "{missing:?}");
     for (text, says) in [
         ("web: sleep 1000\nnpm start\n", "Procfile:2: there is no colon"),
-        ("web: sleep 1000\n\nweb: sleep 1000\n", "Procfile:3: web is in line 1 already"),
+        ("web: sleep 1000\n\nweb: sleep 1000\n", "Procfile:3: web is already defined in line 1"),
         ("web: sleep 1000\nbad name: x\n", "Procfile:2: \"bad name\" cannot be a name"),
         ("web:\n", "Procfile:1: web has no command"),
         ("# nothing\n", "Procfile has no line that names a command"),
