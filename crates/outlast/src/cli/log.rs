@@ -19,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Show the output of a process
 ///
 /// Prints everything that is kept if output goes to a pipe or a file, and the last lines that fit if it goes to a terminal. Missing bytes are reported on
-/// standard error. Secrets are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they were written.
+/// standard error. Secrets of known forms are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they
+/// were written.
 /// Lines are numbered from 0.
 ///
 /// With --json the answer is a page: the last 200 lines, or those chosen with --offset and --limit. `next_line` and `next_byte` say where to continue.
