@@ -17,8 +17,6 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinError, JoinSet};
 
-/// The key of the label that names the file.
-const LABEL: &str = "procfile";
 /// The exit code of what Ctrl-C ended, as shells have it.
 const INTERRUPTED: i32 = 130;
 
@@ -50,7 +48,7 @@ impl Up {
         // From here on Ctrl-C stops what was started, also if it comes while the rest is being started.
         let mut interrupts = if self.detach { None } else { Some(signal(SignalKind::interrupt())?) };
         let client = ctx.client().await?;
-        let group = Group { ctx, client: &client, label: Label::new(LABEL, file.path.to_string_lossy()) };
+        let group = Group { ctx, client: &client, label: Label::new(label::PROCFILE, file.path.to_string_lossy()) };
         group.refuse_if_running().await?;
         let started = group.start(&file, env).await?;
         match &mut interrupts {
