@@ -182,5 +182,5 @@ fn help_as_a_word_is_help_as_a_flag() {
     assert_eq!(p.call(["help"]).good().text(), p.call(["--help"]).good().text());
     assert_eq!(p.call(["help", "run"]).good().text(), p.call(["run", "--help"]).good().text());
     assert_eq!(p.call(["help", "engine", "stop"]).good().text(), p.call(["engine", "stop", "--help"]).good().text());
-    assert!(p.call(["help", "rnu"]).err.contains("'run'"));
+    assert!(p.call(["help", "lst"]).err.contains("'list'"));
 }

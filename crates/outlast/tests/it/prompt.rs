@@ -93,14 +93,14 @@ fn bash_shows_the_numbers_and_keeps_the_exit_code() {
         person.types("echo inner-$((6*7))\r");
         person.sees("inner-42\r\n");
         person.types("exit 7\r");
-        person.sees("[1 running] code 7 ready> ");
+        person.sees("code 7 ready> ");
         assert!(!person.seen.contains("not found"), "{inner}: {}", person.seen);
         person.types("(exit 5); echo outer-$((6*7))\r");
         person.sees("outer-42\r\n");
         person.seen.clear();
     }
     person.types("(exit 7)\r");
-    person.sees("[1 running] code 7 ready> ");
+    person.sees("code 7 ready> ");
     person.types("exit 0\r");
     assert_eq!(person.ended(), Some(0));
 }

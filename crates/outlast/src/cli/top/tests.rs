@@ -574,7 +574,7 @@ fn help_that_does_not_fit_is_scrolled() {
         keys(&mut app, "j");
     }
     let text = screen(&mut app, 40, 12);
-    assert!(text.contains("their notices.") && text.contains("q closes"), "{text}");
+    assert!(text.contains("notices still come.") && text.contains("q closes"), "{text}");
     for _ in 0..100 {
         app.key(Key::Up);
     }
