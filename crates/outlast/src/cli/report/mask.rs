@@ -1,6 +1,7 @@
 //! What a report must not have, taken out of texts.
 
 use outlast_text::Redactor;
+use std::borrow::Cow;
 use std::path::Path;
 
 /// Masks secrets, whatever the configuration says, and the user's home directory.
@@ -23,6 +24,12 @@ impl Mask {
     /// A command line.
     pub(super) fn command(&self, text: &str) -> String {
         self.without_home(&self.redact.full(&self.redact.command_line(text)))
+    }
+
+    /// The words of a command, of which one may say that the next is a secret.
+    pub(super) fn arguments(&self, words: &[&str]) -> Vec<String> {
+        let words: Vec<Cow<'_, str>> = words.iter().map(|word| Cow::Borrowed(*word)).collect();
+        self.redact.arguments(&words).into_iter().map(Cow::into_owned).collect()
     }
 
     fn without_home(&self, text: &str) -> String {
