@@ -93,6 +93,8 @@ fn keys_alone(file: &str) -> String {
             _ if text.is_empty() => String::new(),
             _ if text.starts_with('#') => "# …".into(),
             None if text.starts_with('[') && text.ends_with(']') && is_key(name) => text.to_owned(),
+            // Without a value, it may be the end of a secret in base64.
+            Some((_, value)) if matches!(value.trim(), "" | "=") => MASKED.into(),
             Some((key, _)) if is_key(key.trim()) => format!("{} = {MASKED}", key.trim()),
             Some(_) | None => MASKED.into(),
         }
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_parsed_is_shown_without_values() {
-        let text = keys_alone("# tops3cret\n[webhook]\nsecret = \"tops3cret\nurl = x\n\ntops3cret and more\n[[hook]]\n");
-        assert_eq!(text, "# …\n[webhook]\nsecret = ***\nurl = ***\n\n***\n[[hook]]\n");
+        let text = keys_alone("# tops3cret\n[webhook]\nsecret = \"tops3cret\nurl = x\n\ntops3cret and more\ntops3cret==\n[[hook]]\n");
+        assert_eq!(text, "# …\n[webhook]\nsecret = ***\nurl = ***\n\n***\n***\n[[hook]]\n");
     }
 }
