@@ -5,6 +5,7 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::index::Writer;
+use crate::left_behind;
 use crate::link::Link;
 use crate::mind::{Look, mind};
 use crate::near::{self, Near};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 /// The longest session, task, generation or name.
@@ -196,6 +197,8 @@ pub(crate) struct State {
     interrupts: HashMap<String, watch::Sender<u64>>,
     minders: JoinSet<()>,
     removing: JoinSet<()>,
+    /// Looks which of the old ones have left something running.
+    look_at_left: Option<JoinHandle<()>>,
     writer: Option<Writer>,
     idle_since: Option<Instant>,
     jumps: ClockJumps,
@@ -213,6 +216,7 @@ impl State {
             interrupts: HashMap::new(),
             minders: JoinSet::new(),
             removing: JoinSet::new(),
+            look_at_left: None,
             writer: Some(writer),
             idle_since: None,
         }
@@ -541,7 +545,12 @@ impl State {
             Slot::Known(_) | Slot::Reserved { .. } => None,
         });
         let config = &self.shared.config;
+        let mut may_have_left = Vec::new();
         for id in retain::too_much(finished.collect(), self.shared.now(), &self.jumps, config.keep_for, config.keep_bytes) {
+            if self.entry(id).is_some_and(|entry| left_behind::may_have_left(&entry.facts.phase)) {
+                may_have_left.extend(self.view(id));
+                continue;
+            }
             self.drop_entry(id);
             let engine = self.engine.clone();
             self.removing.spawn(async move {
@@ -551,6 +560,30 @@ impl State {
                 }
             });
         }
+        self.prune_without_left(may_have_left);
+    }
+
+    /// Removes those of which nothing runs any more. Without the record of another, no verb would find what it left running.
+    fn prune_without_left(&mut self, views: Vec<View>) {
+        if views.is_empty() || self.look_at_left.as_ref().is_some_and(|look| !look.is_finished()) {
+            return;
+        }
+        let engine = self.engine.clone();
+        // Not among `removing`, which the end of the engine waits for: this asks the engine.
+        self.look_at_left = Some(tokio::spawn(async move {
+            let shared = Arc::clone(engine.shared());
+            let without_left = move || {
+                let look = left_behind::Look::default();
+                let is_over = |v: &View| look.at(&shared, &v.dir, &v.facts, Snapshot::read(&v.dir).ok().as_ref()).is_empty();
+                views.into_iter().filter(is_over).collect::<Vec<View>>()
+            };
+            // A panic there removes nothing.
+            for view in blocking(without_left).await.unwrap_or_default() {
+                if let Err(error) = engine.forget(&view).await {
+                    tracing::warn!(id = %view.id(), error = error.error, "cannot remove");
+                }
+            }
+        }));
     }
 
     /// Removes notices that were settled long ago.

@@ -1,4 +1,6 @@
 //! The end of a gateway: drain, marks, cancels, exit codes, and the word in the lock.
+//!
+//! Decisions 203, 204, 205 and 241: docs/decisions/gateway.md.
 
 use crate::coordinator::{Batch, Coordinator, Live, later, now};
 use crate::rules::conversation::Event;

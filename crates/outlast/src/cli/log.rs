@@ -176,13 +176,7 @@ impl Log {
 
     /// The kept bytes: of the lines or from the byte asked for, else all.
     async fn bytes(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {
-        let (from, end) = match (self.offset, self.limit.or(self.lines), self.from_byte) {
-            (None, None, from) => (from.unwrap_or(0), None),
-            (_, limit, _) => {
-                let page = client.log(self.id(), self.wanted()).await?;
-                (page.from_byte, limit.map(|_| page.next_byte))
-            }
-        };
+        let (from, end) = self.raw_range(ctx, client).await?;
         let mut screen = Screen::new(ctx, true, "");
         let mut chunks = client.read(self.id(), From::Byte(from));
         while let Some(chunk) = chunks.next().await? {
@@ -197,7 +191,32 @@ impl Log {
                 break;
             }
         }
+        if self.range(ctx, 1).is_of_lines()
+            && let Some(at) = chunks.next_byte()
+        {
+            // If they reach the end of a process that is over, its notice counts as read.
+            client.log(self.id(), Page::from_byte(end.map_or(at, |end| at.min(end))).limit(1)).await?;
+        }
         Ok(0)
+    }
+
+    /// Where the bytes begin, and where they end unless that is the end of the log. A page may have fewer lines than asked for, so it only tells where lines are.
+    async fn raw_range(&self, ctx: &Context, client: &Client) -> Result<(u64, Option<u64>), Failure> {
+        // What is looked up here is not shown, and settles no notice.
+        let client = client.with_owner(outlast_client::Owner::default());
+        let (range, id) = (self.range(ctx, 1), self.id());
+        match range {
+            Range::Last(_) => Ok((Begin::find(&client, id, range).await?.from_byte, None)),
+            Range::FromByte(byte, None) => Ok((byte, None)),
+            Range::FromLine(_, limit) | Range::FromByte(_, limit) => {
+                let page = client.log(id, self.wanted().limit(1)).await?;
+                let Some(limit) = limit else { return Ok((page.from_byte, None)) };
+                let behind = client.log(id, Page::from_line(page.first_line.saturating_add(limit)).limit(1)).await?;
+                Ok((page.from_byte, Some(behind.from_byte)))
+            }
+            // A terminal gets all of it, too.
+            Range::All | Range::Screenful(_) | Range::Since(_) => Ok((0, None)),
+        }
     }
 
     async fn follow(self, ctx: &Context, client: &Client) -> Result<i32, Failure> {

@@ -36,6 +36,14 @@ impl Range {
         }
     }
 
+    /// Whether lines were asked for by number.
+    pub(crate) fn is_of_lines(self) -> bool {
+        match self {
+            Self::Last(_) | Self::FromLine(..) | Self::FromByte(_, Some(_)) => true,
+            Self::All | Self::Screenful(_) | Self::FromByte(_, None) | Self::Since(_) => false,
+        }
+    }
+
     /// How many lines it has at most.
     fn limit(self) -> Option<u64> {
         match self {

@@ -98,6 +98,23 @@ fn a_report_needs_no_engine_and_no_readable_configuration() {
 }
 
 #[test]
+fn a_report_does_not_quote_the_line_of_the_configuration_that_is_wrong() {
+    for (wrong, line) in [("url = https://hooks.example.com/T0/czNjcmV0\n", 3), ("secret = \"\"\"\nczNjcmV0\n\"\"\"\nczNjcmV0==\n", 6)] {
+        let p = product();
+        p.configure(&format!("[[webhook]]\nname = \"w\"\n{wrong}"));
+        // The engine logs what is wrong with the file, too.
+        let id = p.run("exit 3");
+        p.wait(&id);
+        let (_, directory) = bundle(&p, &[]);
+        let text = all(&directory);
+        assert!(!text.contains("czNjcmV0"), "{text}");
+        for file in ["doctor.txt", "config.txt", "engine.log"] {
+            assert!(read(&directory, file).contains(&format!("TOML parse error at line {line}, column")), "{file}: {text}");
+        }
+    }
+}
+
+#[test]
 fn a_report_of_a_home_that_does_not_exist_yet_is_written_and_makes_none() {
     let p = product();
     let (_, directory) = bundle(&p, &[]);

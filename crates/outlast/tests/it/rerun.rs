@@ -169,3 +169,13 @@ fn a_mask_in_an_edited_command_is_not_taken_for_the_secret() {
     let again = edit(r#"echo 'echo b $TOKEN' >"$1""#);
     assert_eq!(again["command"], "echo b $TOKEN", "{again}");
 }
+
+#[test]
+fn dots_that_are_not_a_mask_may_stay_in_an_edited_command() {
+    let p = product();
+    let first = p.run("echo ./... ghp_0123456789abcdefghijklmnopqrstuvwxyz");
+    p.wait(&first);
+    let visual = editor(&p, r#"sed -i 's/ghp_.*/$TOKEN/' "$1""#);
+    let again = Answer::from(p.command(["rerun", "--json", &first, "--edit"]).env("VISUAL", visual).output().unwrap()).json();
+    assert_eq!(again["command"], "echo ./... $TOKEN", "{again}");
+}
