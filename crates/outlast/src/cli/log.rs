@@ -19,7 +19,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Show the output of a process
 ///
 /// Prints everything that is kept if output goes to a pipe or a file, and the last lines that fit if it goes to a terminal. Missing bytes are reported on
-/// standard error. Secrets are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they were written.
+/// standard error. Secrets of known forms are masked and escape sequences removed; a terminal shows the command's colours. --raw prints the bytes as they
+/// were written.
 /// Lines are numbered from 0.
 ///
 /// With --json the answer is a page: the last 200 lines, or those chosen with --offset and --limit. `next_line` and `next_byte` say where to continue.
@@ -35,7 +36,7 @@ pub(crate) struct Log {
     #[arg(skip)]
     ids: Vec<String>,
     /// Show the last N lines
-    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, short = 'n', value_name = "N", conflicts_with_all = ["offset", "limit", "from_byte", "all"], value_parser = some_lines)]
     lines: Option<u64>,
     /// Show everything that is kept, also on a terminal
     #[arg(long, conflicts_with_all = ["offset", "limit", "from_byte", "json"])]
@@ -53,7 +54,7 @@ pub(crate) struct Log {
     #[arg(long, value_name = "LINE", conflicts_with = "from_byte")]
     offset: Option<u64>,
     /// How many lines to show; without --offset the last ones
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = some_lines)]
     limit: Option<u64>,
     /// Show new output as it comes, until the output is closed; Ctrl-C leaves
     #[arg(long, short, overrides_with = "follow")]
@@ -91,6 +92,15 @@ impl Since {
             // A time out of the calendar is later than everything that was printed.
             Self::Time(time) => time.last(now, &ctx.world.zone()).unwrap_or(Time::from_micros(i64::MAX)),
         }
+    }
+}
+
+/// A number of lines.
+fn some_lines(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("0 lines show nothing: give at least 1".into()),
+        Ok(lines) => Ok(lines),
+        Err(_) => Err("give a number of lines, such as 100".into()),
     }
 }
 

@@ -103,10 +103,8 @@ impl Begin {
         };
         let left_out = match (range, first) {
             (Range::Screenful(_), Some(_)) => Some(format!(
-                "[lines 0 to {} of {} are left out; `outlast log {} --all` shows all, -n N the last N]",
-                page.first_line.saturating_sub(1),
-                page.total_lines,
-                page.session_id
+                "[the first {} of {} lines are left out; `outlast log {} --all` shows all, -n N the last N]",
+                page.first_line, page.total_lines, page.session_id
             )),
             _ => None,
         };

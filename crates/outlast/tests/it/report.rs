@@ -31,6 +31,19 @@ fn all(directory: &Path) -> String {
 }
 
 #[test]
+fn a_report_counts_what_was_seen_apart_from_what_is_pending() {
+    let p = product();
+    let id = p.run_with(&["--notify"], "exit 1");
+    eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+    p.call(["poll", &id]).good();
+    p.run_with(&["--notify"], "exit 1");
+    eventually("the notice", || (p.json(["active"])["waiting"] == 1).then_some(()));
+    let (_, directory) = bundle(&p, &[]);
+    let notices = read(&directory, "notices.txt");
+    assert!(notices.starts_with("pending     1\nseen        1\nleased      0\n"), "{notices}");
+}
+
+#[test]
 fn a_report_has_the_facts_and_no_secret_no_environment_and_no_output() {
     let p = product();
     p.configure("[retention]\ndays = 3\n\n[[webhook]]\nname = \"w\"\nurl = \"https://hooks.example.com/T0/s3cretpath\"\nsecret = \"whsec_s3cretword\"\n");

@@ -182,7 +182,7 @@ fn no_conversation(name: &ChatName) -> Failure {
 fn no_conversation_but(name: &ChatName, there_are: &[ConversationInfo]) -> Failure {
     let near = nearest(name.short(), there_are.iter().map(|one| one.name.as_str()));
     let near = near.first().map(|near| format!("did you mean {near}? ")).unwrap_or_default();
-    let hint = format!("{near}`outlast chat list` shows those there are; `outlast chat {} --agent NAME` begins it", name.short());
+    let hint = format!("{near}`outlast chat list` lists all conversations; `outlast chat {} --agent NAME` begins it", name.short());
     Failure::new(code::NO_CONVERSATION, format!("there is no conversation {}", name.short()), hint)
 }
 
