@@ -221,11 +221,11 @@ fn ctrl_c_stops_the_reply_and_leaves_only_when_it_is_pressed_twice() {
 }
 
 #[test]
-fn a_question_is_answered_with_one_key() {
+fn a_question_is_answered_with_a_key_and_enter() {
     let p = product();
     let gateway = gateway(&p);
     gateway.hold_turns();
-    let Some(t) = Tmux::calls("a_question_is_answered_with_one_key", &p, (80, 24), &["chat"]) else { return };
+    let Some(t) = Tmux::calls("a_question_is_answered_with_a_key_and_enter", &p, (80, 24), &["chat"]) else { return };
     t.sees("/help shows the commands");
     assert_eq!(gateway.followers(KEY), [true], "a person is there");
     t.types("clean up");
@@ -234,14 +234,26 @@ fn a_question_is_answered_with_one_key() {
     let options = vec![PermissionOption::new("opt-1", "Allow once", "allow_once"), PermissionOption::new("opt-2", "Reject", "reject_once")];
     let mut question = PermissionBody::new("perm-1", "rm -rf target", options);
     gateway.part(KEY, Some(1), &Content::Permission(question.clone()));
-    t.sees("[y] Allow once   [n] Reject");
+    t.sees("[y] Allow once   [n] Reject   then Enter");
+    // A message that begins with a key is a message. It once granted what was asked.
+    t.types("yes, but tell me why");
+    t.presses(&["Enter"]);
+    let said = gateway.wait_for("a message", |r| matches!(r, ChatRequest::Send { words, .. } if words.starts_with("yes")));
+    assert!(matches!(said, ChatRequest::Send { words, .. } if words == "yes, but tell me why"));
     t.types("y");
+    t.sees("\n› y");
+    assert!(!gateway.asked().iter().any(|request| matches!(request, ChatRequest::Allow { .. })), "before Enter");
+    t.presses(&["Enter"]);
     let allowed = gateway.wait_for("an answer", |r| matches!(r, ChatRequest::Allow { .. }));
     assert_eq!(allowed, ChatRequest::Allow { key: KEY.into(), permission: "perm-1".into(), option: "opt-1".into() });
     (question.answer, question.by) = (Some("opt-1".into()), Some("person".into()));
     gateway.part(KEY, Some(1), &Content::Permission(question));
     t.shows("the answer", |screen| screen.contains("allowed: rm -rf target") && !screen.contains("[n]"));
-    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", Vec::new())));
+    // What was begun before the question is a message, too.
+    t.types("y");
+    t.sees("\n› y");
+    let options = vec![PermissionOption::new("opt-1", "Allow once", "allow_once")];
+    gateway.part(KEY, Some(1), &Content::Permission(PermissionBody::new("perm-2", "rm -rf src", options)));
     t.sees("? rm -rf src");
     t.presses(&["C-d"]);
     let screen = t.sees("`outlast chat main` comes back");

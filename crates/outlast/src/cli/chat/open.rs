@@ -88,6 +88,8 @@ struct Person<'a> {
     interrupted_at: Option<Instant>,
     /// The last part that the gateway knows to be seen.
     told_seen: Option<u64>,
+    /// The question that was open when the first letter of the line was typed.
+    asked_at_first_key: Option<String>,
 }
 
 /// Why the terminal is given back.
@@ -113,6 +115,7 @@ impl<'a> Person<'a> {
             lost_since: None,
             interrupted_at: None,
             told_seen: opened.seen_part,
+            asked_at_first_key: None,
         };
         person.greet(opened);
         person
@@ -269,13 +272,8 @@ impl<'a> Person<'a> {
     fn key(&mut self, key: Key) -> Option<Leave> {
         self.hint = None;
         let interrupted = self.interrupted_at.take();
-        if let Key::Char(c) = key
-            && self.editor.is_empty()
-            && let Some((permission, option)) = self.view.answer(c)
-        {
-            let wish = ChatWish::Allow { permission: permission.into(), option: option.into() };
-            self.ask(wish);
-            return None;
+        if self.editor.is_empty() {
+            self.asked_at_first_key = self.view.question().map(str::to_owned);
         }
         match key {
             Key::Ctrl('c') => return self.interrupt(interrupted),
@@ -310,6 +308,11 @@ impl<'a> Person<'a> {
     }
 
     fn enter(&mut self, line: &str) -> Option<Leave> {
+        let asked = self.asked_at_first_key.take();
+        if let Some(wish) = self.answer(line, asked.as_deref()) {
+            self.ask(wish);
+            return None;
+        }
         match commands::read(line) {
             Entered::Nothing => {}
             Entered::Words(words) => self.say(&words),
@@ -327,6 +330,14 @@ impl<'a> Person<'a> {
             Entered::Command(SlashCommand::Quit) => return Some(Leave::Asked),
         }
         None
+    }
+
+    /// What a line answers: nothing but a key, typed while this question was open. A longer line is a message, and so is one that was begun before.
+    fn answer(&self, line: &str, asked: Option<&str>) -> Option<ChatWish> {
+        let mut letters = line.trim().chars();
+        let (Some(key), None) = (letters.next(), letters.next()) else { return None };
+        let (permission, option) = self.view.answer(key).filter(|(permission, _)| Some(*permission) == asked)?;
+        Some(ChatWish::Allow { permission: permission.into(), option: option.into() })
     }
 
     fn restart(&mut self) {
@@ -430,6 +441,7 @@ fn help() -> Vec<StyledLine> {
         "Alt-Enter  begin another line; so does a backslash at the end",
         "Tab        complete a command",
         "Up, Down   what was said before",
+        "y a n d    or a number, then Enter: answer a question about a permission; a longer line is a message",
     ];
     commands.chain(keys.map(str::to_owned)).map(|line| StyledLine::of(Style::Quiet, &line).hanging(HELP_COLUMN)).collect()
 }

@@ -229,12 +229,17 @@ impl ChatView {
                 let gap = if n == 0 { "" } else { "   " };
                 line = line.and(Style::Busy, &format!("{gap}[{key}] ")).and(Style::Plain, &option.name);
             }
-            lines.push(line);
+            lines.push(line.and(Style::Quiet, "   then Enter"));
         }
         if self.standing == Some(Standing::Suspended) {
             lines.push(StyledLine::of(Style::Bad, "suspended: write to start a new generation, /resume to continue this one"));
         }
         lines
+    }
+
+    /// The question that waits for a person.
+    pub(super) fn question(&self) -> Option<&str> {
+        self.question.as_ref().map(|question| question.permission.as_str())
     }
 
     /// What a key answers, if a question is open.
