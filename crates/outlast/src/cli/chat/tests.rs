@@ -281,6 +281,30 @@ fn an_answer_that_is_also_a_line_is_shown_once() {
     }
 }
 
+/// The answer came first, then the end of the reply, then the line.
+#[test]
+fn an_answer_is_shown_once_if_other_parts_come_between_it_and_its_line() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().draft(1, 0, "I th");
+    for line in ["Stopped.", "Stopped."] {
+        let lines = play.view.answered(line);
+        play.show(&lines).text("I th").line(line, "stopped");
+    }
+    // Another terminal stops, and then this one.
+    play.line("Stopped.", "stopped").line("Stopped.", "stopped");
+    let lines = play.view.answered("Stopped.");
+    play.show(&lines);
+    assert_eq!(play.shown.iter().filter(|line| *line == "Stopped.").count(), 4, "{}", play.all());
+}
+
+#[test]
+fn going_back_to_a_generation_needs_no_second_line_about_the_turn_that_it_cancels() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("think").running().text("I thought.").line("Continuing where generation 1 ended.", "returned");
+    play.turn(TurnState::Finished, Some(TurnOutcome::Cancelled), Some("new_generation"));
+    assert_eq!(play.shown, ["› think", "I thought.", "", "Continuing where generation 1 ended."]);
+}
+
 #[test]
 fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
     let mut view = ChatView::new("main", None, Standing::Active);

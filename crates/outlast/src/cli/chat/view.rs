@@ -6,10 +6,16 @@ use outlast_client::{
     ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
     TurnOutcome, TurnState, WordsBody,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How many parts from before are shown when a conversation is opened again.
 pub(super) const CONTEXT_PARTS: u32 = 12;
+
+/// How many lines an answer is compared with. It comes soon after its line, or before it.
+const MAX_SHOWN_LINES: usize = 32;
+
+/// How much of a message is repeated when it gets its turn.
+const MAX_REPEATED_WIDTH: usize = 60;
 
 /// The answer to what was allowed without one of the options.
 const ALLOWED: &str = "allowed";
@@ -38,8 +44,10 @@ pub(super) struct ChatView {
     tools: BTreeMap<String, ToolState>,
     question: Option<PermissionBody>,
     standing: Option<Standing>,
-    /// The last line of the gateway's, which may come as an answer as well.
-    last_line: Option<String>,
+    /// Answers that were shown, and whose lines have not come.
+    shown_answers: VecDeque<String>,
+    /// Lines that were shown, and of which the answer may still come.
+    shown_lines: VecDeque<String>,
     last_shown: LastShown,
 }
 
@@ -133,12 +141,17 @@ impl ChatView {
         self.own.remove(message_id);
     }
 
-    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once.
+    /// What the gateway answered to a command of this person. The same may come as a line for every terminal, and is shown once. The two come over different
+    /// connections, so either may be first, and other parts may come in between.
     pub(super) fn answered(&mut self, text: &str) -> Vec<StyledLine> {
-        if self.last_line.as_deref() == Some(text) {
+        if let Some(at) = self.shown_lines.iter().position(|line| line == text) {
+            self.shown_lines.remove(at);
             return Vec::new();
         }
-        self.last_line = Some(text.to_owned());
+        if self.shown_answers.len() == MAX_SHOWN_LINES {
+            self.shown_answers.pop_front();
+        }
+        self.shown_answers.push_back(text.to_owned());
         self.remark(Style::Quiet, text)
     }
 
@@ -263,9 +276,6 @@ impl ChatView {
             }
         }
         self.last_part = self.last_part.max(Some(part.id));
-        if part.kind != PartKind::Line {
-            self.last_line = None;
-        }
         lines.extend(match part.content() {
             Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
             Content::Words(body) => self.words(&body.text),
@@ -400,16 +410,21 @@ impl ChatView {
     fn line(&mut self, part: &Part, body: &LineBody) -> Vec<StyledLine> {
         self.told.extend(part.turn);
         // They end the turns that are open, which needs no second line.
-        if matches!(body.about.as_deref(), Some("stopped" | "new")) {
+        if matches!(body.about.as_deref(), Some("stopped" | "new" | "returned")) {
             self.told.extend(self.open.keys());
         }
-        if self.last_line.replace(body.text.clone()).is_some_and(|last| last == body.text) {
+        if let Some(at) = self.shown_answers.iter().position(|answer| *answer == body.text) {
+            self.shown_answers.remove(at);
             return Vec::new();
         }
+        if self.shown_lines.len() == MAX_SHOWN_LINES {
+            self.shown_lines.pop_front();
+        }
+        self.shown_lines.push_back(body.text.clone());
         let mut lines = self.flush_draft();
         let style = match body.about.as_deref() {
             Some("failed" | "suspended" | "gave_up") => Style::Bad,
-            Some("notice" | "new") => Style::Quiet,
+            Some("notice" | "new" | "returned") => Style::Quiet,
             _ => Style::Busy,
         };
         lines.extend(self.remark(style, &body.text));
