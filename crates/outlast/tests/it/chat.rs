@@ -272,7 +272,7 @@ fn a_terminal_survives_a_restart_of_the_gateway() {
     gateway.part(KEY, None, &Content::Text(TextBody::new("written while it was away")));
     gateway.listen();
     let screen = t.sees("written while it was away");
-    assert_eq!(screen.matches("the gateway was restarted").count(), 1, "{screen}");
+    assert_eq!(screen.matches("the gateway is connected again").count(), 1, "{screen}");
     // A message whose answer is lost is sent again, and answered once.
     gateway.fail_next("send", Fault::DieAfter);
     std::thread::scope(|scope| {

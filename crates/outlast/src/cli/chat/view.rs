@@ -1,10 +1,11 @@
 //! What a terminal shows of a conversation: events in, lines out. It knows no terminal and no clock.
 
+use super::super::table::cut;
 use super::markdown::{Markdown, Style, StyledLine};
 use super::show::{ANSWERED_NOTHING, outcome_words};
 use outlast_client::{
     ChatEvent, Content, LineBody, Part, PartKind, PermissionBody, PermissionOption, Standing, Time, ToolBody, ToolState, TurnInfo,
-    TurnOutcome, TurnState, WordsBody,
+    TurnKind, TurnOutcome, TurnState, WordsBody,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -49,6 +50,10 @@ pub(super) struct ChatView {
     /// Lines that were shown, and of which the answer may still come.
     shown_lines: VecDeque<String>,
     last_shown: LastShown,
+    /// The message whose words are the last thing that was shown, remarks aside.
+    last_message: Option<String>,
+    /// Turns that were seen to run.
+    begun: BTreeSet<u64>,
 }
 
 /// What stands on the last line, which decides whether there is an empty one behind it.
@@ -59,6 +64,8 @@ enum LastShown {
     Words,
     Text,
     Remark,
+    /// What a command at the prompt printed.
+    Output,
 }
 
 /// A reply as it is written.
@@ -133,7 +140,7 @@ impl ChatView {
     /// What a person says here, before the gateway has it.
     pub(super) fn said(&mut self, message_id: &str, words: &str) -> Vec<StyledLine> {
         self.own.insert(message_id.to_owned());
-        self.words(words)
+        self.words(words, Some(message_id.to_owned()))
     }
 
     /// A message was refused: nothing answers it.
@@ -207,7 +214,7 @@ impl ChatView {
         self.open.clear();
         self.question = None;
         let mut lines = self.flush_draft();
-        lines.extend(self.remark(Style::Quiet, "— the gateway was restarted, and is connected again —"));
+        lines.extend(self.remark(Style::Quiet, "— the gateway is connected again —"));
         lines
     }
 
@@ -223,9 +230,16 @@ impl ChatView {
 
     /// The same, of several lines.
     pub(super) fn remark_lines(&mut self, remark: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
-        let mut lines = self.gap_after(&[LastShown::Text]);
+        let mut lines = self.gap_after(&[LastShown::Text, LastShown::Output]);
         lines.extend(remark);
         self.last_shown = LastShown::Remark;
+        lines
+    }
+
+    /// What a command at the prompt printed, with an empty line before what comes next.
+    pub(super) fn output(&mut self, output: impl IntoIterator<Item = StyledLine>) -> Vec<StyledLine> {
+        let lines = self.remark_lines(output);
+        self.last_shown = LastShown::Output;
         lines
     }
 
@@ -278,7 +292,7 @@ impl ChatView {
         self.last_part = self.last_part.max(Some(part.id));
         lines.extend(match part.content() {
             Content::Words(WordsBody { message_id: Some(id), .. }) if self.own.remove(&id) => Vec::new(),
-            Content::Words(body) => self.words(&body.text),
+            Content::Words(body) => self.words(&body.text, body.message_id),
             Content::Text(body) => self.text(part, &body.text),
             Content::Tool(body) => self.tool(&body),
             Content::Permission(body) => self.permission(body),
@@ -289,11 +303,27 @@ impl ChatView {
         lines
     }
 
-    fn words(&mut self, text: &str) -> Vec<StyledLine> {
-        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark]);
+    fn words(&mut self, text: &str, message_id: Option<String>) -> Vec<StyledLine> {
+        let mut lines = self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]);
         let begin = |n: usize| if n == 0 { "› " } else { "  " };
         lines.extend(text.lines().enumerate().map(|(n, line)| StyledLine::of(Style::Person, begin(n)).and(Style::Bold, line).hanging(2)));
         self.last_shown = LastShown::Words;
+        self.last_message = message_id;
+        lines
+    }
+
+    /// The first words of a message that waited, above its reply. Nothing if the message is the last thing that was shown.
+    fn whose_turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
+        let is_shown = self.last_message.as_ref() == Some(&turn.cause);
+        let is_news = self.begun.insert(turn.id) && self.is_caught_up && turn.kind == TurnKind::Message;
+        let Some(words) = turn.words.as_deref().filter(|_| is_news && !is_shown) else { return Vec::new() };
+        let first = words.trim().lines().next().unwrap_or_default();
+        let short = if first.len() < words.trim().len() { format!("{first} …") } else { first.to_owned() };
+        let mut lines = self.drop_draft();
+        lines.extend(self.gap_after(&[LastShown::Words, LastShown::Text, LastShown::Remark, LastShown::Output]));
+        lines.push(StyledLine::of(Style::Person, "› ").and(Style::Quiet, &cut(&short, MAX_REPEATED_WIDTH)).hanging(2));
+        self.last_shown = LastShown::Words;
+        self.last_message = Some(turn.cause.clone());
         lines
     }
 
@@ -347,9 +377,10 @@ impl ChatView {
         if lines.is_empty() {
             return lines;
         }
-        let mut all = self.gap_after(&[]);
+        let mut all = self.gap_after(&[LastShown::Output]);
         all.extend(lines);
         self.last_shown = LastShown::Text;
+        self.last_message = None;
         all
     }
 
@@ -384,6 +415,7 @@ impl ChatView {
         let mut lines = self.flush_draft();
         lines.push(line);
         self.last_shown = LastShown::Words;
+        self.last_message = None;
         lines
     }
 
@@ -404,6 +436,7 @@ impl ChatView {
             self.question = None;
         }
         self.last_shown = LastShown::Words;
+        self.last_message = None;
         lines
     }
 
@@ -433,22 +466,25 @@ impl ChatView {
 
     fn turn(&mut self, turn: &TurnInfo) -> Vec<StyledLine> {
         let before = self.open.get(&turn.id).map(|t| (t.state.clone(), t.attempt));
+        let mut lines = Vec::new();
         if before != Some((turn.state.clone(), turn.attempt)) && turn.state == TurnState::Running {
             self.told.remove(&turn.id);
             self.tools.clear();
+            lines.extend(self.whose_turn(turn));
         }
         if !turn.is_finished() {
             self.open.insert(turn.id, turn.clone());
             let is_cut = turn.state == TurnState::Interrupted && before.is_some_and(|(state, _)| state == TurnState::Running);
             if !is_cut {
-                return Vec::new();
+                return lines;
             }
             // Kept: the part that replaces the draft may still come, and shows then what is not there.
-            let mut lines = self.flush_draft();
+            lines.extend(self.flush_draft());
             lines.extend(self.ended(turn, "interrupted; it will be resumed"));
             return lines;
         }
         self.open.remove(&turn.id);
+        self.begun.remove(&turn.id);
         self.question = None;
         match &turn.outcome {
             None | Some(TurnOutcome::Completed) => {
