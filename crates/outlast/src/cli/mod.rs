@@ -188,7 +188,14 @@ pub(crate) enum Asked {
 }
 
 /// Reads the command line.
-pub(crate) fn parse(args: Vec<OsString>) -> Asked {
+pub(crate) fn parse(mut args: Vec<OsString>) -> Asked {
+    // A conversation cannot be named `help`, and the gateway has no such verb.
+    if let [_, verb, asked] = &mut args[..]
+        && (*verb == "chat" || *verb == "gateway")
+        && *asked == "help"
+    {
+        *asked = "--help".into();
+    }
     let json = own_words(&args).iter().any(|a| a == "--json");
     // These exit as a command did, so that an error of their own must not look like one of the command's. Of a hook an exit code of 2 is an order to its agent.
     let verb = args.iter().skip(1).find(|a| !a.as_encoded_bytes().starts_with(b"-"));

@@ -337,6 +337,31 @@ fn a_message_that_waited_is_repeated_when_it_gets_its_turn() {
 }
 
 #[test]
+fn what_a_command_prints_is_set_apart() {
+    let mut play = Screenplay::new(None);
+    play.caught_up().words("a");
+    for text in ["/help shows", "no such command"] {
+        let lines = play.view.output([StyledLine::of(markdown::Style::Quiet, text)]);
+        play.show(&lines);
+    }
+    play.text("b").line("Stopped.", "stopped");
+    assert_eq!(play.shown, ["› a", "/help shows", "", "no such command", "", "b", "", "Stopped."]);
+}
+
+#[test]
+fn a_status_shows_the_turn_that_runs_and_the_last_one() {
+    let turn = |id: u64, state: TurnState| {
+        let mut turn = TurnInfo::queued(id, TurnKind::Message, format!("msg:{id}"));
+        turn.state = state;
+        turn
+    };
+    let shown = |turns: Vec<TurnInfo>| open::at_work_and_last(turns).iter().map(|turn| turn.id).collect::<Vec<_>>();
+    let all = [turn(1, TurnState::Finished), turn(2, TurnState::Running), turn(3, TurnState::Queued), turn(4, TurnState::Queued)];
+    assert_eq!(shown(all.to_vec()), [2, 4]);
+    assert_eq!((shown(all[..2].to_vec()), shown(all[..1].to_vec()), shown(Vec::new())), (vec![2], vec![1], vec![]));
+}
+
+#[test]
 fn a_message_on_its_way_can_be_stopped_and_a_refused_one_cannot() {
     let mut view = ChatView::new("main", None, Standing::Active);
     view.said("msg:1", "hello");
