@@ -43,6 +43,7 @@ fn standing_with(p: &ProcessInfo, left: impl Fn(usize) -> String) -> (String, To
             }
         }
         "running" | "adopted" => (p.phase.clone(), Tone::Good),
+        "lost" if !p.left.is_empty() => (format!("lost, {}", left(p.left.len())), Tone::Busy),
         "starting" | "stopping" | "orphaned" | "unreachable" => (p.phase.clone(), Tone::Busy),
         "failed_start" => ("failed to start".into(), Tone::Bad),
         _ => (p.phase.clone(), Tone::Bad),
