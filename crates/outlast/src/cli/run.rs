@@ -12,6 +12,7 @@ use super::route::RouteArgs;
 use super::{Context, Failure, ending, input, some_seconds};
 use clap::{Args, ValueEnum, ValueHint};
 use outlast_client::{Client, Command, From, OnStop, OsText, ProcessId, ProcessInfo, Reason, Spec};
+use outlast_text::{Redactor, secret_name};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -89,6 +90,9 @@ pub(crate) struct Run {
     command: Vec<OsString>,
 }
 
+/// Shorter values of variables are not masked in the output, so that they can be waited for.
+const SHORTEST_SECRET: usize = 8;
+
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum WhenStopped {
     Keep,
@@ -114,6 +118,9 @@ impl Run {
         let (follow, wait, quiet, id, bell) = (self.follow, self.wait, self.quiet, self.id, self.bell);
         let ready = self.until.clone().map(|text| Ready { text, at_most: self.timeout });
         let spec = self.spec(ctx)?;
+        if let Some(ready) = &ready {
+            check_until(&ready.text, &spec, &Redactor::new(ctx.settings.redact))?;
+        }
         let is_labelled = !spec.labels.is_empty();
         let client = ctx.client().await?.with_owner(spec.owner.clone());
         // Before the start, which may be refused because of a setting that was changed since.
@@ -180,6 +187,24 @@ impl Run {
         spec.tell.route = self.route.into();
         Ok(spec)
     }
+}
+
+/// Refuses to wait for a text with a secret in it: the line is shown with the secret masked, and so is never found.
+fn check_until(text: &str, spec: &Spec, redactor: &Redactor) -> Result<(), Failure> {
+    let values = spec.env.iter().filter(|variable| secret_name(&variable.name.to_lossy()));
+    let is_given =
+        |value: &OsText| value.to_lossy().lines().map(str::trim).any(|line| line.len() >= SHORTEST_SECRET && text.contains(line));
+    let (has, hint) = if redactor.is_on() && values.map(|variable| &variable.value).any(is_given) {
+        (
+            "has a value in it that is given under a secret's name",
+            "wait for the text around it, or give the value under a name that is no secret's",
+        )
+    } else if redactor.command(text) != text {
+        ("has the form of a secret in it, such as a token's", "wait for the text around it")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::refused(format!("the text of --until {has}, and secrets are masked in the output"), hint))
 }
 
 /// What a line can contain.
