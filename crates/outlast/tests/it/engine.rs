@@ -125,6 +125,22 @@ fn why_an_engine_cannot_start_is_said_once() {
 }
 
 #[test]
+fn a_restart_with_a_configuration_that_cannot_be_read_ends_nothing() {
+    let p = product();
+    let first = p.json(["engine", "status"])["pid"].clone();
+    p.configure("[limits]\nmax_running = 1\n[[hook]]\nname = \"bad\n");
+    for args in [&["engine", "restart"][..], &["engine", "restart", "--json"]] {
+        let refused = p.call(args);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        let said = refused.text() + &refused.err;
+        assert!(said.contains("config.toml: ") && said.contains("line 4") && said.contains("correct the file and restart again"), "{said}");
+    }
+    p.configure("[limits]\nmax_running = 1\n");
+    assert_eq!(p.json(["engine", "status"])["pid"], first, "it runs on");
+    assert_eq!(p.json(["engine", "restart"])["status"], "restarted");
+}
+
+#[test]
 fn a_changed_configuration_is_named_until_the_engine_was_restarted() {
     let p = product();
     let id = p.run_with(&["--on-stop", "kill"], "exec sleep 1000");
