@@ -19,13 +19,21 @@ pub(crate) struct Failure {
     status: String,
     /// The exit code of a process that is over already.
     exit_code: Option<Option<i32>>,
-    /// What a kill did although the process was over already.
-    stopped_left: Box<StoppedLeft>,
+    of: Box<Of>,
     exit: i32,
     /// Nobody reads any more, so nothing is said.
     silent: bool,
     /// Somebody left on purpose, which is no failure of ours.
     left: bool,
+}
+
+/// What is known of the process that a failure is about.
+#[derive(Debug, Default)]
+struct Of {
+    /// Its id, if it was found.
+    process: Option<String>,
+    /// What a kill did although the process was over already.
+    stopped_left: StoppedLeft,
 }
 
 impl Failure {
@@ -65,7 +73,7 @@ impl Failure {
             hint: hint.into(),
             status: "error".into(),
             exit_code: None,
-            stopped_left: Box::default(),
+            of: Box::default(),
             exit: 1,
             silent: false,
             left: false,
@@ -107,6 +115,12 @@ impl Failure {
         Self { error, ..self }
     }
 
+    /// The same, about this process.
+    pub(crate) fn about(mut self, id: &str) -> Self {
+        self.of.process = Some(id.to_owned());
+        self
+    }
+
     /// The same, to somebody who is asked for on behalf of a conversation: what belongs to others is not there for them.
     pub(crate) fn within(self, session: Option<&str>) -> Self {
         match session {
@@ -146,7 +160,7 @@ impl Failure {
         } else {
             let hint = if self.hint.is_empty() { String::new() } else { format!("\n  {}", self.hint) };
             let name = if self.left { "" } else { "outlast: " };
-            let StoppedLeft { left_killed, warning, .. } = &*self.stopped_left;
+            let StoppedLeft { left_killed, warning, .. } = &self.of.stopped_left;
             let left =
                 if left_killed.is_empty() { String::new() } else { format!("; stopped what it had left running: {}", named(left_killed)) };
             let warning = warning.as_ref().map(|warning| format!("\n  {warning}")).unwrap_or_default();
@@ -166,7 +180,10 @@ impl Failure {
         if let Some(code) = self.exit_code {
             all["exit_code"] = json!(code);
         }
-        if let (Value::Object(all), Ok(Value::Object(stopped))) = (&mut all, serde_json::to_value(&self.stopped_left)) {
+        if let Some(id) = &self.of.process {
+            (all["session_id"], all["id"]) = (json!(id), json!(id));
+        }
+        if let (Value::Object(all), Ok(Value::Object(stopped))) = (&mut all, serde_json::to_value(&self.of.stopped_left)) {
             all.extend(stopped);
         }
         all
@@ -179,7 +196,7 @@ impl From<ClientError> for Failure {
         failure.status = e.status().to_owned();
         if let ClientError::Refused(refused) = e {
             failure.exit_code = refused.exit_code;
-            failure.stopped_left = refused.stopped_left.unwrap_or_default();
+            failure.of.stopped_left = refused.stopped_left.map(|stopped| *stopped).unwrap_or_default();
         }
         failure
     }

@@ -17,7 +17,7 @@ pub(crate) struct Named {
 impl Named {
     /// A failure that is about this process, for users by its name. Programs get what the engine said.
     pub(crate) fn failed(&self, ctx: &Context, failure: impl Into<Failure>) -> Failure {
-        let failure = failure.into();
+        let failure = failure.into().about(&self.id);
         if ctx.out.json || self.name.is_none() {
             return failure;
         }
@@ -142,10 +142,8 @@ impl Each {
 
     /// It was refused or failed. The others are done all the same.
     pub(crate) fn failed(&mut self, ctx: &Context, of: &Named, failure: impl Into<Failure>) {
-        let failure = failure.into();
-        let mut error = json!({"session_id": of.id});
-        super::run::merge(&mut error, failure.to_json());
-        self.json.push(with_ids(&error));
+        let failure = failure.into().about(&of.id);
+        self.json.push(failure.to_json());
         let what = format!("{of}: {}", failure.error());
         self.fail(failure.saying(what).tell_unless(ctx.out.json));
     }

@@ -42,6 +42,7 @@ fn assert_stopped(answer: &Answer, left: u32) {
     assert_eq!((said["status"].as_str(), said["code"].as_str()), (Some("already_exited"), Some("already_exited")), "{said}");
     assert_eq!((said["exit_code"].as_i64(), answer.code), (Some(3), Some(1)), "{said}");
     assert_eq!(said["left_killed"], json!([{"pid": left, "command": "sleep 1000"}]), "{said}");
+    assert!(said["id"].is_string() && said["id"] == said["session_id"], "{said}");
     assert!(is_gone(left), "{left}");
 }
 
