@@ -185,7 +185,10 @@ fn a_variable_that_is_not_passed_on_is_named_to_a_user_at_a_terminal() {
     // In a pipe nothing is said; with --json it is a field.
     let piped = p.call(["run", "--", "true"]).good();
     assert_eq!(piped.err, "");
-    assert_eq!(p.json(["run", "--", "true"])["not_passed_on"], json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]));
+    for flags in [&[][..], &["--wait"], &["--follow"], &["--until", "said"], &["--until", "not said"]] {
+        let answer = p.call(["run", "--json"].iter().chain(flags).chain(&["--", "echo said"])).json();
+        assert_eq!(answer["not_passed_on"], json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]), "{flags:?}: {answer}");
+    }
 }
 
 #[test]
