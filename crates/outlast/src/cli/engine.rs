@@ -153,7 +153,7 @@ pub(super) async fn tell_outdated(ctx: &Context, client: &Client) {
     let outdated = ctx.settings.outdated(&status.settings);
     if !outdated.is_empty() {
         ctx.out.tip(&format!(
-            "note: the engine uses earlier settings ({}); `outlast engine restart` has it read the current ones",
+            "note: the engine uses earlier settings ({}); `outlast engine restart` applies the current ones",
             outdated.join(", ")
         ));
     }
