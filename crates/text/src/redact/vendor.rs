@@ -141,20 +141,22 @@ const JOINED_REACH: usize = 256;
 /// How many letters and digits in a row such a token has at least.
 const JOINED_RUN: usize = 16;
 
-/// Whether what follows a prefix inside of a longer word was drawn at random: many letters and digits in a row, a digit among them, and a letter that no
-/// hexadecimal number has. Words with hyphens and the sums in `cache-key-d41d8c…` are not like that.
+/// Whether what follows a prefix inside of a longer word was drawn at random: many letters and digits in a row, a digit among them, and letters that no
+/// hexadecimal number has: beyond f, or of both cases. Words with hyphens and the sums in `cache-key-d41d8c…` are not like that.
 fn looks_drawn(rest: &[u8], body: Body) -> bool {
     let own = rest.iter().take(JOINED_REACH).take_while(|&&byte| body.has(byte));
-    let (mut length, mut digit, mut letter) = (0, false, false);
+    let (mut length, mut digit, mut beyond, mut lower, mut upper) = (0, false, false, false, false);
     for byte in own {
         if byte.is_ascii_alphanumeric() {
             length += 1;
             digit |= byte.is_ascii_digit();
-            letter |= byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
+            beyond |= byte.is_ascii_alphabetic() && !byte.is_ascii_hexdigit();
+            lower |= byte.is_ascii_lowercase();
+            upper |= byte.is_ascii_uppercase();
         } else {
-            (length, digit, letter) = (0, false, false);
+            (length, digit, beyond, lower, upper) = (0, false, false, false, false);
         }
-        if length >= JOINED_RUN && digit && letter {
+        if length >= JOINED_RUN && digit && (beyond || (lower && upper)) {
             return true;
         }
     }
