@@ -116,7 +116,8 @@ impl Family {
         }
         let rest = &bytes[start + self.prefix.len()..];
         let is_joined = start > 0 && matches!(bytes[start - 1], b'-' | b'_');
-        if !begins_word(bytes, start) && !(is_joined && looks_drawn(rest, self.body)) {
+        let may_begin = begins_word(bytes, start) || (is_joined && looks_drawn(rest, self.body));
+        if !may_begin {
             return None;
         }
         let own = rest.iter().take_while(|&&byte| self.body.has(byte));
