@@ -6,7 +6,7 @@
 //! Decision 103: docs/decisions/tools-mcp.md.
 
 use outlast_client::Receipt;
-use outlast_tools::After;
+use outlast_tools::OnDelivered;
 use rmcp::model::{JsonRpcMessage, RequestId};
 use rmcp::service::{RequestContext, RoleServer, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Debug)]
 pub(crate) struct AnswerReceipt {
     pub(crate) receipt: Receipt,
-    pub(crate) after: Vec<After>,
+    pub(crate) after: Vec<OnDelivered>,
 }
 
 impl AnswerReceipt {
@@ -28,7 +28,7 @@ impl AnswerReceipt {
     /// The answer was written: confirms it to the engine.
     pub(crate) async fn arrived(self) {
         for after in self.after {
-            after.arrived().await;
+            after.delivered().await;
         }
         if let Err(error) = self.receipt.passed_on().await {
             // The engine delivers it once more, marked as a repeat.
