@@ -1,4 +1,4 @@
-//! `cargo xtask bench crash`: what is left of a hundred jobs when their manager is killed with `-9`, for each manager.
+//! `cargo xtask bench crash`: what is left of a hundred jobs after their manager was killed with `-9`, for each manager.
 
 mod job;
 mod others;
@@ -13,8 +13,8 @@ const fn count(what: &'static str) -> Figure {
     Figure::new("crash", what, Who::Ours, Unit::Count)
 }
 
-/// Of a hundred: those that were alive a second later, those that came to their own end, the bytes of output that can still be read as a part of a hundred, those whose exit code is known, those
-/// whose end was announced once without anybody asking.
+/// Of a hundred jobs: those alive a second later, those that ended by themselves, the readable share of their output in percent, those with a
+/// known exit code, and those whose end was announced once without a call.
 const LEFT: [Figure; 5] = [
     count("alive a second later"),
     count("came to their own end"),
@@ -23,7 +23,7 @@ const LEFT: [Figure; 5] = [
     count("ends announced, nobody asking"),
 ];
 
-/// What became of the jobs.
+/// The results of the jobs.
 #[derive(Debug, Default, PartialEq)]
 struct Left {
     alive: usize,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench end`: how soon an end is known to whoever waits for it.
+//! `cargo xtask bench end`: how soon a waiting client learns of an end.
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, PATIENCE, Unit, Who};
 use super::peers::{Dotfiles, Hermes};
@@ -19,9 +19,9 @@ const SEEN: Figure = ours("end to pidfd").of(Who::Limit);
 const LOST: Figure = Figure::new("end", "events lost, one after another", Who::Hermes, Unit::Count);
 const RECORDED: Figure = ours("end to record fdatasync'ed").of(Who::Limit);
 
-/// How long a command lives, in milliseconds, so that whoever waits does.
+/// How long a command lives, in milliseconds, so that the client waits already when it ends.
 const LIVED: &str = "20";
-/// How long somebody else holds its pipe, in seconds.
+/// How long another process holds its pipe open, in seconds.
 const HELD: &str = "2";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -46,7 +46,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         }
         Ok(())
     })?;
-    // What holds the pipes ends by itself, and the home may be closed then.
+    // The processes that hold the pipes end by themselves. Then the home may be closed.
     std::thread::sleep(std::time::Duration::from_secs(HELD.parse()?));
     for goal in goals() {
         bench.goal(goal)?;

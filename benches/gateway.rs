@@ -1,5 +1,5 @@
-//! `cargo xtask bench gateway`: how soon the end of a process begins a turn, how soon `outlast chat` shows its prompt, and what the gateway itself costs a turn when
-//! many conversations have one at once.
+//! `cargo xtask bench gateway`: how soon the end of a process begins a turn, how soon `outlast chat` shows its prompt, and how much time the
+//! gateway itself adds to a turn while many conversations have one.
 
 #[path = "gateway/ends.rs"]
 mod ends;
@@ -21,13 +21,13 @@ pub(crate) use home::agent;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// From the end of a process to the turn that it begins, the half of them.
+/// The goal for the median time from the end of a process to the turn that it begins.
 const BEGUN: Duration = Duration::from_millis(5);
-/// From the call of `outlast chat` to its prompt, the half of them.
+/// The goal for the median time from the call of `outlast chat` to its prompt.
 const PROMPT: Duration = Duration::from_millis(50);
-/// What the gateway adds to a turn, all but one in a hundred.
+/// The goal for the 99th percentile of the time that the gateway adds to a turn.
 const SHARE: Duration = Duration::from_millis(20);
-/// What the gateway may take of the memory meanwhile.
+/// The most memory of the gateway meanwhile.
 const MEMORY: f64 = 60.0 * 1024.0 * 1024.0;
 /// How often the reference looks for processes that have ended.
 const REFERENCE_POLL: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     println!("gateway, one run; the load before it was {}", load.split(' ').next().unwrap_or_default());
     let stolen = Stolen::from_now_on()?;
     let mut missed = Vec::new();
-    // One that is not asked for is left out.
+    // A part that was not asked for is left out.
     if ends > 0 {
         missed.extend(tell_ends(&ends::measure(&new_home()?, &stamp, ends)?, ends));
     }

@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 /// How long the half of all polls may take.
 const POLL: Duration = Duration::from_millis(1);
-/// How often each agent of many asks.
+/// How many calls each of many agents makes.
 const POLLS: usize = 20;
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -59,13 +59,13 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The middle one of the rounds, each by its own.
+/// The median of the rounds, for each value.
 fn middle(rounds: &[Spread]) -> Spread {
     let of = |which: fn(&Spread) -> Duration| spread(rounds.iter().map(which).collect()).half;
     Spread { half: of(|r| r.half), most: of(|r| r.most) }
 }
 
-/// A server that an agent has started.
+/// A server, as an agent starts it.
 struct Agent {
     client: RunningService<RoleClient, ()>,
     child: Child,
@@ -99,7 +99,7 @@ impl Agent {
         said.structured_content.context("an answer has structured content")
     }
 
-    /// Starts a command that prints a word and stays.
+    /// Starts a command that prints a word and keeps running.
     async fn begin(&self, word: &str) -> Result<String> {
         let arguments = json!({"command": format!("echo {word}; exec sleep 1000"), "background": true});
         let said = self.call("terminal", arguments).await?;
@@ -120,7 +120,7 @@ async fn poll_and_echo(product: &Product, calls: usize, rounds: usize) -> Result
         let id = ours.begin("one").await?;
         let question = json!({"action": "poll", "session_id": id});
         let (mut slow, mut bare) = (Vec::new(), Vec::new());
-        // The first ones find nothing warm.
+        // The first calls find cold caches.
         for n in 0..calls + 20 {
             let began = Instant::now();
             let said = ours.call("process", question.clone()).await?;
@@ -200,7 +200,7 @@ async fn many_agents(product: &Product, agents: usize) -> Result<Many> {
     Ok(Many { connected, starts: spread(starts), polls: spread(polls), rate })
 }
 
-/// `xtask __mcp-echo`: what the library itself costs.
+/// `xtask __mcp-echo`: measures the library alone.
 pub(crate) fn echo() -> Result<()> {
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     alone.block_on(async {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench memory`: what running and finished commands cost in memory, and whether anything grows.
+//! `cargo xtask bench memory`: the memory of running and finished commands, and whether it grows.
 
 use super::harness::{Bench, Figure, Goal, Of, Ours, Unit, Who, proc};
 use super::peers::{Dotfiles, Hermes};
@@ -29,16 +29,16 @@ const GROWN_MEMORY: Figure = bytes("engine, every 10,000 of 50,000 short ones");
 const GROWN_FDS: Figure = count("descriptors, every 10,000 of 50,000 short ones");
 const GROWN_INODES: Figure = count("inodes of the home, every 10,000 of 50,000 short ones");
 const GROWTH: [Figure; 3] = [GROWN_MEMORY, GROWN_FDS, GROWN_INODES];
-/// What is worth a plot of its own.
+/// The figures with a plot of their own.
 pub(crate) const LINES: [Figure; 2] = [GROWN_MEMORY, GROWN_INODES];
-/// The last of them, as a part of the first.
+/// The last step in relation to the first.
 const BY: [Figure; 3] =
     [part("engine's memory, last / first"), part("descriptors, last / first"), part("inodes of the home, last / first")];
 
-/// How many short ones are looked at together, and how many looks there are.
+/// How many short commands run between two measurements, and how many measurements there are.
 const STEP: usize = 10_000;
 const STEPS: usize = 5;
-/// Less disk than the first of them take, so that from then on as many are removed as come.
+/// Less disk than the first step takes, so that from then on as many commands are removed as are added.
 const RETAIN: &str = "[retention]\nbytes = \"64MiB\"\n";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -89,7 +89,7 @@ fn goals(program: &std::path::Path) -> Vec<Goal> {
     ]
 }
 
-/// What so many that sleep cost: three ways to count the two keepers of each, the engine, its threads.
+/// The memory of this many sleeping processes: three measures of the two keepers of each, the engine, and its threads.
 fn running(ours: &Ours, many: usize) -> Result<Vec<Vec<f64>>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async { ours.start_sleepers(&ours.client("bench:memory").await?, many).await })?;
@@ -106,7 +106,7 @@ fn running(ours: &Ours, many: usize) -> Result<Vec<Vec<f64>>> {
     Ok(vec![private, pair, pss, vec![proc::status_bytes(engine, "VmRSS")?], vec![proc::threads(engine)? as f64]])
 }
 
-/// What an engine has of memory, descriptors and inodes after the first few thousand short ones, and after each further step.
+/// The memory, descriptors and inodes of an engine after the first few thousand short commands, and after each further step.
 fn growth(bench: &Bench, step: usize) -> Result<Vec<Vec<f64>>> {
     let retain = if bench.settings.quick { RETAIN.replace("64MiB", "1MiB") } else { RETAIN.to_owned() };
     let home = Ours::new(&bench.settings, &retain, &[])?;
@@ -115,7 +115,7 @@ fn growth(bench: &Bench, step: usize) -> Result<Vec<Vec<f64>>> {
         through(&home, step)?;
         let engine = home.product.engine();
         let began = Instant::now();
-        // Removing goes on for a moment; what stays is what counts.
+        // Removal takes a moment. The figures are read after it.
         let (inodes, fds) = loop {
             let before = (proc::below(&home.product.home().root).0, proc::descriptors(engine)?);
             std::thread::sleep(std::time::Duration::from_millis(500));

@@ -1,4 +1,5 @@
-//! `cargo xtask bench notices`: how soon an end is told, how many notices a second are taken through durably, and whether old ones slow new ones down.
+//! `cargo xtask bench notices`: how soon an end is delivered, how many notices a second are durably delivered, and whether old ones slow down
+//! new ones.
 
 use crate::Flags;
 use crate::bench_recovery::{ratio, release};
@@ -12,14 +13,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// From the end of a command to its event in a stream: the half of them, and all but one in a hundred.
+/// The goals for the time from the end of a command to its event in a stream: the median, and the 99th percentile.
 const TOLD_HALF: Duration = Duration::from_millis(1);
 const TOLD_MOST: Duration = Duration::from_millis(10);
-/// How long a command has lived in the second measurement.
+/// How long a command runs in the second measurement.
 const LIVED: Duration = Duration::from_millis(20);
-/// Posted, taken and acknowledged, in a second.
+/// The goal for notices that are posted, taken and acknowledged in a second.
 const RATE: f64 = 10_000.0;
-/// The next one, behind so many old ones.
+/// The next notice, after this many old ones.
 const OLD: usize = 100_000;
 const NEXT: Duration = Duration::from_millis(2);
 
@@ -33,11 +34,11 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let stolen = Stolen::from_now_on()?;
     let disk = disk()?;
     let product = Product::in_dir(&program, disk.path());
-    // Started here, so that it has the product's environment.
+    // The engine is started here, so that it has the product's environment.
     product.json(["engine", "status"]);
     let to = Connect::to(product.home().root);
     let sync = sync_time(&product.work())?;
-    // One thread, as in the program that people call.
+    // One thread, as in the command line.
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let measure = |ends, lived| alone.block_on(async { told(&Client::connect(&to).await?, &product.work(), ends, lived).await });
     let (told, from_rest) = (measure(ends, Duration::ZERO)?, measure(ends / 2, LIVED)?);
@@ -79,7 +80,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     })
 }
 
-/// How long it took to tell ends, and where the time went.
+/// How long it took to deliver ends, and where the time went.
 struct Told {
     all: Spread,
     seen: Duration,
@@ -87,7 +88,7 @@ struct Told {
     written: Duration,
 }
 
-/// The half, and all but one in a hundred.
+/// The median and the 99th percentile.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Spread {
     pub(crate) half: Duration,
@@ -100,7 +101,7 @@ pub(crate) fn spread(mut times: Vec<Duration>) -> Spread {
     Spread { half: at(0.5), most: at(0.99) }
 }
 
-/// How long the disk takes for one page, which is what a record costs at least.
+/// How long the disk takes to write one page, the least that a record costs.
 fn sync_time(dir: &Path) -> Result<Duration> {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(dir.join("page"))?;
@@ -114,7 +115,7 @@ fn sync_time(dir: &Path) -> Result<Duration> {
     Ok(spread(times).half)
 }
 
-/// Ends commands one by one, each by closing what it reads from, and takes the time until the event is there.
+/// Ends commands one after the other, by closing their inputs, and measures the time until each event arrives.
 async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Result<Told> {
     let owner = Owner { session: Some("bench:told".into()), ..Owner::default() };
     let client = client.with_owner(owner);
@@ -129,7 +130,7 @@ async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Res
         let mut spec = Spec::argv([std::ffi::OsString::from("/bin/cat"), fifo.clone().into()]);
         spec.tell = Tell::end();
         let process = client.run(Run::new(spec, caller(std::iter::empty(), work))).await?;
-        // Opening waits for the reader, which is the command.
+        // Opening waits until the command opens the other end.
         let end = {
             let fifo = fifo.clone();
             tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).custom_flags(libc::O_CLOEXEC).open(fifo)).await??
@@ -153,7 +154,7 @@ async fn told(client: &Client, work: &Path, ends: usize, lived: Duration) -> Res
     Ok(Told { all: spread(times), seen: spread(seen).half, recorded: spread(recorded).half, written: spread(written).half })
 }
 
-/// A thread that says when the kernel says that the command is over.
+/// A thread that notes when the kernel reports the end of the command.
 fn ended(pid: u32) -> Result<std::thread::JoinHandle<Result<Instant>>> {
     use rustix::event::{PollFd, PollFlags, poll};
     let pid = rustix::process::Pid::from_raw(pid as i32).context("a pid")?;
@@ -171,7 +172,7 @@ fn event(n: usize) -> Map<String, Value> {
     fields
 }
 
-/// Posts from many callers, takes and acknowledges as an agent's gateway does, in batches.
+/// Posts from many callers, and takes and acknowledges in batches, as an agent's gateway does.
 async fn rate(client: &Client) -> Result<f64> {
     const ALL: usize = 20_000;
     const CALLERS: usize = 256;
@@ -204,7 +205,7 @@ async fn rate(client: &Client) -> Result<f64> {
     Ok(ALL as f64 / took.as_secs_f64())
 }
 
-/// The next notice, in a home with none before it and in one with many.
+/// The next notice, in a home without older ones and in one with many.
 async fn next_behind(client: &Client, old: usize) -> Result<(Spread, Spread)> {
     let client = client.with_owner(Owner { session: Some("bench:next".into()), ..Owner::default() });
     let fresh = next(&client, "fresh").await?;

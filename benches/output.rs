@@ -1,4 +1,4 @@
-//! `cargo xtask bench output`: how fast output is taken, what that costs, and whether it is all there.
+//! `cargo xtask bench output`: how fast output is captured, what that costs, and whether it is complete.
 
 mod data;
 mod kept;
@@ -25,11 +25,11 @@ const MEMORY: Figure = Figure::new("output", "memory of the pump, at most", Who:
 const WRONG: Figure = Figure::new("output", "bytes within retention missing or changed", Who::Ours, Unit::Count);
 const PTY: Figure = speed("`yes` on a terminal");
 
-/// What is kept of a log by default: a head, and a tail in segments of which one is being written.
+/// What is kept of a log by default: a head, and a tail in segments, of which one is being written.
 const RETAINED: f64 = (1 + 64 + 4) as f64 * 1048576.0;
-/// How often it is looked how far the log goes.
+/// The time between two checks of the log's length.
 const LOOK: Duration = Duration::from_millis(2);
-/// None of them is in any of the data, and the data have words that begin like them.
+/// Patterns that no data contain, although the data have words that begin like them.
 const PATTERNS: [&str; 10] = [
     "ERROR: bench-0",
     "FATAL bench-1",
@@ -47,7 +47,7 @@ const PATTERNS: [&str; 10] = [
 /// bytes, each for itself, and does not see what is cut by the end of one.
 const LAST: &str = "\nyes, bench-9\nyes, bench-9\n";
 
-/// How an output is taken.
+/// How an output was captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum How {
     Plain,
@@ -105,14 +105,15 @@ fn goals(all: &[Data]) -> Vec<Goal> {
     goals
 }
 
-/// A shell line that prints so many bytes of the data, and what comes behind.
+/// A shell line that prints this many bytes of the data, and then more.
 fn printing(data: &Data, bytes: u64) -> String {
     format!("{}; printf '{}'", data.command(bytes), LAST.escape_default())
 }
 
-/// Has Outlast take so much: bytes a second, processor time for a gigabyte of everything of ours, how many bytes are not as they were printed, disk, memory.
+/// Lets Outlast capture this much. Returns bytes per second, the processor time of all our processes for a gigabyte, the number of wrong
+/// bytes, disk and memory.
 fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, how: How) -> Result<Vec<Vec<f64>>> {
-    // It stays until it has been looked at.
+    // The process stays until its log was compared.
     let gate = ours.product.work().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)?;
     let mut run = ours.run(Spec::shell(format!("{}; read -r _ < {}", printing(data, bytes), gate.display()).as_str()));
@@ -126,7 +127,7 @@ fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, how: How) -> Res
         }
         How::OnTerminal => {
             run.spec = run.spec.on_terminal();
-            // A terminal ends its lines with one byte more.
+            // On a terminal a line end has one more byte.
             printed + bytes / 2 + LAST.lines().count() as u64
         }
     };
@@ -139,7 +140,7 @@ fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, how: How) -> Res
     let (mut disk, mut looks) = (0, 0_usize);
     while ours.product.meta(&id).commit.base < expected {
         ensure!(began.elapsed() < PATIENCE * 5, "it stops at {} bytes", ours.product.meta(&id).commit.base);
-        // The mapping tells of no change, and looking takes time from what is measured.
+        // The mapping does not report changes, and polling takes time from the measured program.
         std::thread::sleep(LOOK);
         looks += 1;
         if looks.is_multiple_of(50) {
@@ -167,7 +168,7 @@ fn taken(line: &mut Line, ours: &Ours, data: &Data, bytes: u64, how: How) -> Res
     Ok([expected as f64 / took, cost, wrong as f64, disk as f64, memory].map(|value| vec![value]).to_vec())
 }
 
-/// Makes sure that the one match was told.
+/// Checks that the one match became a notice.
 fn matched(line: &mut Line, id: &str) -> Result<()> {
     let told = line.runtime.block_on(async { tokio::time::timeout(PATIENCE, line.events.next()).await }).context("no match was told")??;
     let Body::WatchMatch(seen) = &told.event.body else { anyhow::bail!("{} was told", told.event.kind()) };
@@ -175,7 +176,7 @@ fn matched(line: &mut Line, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the reference does of the same, on less: its buffer is as full then as on more.
+/// The same for the reference, with less output, which fills its buffer as well.
 fn by_reference(bench: &mut Bench, hermes: &Hermes, data: &Data) -> Result<()> {
     let plain = bench.settings.size(250_000_000, 20_000_000);
     let some = bench.settings.size(data.reference_bytes, 5_000_000);

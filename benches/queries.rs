@@ -1,4 +1,4 @@
-//! `cargo xtask bench queries`: how soon a question is answered.
+//! `cargo xtask bench queries`: how soon requests are answered.
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, Unit, Who};
 use super::limits;
@@ -9,7 +9,7 @@ use outlast_testkit::product::{PATIENCE, eventually, kill_and_wait};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether all have printed.
+/// The time between two checks whether all have printed.
 const LOOK: Duration = Duration::from_millis(50);
 
 const fn ours(what: &'static str) -> Figure {
@@ -28,9 +28,9 @@ const TRIP: Figure = ours("64 bytes over a socket and back").of(Who::Limit);
 
 /// A line of a server.
 const LOGGED: &str = "request handled by worker 7 in 12 ms with status 200 and nothing else to say about it, as ever";
-/// How many of them a sleeper prints first: more than any preview shows.
+/// How many of these lines a process prints first: more than any preview shows.
 const LINES: usize = 12;
-/// A shell, two children, and one that has left its session.
+/// A shell, two children, and a child that has left its session.
 const TREE: &str = "sleep 1000 & setsid sleep 1000 & sleep 1000 & wait";
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -82,7 +82,7 @@ fn goals() -> Vec<Goal> {
     ]
 }
 
-/// Makes a log of so many bytes, which is kept whole, and gives its id.
+/// Makes a log of this many bytes, which is kept whole, and returns the id of its process.
 fn long_log(line: &mut Line, ours: &Ours, bytes: usize) -> Result<String> {
     let command = format!("yes '{LOGGED}' | head -c {bytes}");
     line.runtime.block_on(async {
@@ -93,7 +93,7 @@ fn long_log(line: &mut Line, ours: &Ours, bytes: usize) -> Result<String> {
     })
 }
 
-/// Starts so many that print a few lines and sleep, waits until all have printed, and gives the id of one.
+/// Starts this many processes that print a few lines and sleep, waits until all have printed, and returns the id of one.
 fn sleepers(line: &Line, ours: &Ours, command: &str, many: usize) -> Result<String> {
     let printed = (LINES * (LOGGED.len() + 1)) as u64;
     line.runtime.block_on(async {
@@ -106,7 +106,7 @@ fn sleepers(line: &Line, ours: &Ours, command: &str, many: usize) -> Result<Stri
                 return Ok(all.first().context("something runs")?.session_id.to_string());
             }
             ensure!(began.elapsed() < PATIENCE, "{silent} of {many} print nothing");
-            // Nothing tells of output that nobody watches.
+            // No event reports output without a watch pattern.
             tokio::time::sleep(LOOK).await;
         }
     })
@@ -164,7 +164,7 @@ fn stops(line: &Line, ours: &Ours, many: usize) -> Result<Vec<f64>> {
             let mut run = ours.run(Spec::shell(TREE));
             run.spec.tell.completion = false;
             let process = line.client.run(run).await?;
-            // Until the shell has started them all.
+            // Wait until the shell has started all of them.
             let pid = process.poll().await?.pid.context("it runs")?;
             let tree = eventually("the whole tree", || Some(children(pid)).filter(|tree| tree.len() == 3));
             let began = Instant::now();
@@ -183,7 +183,7 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// Whether a process is there and not just waiting to be reaped.
+/// Whether a process is alive and not a zombie.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
@@ -202,7 +202,7 @@ fn calls(ours: &Ours, args: &[&str], many: usize) -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Kills the engine, and takes the time until another one has given the whole list.
+/// Kills the engine, and measures the time until the next one has answered with the whole list.
 fn attach(ours: &Ours, running: usize) -> Result<f64> {
     kill_and_wait(ours.product.engine())?;
     let began = Instant::now();

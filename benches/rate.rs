@@ -1,4 +1,4 @@
-//! `cargo xtask bench rate`: how many commands a second go through, and whether any end goes untold.
+//! `cargo xtask bench rate`: how many commands a second can run, and whether the end of each is delivered.
 
 use super::harness::{Bench, Figure, Goal, Of, Ours, PATIENCE, Unit, Who};
 use super::limits;
@@ -21,9 +21,9 @@ const FIRST: Figure = ours("1,000 programs, 8 connections, the first thousand");
 const SECOND: Figure = ours("1,000 programs, 8 connections, the second thousand");
 const CLI: Figure = ours("1,000 programs, a call for each, 8 at a time");
 
-/// How often 500 at once are tried, rounds included.
+/// How often 500 commands at once are tried, in all rounds together.
 const BURSTS: usize = 20;
-/// How many run at once where they take turns.
+/// How many commands run at once in the steady measurement.
 const WIDE: usize = 8;
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -35,7 +35,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
         bench.take(BURST, || Ok(vec![limits::burst(&["/bin/bash", "-c", "true"], callers)?]))?;
         bench.take_some(&[BASH, LOST], || burst.go(&bash))?;
         bench.take_some(&[SHELL, LOST], || burst.go(&Spec::shell("true")))?;
-        // A home of its own each time, so that the first thousand is the first.
+        // A new home each time, so that every first thousand is the first.
         let fresh = Ours::new(&bench.settings, "", &[])?;
         bench.take_some(&[FIRST, SECOND], || thousands(&fresh, thousand))?;
         drop(fresh);
@@ -72,7 +72,7 @@ fn goals() -> Vec<Goal> {
         Goal::at_most(format!("events lost in {BURSTS} × 500"), Of::Sum(LOST), 0.0),
         Goal::at_least("the second thousand / the first", Of::Ratio(SECOND, vec![FIRST]), 0.95),
     ];
-    // The others have their command line only; ours, called the same way, is measured beside.
+    // The other programs have only a command line, so ours is also measured through its command line.
     for (who, times) in [(Who::Pueue, 25.0), (Who::TaskSpooler, 1.2)] {
         let what = format!("1,000 programs, 8 wide, over open connections / {}", who.name());
         goals.push(Goal::at_least(what, Of::Ratio(FIRST, vec![CLI.of(who)]), times));
@@ -80,9 +80,9 @@ fn goals() -> Vec<Goal> {
     goals
 }
 
-/// Many callers, each with a connection of its own, and one that hears of the ends.
+/// Many callers, each with its own connection, and one client that gets the notices.
 struct Burst {
-    // First, so that the connections are closed before the engine is stopped.
+    // Declared first, so that the connections are closed before the engine is stopped.
     callers: Vec<Client>,
     runtime: Runtime,
     ours: Ours,
@@ -99,7 +99,7 @@ impl Burst {
         Ok(Self { callers, runtime, ours })
     }
 
-    /// Every caller starts one at once. How many were told of in a second, and how many were not told of.
+    /// Every caller starts a command at once. Returns how many ends were delivered in a second, and how many were not delivered.
     fn go(&self, spec: &Spec) -> Result<Vec<Vec<f64>>> {
         self.runtime.block_on(async {
             let mut events = self.callers.first().context("a caller")?.follow_notices(None);
@@ -125,12 +125,12 @@ impl Burst {
     }
 }
 
-/// The same program so many times and again, eight at a time: how many are through in a second.
+/// Runs the same program repeatedly, eight at a time: how many finish in a second.
 fn thousands(ours: &Ours, many: usize) -> Result<Vec<Vec<f64>>> {
     Ok(vec![vec![through(ours, many)?], vec![through(ours, many)?]])
 }
 
-/// One program so many times, eight at a time, each waited for: how many are through in a second.
+/// Runs one program this many times, eight at a time, and waits for each: how many finish in a second.
 pub(crate) fn through(ours: &Ours, many: usize) -> Result<f64> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -157,7 +157,7 @@ pub(crate) fn through(ours: &Ours, many: usize) -> Result<f64> {
     })
 }
 
-/// The same with a call of our command line for each, which ends when its program has.
+/// The same with a call of our command line for each, which returns when its command has ended.
 fn by_calls(ours: &Ours, many: usize) -> Result<Vec<f64>> {
     let began = Instant::now();
     peers::calls(WIDE, many, |_| ours.product.command(["run", "--wait", "--", "/bin/true", "now"]))?;

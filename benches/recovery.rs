@@ -1,4 +1,4 @@
-//! `cargo xtask bench recovery`: a thousand running processes, the engine killed; how long until a list is truthful again.
+//! `cargo xtask bench recovery`: kills the engine of a thousand running processes, and measures how long until the list is correct again.
 
 use crate::Flags;
 use crate::bench_suite::harness::disk;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Any slower is a failure.
+/// The goal: the longest time until the list.
 const LIMIT: Duration = Duration::from_millis(300);
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -22,7 +22,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     };
     let disk = disk()?;
     let product = Product::in_dir(&program, disk.path());
-    // The limit is 1,024 unless told otherwise.
+    // The default limit is 1,024.
     product.configure(&format!("[limits]\nmax_running = {}\n", count + 10));
 
     let empty = median(&mut (0..rounds).map(|_| restart(&product, 0)).collect::<Result<Vec<_>>>()?);
@@ -68,7 +68,7 @@ pub(crate) fn release() -> Result<PathBuf> {
     Ok(target.join("release/outlast"))
 }
 
-/// Kills the engine, calls `list`, which starts another, and takes the time until it has answered.
+/// Kills the engine, calls `list`, which starts another engine, and measures the time until the answer.
 fn restart(product: &Product, count: usize) -> Result<Duration> {
     kill_and_wait(product.engine())?;
     let began = Instant::now();

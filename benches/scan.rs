@@ -1,7 +1,8 @@
-//! `cargo xtask bench scan`: how much of a pump's throughput watching costs.
+//! `cargo xtask bench scan`: how much of a pump's throughput watch patterns cost.
 //!
-//! A pump without an engine moves what a program prints as fast as it can, with and without patterns to look for. Taken in turns within one run, so that what else the
-//! machine does falls on all alike. The pump's own processor time for each byte is told beside it: on a busy machine it says more than the speed, since it leaves out the waiting.
+//! A pump without an engine copies the output of a program as fast as it can, with and without patterns. The measurements alternate within
+//! one run, so that other load affects all alike. The report also has the pump's processor time for each byte: on a busy machine it says
+//! more than the speed, since it has no waiting time.
 
 use crate::Flags;
 use crate::bench_suite::harness::Stolen;
@@ -13,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What is to be kept of the speed on plain lines that seldom match, with 10 patterns and with 100. Lines in colour, and lines that all match, are told and not held to it.
+/// The goal: the share of the speed that remains on plain lines that rarely match, with 10 patterns and with 100. Coloured lines, and lines
+/// that all match, are reported without a goal.
 const KEPT: [(&str, f64); 2] = [("10,", 0.80), ("100,", 0.60)];
-/// Lines of about 100 bytes, each different: one line over and over is a special case, and `yes` has it.
+/// Lines of about 100 bytes, each different. A line that repeats is a special case, which `yes` covers.
 const LINES: usize = 640_000;
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -67,7 +69,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
                 costs[n].push(cost);
             }
         }
-        // Each is compared with what none cost in the same round: what slows the machine down slows both.
+        // Each is compared with the speed without patterns of the same round, so that other load affects both.
         let kept: Vec<f64> = speeds.iter().map(|of| median(&mut ratios(of, &speeds[0]))).collect();
         let more: Vec<f64> = costs.iter().map(|of| median(&mut ratios(of, &costs[0]))).collect();
         let speeds: Vec<f64> = speeds.iter_mut().map(|s| median(s)).collect();
@@ -91,12 +93,12 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Of each the ratio to the one beside it.
+/// The ratio of each value to its neighbour.
 fn ratios(of: &[f64], to: &[f64]) -> Vec<f64> {
     of.iter().zip(to).map(|(of, to)| of / to).collect()
 }
 
-/// Bytes a second, once it is under way, and nanoseconds of the pump's processor time for each.
+/// The bytes per second after the start, and the nanoseconds of the pump's processor time for each byte.
 fn measure(nursery: &Nursery, keeper: &Path, argv: &[String], watch: &[String], window: Duration) -> Result<(f64, f64)> {
     let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
     let mut child = nursery.start_watched(keeper, nursery.argv(&argv), None, watch)?;
@@ -104,7 +106,7 @@ fn measure(nursery: &Nursery, keeper: &Path, argv: &[String], watch: &[String], 
     let began = Instant::now();
     while base() < 32 << 20 {
         ensure!(began.elapsed() < Duration::from_secs(30), "{} prints nothing", argv[0]);
-        // The mapping tells of no change.
+        // The mapping does not report changes.
         std::thread::sleep(Duration::from_millis(1));
     }
     let pump = child.meta()?.pump;
@@ -123,7 +125,7 @@ fn processor_ns(pid: u32) -> Result<u64> {
     Ok(text.split_whitespace().next().context("schedstat")?.parse()?)
 }
 
-/// Patterns as people write them, none of which is in the lines.
+/// Patterns as users write them. No line has any of them.
 fn absent(n: usize) -> Vec<String> {
     let first =
         ["ERROR", "FATAL", "panic:", "Traceback (most", "segmentation fault", "listening on port", "Build succeeded", "tests failed"];

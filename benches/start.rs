@@ -1,4 +1,4 @@
-//! `cargo xtask bench start`: how soon a start is acknowledged, and how soon the end of something short is told.
+//! `cargo xtask bench start`: how soon a start is acknowledged, and how soon the end of a short command is delivered.
 
 use super::harness::{Bench, Figure, Goal, Line, Of, Ours, Unit, Who};
 use super::limits;
@@ -25,7 +25,7 @@ const LIFE: Figure = ours("one program, start to end seen").of(Who::Limit);
 const SYNC: Figure = ours("256 bytes appended and fdatasync'ed").of(Who::Limit);
 const TRIP: Figure = ours("64 bytes over a socket and back").of(Who::Limit);
 
-/// Dotfiles that work as long as those of somebody with a version manager: see the file.
+/// Dotfiles that take as long as those of a user with a version manager: see the file.
 pub(crate) const REAL: &str = include_str!("peers/real.bashrc");
 
 pub(crate) fn run(bench: &mut Bench) -> Result<()> {
@@ -74,7 +74,7 @@ pub(crate) fn run(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-/// What the reference does of the same, in a process of its own for each.
+/// The same for the reference, with a new process for each command.
 fn by_reference(bench: &mut Bench, hermes: &Hermes, [n, slow, many, few]: [usize; 4]) -> Result<()> {
     let of = |figure: Figure| figure.of(Who::Hermes);
     let [n, slow, many, few] = [n, slow, many, few].map(|number| number.to_string());

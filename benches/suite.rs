@@ -19,7 +19,7 @@ use harness::{Bench, Settings, Verdict};
 /// Measures one topic.
 type Topic = fn(&mut Bench) -> Result<()>;
 
-/// What there is to measure, in the order in which it is told.
+/// All benchmarks, in the order of the report.
 const TOPICS: [(&str, Topic); 7] = [
     ("start", start::run),
     ("rate", rate::run),
@@ -30,7 +30,7 @@ const TOPICS: [(&str, Topic); 7] = [
     ("crash", crash::run),
 ];
 
-/// Runs those that are named, or all, and fails if a goal was missed.
+/// Runs the named benchmarks, or all, and fails if a goal was missed.
 pub(crate) fn run(only: &[String], flags: &Flags<'_>) -> Result<()> {
     let mut bench = Bench::new(Settings::read(flags)?)?;
     for (name, topic) in TOPICS.iter().filter(|(name, _)| only.is_empty() || only.iter().any(|only| only == name)) {
@@ -47,7 +47,7 @@ pub(crate) fn run(only: &[String], flags: &Flags<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Draws the plots of the figures that are recorded.
+/// Draws the plots of the recorded figures.
 pub(crate) fn draw() -> Result<()> {
     harness::docs::draw()
 }

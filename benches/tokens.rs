@@ -1,4 +1,5 @@
-//! `cargo xtask bench tokens`: recorded logs, made short three ways; what each costs a model, and whether what went wrong first and how it ended can be seen in it.
+//! `cargo xtask bench tokens`: recorded logs, shortened in three ways. Measures the tokens of each, and whether it shows the first error and the
+//! result.
 
 use anyhow::{Context, Result, ensure};
 use outlast_text::{Brief, Log, Options, Redactor, brief, count_tokens, render};
@@ -7,13 +8,13 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What the reference shows of a log: its last characters.
+/// The reference shows the last characters of a log, this many.
 const REFERENCE_CHARS: usize = 2_000;
-/// What Codex shows of a log: its two ends.
+/// Codex shows both ends of a log, within this many tokens.
 const CODEX_TOKENS: usize = 10_000;
-/// A line counts as seen if so many of its characters are shown, from its start. Most lines are shorter.
+/// A line counts as seen if this many of its characters are shown, from its start. Most lines are shorter.
 const SEEN_CHARS: usize = 160;
-/// Any dearer than this part of Codex's view is a failure, in percent.
+/// The goal: the most tokens, in percent of Codex's view.
 const LIMIT: usize = 50;
 
 pub(crate) fn run() -> Result<()> {
@@ -64,7 +65,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// How the logs fare, in the order of their names.
+/// The results of the logs, in the order of their names.
 fn measure() -> Result<Vec<Row>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/logs");
     let entries = std::fs::read_dir(&dir).with_context(|| format!("cannot list {}", dir.display()))?;
@@ -98,7 +99,7 @@ fn measure_one(path: &Path) -> Result<Row> {
     Ok(Row { name, lines: text.lines().count(), bytes: bytes.len(), whole: count_tokens(&text), ours, reference, codex, took })
 }
 
-/// The head and the tail of a text, half of the tokens each, and what both and the marker between them cost.
+/// The head and the tail of a text, half of the tokens each, and the tokens of both and the marker in between.
 fn codex(text: &str) -> (Vec<Range<usize>>, usize) {
     let whole = count_tokens(text);
     if whole <= CODEX_TOKENS {
@@ -114,7 +115,7 @@ fn codex(text: &str) -> (Vec<Range<usize>>, usize) {
         }
         fits
     };
-    // Where a cut falls into a character, the character is left out.
+    // A character that is cut is left out.
     let up = |at: usize| (at..=text.len()).find(|&i| text.is_char_boundary(i)).unwrap_or(text.len());
     let down = |at: usize| (0..=at).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0);
     let head = down(longest(&|n| count_tokens(&text[..down(n)])));
@@ -123,15 +124,15 @@ fn codex(text: &str) -> (Vec<Range<usize>>, usize) {
     (vec![0..head, tail..text.len()], count_tokens(&shown))
 }
 
-/// What was marked by hand in a log.
+/// The lines of a log that were marked by hand.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Marks {
-    /// What was run.
+    /// The command.
     command: String,
-    /// The line in which a person finds out what went wrong, if something did.
+    /// The line that tells a person what failed, if something did.
     first_error: Option<Mark>,
-    /// The line that says how it ended.
+    /// The line with the result.
     final_status: Mark,
 }
 
@@ -192,7 +193,7 @@ impl Row {
     }
 }
 
-/// What one way of making a log short shows of it.
+/// The result of one way to shorten a log.
 #[derive(Clone, Copy)]
 struct View {
     tokens: usize,

@@ -1,13 +1,13 @@
-//! What runs when the manager is killed.
+//! The jobs that run when the manager is killed.
 
 use crate::bench_suite::queries::is_alive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long they may take on a busy machine.
+/// How long the jobs may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A shell line whose doings are known: half of them print all the time, half are silent until their end.
+/// A shell line with known output. Half of the jobs print all the time, half only at their end.
 pub(super) struct Job {
     pub(super) number: usize,
     pub(super) code: i32,
@@ -25,11 +25,11 @@ impl Job {
                 output += &format!("line {line}\n");
             }
         }
-        // No code that somebody could make up.
+        // An exit code that a program does not invent.
         Self { number, code: 11 + (number % 50) as i32, output: output + "last\n", prints, lived }
     }
 
-    /// The line, which leaves a file in `dir` when it comes to its end.
+    /// The shell line. It leaves a file in `dir` when it ends by itself.
     pub(super) fn line(&self, dir: &Path) -> String {
         let what = match self.prints {
             true => format!("for i in $(seq {}); do echo line $i || exit 1; sleep 0.2; done", self.lived * 5),
@@ -38,7 +38,7 @@ impl Job {
         format!("echo $$ > {}; {what}; echo last || exit 1; : > {}; exit {}", self.pid(dir).display(), self.mark(dir).display(), self.code)
     }
 
-    /// How many seconds it lives.
+    /// How many seconds it runs.
     pub(super) fn lived(&self) -> usize {
         self.lived
     }
@@ -47,7 +47,7 @@ impl Job {
         self.mark(dir).exists()
     }
 
-    /// Whether it has begun and is not over.
+    /// Whether it has begun and not ended.
     fn is_alive(&self, dir: &Path) -> bool {
         let pid = std::fs::read_to_string(self.pid(dir)).unwrap_or_default();
         pid.trim().parse().is_ok_and(is_alive)
@@ -62,13 +62,13 @@ impl Job {
     }
 }
 
-/// How many are alive a second from now.
+/// How many jobs are alive a second from now.
 pub(super) fn alive(jobs: &[Job], dir: &Path) -> usize {
     std::thread::sleep(Duration::from_secs(1));
     jobs.iter().filter(|job| job.is_alive(dir)).count()
 }
 
-/// Waits until none is alive any more, and counts those that came to their own end.
+/// Waits until no job is alive, and counts those that ended by themselves.
 pub(super) fn until_over(jobs: &[Job], dir: &Path) -> usize {
     let began = Instant::now();
     loop {

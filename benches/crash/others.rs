@@ -1,4 +1,4 @@
-//! The others without their managers. Each is then started again, as its users would.
+//! Kills the managers of the other programs. Each is then restarted, as its users would do.
 
 use super::Left;
 use super::job::{self, Job};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long all may take to run.
+/// How long all jobs may take.
 const STARTED: Duration = Duration::from_secs(10);
 
 pub(super) fn hermes(hermes: &Hermes, jobs: &[Job]) -> Result<Left> {
@@ -58,13 +58,13 @@ pub(super) fn spooler(spooler: &Spooler, jobs: &[Job]) -> Result<Left> {
     let running = |list: &str| list.lines().filter(|line| line.contains(" running ")).count();
     until("task-spooler runs them all", || Ok(running(&spooler.call(&[])?) == jobs.len()))?;
     kill_and_wait(spooler.server()?)?;
-    // The next call starts another.
+    // The next call starts another manager.
     let _left = std::fs::remove_file(home.join("socket"));
     spooler.call(&[])?;
     let alive = job::alive(jobs, &home);
     let ended = job::until_over(jobs, &home);
     let told = announcements(&home)?;
-    // It knows none of them any more; its files are found by whoever looks for them.
+    // It no longer knows the jobs. Only its files are left.
     let mut files = Vec::new();
     for entry in std::fs::read_dir(&home)? {
         let path = entry?.path();
@@ -87,7 +87,7 @@ pub(super) fn tmux(tmux: &Tmux, jobs: &[Job]) -> Result<Left> {
     kill_and_wait(tmux.server()?)?;
     let alive = job::alive(jobs, &home);
     let ended = job::until_over(jobs, &home);
-    // Another server knows nothing of the first, and no session of it can be looked at.
+    // A new server does not know the sessions of the first.
     let kept = jobs
         .iter()
         .map(|job| tmux.call(&["capture-pane", "-p", "-t", &format!("job-{}", job.number)]).map_or(0, |text| common(&text, &job.output)))
@@ -95,7 +95,7 @@ pub(super) fn tmux(tmux: &Tmux, jobs: &[Job]) -> Result<Left> {
     Ok(Left { alive, ended, kept, known: 0, announced: 0 })
 }
 
-/// How many bytes of a text are as they should be, from its start.
+/// How many bytes of a text are correct, from its start.
 fn common(text: &str, expected: &str) -> u64 {
     text.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count() as u64
 }

@@ -1,4 +1,4 @@
-//! Outlast without its engine.
+//! Kills Outlast's engine.
 
 use super::Left;
 use super::job::{self, Job};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the last announcements may take.
+/// How long the last notices may take.
 const LATEST: Duration = Duration::from_secs(20);
 
 pub(super) fn crash(settings: &Settings, jobs: &[Job]) -> Result<Left> {
@@ -30,14 +30,14 @@ pub(super) fn crash(settings: &Settings, jobs: &[Job]) -> Result<Left> {
     })?;
     std::thread::sleep(Duration::from_secs(1));
     kill_and_wait(home.product.engine())?;
-    // From here on nobody asks for anything, until all has been counted that comes by itself.
+    // From here on no client calls until all notices that come without a call were counted.
     let alive = job::alive(jobs, told.path());
     let ended = job::until_over(jobs, told.path());
     let began = Instant::now();
     while told_of(&file, &ids)?.len() < jobs.len() && began.elapsed() < LATEST {
         std::thread::sleep(Duration::from_millis(50));
     }
-    // A repeat would come at once.
+    // A repeat would arrive at once.
     std::thread::sleep(Duration::from_secs(1));
     let heard = told_of(&file, &ids)?;
     let announced = job::announced(jobs, &heard);
@@ -64,21 +64,21 @@ async fn output(client: &Client, id: &str) -> Result<Vec<u8>> {
     while let Some(chunk) = chunks.next().await? {
         match chunk {
             Chunk::Bytes { bytes, .. } => all.extend(bytes),
-            // What is gone is not there.
+            // A log that was removed counts as empty.
             Chunk::Gap { .. } => {}
         }
     }
     Ok(all)
 }
 
-/// What the hook was told: the number of each job, and its code.
+/// The notices of the hook: the number of each job, and its exit code.
 fn told_of(file: &Path, ids: &[String]) -> Result<Vec<(usize, i32)>> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).context("cannot read what was announced"),
     };
-    // A line that is being written is there at the next look.
+    // An unfinished line is read at the next look.
     let whole = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     Ok(whole
         .filter_map(|told| {

@@ -1,4 +1,4 @@
-//! From the end of a process to the turn that it begins.
+//! The time from the end of a process to the turn that it begins.
 
 use super::home::{Conversation, GatewayHome};
 use crate::bench_notices::{Spread, spread};
@@ -11,11 +11,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How long a process lives, in milliseconds, so that whoever waits does.
+/// How long a process lives, in milliseconds, so that the client waits already when it ends.
 const LIVED: &str = "20";
-/// How many turns about notices a conversation has. With more within a minute, they would be held back.
+/// The turns about notices that each conversation gets. More within a minute would be held back.
 const TURNS_PER_CONVERSATION: usize = 5;
-/// How much a commit of a few rows writes: three pages of SQLite.
+/// The bytes that a commit of a few rows writes: three pages of SQLite.
 const COMMIT: [u8; 3 * 4096] = [b'c'; 3 * 4096];
 
 pub(super) struct Ends {
@@ -27,7 +27,7 @@ pub(super) struct Ends {
 }
 
 pub(super) fn measure(home: &GatewayHome, stamp: &Path, ends: usize) -> Result<Ends> {
-    // One thread, as in the program that people call.
+    // One thread, as in the command line.
     let alone = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     alone.block_on(async {
         let mut rows = Vec::new();
@@ -63,7 +63,7 @@ async fn kind(
     Ok(begun)
 }
 
-/// Has a process of a conversation end. When it ended, and the turn about it.
+/// Ends a process of a conversation. Returns when it ended, and the turn about it.
 async fn one(home: &GatewayHome, stamp: &Path, conversation: &mut Conversation) -> Result<(u64, super::home::Seen)> {
     let client = home.client().await?.with_owner(Owner { session: Some(conversation.key.clone()), ..Owner::default() });
     let mut spec = Spec::argv([stamp.as_os_str(), LIVED.as_ref()]);
@@ -71,13 +71,13 @@ async fn one(home: &GatewayHome, stamp: &Path, conversation: &mut Conversation) 
     client.run(Run::new(spec, caller(std::iter::empty(), &home.product.work()))).await?;
     let seen = conversation.turn().await?;
     let words = seen.turn.words.as_deref().unwrap_or_default();
-    // What it printed as its last act is in the notice.
+    // Its last line of output is in the notice.
     let digits = words.split(|c: char| !c.is_ascii_digit()).find(|word| word.len() == 20);
     let ended = stamped(digits.with_context(|| format!("no stamp in {words:?}"))?)?;
     Ok((ended, seen))
 }
 
-/// What the same takes at least: a process ends, three threads write something down one after the other, and a fourth hears of it.
+/// The least time for the same: a process ends, three threads write to disk one after the other, and a fourth is notified.
 fn limit(stamp: &Path, dir: &Path, ends: usize) -> Result<Spread> {
     let (mut first, mut heard) = UnixStream::pair()?;
     let mut workers = Vec::new();

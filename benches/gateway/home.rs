@@ -1,4 +1,4 @@
-//! A home with a gateway in it, and the agents that answer there.
+//! A home with a gateway and agents.
 
 use crate::bench_suite::harness::disk;
 use crate::bench_suite::tools::clock;
@@ -10,7 +10,7 @@ use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A gateway that stays. Dropping it stops everything that runs there.
+/// A gateway that keeps running. Dropping it stops all processes of the home.
 pub(super) struct GatewayHome {
     pub(super) product: Product,
     /// The pid of the gateway.
@@ -20,7 +20,7 @@ pub(super) struct GatewayHome {
 }
 
 impl GatewayHome {
-    /// In a new directory on a disk, unless another place is given: in memory, a sync costs nothing.
+    /// A home in a new directory on a disk, unless another place is given: in memory, a sync costs nothing.
     pub(super) fn new(program: &Path, stamp: &Path, place: Option<&Path>) -> Result<Self> {
         let disk = place.map_or_else(disk, |place| Ok(tempfile::Builder::new().prefix("ol-bench-").tempdir_in(place)?))?;
         let product = Product::in_dir(program, disk.path());
@@ -30,7 +30,7 @@ impl GatewayHome {
             us.display().to_string()
         ));
         product.engine();
-        // Started by a call, so that it has the product's environment.
+        // A call starts it, so that it has the product's environment.
         let said = product.call(["chat", "send", "first", "--json", "--command", "cat", "--wait", "hello"]).json();
         ensure!(said["outcome"] == "completed", "{said}");
         let status = product.json(["gateway", "status"]);
@@ -54,17 +54,17 @@ impl GatewayHome {
         Client::connect(&self.to()).await.context("cannot connect to the engine")
     }
 
-    /// An agent that runs, and answers each prompt with the clock at which it read that.
+    /// An ACP agent that answers each prompt with the time at which it read it.
     pub(super) fn acp(&self) -> AgentChoice {
         AgentChoice::Agent("bench".into())
     }
 
-    /// A command that does the same, once for each turn.
+    /// A command that does the same, started for each turn.
     pub(super) fn command(&self) -> AgentChoice {
         AgentChoice::Command(format!("exec '{}' read", self.stamp))
     }
 
-    /// Opens conversations, and has each take a turn, so that its agent runs.
+    /// Opens conversations, and runs a turn in each, so that its agent runs.
     pub(super) async fn open(&self, name: &str, agent: &AgentChoice, many: usize) -> Result<Vec<Conversation>> {
         let mut all = Vec::new();
         for n in 0..many {
@@ -96,19 +96,19 @@ pub(super) struct Conversation {
     feed: ChatFeed,
 }
 
-/// A turn as it was seen from outside, by the monotonic clock in nanoseconds.
+/// A turn as observed from outside, in nanoseconds of the monotonic clock.
 pub(super) struct Seen {
-    /// When it was seen to run.
+    /// When it was observed as running.
     pub(super) begun: u64,
     /// When the agent had read its prompt.
     pub(super) read: u64,
-    /// When its end was seen.
+    /// When its end was observed.
     pub(super) ended: u64,
     pub(super) turn: TurnInfo,
 }
 
 impl Conversation {
-    /// Says something, and returns once that is answered.
+    /// Sends a message, and waits for the answer.
     pub(super) async fn say(&mut self, words: &str) -> Result<Seen> {
         let id = message_id()?;
         self.chat.send(&self.key, &id, words, &Setup::default()).await?;
@@ -140,7 +140,7 @@ impl Conversation {
     }
 }
 
-/// `xtask __gateway-agent`: an agent that speaks ACP, and answers each prompt with the clock at which it read that.
+/// `xtask __gateway-agent`: an ACP agent that answers each prompt with the time at which it read it.
 pub(crate) fn agent() -> Result<()> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {

@@ -1,8 +1,8 @@
-//! Many conversations with a turn each at once: what the gateway itself adds to a turn, by its own log.
+//! Many conversations, each with a turn at once: the time that the gateway itself adds to a turn, by its own log.
 //!
-//! Its share is the time from the moment in which it has read a message off its socket until it gives the prompt to the engine, and from the moment in which it has the
-//! end of the answer until it gives the end of the turn to the socket of the terminal that follows. Its commits are in it, and so is its waiting for the processors and
-//! for its own other conversations. The engine, the keepers, the agent and the start of a process are not.
+//! This is the time from reading a message off its socket until it gives the prompt to the engine, and from the end of the answer until it
+//! writes the end of the turn to the socket of the following terminal. It includes its commits, and its waiting for the processors and for
+//! its other conversations. It does not include the engine, the keepers, the agent or the start of a process.
 
 use super::home::{Conversation, GatewayHome};
 use crate::bench_notices::{Spread, spread};
@@ -21,13 +21,13 @@ pub(super) struct Turns {
     pub(super) share: Spread,
     pub(super) given: Spread,
     pub(super) shown: Spread,
-    /// From the message to the end of the turn, as the person sees it.
+    /// From the message to the end of the turn, as the user sees it.
     pub(super) whole: Spread,
-    /// The processor time of the gateway for one.
+    /// The processor time of the gateway for one turn.
     pub(super) spent: Duration,
 }
 
-/// What the gateway took, in bytes.
+/// The memory of the gateway, in bytes.
 pub(super) struct Memory {
     pub(super) peak: f64,
     pub(super) after: f64,
@@ -68,7 +68,7 @@ pub(super) fn measure(home: &GatewayHome, conversations: usize, rounds: usize) -
     Ok((all, memory))
 }
 
-/// Has every conversation take a turn, all at once.
+/// Runs a turn in every conversation, all at once.
 async fn at_once(open: Vec<Conversation>) -> Result<(Vec<Conversation>, Vec<Duration>)> {
     let start = Arc::new(Barrier::new(open.len()));
     let mut talking = JoinSet::new();
@@ -96,7 +96,7 @@ struct Logged {
     said: Option<Duration>,
 }
 
-/// Until the prompt was given, and from the answer until it was shown: of the last turns of each conversation of this kind.
+/// The times until the prompt was given, and from the answer until it was shown, of the last turns of each conversation of this kind.
 fn shares(home: &GatewayHome, name: &str, rounds: usize) -> Result<Vec<(Duration, Duration)>> {
     let log = std::fs::read_to_string(home.product.home().root.join("gateway.log"))?;
     let mut open: HashMap<&str, Logged> = HashMap::new();
@@ -125,7 +125,7 @@ fn shares(home: &GatewayHome, name: &str, rounds: usize) -> Result<Vec<(Duration
             _ => {}
         }
     }
-    // What came before was to start the agents.
+    // Earlier turns only started the agents.
     Ok(done.into_values().flat_map(|turns| turns[turns.len().saturating_sub(rounds)..].to_vec()).collect())
 }
 

@@ -1,4 +1,4 @@
-//! From the call of `outlast chat` to its prompt.
+//! The time from the call of `outlast chat` to its prompt.
 
 use super::home::GatewayHome;
 use crate::bench_notices::{Spread, spread};
@@ -10,16 +10,16 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What stands before the text that is typed.
+/// The prompt.
 const PROMPT: &str = "› ";
-/// How many turns the conversation has had: what comes before the prompt is shown, too.
+/// How many turns the conversation has, which are shown before the prompt.
 const TURNS: usize = 20;
 /// Ctrl-D.
 const LEAVE: &[u8] = b"\x04";
 
 pub(super) struct Shown {
     pub(super) prompt: Spread,
-    /// The same program, which does nothing else.
+    /// The same program without any other work.
     pub(super) version: Spread,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn measure(home: &GatewayHome, opens: usize) -> Result<Shown> {
         ensure!(said["outcome"] == "completed", "{said}");
     }
     let (mut prompts, mut versions) = (Vec::new(), Vec::new());
-    // The first one finds nothing warm.
+    // The first call finds cold caches.
     for n in 0..=opens {
         let prompt = open(home)?;
         let began = Instant::now();

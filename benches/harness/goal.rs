@@ -1,10 +1,10 @@
-//! What the measurements are to show.
+//! The goals of the measurements.
 
 use super::board::{Board, Figure, Series, Spread, Unit, Who};
 use super::report::shown;
 use std::fmt;
 
-/// What a goal is about.
+/// The value that a goal is about.
 #[derive(Debug, Clone)]
 pub(crate) enum Of {
     /// The median of one figure.
@@ -17,14 +17,14 @@ pub(crate) enum Of {
     Ratio(Figure, Vec<Figure>),
 }
 
-/// On which side of its bound a value is to lie.
+/// On which side of its bound a value has to be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// Something that is to be shown.
+/// A goal.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
     pub(crate) topic: &'static str,
@@ -90,7 +90,7 @@ pub(crate) enum Verdict {
     Missed {
         value: String,
     },
-    /// There is nothing to judge by.
+    /// There are no values.
     Unknown {
         why: String,
     },
@@ -153,11 +153,11 @@ fn alone(value: f64) -> Spread {
     Spread { mid: value, least: value, most: value }
 }
 
-/// Round by round, so that what slowed a whole round down slows both.
+/// Compared round by round, so that a slow round affects both values.
 fn ratio(one: &Series, others: &[&Series]) -> Spread {
     let median = super::board::median;
     let mid = |series: &Series, round: usize| {
-        // What is measured once stands beside every round.
+        // A value that was measured once is compared with every round.
         series.rounds.get(round).or(series.rounds.last()).map_or(f64::NAN, |values| median(values))
     };
     let rounds = others.iter().map(|s| s.rounds.len()).chain([one.rounds.len()]).max().unwrap_or(0);

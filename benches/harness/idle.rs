@@ -1,11 +1,11 @@
-//! Whether the machine has nothing else to do.
+//! Whether the machine is idle.
 
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
-/// What part of the processors' time has to be idle.
+/// The share of the processors' time that has to be idle.
 const ENOUGH: f64 = 0.93;
-/// How long it is looked at.
+/// How long this is measured.
 const WINDOW: Duration = Duration::from_millis(150);
 
 /// How idle the machine was before a measurement.
@@ -51,11 +51,11 @@ fn numbers() -> Result<[u64; 8]> {
     Ok(numbers)
 }
 
-/// What the host took of the processors' time, where they are not real ones.
+/// The share of the processors' time that the host took from a virtual machine.
 pub(crate) struct Stolen([u64; 8]);
 
 impl Stolen {
-    /// With more than this of it gone, a time says as much of the host as of what was measured.
+    /// If the host took more, a time says as much about the host as about the measured program.
     pub(crate) const MOST: f64 = 0.02;
 
     pub(crate) fn from_now_on() -> Result<Self> {

@@ -1,11 +1,11 @@
-//! The machine that the figures are of.
+//! The machine on which the figures were measured.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
 
-/// What a reader has to know of it.
+/// The facts about it that readers need.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     processors: usize,

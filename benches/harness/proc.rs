@@ -1,9 +1,9 @@
-//! What the kernel says of a process.
+//! Facts about a process from the kernel.
 
 use anyhow::{Context, Result};
 use std::path::Path;
 
-/// The processor time of all its threads that live, in seconds.
+/// The processor time of all its living threads, in seconds.
 pub(crate) fn spent(pid: u32) -> Result<f64> {
     let mut all = 0;
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("{pid} is not there"))? {

@@ -84,8 +84,8 @@ pub(crate) fn target() -> Result<PathBuf> {
 
 /// A new directory among the temporary ones, unless those are in memory.
 ///
-/// An ext4 without a journal passes over every inode that was freed in the last minutes, one by one, and where a build or a test run has just removed thousands, a new file costs ten
-/// times as much, of everybody who makes one. So what is made in here is spread over the disk, as directories at its top are.
+/// An ext4 without a journal checks every inode that was freed in the last minutes, one by one. After a build or a test run that removed
+/// thousands of files, a new file costs ten times as much. So the files in here are spread over the disk, as top directories are.
 pub(crate) fn disk() -> Result<TempDir> {
     let temp = std::env::temp_dir();
     let beside = if rustix::fs::statfs(&temp)?.f_type as i64 == TMPFS { target()? } else { temp };

@@ -1,4 +1,4 @@
-//! Many programs at once, started and reaped by one loop.
+//! The rate at which one loop can start and reap many programs.
 
 use super::spawn::{Child, spawn};
 use anyhow::{Context, Result};
@@ -6,7 +6,7 @@ use rustix::event::{Timespec, epoll};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// How many of these are through in a second, if so many are started as fast as it goes.
+/// How many of these commands finish in a second, if `count` of them are started as fast as possible.
 pub(crate) fn burst(argv: &[&str], many: usize) -> Result<f64> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut running: Vec<Option<(Child, OwnedFd)>> = Vec::new();
@@ -24,7 +24,7 @@ pub(crate) fn burst(argv: &[&str], many: usize) -> Result<f64> {
         epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), (running.len() < many).then_some(&at_once))?;
         for event in events {
             let (child, handle) = running[event.data.u64() as usize].take().context("one end is told once")?;
-            // A child that is being started may still hold the handle too, and would keep it in the set.
+            // A child that is starting may still have a copy of the handle, which would keep it in the set.
             epoll::delete(&poll, &handle)?;
             child.reap()?;
             left -= 1;

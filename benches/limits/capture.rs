@@ -1,4 +1,4 @@
-//! Taking what a command prints through a pipe into a file.
+//! The speed of copying a command's output from a pipe to a file.
 
 use anyhow::{Context, Result, ensure};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
@@ -8,17 +8,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// How much a pipe may hold, as much as anybody may ask for.
+/// The size of a pipe: the largest that an ordinary user may set.
 const PIPE: usize = 1 << 20;
-/// How much is read at once.
+/// The most bytes in one read.
 const PIECE: usize = 256 << 10;
 
-/// Bytes a second that are read and written to a file, all of them kept, and the processor time of that for a gigabyte.
+/// The bytes per second that are copied to a file, and the processor time for a gigabyte.
 pub(crate) fn capture(dir: &Path, line: &str, bytes: u64) -> Result<(f64, f64)> {
     let path = dir.join("limit-capture");
     let mut file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Smaller is slower, not wrong.
+    // A smaller pipe is only slower.
     let _size = fcntl_setpipe_size(&writer, PIPE);
     let mut command = Command::new("/bin/bash");
     command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::from(writer)).stderr(Stdio::null());

@@ -1,4 +1,4 @@
-//! Writing a record down.
+//! The time to write a record to disk.
 
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-/// How long a record is.
+/// The length of a record.
 pub(crate) const RECORD: [u8; 256] = [b'r'; 256];
 
 /// How long it takes to append a record to a file and have it on disk.

@@ -1,4 +1,4 @@
-//! From the last thing a program does to a record of its end.
+//! The time from the last action of a program to a record of its end.
 
 use super::disk::RECORD;
 use super::spawn::{readable, spawn};
@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// How long until the kernel says so, and until a record of it is on disk, for programs that say when they end and live a while before.
+/// How long until the kernel reports an end, and until a record of it is on disk, for programs that print when they end.
 pub(crate) fn records(stamp: &Path, dir: &Path, many: usize, lived: &str) -> Result<(Vec<f64>, Vec<f64>)> {
     let path = dir.join("limit-record");
     let mut file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! What the machine can do at best: the same run measures it, so that the rest can be told as a multiple of it.
+//! The limits of the machine, measured in the same run, so that other figures can be given as multiples of them.
 
 mod burst;
 mod capture;

@@ -1,4 +1,4 @@
-//! Starting a program with nothing around it.
+//! The time to start a program without any supervision.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
@@ -12,12 +12,12 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// What becomes readable at its end.
+    /// A descriptor that becomes readable when it ends.
     pub(crate) fn handle(&self) -> Result<OwnedFd> {
         pidfd_open(self.pid, PidfdFlags::empty()).context("pidfd_open")
     }
 
-    /// Waits for its end, which has to be a good one.
+    /// Waits for its end, which has to be a success.
     pub(crate) fn reap(self) -> Result<()> {
         let status = waitid(WaitId::Pid(self.pid), WaitIdOptions::EXITED)?.context("there is no child")?;
         ensure!(status.exit_status() == Some(0), "{:?} ended badly", self.pid);
@@ -35,8 +35,8 @@ pub(crate) fn spawn(argv: &[&str], out: Option<RawFd>) -> Result<Child> {
     let environment = [std::ptr::null_mut::<libc::c_char>()];
     let mut actions = std::mem::MaybeUninit::<libc::posix_spawn_file_actions_t>::uninit();
     let mut pid = 0;
-    // SAFETY: every pointer is to a value that outlives the calls, each list of them ends with a null one, and the actions are made before they are used
-    // and destroyed once.
+    // SAFETY: every pointer is to a value that outlives the calls, each list of pointers ends with a null pointer, and the actions are made
+    // before they are used and destroyed once.
     let failed = unsafe {
         libc::posix_spawn_file_actions_init(actions.as_mut_ptr());
         if let Some(out) = out {
@@ -53,7 +53,7 @@ pub(crate) fn spawn(argv: &[&str], out: Option<RawFd>) -> Result<Child> {
     Ok(Child { pid: Pid::from_raw(pid).context("a child has a pid")? })
 }
 
-/// How long the call takes that starts `/bin/true`, each waited for before the next: the calls, and the whole lives.
+/// The times to start `/bin/true`, one after the other: of the calls, and from the call to the end.
 pub(crate) fn lives(many: usize) -> Result<(Vec<f64>, Vec<f64>)> {
     let (mut calls, mut lives) = (Vec::new(), Vec::new());
     for _ in 0..many {

@@ -1,4 +1,4 @@
-//! A question and an answer between two processes.
+//! The time of a request and its answer between two processes.
 
 use anyhow::{Context, Result, ensure};
 use std::io::{Read, Write};
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-/// How long a message is.
+/// The length of a message.
 const LEN: usize = 64;
 
-/// A process that sends back what it is sent. It ends when it is dropped.
+/// A process that echoes its input. It ends when it is dropped.
 pub(crate) struct Echo {
     stream: Option<UnixStream>,
     child: Child,
@@ -27,7 +27,7 @@ impl Echo {
         Ok(Self { stream: Some(ours), child })
     }
 
-    /// How long a message takes there and back.
+    /// The time of a message and its echo.
     pub(crate) fn trips(&mut self, many: usize) -> Result<Vec<f64>> {
         let stream = self.stream.as_mut().context("it is open until it is dropped")?;
         let mut message = [7; LEN];
@@ -50,7 +50,7 @@ impl Drop for Echo {
     }
 }
 
-/// `xtask __echo`: sends back what comes on its input, which is a socket.
+/// `xtask __echo`: echoes its input, which is a socket.
 pub(crate) fn echo() -> Result<()> {
     let mut stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let mut message = [0; LEN];

@@ -1,16 +1,16 @@
-//! What is printed.
+//! The output that is printed.
 
 use crate::bench_suite::harness::Settings;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// How long the real log is before it is repeated.
+/// The length of the real log before it is repeated.
 const LOG: usize = 64 << 20;
 /// A line of a hundred bytes.
 const LINE: &str = "2026-01-02T03:04:05.678901Z request handled by worker 7 in 12 ms with status 200, nothing to report";
 
-/// Some output: a text, repeated as often as it takes.
+/// An output: a text that is repeated as often as needed.
 pub(super) struct Data {
     pub(super) name: &'static str,
     /// The names of its figures: speed and cost, without patterns and with ten.
@@ -18,13 +18,13 @@ pub(super) struct Data {
     pub(super) cost: &'static str,
     pub(super) watched: &'static str,
     pub(super) watched_cost: &'static str,
-    /// What is repeated.
+    /// The repeated text.
     pub(super) unit: Vec<u8>,
-    /// Whether it is also taken with patterns and by others. What is not is told and not judged.
+    /// Whether it is also measured with patterns and with other programs. If not, it has no goal.
     pub(super) is_watched: bool,
-    /// How much of it the reference is given with patterns.
+    /// How many bytes of it the reference gets with patterns.
     pub(super) reference_bytes: usize,
-    /// How many times as fast as the reference it is to be taken with patterns.
+    /// The goal with patterns, as a multiple of the reference's speed.
     pub(super) times_reference: f64,
     printed: Printed,
 }
@@ -36,7 +36,7 @@ enum Printed {
 }
 
 impl Data {
-    /// A shell line that prints so many bytes of it.
+    /// A shell line that prints this many bytes of it.
     pub(super) fn command(&self, bytes: u64) -> String {
         match &self.printed {
             Printed::Line(line) => format!("yes '{line}' | head -c {bytes}"),

@@ -1,14 +1,13 @@
-//! Whether what is kept is what was printed.
+//! Checks that the kept output is the printed output.
 
 use anyhow::{Result, ensure};
 use outlast_client::{Chunk, Client, From};
 
-/// What has to be there of a long output: its beginning, and so much of its end.
+/// The parts of a long output that must be kept: its beginning, and this much of its end.
 const HEAD: u64 = 1 << 20;
 const TAIL: u64 = 64 << 20;
 
-/// Reads all that is kept of an output that repeats `unit` for so many bytes and has `last` behind them, and counts the bytes that should be there and are not, or are
-/// others.
+/// Reads the kept parts of an output that repeats `unit` up to a number of bytes and then has `last`. Counts the missing and the wrong bytes.
 pub(super) async fn wrong(client: &Client, id: &str, unit: &[u8], bytes: u64, last: &[u8]) -> Result<u64> {
     let all = bytes + last.len() as u64;
     let mut chunks = client.read(id, From::Byte(0));
@@ -23,7 +22,7 @@ pub(super) async fn wrong(client: &Client, id: &str, unit: &[u8], bytes: u64, la
             }
             Chunk::Gap { from, to, .. } => {
                 ensure!(from == next, "byte {next} should follow, not a gap from {from}");
-                // What retention may take lies between head and tail.
+                // Retention may only remove bytes between head and tail.
                 let may = HEAD..all.saturating_sub(TAIL);
                 wrong += may.start.saturating_sub(from) + to.saturating_sub(may.end.max(from));
                 next = to;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 const SCRIPT: &str = include_str!("reference.py");
 
-/// What is in the user's home.
+/// The files in the user's home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dotfiles {
     Clean,
@@ -45,13 +45,13 @@ impl Hermes {
         Ok(home)
     }
 
-    /// Has it measure something in a fresh home, and gives what was asked for by name.
+    /// Runs a measurement in a new home, and returns the named values.
     pub(crate) fn ask(&self, dotfiles: Dotfiles, args: &[&str], names: &[&str]) -> Result<Vec<Vec<f64>>> {
         let home = self.home(dotfiles)?;
         self.ask_in(home.path(), args, names)
     }
 
-    /// The same in a home that there is.
+    /// The same in an existing home.
     pub(crate) fn ask_in(&self, home: &Path, args: &[&str], names: &[&str]) -> Result<Vec<Vec<f64>>> {
         let done = self.call(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).output().context("cannot run python")?;
         let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -60,7 +60,7 @@ impl Hermes {
         names.iter().map(|name| numbers(&found, name)).collect()
     }
 
-    /// Has it start jobs and wait to be killed: the process, and the pids of the jobs.
+    /// Lets it start jobs and wait to be killed. Returns the process, and the pids of the jobs.
     pub(crate) fn jobs(&self, home: &Path, args: &[&str]) -> Result<(Child, Vec<u32>)> {
         use std::io::BufRead;
         let mut child = self.call(home, args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;

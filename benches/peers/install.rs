@@ -1,4 +1,4 @@
-//! Getting the others, each from where its users get it.
+//! Installs the other programs from where their users get them.
 
 use crate::bench_suite::harness::Settings;
 use anyhow::{Context, Result, ensure};
@@ -31,13 +31,13 @@ pub(super) fn pueue(settings: &Settings) -> Result<PathBuf> {
         let mut install = Command::new(cargo);
         install.args(["install", "--quiet", "--locked", "pueue", "--root"]).arg(&root).arg("--target-dir").arg(root.join("build"));
         call(&mut install)?;
-        // Only needed to build it.
+        // It is only needed for the build.
         std::fs::remove_dir_all(root.join("build"))?;
     }
     Ok(bin)
 }
 
-/// A program of a Debian package, which is installed if it is not there and we may.
+/// A program of a Debian package, which is installed if it is missing and we have the permission.
 pub(super) fn debian(program: &str, package: &str) -> Result<PathBuf> {
     if let Some(path) = find(program) {
         return Ok(path);

@@ -1,4 +1,4 @@
-//! Others that keep commands running, driven as their users drive them. Each is installed when it is first needed and may be left out.
+//! Other programs that keep commands running, called as their users call them. Each is installed when it is first needed, and may be left out.
 
 mod hermes;
 mod install;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Gets a peer ready, unless it is to be left out or cannot be had; then it is named as skipped, with the reason, and there is none.
+/// Prepares a peer. If it is to be left out or cannot be installed, this prints the reason and returns `None`.
 pub(crate) fn ready<T>(bench: &mut Bench, who: Who, get: impl FnOnce(&Bench) -> Result<T>) -> Option<T> {
     if bench.skipped.iter().any(|(skipped, _)| *skipped == who) {
         return None;
@@ -37,20 +37,20 @@ pub(crate) fn ready<T>(bench: &mut Bench, who: Who, get: impl FnOnce(&Bench) -> 
     }
 }
 
-/// A call in an environment that has nothing of ours in it.
+/// A call in an environment without our variables.
 fn command(program: impl AsRef<std::ffi::OsStr>, home: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().envs(super::harness::environment(home)).current_dir(home).stdin(Stdio::null());
     command
 }
 
-/// Who listens on a socket.
+/// The process that listens on a socket.
 fn server_of(socket: &Path) -> Result<u32> {
     let stream = std::os::unix::net::UnixStream::connect(socket).with_context(|| format!("cannot connect to {}", socket.display()))?;
     Ok(rustix::net::sockopt::socket_peercred(&stream)?.pid.as_raw_nonzero().get() as u32)
 }
 
-/// Has so many callers call a command line so often, each one call after another, and gives how long each call took.
+/// Lets several callers call a command line repeatedly, each one call after the other, and returns the time of each call.
 pub(crate) fn calls(callers: usize, many: usize, call: impl Fn(usize) -> Command + Sync) -> Result<Vec<f64>> {
     let call = &call;
     std::thread::scope(|scope| {

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long it may take for what takes a moment.
+/// The time limit of short operations.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is asked whether all is done: it tells nobody by itself.
+/// How often the benchmark asks whether all jobs are done. Pueue does not notify.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A daemon in a home of its own, shut down when it is dropped.
@@ -21,12 +21,12 @@ pub(crate) struct Pueue {
 }
 
 impl Pueue {
-    /// One that runs so many at a time.
+    /// A daemon that runs this many jobs at a time.
     pub(crate) fn ready(bench: &mut Bench, wide: usize) -> Option<Self> {
         Self::with(bench, wide, |_| "daemon: {}".to_owned())
     }
 
-    /// One that also announces ends into a file: it runs a command of its own for each.
+    /// A daemon that also writes ends into a file, with a command for each.
     pub(crate) fn announcing(bench: &mut Bench, wide: usize) -> Option<Self> {
         Self::with(bench, wide, |home| {
             format!("daemon:\n  callback: \"echo {{{{ id }}}} {{{{ exit_code }}}} >> {}\"", home.join("announced").display())
@@ -78,7 +78,7 @@ impl Pueue {
         Ok(status["tasks"].as_object().context("a status has tasks")?.values().cloned().collect())
     }
 
-    /// Waits until so many are done.
+    /// Waits until this many jobs are done.
     pub(crate) fn until_done(&self, many: usize) -> Result<()> {
         let began = Instant::now();
         while self.tasks()?.iter().filter(|task| task["status"]["Done"].is_object()).count() < many {
@@ -92,7 +92,7 @@ impl Pueue {
     pub(crate) fn crash(&mut self) -> Result<()> {
         self.daemon.kill()?;
         self.daemon.wait()?;
-        // A user would remove what it left, too.
+        // A user would remove the files that it left, too.
         let _left = std::fs::remove_file(self.home.path().join("socket"));
         let _left = std::fs::remove_file(self.home.path().join("run/pueue.pid"));
         self.daemon = start(&self.bin, self.home.path())?;
@@ -111,7 +111,7 @@ impl Pueue {
 
 impl Drop for Pueue {
     fn drop(&mut self) {
-        // Whatever runs ends with it, and it ends even if it does not answer.
+        // Its jobs end with it. It is stopped even if it does not answer.
         let _killed = self.call(&["kill", "--all"]);
         let _asked = self.call(&["shutdown"]);
         let began = Instant::now();

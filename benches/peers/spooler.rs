@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How often it is asked whether all is done.
+/// The time between two checks whether all jobs are done.
 const LOOK: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(300);
 
@@ -18,7 +18,7 @@ pub(crate) struct Spooler {
 }
 
 impl Spooler {
-    /// One that runs so many at a time, and announces into a file.
+    /// A server that runs this many jobs at a time, and writes ends into a file.
     pub(crate) fn ready(bench: &mut Bench, wide: usize) -> Option<Self> {
         super::ready(bench, Who::TaskSpooler, |bench| {
             let program = install::debian("tsp", "task-spooler")?;
@@ -52,7 +52,7 @@ impl Spooler {
         Ok(String::from_utf8_lossy(&done.stdout).into_owned())
     }
 
-    /// Waits until so many are done.
+    /// Waits until this many jobs are done.
     pub(crate) fn until_done(&self, many: usize) -> Result<()> {
         let began = Instant::now();
         while self.call(&[])?.lines().filter(|line| line.contains(" finished ")).count() < many {
@@ -70,7 +70,7 @@ impl Spooler {
 
 impl Drop for Spooler {
     fn drop(&mut self) {
-        // What runs goes on when the server ends, so it is asked to end first.
+        // Its jobs keep running when the server ends, so they are ended first.
         let _ended = self.call(&["-K"]);
     }
 }

@@ -1,4 +1,4 @@
-//! tmux: sessions that go on when nobody looks.
+//! tmux: sessions that keep running without a terminal.
 
 use super::{command, install};
 use crate::bench_suite::harness::{Bench, Who};
@@ -49,7 +49,7 @@ impl Tmux {
 
 impl Drop for Tmux {
     fn drop(&mut self) {
-        // There may be none any more.
+        // It may have ended already.
         let _ended = self.call(&["kill-server"]);
     }
 }

@@ -1,11 +1,11 @@
-//! Small programs that are measured with, built when they are needed.
+//! Small programs for the measurements, built when they are needed.
 
 use crate::bench_suite::harness::Settings;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program that says when it ended.
+/// The program that prints when it ends.
 pub(crate) fn stamp(settings: &Settings) -> Result<PathBuf> {
     stamp_in(&settings.place)
 }
@@ -27,12 +27,12 @@ pub(crate) fn stamp_in(place: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// What the clock said when a stamp printed this, in nanoseconds.
+/// The time that a stamp printed, in nanoseconds.
 pub(crate) fn stamped(output: &str) -> Result<u64> {
     output.trim().parse().with_context(|| format!("{output:?} is no stamp"))
 }
 
-/// The clock that stamps are of, in nanoseconds.
+/// The clock of the stamps, in nanoseconds.
 pub(crate) fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

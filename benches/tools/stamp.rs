@@ -1,4 +1,4 @@
-//! Waits so many milliseconds, or with `read` until its standard input ends, prints the monotonic clock in nanoseconds, and is gone. Built by the benchmarks with `rustc` alone, static, so that
+//! Waits this many milliseconds, or with `read` until its standard input ends, prints the monotonic clock in nanoseconds, and is gone. Built by the benchmarks with `rustc` alone, static, so that
 //! its own end takes no time worth mentioning.
 
 use std::ffi::{c_int, c_long, c_void};

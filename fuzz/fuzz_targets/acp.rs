@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlast_acp::{Line, Shown, Skim, Splitter, with_terminals};
+use outlast_acp::{Line, OversizedReader, ShownTerminals, Splitter, with_terminals};
 use serde_json::Value;
 
 fn lines(most: usize, size: usize, bytes: &[u8]) -> Vec<Line> {
@@ -34,7 +34,7 @@ fuzz_target!(|input: (usize, usize, &[u8])| {
             Line::Whole(same) => assert!(same == line && line.len() <= most),
             Line::Long(known) => assert!(known.bytes == line.len() as u64 && line.len() > most),
         }
-        skim(line, size);
+        oversized(line, size);
         change(line);
         show(line);
         show(&update(line));
@@ -51,7 +51,7 @@ fn update(content: &[u8]) -> Vec<u8> {
 
 /// Every other byte is where it was, and each terminal is what was put in its place.
 fn show(line: &[u8]) {
-    let Some(shown) = Shown::find(line) else { return };
+    let Some(shown) = ShownTerminals::find(line) else { return };
     let by = vec![Value::from(7); shown.terminals.len()];
     let mut rest = line.to_vec();
     for (place, id) in shown.terminals.iter().rev() {
@@ -65,10 +65,10 @@ fn show(line: &[u8]) {
 }
 
 /// What was found in an object is in it.
-fn skim(line: &[u8], size: usize) {
-    let mut skim = Skim::default();
-    line.chunks(size).for_each(|piece| skim.push(piece));
-    let found = skim.finish();
+fn oversized(line: &[u8], size: usize) {
+    let mut reader = OversizedReader::default();
+    line.chunks(size).for_each(|piece| reader.push(piece));
+    let found = reader.finish();
     let Ok(Value::Object(object)) = serde_json::from_slice::<Value>(line) else { return };
     // Twice the same name, or one that is escaped: then anything may be found.
     let text = String::from_utf8_lossy(line);

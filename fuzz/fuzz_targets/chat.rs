@@ -1,4 +1,4 @@
-//! Whatever a terminal or a gateway says about conversations is understood or refused, and what is understood can be said again.
+//! Any message of a terminal or a gateway about conversations is parsed or refused, and a parsed one can be written again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever a client's configuration looks like, an entry is put there once and taken out again, or it is refused.
+//! In any configuration of a client an entry is added once and removed again, or the edit is refused.
 #![no_main]
 
 #[allow(dead_code)] // The other formats.

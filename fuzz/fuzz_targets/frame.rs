@@ -1,4 +1,4 @@
-//! Whatever comes over a socket, in whatever pieces, is a frame or an error, and the same in one piece.
+//! Any bytes from a socket are frames or an error, and the result does not depend on the pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

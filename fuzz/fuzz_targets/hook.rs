@@ -1,4 +1,4 @@
-//! Whatever comes to a hook is read or refused in a sentence that quotes nothing of it, and what is read has an answer.
+//! Any input of a hook is parsed, or refused with an error that does not quote it. A parsed input has an answer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Whatever an agent sends to its server, the server answers what comes next.
+//! Any message of an agent leaves its server able to answer the next one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use outlast_tools::Host;
 use std::path::Path;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
-/// There is no engine here, and nobody starts one.
+/// There is no engine, and the server does not start one.
 const NOWHERE: &str = "/nowhere";
 
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":"first","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}

@@ -1,4 +1,4 @@
-//! Whatever a model sends to the tools of any profile, it is understood or gets an error it can read.
+//! Any call of a model, in any profile, is accepted or gets an error as an answer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,8 +1,8 @@
-//! Whatever a model sends is read or refused, and whatever command is judged.
+//! Any call of a model is parsed or refused, and any command is judged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use outlast_tools::{Ask, Host, Plan, Policy, misuse};
+use outlast_tools::{Host, Plan, Policy, ProcessCall, misuse};
 use serde_json::{Value, json};
 
 fuzz_target!(|input: (&str, &str, bool)| {
@@ -32,7 +32,7 @@ fuzz_target!(|input: (&str, &str, bool)| {
         if let Err(refusal) = Plan::of(&call, &host) {
             assert!(refusal["error"].is_string());
         }
-        if let Err(refusal) = Ask::of(&call) {
+        if let Err(refusal) = ProcessCall::of(&call) {
             assert!(refusal["error"].is_string());
         }
     }

@@ -1,4 +1,4 @@
-//! Pieces are scanned like the whole, wherever they are cut, and whoever goes on half-way finds the rest.
+//! Scanning pieces gives the same result as scanning the whole, and a scanner that continues half-way finds the rest.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
-//! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`; dependencies between our
-//! crates; that every test named in `docs/promises.md` exists; that `docs/requirements.md` has the number of every test that has one; and
-//! that the crates for embedders build alone.
+//! `cargo xtask check`: checks what the compiler does not. Licences, sources and duplicate versions follow `deny.toml`. Dependencies between
+//! our crates follow [`ARROWS`]. Every test named in `docs/promises.md` exists. `docs/requirements.md` has the number of every numbered test.
+//! The crates for embedders build alone.
 
 use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
@@ -44,7 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("xtask", &["outlast-client", "outlast-core", "outlast-store", "outlast-testkit", "outlast-text", "outlast-wire"]),
 ];
 
-/// Checks everything, and tells all that is wrong before it fails.
+/// Runs all checks, and prints all problems before it fails.
 pub(crate) fn run() -> Result<()> {
     let root = root()?;
     let policy: Policy = toml::from_str(&read(&root.join("deny.toml"))?).context("deny.toml")?;
@@ -128,7 +128,7 @@ fn licences(policy: &Policy, packages: &[Package]) -> Vec<String> {
     packages.iter().filter_map(judge).collect()
 }
 
-/// Whether an SPDX expression can be met with `allow` alone; nothing if it is not one. `/` is how `OR` used to be written.
+/// Whether an SPDX expression can be met with `allow` alone; `None` if it cannot be parsed. `/` is an old form of `OR`.
 fn allowed(text: &str, allow: &BTreeSet<String>) -> Option<bool> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -177,7 +177,7 @@ fn one(words: &[&str], at: &mut usize, allow: &BTreeSet<String>) -> Option<bool>
 
 fn sources(policy: &Policy, packages: &[Package]) -> Vec<String> {
     let known = |source: &str| policy.sources.allow_registry.iter().any(|r| source.strip_prefix("registry+") == Some(r));
-    // No source: a path in this workspace.
+    // A package without a source is in this workspace.
     let strange = packages.iter().filter(|p| p.source.as_deref().is_some_and(|s| !known(s)));
     strange.map(|p| format!("{} {} comes from {}", p.name, p.version, p.source.as_deref().unwrap_or_default())).collect()
 }
@@ -220,7 +220,7 @@ fn arrows(packages: &[Package]) -> Vec<String> {
     wrong
 }
 
-/// Tests that `docs/promises.md` names in backticks as `file::test`, and that do not exist.
+/// Tests that `docs/promises.md` names in backticks as `file::test` and that do not exist.
 fn named_tests(root: &Path) -> Result<Vec<String>> {
     let promises = read(&root.join("docs/promises.md"))?;
     let rows = promises.lines().filter(|l| l.starts_with("| **P"));
@@ -266,7 +266,7 @@ fn requirements(root: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// The numbers with which the name of a test begins: `018_and_070_…`, `006_to_009_…`, `056_057_…`.
+/// The numbers at the beginning of a test's name: `018_and_070_…`, `006_to_009_…`, `056_057_…`.
 fn numbers(name: &str) -> Vec<u32> {
     let mut found: Vec<u32> = Vec::new();
     let mut is_range = false;

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: the programs as they are given to people, in packages that need no compiler.
+//! `cargo xtask dist`: builds the packages of the programs, which need no compiler.
 //!
 //! All three programs are static, so one build serves every distribution. For the keeper this also saves time: there are two for each
 //! running command, and a static program starts in two thirds of the time and touches fewer pages.

@@ -73,7 +73,7 @@ fn main() -> Result<()> {
         ["dist", ..] => dist::run(&Flags(&args[1..])),
         ["picture", ..] => picture::run(&Flags(&args[1..])),
         ["bench", "plots"] => bench_suite::draw(),
-        // Half of what is measured runs in here.
+        // Half of the measured code runs in this program.
         ["bench", ..] if cfg!(debug_assertions) => in_release(&args),
         ["bench", "gateway", ..] => bench_gateway::run(&Flags(&args[2..])),
         ["bench", "mcp", ..] => bench_mcp::run(&Flags(&args[2..])),
@@ -86,7 +86,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The same call of a build of this program that is as quick as it can be.
+/// Makes the same call with a release build of this program.
 fn in_release(args: &[String]) -> Result<()> {
     use std::os::unix::process::CommandExt;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -98,7 +98,7 @@ fn in_release(args: &[String]) -> Result<()> {
 pub(crate) struct Flags<'a>(&'a [String]);
 
 impl Flags<'_> {
-    /// Whether a flag without a value is there.
+    /// Whether a flag without a value was given.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|a| a == name)
     }

@@ -41,7 +41,7 @@ struct Step {
 
 fn record(program: &Path) -> Result<Vec<Step>> {
     let p = Product::new(program);
-    // So that the start of the first command is not also that of the engine, whose pid is shown.
+    // The engine is started first, since its pid is shown, so that the first command does not start it.
     let engine = p.engine();
     let terminal = Terminal { product: &p, programs: program.parent().context("a program has a directory")? };
     let mut steps = vec![terminal.step(START)?];
@@ -95,7 +95,7 @@ impl Terminal<'_> {
     }
 }
 
-/// Everything that is shown until the last program has closed the terminal.
+/// All output until the last program has closed the terminal.
 fn read_to_end(screen: &OwnedFd) -> Result<String> {
     let mut shown = Vec::new();
     let mut bytes = [0; 4096];

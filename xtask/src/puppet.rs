@@ -1,4 +1,4 @@
-//! The command that campaigns run: what it does is known to the byte, and harm done to it shows.
+//! The command that campaigns run. Its output is known to the byte, and harm to it is detected.
 
 use crate::rng::Rng;
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{BufRead, Write};
 use std::time::Duration;
 
-/// What a puppet does; also what it must be seen to have done.
+/// What a puppet does, and so what a campaign expects of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     /// How many numbered lines it writes.
@@ -54,7 +54,7 @@ fn filler(n: u64) -> String {
     "x".repeat((n * 7 % 61) as usize)
 }
 
-/// Plays the part. One mark for each time it was started, and one for each harm.
+/// Runs the puppet. It leaves one mark for each start and one for each harm.
 pub(crate) fn main(args: &[String]) -> Result<()> {
     let [lines, reads, code, seed, mark] = args else { bail!("a puppet takes five arguments") };
     let part = Part { lines: lines.parse()?, reads: reads == "1", code: code.parse()?, seed: seed.parse()? };

@@ -1,4 +1,4 @@
-//! Stand-ins that a campaign is told by: a hook, and a receiver of webhooks. Each can be told to die at a step, for real.
+//! The sinks of campaigns: a hook and a receiver of webhooks. A campaign can make each of them die at a step.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -7,11 +7,11 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
-/// Where one of them writes what it was told, one line each.
+/// The file in which one of them records its notices, one line each.
 pub(crate) const HOOK_LOG: &str = "hook.jsonl";
 pub(crate) const RECEIVER_LOG: &str = "receiver.jsonl";
 
-/// Tells the next call in `dir` to die: `before` or `after` it has written down what it was told.
+/// Makes the next call in `dir` die `before` or `after` it has recorded its notice.
 pub(crate) fn arm(dir: &Path, who: &str, step: &str) -> Result<()> {
     std::fs::write(dir.join(format!("{who}.dies")), step).context("cannot arm a sink")
 }
@@ -34,7 +34,7 @@ pub(crate) fn receiver(args: &[String]) -> Result<()> {
     for stream in door.incoming() {
         let (stream, dir) = (stream?, dir.clone());
         std::thread::spawn(move || {
-            // Whoever called and left calls again.
+            // A client that left calls again.
             let _left = answer(&stream, &dir);
         });
     }
@@ -67,10 +67,10 @@ fn answer(mut stream: &TcpStream, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes down what was told, dying on the way if that is wanted.
+/// Records a notice, and dies before or after if that was armed.
 fn note(dir: &Path, who: &str, log: &str, told: &Value) -> Result<()> {
     let armed = dir.join(format!("{who}.dies"));
-    // Taken by one: who renames it dies.
+    // Only one call can rename the file, and that one dies.
     let mine = dir.join(format!("{who}.died.{}", std::process::id()));
     let step = std::fs::rename(&armed, &mine).ok().and_then(|()| std::fs::read_to_string(&mine).ok());
     if step.as_deref() == Some("before") {
@@ -85,7 +85,7 @@ fn note(dir: &Path, who: &str, log: &str, told: &Value) -> Result<()> {
 }
 
 fn die() -> ! {
-    // A kill like any other: nothing is flushed, nobody is told.
+    // SIGKILL: nothing is flushed.
     let _dead = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     unreachable!("it is dead")
 }

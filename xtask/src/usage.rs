@@ -1,4 +1,4 @@
-//! The arguments of every command of this program, read from its usage: what is not in there is refused before anything runs.
+//! Reads the arguments of every command from its usage. Arguments that the usage does not name are refused before anything runs.
 
 use anyhow::{Result, bail};
 
@@ -62,7 +62,7 @@ fn lines() -> impl Iterator<Item = Line> {
     })
 }
 
-/// What a call asks for.
+/// A parsed call.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// The usage of this command.
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// It used to be ignored, and the whole campaign ran.
+    /// Such a word used to be ignored, and the whole campaign ran.
     #[test]
     fn help_is_the_usage_of_the_command_and_what_it_does_not_have_is_refused() {
         let Ok(Asked::Help(help)) = asked("campaign gateway --help") else { panic!("no help") };

@@ -1,10 +1,11 @@
-//! `initialize`: the one message that is changed. The agent is told that there are terminals.
+//! Changes `initialize`, so that the agent learns that the client has terminals.
 
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// The same message, in which the client has terminals; every other field is as it was, and where it was. Nothing if it is no request with parameters.
+/// The same message with the capability `terminal`. All other fields keep their bytes and their order. `None` if it is not a request with
+/// parameters.
 pub fn with_terminals(line: &[u8]) -> Option<Vec<u8>> {
     let mut message: Fields = serde_json::from_slice(line).ok()?;
     let mut params: Fields = message.object("params")?;
@@ -28,7 +29,7 @@ impl Fields {
         serde_json::from_str(value.get()).ok()
     }
 
-    /// Puts a value in place of the one that is there, or behind all others.
+    /// Replaces the value of a field, or appends the field.
     fn set(&mut self, name: &str, value: &str) {
         let value = RawValue::from_string(value.to_owned()).expect("made of JSON");
         match self.0.iter_mut().find(|(key, _)| key == name) {

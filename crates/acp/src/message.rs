@@ -1,19 +1,19 @@
-//! JSON-RPC, as far as a proxy has to read it.
+//! The part of JSON-RPC that a proxy has to read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// The sender's message is no request.
+/// The message is not a request.
 pub(crate) const INVALID_REQUEST: i32 = -32600;
-/// What was asked with makes no sense.
+/// The parameters are not valid.
 pub(crate) const INVALID_PARAMS: i32 = -32602;
-/// It could not be done.
+/// The request failed.
 pub(crate) const INTERNAL: i32 = -32603;
-/// There is no such terminal.
+/// The terminal does not exist.
 pub(crate) const NOT_FOUND: i32 = -32002;
-/// Whoever asked wants no answer any more.
+/// The agent cancelled its request.
 pub(crate) const CANCELLED: i32 = -32800;
 
 /// The outermost level of a message.
@@ -21,7 +21,7 @@ pub(crate) const CANCELLED: i32 = -32800;
 pub(crate) struct Message<'a> {
     #[serde(borrow, default)]
     pub(crate) method: Option<Cow<'a, str>>,
-    /// Nothing for `null`, which names nothing.
+    /// `None` for `null` as well.
     #[serde(borrow, default)]
     pub(crate) id: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -31,25 +31,25 @@ pub(crate) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a line; nothing for what is no object with these fields, and so not for us to understand.
+    /// Reads a line. `None` if it is not an object with these fields; the proxy then forwards it unchanged.
     pub(crate) fn read(line: &'a [u8]) -> Option<Self> {
-        // A list would be taken for the fields in their order.
+        // serde accepts an array in place of an object.
         let is_object = line.iter().find(|b| !b.is_ascii_whitespace()) == Some(&b'{');
         if is_object { serde_json::from_slice(line).ok() } else { None }
     }
 
-    /// What is asked, and under which id; nothing for an answer or a notification.
+    /// The method and the id of a request; `None` for an answer or a notification.
     pub(crate) fn asks(&self) -> Option<(&str, &'a RawValue)> {
         Some((self.method.as_deref()?, self.id?))
     }
 
-    /// Its parameters as `T`; nothing if they are something else.
+    /// Its parameters as `T`; `None` if they do not fit.
     pub(crate) fn params<T: Deserialize<'a>>(&self) -> Option<T> {
         serde_json::from_str(self.params?.get()).ok()
     }
 }
 
-/// Why a request was not done.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Failure {
     pub(crate) code: i32,
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// An answer, as a line. Without an id it is one to a message that nobody could read.
+/// An answer, as a line. It has no id if the request could not be read.
 pub(crate) fn answer(id: Option<&RawValue>, outcome: &Result<Value, Failure>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Answer<'a> {

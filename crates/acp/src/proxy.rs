@@ -1,14 +1,14 @@
-//! Both ways between a client and an agent.
+//! Forwards messages between a client and an agent, in both directions.
 //!
 //! Decision 111: docs/decisions/acp.md.
 
 use crate::initialize::with_terminals;
 use crate::message::{self, Failure, INTERNAL, INVALID_REQUEST, Message};
+use crate::oversized::OversizedMessage;
 use crate::sessions::Sessions;
-use crate::shown::Shown;
-use crate::skim::Skimmed;
 use crate::splitter::{Line, MOST_BYTES, Splitter};
 use crate::terminal::{Call, Terminals};
+use crate::terminal_content::ShownTerminals;
 use crate::waits::{Waits, cancelled};
 use outlast_client::{Caller, Connect, Owner};
 use serde_json::value::RawValue;
@@ -20,43 +20,43 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// How many requests about terminals may be under way. An agent waits for a handful; whoever has this many is told so.
-const MOST_REQUESTS: usize = 1_024;
-/// How much is read at a time.
-const PIECE: usize = 64 << 10;
-/// How long what an agent asked for may take when it has left.
-const FINISH: Duration = Duration::from_secs(5);
+/// The most unanswered requests about terminals. An agent waits for a handful; more requests than this are refused.
+const MAX_REQUESTS: usize = 1_024;
+/// The most bytes in one read.
+const READ_BYTES: usize = 64 << 10;
+/// How long running requests may take after the agent has left.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a proxy needs to know.
+/// The settings of a proxy.
 #[non_exhaustive]
 pub struct Options {
-    /// The engine that runs the terminals. It is asked for when the first is created.
+    /// The engine that runs the terminals. The proxy connects when the first terminal is created.
     pub connect: Connect,
-    /// The surroundings that commands inherit.
+    /// The environment that commands inherit.
     pub caller: Caller,
-    /// The task and the generation of all of them. The session is not looked at: it is that of each request.
+    /// The task and the generation of all terminals. The session is that of each request.
     pub owner: Owner,
-    /// Whether secrets are masked in what the agent reads.
+    /// Whether secrets are masked in the output that the agent reads.
     pub redact: bool,
-    /// How long the agent may go on when its client has left.
+    /// How long the agent may keep running after its client has left.
     pub leave: Duration,
-    /// Where remarks go that belong into no message.
+    /// Where the proxy reports problems to the user.
     pub remark: fn(&str),
 }
 
 impl Options {
-    /// The defaults: secrets are masked, an agent has ten seconds to leave, and nobody reads remarks.
+    /// The defaults: secrets are masked, an agent has ten seconds to leave, and remarks are dropped.
     pub fn new(connect: Connect, caller: Caller) -> Self {
         Self { connect, caller, owner: Owner::default(), redact: true, leave: Duration::from_secs(10), remark: |_| {} }
     }
 }
 
-/// Who ended a conversation with a proxy.
+/// Which side ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The agent says nothing more.
+    /// The agent closed its output.
     Agent,
-    /// The client left, and the agent did not in the time it had.
+    /// The client left, and the agent did not leave in time.
     Client,
 }
 
@@ -67,19 +67,19 @@ pub struct Proxy {
     waits: Arc<Waits>,
     leave: Duration,
     remark: fn(&str),
-    /// The longest line that is passed on.
+    /// The longest line that is forwarded.
     most: usize,
 }
 
 impl Proxy {
-    /// One that has passed on nothing yet.
+    /// A proxy with these settings.
     pub fn new(options: Options) -> Self {
         let Options { connect, caller, owner, redact, leave, remark } = options;
         let terminals = Arc::new(Terminals::new(connect, caller, owner, redact));
         Self { terminals, sessions: Mutex::default(), waits: Arc::default(), leave, remark, most: MOST_BYTES }
     }
 
-    /// Passes messages on until the agent says nothing more, or for a while after the client has left.
+    /// Forwards messages until the agent closes its output, or for a while after the client has left.
     pub async fn run<CR, CW, AR, AW>(self, (from_client, to_client): (CR, CW), (from_agent, to_agent): (AR, AW)) -> Ended
     where
         CR: AsyncRead + Unpin,
@@ -101,7 +101,7 @@ impl Proxy {
         }
     }
 
-    /// What the client says, until it leaves.
+    /// Forwards the client's messages until it leaves.
     async fn client_side<R, CW, AW>(&self, mut lines: Lines<R>, to_client: &Out<CW>, to_agent: &Out<AW>)
     where
         R: AsyncRead + Unpin,
@@ -111,7 +111,7 @@ impl Proxy {
         loop {
             let line = tokio::select! {
                 line = lines.next() => line,
-                // Who does not read any more is not spoken for either.
+                // A client that no longer reads has left.
                 () = to_client.gone() => break,
             };
             let line = match line {
@@ -131,7 +131,7 @@ impl Proxy {
         to_agent.close().await;
     }
 
-    /// What the agent gets for a message of its client's.
+    /// The message that the agent gets for a message of the client.
     fn for_the_agent(&self, line: Vec<u8>) -> Vec<u8> {
         let Some(message) = Message::read(&line) else { return line };
         lock(&self.sessions).asked(&message);
@@ -141,7 +141,7 @@ impl Proxy {
         }
     }
 
-    /// What the agent says, until it says nothing more.
+    /// Forwards or answers the agent's messages until it closes its output.
     async fn agent_side<R, CW, AW>(&self, mut lines: Lines<R>, to_client: &Out<CW>, to_agent: &Arc<Out<AW>>)
     where
         R: AsyncRead + Unpin,
@@ -172,10 +172,10 @@ impl Proxy {
                 ForUs::Call(id, call) => (id, call),
             };
             let call = match call {
-                // Nobody would be answered, and a command that nobody knows of is not begun.
+                // The agent cannot get the answer, so no command is started for it.
                 Ok(call) if to_agent.is_closed() && !call.stops() => continue,
-                Ok(_) if tasks.len() >= MOST_REQUESTS => {
-                    Err(Failure::new(INTERNAL, format!("{MOST_REQUESTS} requests about terminals are under way: wait for one of them")))
+                Ok(_) if tasks.len() >= MAX_REQUESTS => {
+                    Err(Failure::new(INTERNAL, format!("{MAX_REQUESTS} requests about terminals are under way: wait for one of them")))
                 }
                 call => call.and_then(|call| self.terminals.arrived(&call).map(|()| call)),
             };
@@ -184,20 +184,20 @@ impl Proxy {
                 Err(failure) => drop(to_agent.send(&message::answer(Some(&id), &Err(failure))).await),
             }
         }
-        // Nobody waits any more, and what else was asked for is finished.
+        // Waits are given up; other requests are finished.
         self.waits.cancel_all();
-        let _in_time = tokio::time::timeout(FINISH, async { while tasks.join_next().await.is_some() {} }).await;
+        let _in_time = tokio::time::timeout(FINISH_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
     }
 
-    /// What the client gets for a message of its agent's.
+    /// The message that the client gets for a message of the agent.
     async fn for_the_client(&self, line: Vec<u8>, is_gone: bool) -> Vec<u8> {
-        match Shown::find(&line) {
+        match ShownTerminals::find(&line) {
             Some(shown) if !is_gone => shown.replaced(&line, &self.terminals.show(&shown).await),
             _ => line,
         }
     }
 
-    /// What to do with a message of the agent's.
+    /// Decides who handles a message of the agent.
     fn for_us(&self, line: &[u8]) -> ForUs {
         let Some(message) = Message::read(line) else { return ForUs::No };
         lock(&self.sessions).answered(&message);
@@ -207,7 +207,7 @@ impl Proxy {
         if self.waits.is_cancelled_by(&message) { ForUs::Cancel } else { ForUs::No }
     }
 
-    /// One call, from here to its answer.
+    /// Serves one call and sends its answer.
     fn serve<W>(&self, id: Box<RawValue>, call: Call, to_agent: &Arc<Out<W>>) -> impl Future<Output = ()> + Send + use<W>
     where
         W: AsyncWrite + Unpin + Send + 'static,
@@ -218,13 +218,13 @@ impl Proxy {
         async move {
             let done = terminals.serve(call, dir, cancelled(wait)).await;
             if to_agent.send(&message::answer(Some(&id), &done.outcome)).await {
-                done.told().await;
+                done.delivered().await;
             }
         }
     }
 
-    /// Sees to it that nobody waits for a message that was too long: its sender is told, or who waits for it as an answer.
-    async fn refuse<B, F>(&self, who: &str, known: &Skimmed, back: &Out<B>, forth: &Out<F>)
+    /// Answers in place of a message that was too long: its sender gets an error, or the side that waits for it as an answer.
+    async fn refuse<B, F>(&self, who: &str, known: &OversizedMessage, back: &Out<B>, forth: &Out<F>)
     where
         B: AsyncWrite + Unpin,
         F: AsyncWrite + Unpin,
@@ -240,18 +240,18 @@ impl Proxy {
     }
 }
 
-/// What is in a message of the agent's for us.
+/// What the proxy does with a message of the agent.
 enum ForUs {
-    /// Nothing: it is the client's.
+    /// Forward it to the client.
     No,
-    /// A request about terminals, or what is wrong with it.
+    /// Serve a request about terminals, or refuse it.
     Call(Box<RawValue>, Result<Call, Failure>),
-    /// A wait was given up.
+    /// Nothing: the agent cancelled a wait, which was ended.
     Cancel,
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked left it whole: each change is one call.
+    // A panic leaves the value consistent: each change is one call.
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -264,10 +264,10 @@ struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn new(read: R, most: usize) -> Self {
-        Self { read, piece: vec![0; PIECE], splitter: Some(Splitter::new(most)) }
+        Self { read, piece: vec![0; READ_BYTES], splitter: Some(Splitter::new(most)) }
     }
 
-    /// The next line, or nothing at the end. May be dropped while it waits.
+    /// The next line, or `None` at the end. Cancel safe.
     async fn next(&mut self) -> io::Result<Option<Line>> {
         loop {
             let Some(splitter) = &mut self.splitter else { return Ok(None) };
@@ -282,9 +282,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Where whole lines are written, by one at a time.
+/// Writes whole lines, one at a time.
 struct Out<W> {
-    /// Nothing once nothing more is written.
+    /// `None` once it is closed.
     to: tokio::sync::Mutex<Option<W>>,
     closed: AtomicBool,
     gone: Notify,
@@ -295,7 +295,7 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         Self { to: tokio::sync::Mutex::new(Some(to)), closed: AtomicBool::new(false), gone: Notify::new() }
     }
 
-    /// Writes a line; false if nobody reads it.
+    /// Writes a line; false if the reader has gone.
     async fn send(&self, line: &[u8]) -> bool {
         let mut to = self.to.lock().await;
         let Some(open) = to.as_mut() else { return false };
@@ -312,21 +312,21 @@ impl<W: AsyncWrite + Unpin> Out<W> {
         is_written
     }
 
-    /// Says that nothing more comes.
+    /// Closes the stream.
     async fn close(&self) {
         self.closed.store(true, Relaxed);
         if let Some(mut open) = self.to.lock().await.take() {
-            // Whoever has gone needs not be told.
+            // It fails if the reader has gone.
             let _gone = open.shutdown().await;
         }
     }
 
-    /// Whether nothing more is written. Does not wait for who writes now.
+    /// Whether it is closed. Does not wait for a write that runs now.
     fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
     }
 
-    /// Returns once it was found that nobody reads.
+    /// Waits until a write found that the reader has gone.
     async fn gone(&self) {
         self.gone.notified().await;
     }

@@ -1,4 +1,4 @@
-//! Terminals for a program that is an agent's client itself, as a gateway is, and needs no proxy.
+//! Terminals for a program that is an agent's client itself, as a gateway is, so that it needs no proxy.
 
 use crate::message::{self, Failure, INTERNAL, Message};
 use crate::terminal::{Call, Done, Terminals};
@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// How many calls of one agent may be under way. An agent waits for a handful; one with this many is told so.
+/// The most unanswered calls of one agent. An agent waits for a handful; more calls than this are refused.
 const MAX_CALLS_UNDER_WAY: usize = 1_024;
 
-/// Answers the five calls about terminals, for one agent and in the name of one conversation.
+/// Answers the five calls about terminals, for one agent and one session.
 pub struct TerminalService {
     terminals: Arc<Terminals>,
     waits: Arc<Waits>,
@@ -20,17 +20,18 @@ pub struct TerminalService {
     dir: String,
 }
 
-/// A call about terminals, from its arrival to its answer. If it is dropped, a wait is given up; a start or a stop may have been done or not.
+/// A call about terminals, from its arrival to its answer. If it is dropped, a wait is given up; a start or a stop may or may not have
+/// happened.
 pub type TerminalCall = Pin<Box<dyn Future<Output = TerminalAnswer> + Send>>;
 
 impl TerminalService {
-    /// One whose terminals belong to `owner`. Commands inherit the surroundings of `caller` and begin in `dir` unless they name a directory.
+    /// A service whose terminals belong to `owner`. Commands inherit the environment of `caller` and start in `dir` unless they name a directory.
     pub fn new(client: Client, caller: Caller, owner: Owner, dir: impl Into<String>, redact: bool) -> Self {
         let terminals = Arc::new(Terminals::over(client, caller, owner, redact));
         Self { terminals, waits: Arc::default(), under_way: Arc::default(), dir: dir.into() }
     }
 
-    /// Takes a line of the agent's. Nothing if it is not about terminals.
+    /// Takes a line of the agent. `None` if it is not about terminals.
     pub fn take(&self, line: &[u8]) -> Option<TerminalCall> {
         let message = Message::read(line)?;
         let (method, id) = message.asks()?;
@@ -56,13 +57,13 @@ impl TerminalService {
         }))
     }
 
-    /// Whether a line of the agent's gives up a wait, which is then answered as cancelled.
+    /// Whether a line of the agent cancels a wait. If so, the wait is answered as cancelled.
     pub fn is_cancelled_by(&self, line: &[u8]) -> bool {
         Message::read(line).is_some_and(|message| self.waits.is_cancelled_by(&message))
     }
 }
 
-/// What an agent is answered.
+/// The answer for the agent.
 pub struct TerminalAnswer {
     line: Vec<u8>,
     done: Done,
@@ -73,18 +74,18 @@ impl TerminalAnswer {
         Self { line: message::answer(Some(id), &done.outcome), done }
     }
 
-    /// The answer as a line, its end included.
+    /// The answer as a line, with its line end.
     pub fn line(&self) -> &[u8] {
         &self.line
     }
 
-    /// The agent has the answer: an end that it shows is not told again. Without this call it becomes a notice.
+    /// Says that the agent has the answer, so that an end in it counts as seen. Without this call the end becomes a notice.
     pub async fn delivered(self) {
-        self.done.told().await;
+        self.done.delivered().await;
     }
 }
 
-/// One call that is under way, for as long as it is.
+/// Counts one call until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

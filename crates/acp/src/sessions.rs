@@ -1,20 +1,20 @@
-//! Where each conversation works: what a terminal without a directory of its own begins in.
+//! The working directory of each session, for terminals that name none.
 
 use crate::message::Message;
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 
-/// How many conversations are remembered; the oldest is forgotten first, and its terminals then begin where the proxy does.
-const MOST: usize = 4_096;
-/// How many requests for a new one may be unanswered.
-const MOST_ASKED: usize = 256;
+/// The most sessions that are remembered. The oldest is forgotten first; its terminals then start in the proxy's directory.
+const MAX_SESSIONS: usize = 4_096;
+/// The most unanswered requests for a new session.
+const MAX_OPENING: usize = 256;
 
-/// The directories of conversations, as client and agent agreed on them.
+/// The directories of sessions, as client and agent agreed on them.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     dirs: HashMap<String, String>,
     order: VecDeque<String>,
-    /// Requests that were not answered yet, by their id.
+    /// The directories of unanswered requests, by the id of the request.
     asked: HashMap<String, String>,
 }
 
@@ -33,13 +33,13 @@ struct Opened {
 }
 
 impl Sessions {
-    /// What the client asks of the agent.
+    /// Reads a request of the client.
     pub(crate) fn asked(&mut self, message: &Message<'_>) {
         let Some((method, id)) = message.asks() else { return };
         match method {
             "session/new" | "session/fork" => {
                 if let Some(Opens { cwd, .. }) = message.params()
-                    && self.asked.len() < MOST_ASKED
+                    && self.asked.len() < MAX_OPENING
                 {
                     self.asked.insert(id.get().to_owned(), cwd);
                 }
@@ -53,19 +53,19 @@ impl Sessions {
         }
     }
 
-    /// What the agent answers.
+    /// Reads an answer of the agent.
     pub(crate) fn answered(&mut self, message: &Message<'_>) {
         if message.method.is_some() || self.asked.is_empty() {
             return;
         }
         let Some(cwd) = message.id.and_then(|id| self.asked.remove(id.get())) else { return };
-        // Where it refused there is no conversation.
+        // A refusal opens no session.
         if let Some(Ok(Opened { session_id })) = message.result.map(|result| serde_json::from_str(result.get())) {
             self.is_in(session_id, cwd);
         }
     }
 
-    /// Where a conversation works, if that was said.
+    /// The directory of a session, if it is known.
     pub(crate) fn dir(&self, session: &str) -> Option<&str> {
         self.dirs.get(session).map(String::as_str)
     }
@@ -74,7 +74,7 @@ impl Sessions {
         if self.dirs.insert(session.clone(), cwd).is_none() {
             self.order.push_back(session);
         }
-        if self.order.len() > MOST
+        if self.order.len() > MAX_SESSIONS
             && let Some(oldest) = self.order.pop_front()
         {
             self.dirs.remove(&oldest);
@@ -116,9 +116,9 @@ mod tests {
     #[test]
     fn no_number_of_conversations_takes_all_memory() {
         let mut sessions = Sessions::default();
-        for n in 0..=MOST {
+        for n in 0..=MAX_SESSIONS {
             sessions.is_in(n.to_string(), "/".into());
         }
-        assert_eq!((sessions.dir("0"), sessions.dir("1"), sessions.dirs.len()), (None, Some("/"), MOST));
+        assert_eq!((sessions.dir("0"), sessions.dir("1"), sessions.dirs.len()), (None, Some("/"), MAX_SESSIONS));
     }
 }

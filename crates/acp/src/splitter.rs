@@ -1,51 +1,52 @@
-//! Bytes in, lines out; one that is too long is skipped without losing the place.
+//! Splits a stream into lines, and skips lines that are too long.
 
-use crate::skim::{Skim, Skimmed};
+use crate::oversized::{OversizedMessage, OversizedReader};
 
-/// The longest line that is passed on, its end included. Messages carry files and pictures; this is to keep a stream without lines from taking all memory.
+/// The longest line that is forwarded, with its line end. Messages carry files and pictures, so it is large; it only keeps a stream without
+/// line ends from taking all memory.
 pub const MOST_BYTES: usize = 64 << 20;
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// As it came, with its `\n`; the last one may lack it.
+    /// The line as it came, with its `\n`. The last line of a stream may lack it.
     Whole(Vec<u8>),
-    /// It was too long, and this is what is known of it. The next line is the next line.
-    Long(Skimmed),
+    /// The line was too long and was skipped.
+    Long(OversizedMessage),
 }
 
-/// Makes lines of pieces.
+/// Makes lines from pieces.
 #[derive(Debug)]
 pub struct Splitter {
     most: usize,
     held: Vec<u8>,
-    /// How much of what is held was given out.
+    /// How many held bytes were returned already.
     given: usize,
-    /// How far there is no end of a line behind that.
+    /// Up to here the held bytes have no further line end.
     searched: usize,
     /// The line that is being skipped.
-    skipped: Option<Skim>,
+    skipped: Option<OversizedReader>,
 }
 
 impl Splitter {
-    /// With no line longer than `most` bytes.
+    /// A splitter that skips lines over `most` bytes.
     pub fn new(most: usize) -> Self {
         Self { most, held: Vec::new(), given: 0, searched: 0, skipped: None }
     }
 
-    /// Takes a piece of the stream. Take lines with [`Splitter::next_line`] until there is none before the next piece.
+    /// Takes a piece of the stream. Call [`Splitter::next_line`] until it returns `None` before the next piece.
     pub fn push(&mut self, bytes: &[u8]) {
         self.held.drain(..self.given);
         self.searched -= self.given;
         self.given = 0;
         if self.held.is_empty() {
-            // What was held for a long line is not kept for the next.
-            self.held.shrink_to(MODEST);
+            // The memory of a long line is not kept for the next one.
+            self.held.shrink_to(KEPT_BYTES);
         }
         self.held.extend_from_slice(bytes);
     }
 
-    /// The next line, if it is whole.
+    /// The next complete line.
     pub fn next_line(&mut self) -> Option<Line> {
         let found = memchr::memchr(b'\n', &self.held[self.searched..]).map(|at| self.searched + at + 1);
         let end = found.unwrap_or(self.held.len());
@@ -54,7 +55,7 @@ impl Splitter {
             self.skipped.get_or_insert_default().push(&self.held[self.given..end]);
             self.given = end;
             found?;
-            return self.skipped.take().map(|skim| Line::Long(skim.finish()));
+            return self.skipped.take().map(|reader| Line::Long(reader.finish()));
         }
         found?;
         let line = self.held[self.given..end].to_vec();
@@ -62,17 +63,17 @@ impl Splitter {
         Some(Line::Whole(line))
     }
 
-    /// What is left when nothing more comes.
+    /// The rest, at the end of the stream.
     pub fn finish(mut self) -> Option<Line> {
         match self.skipped.take() {
-            Some(skim) => Some(Line::Long(skim.finish())),
+            Some(reader) => Some(Line::Long(reader.finish())),
             None => (self.given < self.held.len()).then(|| Line::Whole(self.held.split_off(self.given))),
         }
     }
 }
 
-/// How much room is kept for what comes next.
-const MODEST: usize = 256 << 10;
+/// How much memory is kept between lines.
+const KEPT_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The five calls about terminals, each a file, and what they have in common.
+//! The five calls about terminals, one file each, and what they share.
 
 mod create;
 mod kill;
@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 
-/// How many outputs may be on their way at once: each is up to [`output::CAP`] bytes, and an agent may not read them.
-const OUTPUTS: usize = 8;
+/// The most unwritten outputs at once. Each has up to [`output::CAP`] bytes, and the agent may be slow to read them.
+const MAX_PENDING_OUTPUTS: usize = 8;
 
-/// What an agent asks of its client's terminals.
+/// A call of an agent about terminals.
 #[derive(Debug)]
 pub(crate) enum Call {
     Create(Create),
@@ -33,7 +33,7 @@ pub(crate) enum Call {
     Release(Terminal),
 }
 
-/// Which terminal, and for which conversation.
+/// A terminal and its session.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Terminal {
@@ -42,7 +42,7 @@ pub(crate) struct Terminal {
 }
 
 impl Call {
-    /// Reads a request. Nothing for one that is not about terminals, and so not ours.
+    /// Reads a request. `None` if it is not about terminals.
     pub(crate) fn read(method: &str, params: Option<&RawValue>) -> Option<Result<Self, Failure>> {
         Some(match method {
             "terminal/create" => given(params).map(Self::Create),
@@ -54,7 +54,7 @@ impl Call {
         })
     }
 
-    /// Whether it is done though nobody is left to be answered.
+    /// Whether it is served even if the agent can no longer get the answer.
     pub(crate) fn stops(&self) -> bool {
         matches!(self, Self::Kill(_) | Self::Release(_))
     }
@@ -69,34 +69,34 @@ impl Call {
 
 fn given<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, Failure> {
     let text = params.map_or("null", RawValue::get);
-    // A list would be taken for the fields in their order.
+    // serde accepts an array in place of an object.
     if !text.starts_with('{') {
         return Err(Failure::new(INVALID_PARAMS, "the parameters make no sense: they are no object"));
     }
     serde_json::from_str(text).map_err(|e| Failure::new(INVALID_PARAMS, format!("the parameters make no sense: {e}")))
 }
 
-/// What became of a call.
+/// A served call: its answer, and what to do once the agent has it.
 pub(crate) struct Done {
     pub(crate) outcome: Result<Value, Failure>,
-    /// The agent sees the end of this process with the answer, and need not be told of it once it has it.
-    seen: Option<Seen>,
-    /// The same of an end that it waited for, which is held for the answer meanwhile.
+    /// The answer shows the end of this process, which counts as seen once the agent has the answer.
+    seen: Option<TerminalSeen>,
+    /// The same for an end that the agent waited for. The engine holds its notice meanwhile.
     receipt: Option<Receipt>,
-    /// Room for the answer, until it is written.
+    /// The permit of a pending output.
     _room: Option<OwnedSemaphorePermit>,
 }
 
-struct Seen {
+struct TerminalSeen {
     client: Client,
     id: ProcessId,
 }
 
 impl Done {
-    /// The answer is with the agent.
-    pub(crate) async fn told(self) {
-        if let Some(Seen { client, id }) = self.seen {
-            // Where that cannot be said, the end is told once more, which is better than never.
+    /// Says that the agent has the answer.
+    pub(crate) async fn delivered(self) {
+        if let Some(TerminalSeen { client, id }) = self.seen {
+            // If this fails, the end is delivered once more as a notice.
             let _told_again = client.mark_completion_consumed(&id.to_string()).await;
         }
         if let Some(receipt) = self.receipt {
@@ -111,12 +111,12 @@ impl From<Result<Value, Failure>> for Done {
     }
 }
 
-/// Whose the terminals are.
+/// Which session the terminals belong to.
 #[derive(Debug, Clone)]
 pub(crate) enum SpeaksFor {
-    /// The conversation of each request, by its ACP session id; the task and the generation are these.
+    /// The session of each request, by its ACP session id, with this task and generation.
     EachSession(Owner),
-    /// One conversation, whatever the agent calls its session.
+    /// One session, whatever the agent calls its own.
     One(Owner),
 }
 
@@ -129,7 +129,7 @@ impl SpeaksFor {
     }
 }
 
-/// The terminals of all conversations that one agent has.
+/// The terminals of all sessions of one agent.
 pub(crate) struct Terminals {
     to: Option<Connect>,
     caller: Caller,
@@ -145,17 +145,17 @@ impl Terminals {
         Self::with(Some(to), OnceCell::new(), caller, SpeaksFor::EachSession(owner), redact)
     }
 
-    /// Those of one conversation, over a client that is there already.
+    /// The terminals of one session, over an existing client.
     pub(crate) fn over(client: Client, caller: Caller, owner: Owner, redact: bool) -> Self {
         Self::with(None, OnceCell::new_with(Some(client)), caller, SpeaksFor::One(owner), redact)
     }
 
     fn with(to: Option<Connect>, client: OnceCell<Client>, caller: Caller, speaks_for: SpeaksFor, redact: bool) -> Self {
-        let (known, room) = (Mutex::default(), Arc::new(Semaphore::new(OUTPUTS)));
+        let (known, room) = (Mutex::default(), Arc::new(Semaphore::new(MAX_PENDING_OUTPUTS)));
         Self { to, caller, speaks_for, redactor: Redactor::new(redact), client, known, room }
     }
 
-    /// Notes a call in the order in which calls come: what comes after a release finds nothing, what came before it is still served.
+    /// Checks a call in the order in which calls arrive: calls after a release find no terminal, calls before it are still served.
     pub(crate) fn arrived(&self, call: &Call) -> Result<(), Failure> {
         match call {
             Call::Create(_) => Ok(()),
@@ -170,7 +170,7 @@ impl Terminals {
         }
     }
 
-    /// Does what was asked. A wait is given up when `cancelled` comes to pass; the command goes on.
+    /// Serves a call. When `cancelled` returns, a wait is given up; the command keeps running.
     pub(crate) async fn serve(&self, call: Call, dir: Option<String>, cancelled: impl Future<Output = ()>) -> Done {
         match call {
             Call::Create(create) => self.create(create, dir).await,
@@ -182,11 +182,11 @@ impl Terminals {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // A panic elsewhere leaves a table that is whole: each change is one call.
+        // A panic leaves the table consistent: each change is one call.
         self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A client that speaks for a conversation. The engine is asked for when it is needed first, so that an agent without terminals needs none.
+    /// A client for a session. It connects at the first call, so that an agent without terminals needs no engine.
     async fn client(&self, session: &str) -> Result<Client, ClientError> {
         let connect = || async {
             match &self.to {
@@ -198,8 +198,8 @@ impl Terminals {
         Ok(client.with_owner(self.speaks_for.owner(session)))
     }
 
-    /// How a terminal of a conversation is, and somebody who can read it. It is looked at in nobody's name: that the agent has seen an end is said when it has the
-    /// answer. Nothing where it is another conversation's.
+    /// The state of a terminal, and a client that can read it. That client has no owner, so that this look does not mark an end as seen. `None`
+    /// if the terminal belongs to another session.
     async fn look_on(&self, session: &str, id: &str) -> Result<Option<(Client, ProcessInfo)>, ClientError> {
         let client = self.client(session).await?;
         let onlooker = client.with_owner(Owner::default());
@@ -211,7 +211,7 @@ impl Terminals {
 
 impl Terminal {
     fn id(&self) -> Result<ProcessId, Failure> {
-        // In full: a beginning that happens to be unique is nobody's terminal.
+        // Only a full id names a terminal; a unique beginning does not.
         self.terminal_id.parse().map_err(|_| self.not_found())
     }
 
@@ -221,7 +221,7 @@ impl Terminal {
         Failure { code: NOT_FOUND, message, data: Some(json!({ "terminalId": shown })) }
     }
 
-    /// Why an engine did not do it, to an agent.
+    /// The engine's refusal, as the agent gets it.
     fn refused(&self, error: &ClientError) -> Failure {
         match error.code() {
             code::NOT_FOUND | code::NOT_YOURS | code::BAD_ID => self.not_found(),
@@ -239,7 +239,8 @@ fn refused(error: &ClientError) -> Failure {
     Failure { code, message: format!("{error}{hint}"), data: Some(json!({ "code": error.code() })) }
 }
 
-/// How a command ended, as ACP has it: its own code or the name of a signal. Neither is there where nobody saw the end, and then a note says why.
+/// How a command ended, as ACP has it: its exit code or the name of a signal. Both are missing if the end was not observed; `_meta` then says
+/// why.
 fn exit_status(fate: &Fate) -> Value {
     let code = fate.exit_code.flatten().and_then(|code| u32::try_from(code).ok());
     let mut status = json!({ "exitCode": code, "signal": fate.signal });

@@ -1,4 +1,4 @@
-//! The waits for the ends of terminals that are under way, and how an agent gives one up.
+//! The running waits for ends of terminals, and how an agent cancels one.
 
 use crate::message::Message;
 use serde::Deserialize;
@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// The waits that are under way, by the ids of their requests.
+/// The running waits, by the ids of their requests.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<HashMap<String, oneshot::Sender<()>>>);
 
-/// One of them; dropped, it is over.
+/// A running wait. Dropping it ends it.
 pub(crate) struct Wait {
     waits: Arc<Waits>,
     id: String,
@@ -27,12 +27,12 @@ impl Waits {
 
     pub(crate) fn cancel_all(&self) {
         for (_, cancel) in lock(&self.0).drain() {
-            // It may have been answered just now.
+            // It fails if the wait was answered just now.
             let _over = cancel.send(());
         }
     }
 
-    /// Whether a message gives up one of these waits, which is then over.
+    /// Whether a message cancels one of these waits. If so, the wait ends.
     pub(crate) fn is_cancelled_by(&self, message: &Message<'_>) -> bool {
         let request = || message.params().map(|Cancel { request_id }| request_id);
         message.method.as_deref() == Some("$/cancel_request") && request().is_some_and(|id| self.cancel(id.get()))
@@ -48,14 +48,14 @@ impl Drop for Wait {
     fn drop(&mut self) {
         self.cancelled.close();
         let mut waits = lock(&self.waits.0);
-        // Another may have begun under the same id; that one listens.
+        // Another wait may have begun under the same id; its channel is open.
         if waits.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
             waits.remove(&self.id);
         }
     }
 }
 
-/// Returns once the wait is cancelled, and never where it cannot be.
+/// Returns once the wait is cancelled. Never returns without a wait.
 pub(crate) async fn cancelled(wait: Option<Wait>) {
     if let Some(mut wait) = wait
         && (&mut wait.cancelled).await.is_ok()
@@ -73,7 +73,7 @@ struct Cancel<'a> {
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere leaves a table that is whole: each change is one call.
+    // A panic leaves the table consistent: each change is one call.
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,4 +1,4 @@
-//! Answers of the tools, as the protocol has them.
+//! Answers of the tools, in the form of the protocol.
 
 use crate::owner::HANDLE;
 use outlast_tools::{Answer, Profile, Schema, Tools};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A tool, as a client is told of it.
+/// A tool, as a client sees it.
 pub(crate) fn tool(schema: &Schema, with_handle: bool) -> Tool {
     let mut parameters = schema.parameters.as_object().cloned().unwrap_or_default();
     parameters.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
@@ -25,7 +25,7 @@ pub(crate) fn tool(schema: &Schema, with_handle: bool) -> Tool {
     Tool::new(schema.name, Cow::<'static, str>::Owned(schema.description.clone()), Arc::new(parameters)).with_annotations(annotations)
 }
 
-/// What a client is answered: text for the model, the same as an object, whether it went wrong.
+/// The result of a call: text for the model, the same as an object, and whether the call failed.
 pub(crate) fn result(tools: &Tools, profile: Profile, ran: bool, answer: &Answer) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(tools.text(answer))]);
     // Hermes gives its model both the text and the structured content, and the texts of its profile are JSON anyway.
@@ -34,7 +34,7 @@ pub(crate) fn result(tools: &Tools, profile: Profile, ran: bool, answer: &Answer
     result
 }
 
-/// Whether a call went wrong: it could not be done, or what it ran to its end did not end well.
+/// Whether a call failed: it was refused, or the command that it ran failed.
 pub(crate) fn is_error(ran: bool, answer: &Answer) -> bool {
     let refused = answer.get("error").is_some_and(|error| !error.is_null() && error != "");
     let lost = answer.get("completion_reason").is_some_and(|reason| reason == "lost" || reason == "failed_start");
@@ -42,7 +42,7 @@ pub(crate) fn is_error(ran: bool, answer: &Answer) -> bool {
     refused || lost || failed
 }
 
-/// Says whom the call was made for.
+/// Adds the owner that the call was made for.
 pub(crate) fn says_owner(result: &mut CallToolResult, owner: Value) {
     result.meta.get_or_insert_default().0.insert("outlast/owner".into(), owner);
 }
@@ -57,7 +57,7 @@ mod tests {
         for (answer, ran, want) in [
             (json!({"exit_code": 0, "error": null}), true, false),
             (json!({"exit_code": 1, "error": null}), true, true),
-            // To look at one that failed is not to fail.
+            // A call that only reads about a failed process has not failed.
             (json!({"exit_code": 1}), false, false),
             (json!({"error": "no such process"}), false, true),
             (json!({"exit_code": null, "completion_reason": "lost"}), true, true),

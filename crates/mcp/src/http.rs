@@ -1,14 +1,14 @@
-//! Over HTTP on the loopback interface, for clients that share a server.
+//! MCP over HTTP on the loopback interface, for clients that share a server.
 //!
-//! Whoever asks must have the token: the interface is open to every user and every web page of the machine. `Host` and `Origin` are checked besides, so that a page that
-//! had its own name point here is refused even if it should know the token.
+//! Each request must have the token: every user and every web page of the machine can reach the interface. `Host` and `Origin` are checked
+//! as well, so that a page whose host name points here is refused even if it knows the token.
 //!
 //! Decision 108: docs/decisions/tools-mcp.md.
 
 use crate::Server;
-use crate::arrival::{Arrival, Passage};
-use crate::place::{Place, Places};
+use crate::receipt::{AnswerReceipt, AnswerReceipts};
 use crate::session::Sessions;
+use crate::slots::{Slot, Slots};
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
@@ -33,19 +33,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The longest request.
-const LONGEST: usize = 8 << 20;
-/// How many connections there may be at once.
-const MOST_CONNECTIONS: usize = 512;
+const MAX_REQUEST_BYTES: usize = 8 << 20;
+/// The most connections at once.
+const MAX_CONNECTIONS: usize = 512;
 /// How long a client may take to send the head of a request.
-const HEAD_LIMIT: Duration = Duration::from_secs(30);
-/// How long is waited before a listener that cannot accept, for want of descriptors, is asked again.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// Where requests go.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The pause after a failed accept, as when the descriptors are used up.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The path of the endpoint.
 const PATH: &str = "/mcp";
-/// Web pages of this machine may ask, if they have the token.
+/// The origins that are accepted: web pages of this machine. They need the token, too.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
 
-/// What a client has to know to be answered.
+/// The secret that a client has to send with each request.
 #[derive(Clone)]
 pub struct Token(String);
 
@@ -62,7 +62,7 @@ impl fmt::Display for BadToken {
 impl std::error::Error for BadToken {}
 
 impl Token {
-    /// A new one that nobody can guess.
+    /// A new random token.
     pub fn draw() -> io::Result<Self> {
         let mut bytes = [0; 32];
         let mut drawn = 0;
@@ -72,18 +72,18 @@ impl Token {
         Ok(Self(bytes.iter().map(|b| format!("{b:02x}")).collect()))
     }
 
-    /// One that somebody chose.
+    /// A token that a user chose.
     pub fn read(text: &str) -> Result<Self, BadToken> {
         let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.~".contains(&b));
         if plain && (16..=256).contains(&text.len()) { Ok(Self(text.to_owned())) } else { Err(BadToken) }
     }
 
-    /// The text, to be told to whoever may know it.
+    /// The text of the token, for the program that hands it to clients.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether a request has it. How long that takes says nothing about where it differs.
+    /// Whether a request has the token. The comparison takes the same time wherever they differ.
     fn is_in(&self, value: Option<&HeaderValue>) -> bool {
         let given = value.and_then(|v| v.to_str().ok()).and_then(|v| v.split_once(' '));
         let Some((_, given)) = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) else { return false };
@@ -103,13 +103,13 @@ pub struct Http<S> {
     listener: TcpListener,
     address: SocketAddr,
     service: Arc<Service<S>>,
-    places: Places,
+    slots: Slots,
 }
 
 struct Service<S> {
     mcp: StreamableHttpService<S, LocalSessionManager>,
     sessions: Sessions,
-    /// Nothing where everybody may ask: in tests of the protocol alone.
+    /// `None` if every request is accepted, as in tests of the protocol.
     token: Option<Token>,
 }
 
@@ -121,7 +121,8 @@ impl Http<Server> {
 }
 
 impl<S: ServerHandler> Http<S> {
-    /// The same, for a server of another kind, which is made anew for each connection. Without a token everybody may ask: that is for tests of the protocol alone.
+    /// Listens for another kind of server; `make` makes one for each connection. Without a token every request is accepted, which is for tests
+    /// of the protocol only.
     pub async fn listen_for(address: SocketAddr, make: impl Fn() -> S + Send + Sync + 'static, token: Option<Token>) -> io::Result<Self> {
         if !address.ip().is_loopback() {
             let what = format!("{} is not an address of the loopback interface: use 127.0.0.1 or [::1]", address.ip());
@@ -129,32 +130,32 @@ impl<S: ServerHandler> Http<S> {
         }
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, service: Arc::new(Service::new(make, token)), places: Places::new(MOST_CONNECTIONS) })
+        Ok(Self { listener, address, service: Arc::new(Service::new(make, token)), slots: Slots::new(MAX_CONNECTIONS) })
     }
 
-    /// Where it is reached.
+    /// The address of the endpoint.
     pub fn url(&self) -> String {
         format!("http://{}{PATH}", self.address)
     }
 
-    /// Serves for as long as it is not dropped.
+    /// Serves until it is dropped.
     pub async fn serve(self) {
         loop {
             let stream = match self.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "a connection could not be accepted");
-                    // Nothing says when there are descriptors again.
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    // No event says when a descriptor is free again.
+                    tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
                     continue;
                 }
             };
-            let place = Arc::new(self.places.take().await);
-            let connection = self.service.clone().connection(stream, place.clone());
+            let slot = Arc::new(self.slots.take().await);
+            let connection = self.service.clone().connection(stream, slot.clone());
             tokio::spawn(async move {
                 tokio::select! {
                     () = connection => {}
-                    () = place.given_away() => tracing::debug!("a connection that had shown no token gave way to another"),
+                    () = slot.given_away() => tracing::debug!("a connection that had shown no token gave way to another"),
                 }
             });
         }
@@ -163,30 +164,30 @@ impl<S: ServerHandler> Http<S> {
 
 impl<S: ServerHandler> Service<S> {
     fn new(make: impl Fn() -> S + Send + Sync + 'static, token: Option<Token>) -> Self {
-        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(LONGEST).with_allowed_origins(ORIGINS);
+        let config = StreamableHttpServerConfig::default().with_max_request_body_bytes(MAX_REQUEST_BYTES).with_allowed_origins(ORIGINS);
         let sessions = Sessions::default();
         let mcp = StreamableHttpService::new(move || Ok(make()), sessions.manager(), config);
         Self { mcp, sessions, token }
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, place: Arc<Place>) {
-        // A small answer must not wait for more; where that cannot be had it is only slower.
+    async fn connection(self: Arc<Self>, stream: TcpStream, slot: Arc<Slot>) {
+        // A small answer must not wait for more bytes. If this fails, the answer is merely slower.
         let _slower = stream.set_nodelay(true);
-        // Answers that are with the library, and not yet in the socket.
-        let written = Passage::default();
+        // Receipts of answers that the library has taken and that are not in the socket yet.
+        let written = AnswerReceipts::default();
         let io = TokioIo::new(Flushing { stream, written: written.clone() });
         let answer = service_fn(move |request: Request<Incoming>| {
-            let (service, place, written) = (self.clone(), place.clone(), written.clone());
-            async move { Ok::<_, Infallible>(service.answer(request, &place, written).await) }
+            let (service, slot, written) = (self.clone(), slot.clone(), written.clone());
+            async move { Ok::<_, Infallible>(service.answer(request, &slot, written).await) }
         });
         let mut connection = hyper::server::conn::http1::Builder::new();
-        connection.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEAD_LIMIT);
+        connection.timer(hyper_util::rt::TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
         if let Err(error) = connection.serve_connection(io, answer).await {
             tracing::debug!(%error, "a connection ended");
         }
     }
 
-    async fn answer<B>(&self, mut request: Request<B>, place: &Place, written: Passage) -> Response<BoxBody<Bytes, Infallible>>
+    async fn answer<B>(&self, mut request: Request<B>, slot: &Slot, written: AnswerReceipts) -> Response<BoxBody<Bytes, Infallible>>
     where
         B: Body + Send + 'static,
         B::Error: fmt::Display,
@@ -200,20 +201,20 @@ impl<S: ServerHandler> Service<S> {
                 "the token is missing or wrong: send `Authorization: Bearer TOKEN`; `outlast mcp --http` says where it is kept\n",
             );
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"outlast\""));
-            // A place among the connections is for those who may ask.
+            // Only a client with the token keeps its slot.
             refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return refused;
         }
-        if !place.keep() {
-            // The connection is about to end. Nothing may be begun whose answer would not arrive.
+        if !slot.keep() {
+            // The connection is about to end, so no call may begin: its answer would be lost.
             return refusal(StatusCode::SERVICE_UNAVAILABLE, "there are too many connections: try again\n");
         }
-        let passage = Passage::default();
-        request.extensions_mut().insert(passage.clone());
+        let receipts = AnswerReceipts::default();
+        request.extensions_mut().insert(receipts.clone());
         self.sessions.used_by(&request);
         let answered = self.mcp.handle(request).await;
         self.sessions.begun_by(&answered).await;
-        answered.map(|body| Answered { body, passage, written }.boxed())
+        answered.map(|body| Answered { body, receipts, written }.boxed())
     }
 }
 
@@ -224,12 +225,12 @@ fn refusal(status: StatusCode, why: &'static str) -> Response<BoxBody<Bytes, Inf
     response
 }
 
-/// A body that says when the answer was taken. What follows from it waits for the socket then; if the body ends without one, as that of a request that is cancelled
-/// does, or is dropped before, nothing does.
+/// A body that moves its receipts to `written` when the library has given out the answer. The receipts then wait for the socket. If the
+/// body ends without an answer, as after a cancelled request, or is dropped before, they are dropped.
 struct Answered<T> {
     body: BoxBody<Bytes, Infallible>,
-    passage: Passage<T>,
-    written: Passage<T>,
+    receipts: AnswerReceipts<T>,
+    written: AnswerReceipts<T>,
 }
 
 impl<T> Body for Answered<T> {
@@ -239,11 +240,11 @@ impl<T> Body for Answered<T> {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
-            && !self.passage.is_empty()
+            && !self.receipts.is_empty()
             && frame.data_ref().is_some_and(|piece| is_answer(piece))
         {
-            for arrival in self.passage.take() {
-                self.written.add(arrival);
+            for receipt in self.receipts.take() {
+                self.written.add(receipt);
             }
         }
         polled
@@ -258,7 +259,7 @@ impl<T> Body for Answered<T> {
     }
 }
 
-/// Whether a piece of a body is the result of a request: by itself, or as an event. The library gives each message in one piece.
+/// Whether a piece of a body is the result of a request, plain or as an event. The library gives each message in one piece.
 fn is_answer(piece: &[u8]) -> bool {
     #[derive(serde::Deserialize)]
     struct Message {
@@ -268,10 +269,10 @@ fn is_answer(piece: &[u8]) -> bool {
     texts.filter_map(|text| serde_json::from_slice::<Message>(text).ok()).any(|message| message.result.is_some())
 }
 
-/// A stream that knows when all that was given to it is in the socket.
+/// A stream that confirms answers when all its bytes are in the socket.
 struct Flushing {
     stream: TcpStream,
-    written: Passage,
+    written: AnswerReceipts,
 }
 
 impl AsyncRead for Flushing {
@@ -296,8 +297,8 @@ impl AsyncWrite for Flushing {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {
-            for arrival in self.written.take() {
-                tokio::spawn(Arrival::arrived(arrival));
+            for receipt in self.written.take() {
+                tokio::spawn(AnswerReceipt::arrived(receipt));
             }
         }
         flushed
@@ -313,12 +314,12 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// Takes a whole body, and says what counts as written then.
+    /// Reads a whole body, and returns what counts as written then.
     async fn taken(pieces: &[&'static str]) -> Vec<&'static str> {
         let frames: Vec<_> = pieces.iter().map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes())))).collect();
-        let (passage, written) = (Passage::default(), Passage::default());
-        passage.add("an end");
-        let mut body = Answered { body: Pieces(frames.into()).boxed(), passage, written: written.clone() };
+        let (receipts, written) = (AnswerReceipts::default(), AnswerReceipts::default());
+        receipts.add("an end");
+        let mut body = Answered { body: Pieces(frames.into()).boxed(), receipts, written: written.clone() };
         while body.frame().await.is_some() {}
         written.take()
     }
@@ -346,7 +347,7 @@ mod tests {
 
     impl ServerHandler for Nothing {}
 
-    /// Sends a request, and says how it was answered.
+    /// Sends a request, and returns the status line.
     async fn asked(stream: &mut TcpStream, token: &Token) -> String {
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
         let head = format!(
@@ -367,7 +368,7 @@ mod tests {
         String::from_utf8(answer).unwrap().lines().next().unwrap_or("the connection ended").to_owned()
     }
 
-    /// A connection on which a request is begun and not ended.
+    /// A connection on which a client has begun a request and not ended it.
     async fn silent(address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"POST /mcp HTTP/1.1\r\nHost: ").await.unwrap();
@@ -378,7 +379,7 @@ mod tests {
     async fn whoever_shows_no_token_keeps_nobody_out() {
         let token = Token::draw().unwrap();
         let mut http = Http::listen_for(([127, 0, 0, 1], 0).into(), || Nothing, Some(token.clone())).await.unwrap();
-        http.places = Places::new(2);
+        http.slots = Slots::new(2);
         let address = http.address;
         let serving = tokio::spawn(http.serve());
         let seen = async {
@@ -388,9 +389,9 @@ mod tests {
             assert!(!matches!(first.read(&mut [0]).await, Ok(1..)), "it has given way");
             let _third = silent(address).await;
             assert!(!matches!(second.read(&mut [0]).await, Ok(1..)), "it has given way");
-            assert_eq!(asked(&mut client, &token).await, "HTTP/1.1 200 OK", "the one with the token has its place still");
+            assert_eq!(asked(&mut client, &token).await, "HTTP/1.1 200 OK", "the one with the token has its slot still");
         };
-        tokio::time::timeout(HEAD_LIMIT / 2, seen).await.expect("nobody waits until the silent ones are given up");
+        tokio::time::timeout(HEAD_TIMEOUT / 2, seen).await.expect("nobody waits until the silent ones are given up");
         serving.abort();
     }
 

@@ -1,21 +1,22 @@
-//! An MCP server over the engine: tools of three profiles, durable tasks, resources that can be subscribed to.
+//! An MCP server over the engine: tools of three profiles, durable tasks, and resources with subscriptions.
 //!
-//! The server is a thin client of the engine. It may be killed with its agent at any instant: processes go on, and what an answer had shown of an end counts as seen
-//! only once that answer is in the pipe or socket; until then somebody else is told. It holds nothing that matters.
+//! The server is a thin client of the engine and keeps no state that must survive. It may be killed with its agent at any time: processes
+//! keep running. An end that an answer shows counts as seen only once the answer is in the pipe or socket; until then it is delivered as a
+//! notice.
 //!
-//! Both eras of the protocol are served from one endpoint: with `initialize` up to 2025-11-25, and without from 2026-07-28 on.
+//! One endpoint serves both eras of the protocol: up to 2025-11-25 with `initialize`, and from 2026-07-28 on without.
 
 #![forbid(unsafe_code)]
 
 mod answer;
-mod arrival;
 mod http;
 mod owner;
-mod place;
 mod progress;
+mod receipt;
 mod resource;
 mod server;
 mod session;
+mod slots;
 mod stdio;
 mod subscription;
 mod task;

@@ -1,4 +1,4 @@
-//! For whom a request is made.
+//! Decides which session a request is made for.
 //!
 //! Decision 106: docs/decisions/tools-mcp.md.
 
@@ -7,12 +7,12 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The argument by which a caller names its conversation, where one server has several.
+/// The argument with which a caller names its conversation, if several share one server.
 pub(crate) const HANDLE: &str = "conversation";
-/// The longest part of a conversation's name that a caller may choose.
-const LONGEST: usize = 200;
+/// The longest name that a caller may choose.
+const MAX_NAME_BYTES: usize = 200;
 
-/// Whom a request is made for, and how that is known.
+/// The owner that a request is made for, and how it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) owner: Owner,
@@ -21,21 +21,22 @@ pub(crate) struct Asker {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// The client said which of its threads it is.
+    /// The client named its thread.
     Thread,
-    /// The call said so.
+    /// The call named its conversation.
     Handle,
-    /// Whoever started the server said so.
+    /// The program that started the server set it.
     Environment,
-    /// Nobody said so: the client's name and the directory.
+    /// None of these: the client's name and the directory are used.
     Client,
 }
 
 impl Asker {
-    /// A server that was started for one generation of a conversation speaks for that alone: a gateway started it, and the gateway is told of ends.
+    /// If the server was started for one generation of a session, it serves that session only: a gateway started it, and gets the notices.
     ///
-    /// Otherwise in this order: the thread that the client names with each request, the conversation that the call names, what the server was started for, and the pair of
-    /// client and directory. A call can name a conversation only beside the pair of its own client, never another's.
+    /// Otherwise the first of these counts: the thread that the client names with each request, the conversation that the call names, the
+    /// session that the server was started for, and the pair of client and directory. A conversation that a call names is always below the pair
+    /// of its own client, never another's.
     pub(crate) fn of(
         context: &RequestContext<RoleServer>,
         arguments: Option<&Map<String, Value>>,
@@ -68,12 +69,12 @@ impl Asker {
         Ok(Self { owner: rest(pair), from: Source::Client })
     }
 
-    /// Whether requests without arguments, as those for a task, are made for the same conversation.
+    /// Whether requests without arguments, as for a task, are made for the same session.
     pub(crate) fn comes_back(&self) -> bool {
         self.from != Source::Handle
     }
 
-    /// What a client is told of it.
+    /// The owner, as the client sees it.
     pub(crate) fn to_json(&self) -> Value {
         let from = match self.from {
             Source::Thread => "threadId",
@@ -85,7 +86,7 @@ impl Asker {
     }
 }
 
-/// What a client is called in the name of a conversation: `codex-mcp-client` is Codex.
+/// A client's name in the key of a session: `codex-mcp-client` becomes `codex`.
 fn agent(client: &str) -> String {
     let name = Owner::of_agent(named(client), Path::new("")).session.unwrap_or_default();
     let name = name.trim_start_matches("mcp:").trim_end_matches(':');
@@ -96,11 +97,11 @@ fn named(client: &str) -> &str {
     if client.trim().is_empty() { "unknown" } else { client }
 }
 
-/// A name that is short and without surprises.
+/// Checks that a name is short and has only visible characters.
 fn plain<'a>(name: &'a str, what: &str) -> Result<&'a str, String> {
     match name.len() {
-        1..=LONGEST if name.chars().all(|c| c.is_ascii_graphic() && c != '#') => Ok(name),
-        _ => Err(format!("{what} must be 1 to {LONGEST} visible ASCII characters without `#`")),
+        1..=MAX_NAME_BYTES if name.chars().all(|c| c.is_ascii_graphic() && c != '#') => Ok(name),
+        _ => Err(format!("{what} must be 1 to {MAX_NAME_BYTES} visible ASCII characters without `#`")),
     }
 }
 
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn no_handle_reaches_another_conversation() {
-        // Neither a name with the mark in it, nor one that looks like another client's.
+        // A name must not contain the separator, nor look like another client's.
         for bad in [json!("a#b"), json!(""), json!("a b"), json!("ä"), json!("x".repeat(201)), json!(7)] {
             assert!(known("c", None, Some(bad.clone()), None).is_err(), "{bad}");
         }

@@ -5,19 +5,19 @@ use rmcp::ErrorData;
 use rmcp::model::{ListResourceTemplatesResult, ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::json;
 
-/// How many processes a list of resources has, the newest first.
-const MOST: usize = 100;
+/// The most processes in a list of resources, the newest first.
+const MAX_LISTED: usize = 100;
 
-/// What of a process a resource shows.
+/// The part of a process that a resource shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// How it is.
+    /// Its status.
     Status,
-    /// What it printed.
+    /// Its output.
     Log,
 }
 
-/// The process and the part that an address names.
+/// Parses an address into a process and a part.
 pub(crate) fn parse(uri: &str) -> Option<(&str, Part)> {
     let (id, part) = uri.strip_prefix("proc://")?.split_once('/')?;
     let part = match part {
@@ -29,7 +29,7 @@ pub(crate) fn parse(uri: &str) -> Option<(&str, Part)> {
     plain.then_some((id, part))
 }
 
-/// What a client is told of an address that leads nowhere.
+/// The error for an address of no resource.
 pub(crate) fn not_found(uri: &str) -> ErrorData {
     let hint = "resources are proc://ID/status and proc://ID/log of this conversation's processes";
     ErrorData::resource_not_found(format!("there is no resource {uri:?}: {hint}"), Some(json!({"uri": uri})))
@@ -45,12 +45,12 @@ pub(crate) fn templates() -> ListResourceTemplatesResult {
     ])
 }
 
-/// Those of a conversation.
+/// The resources of a session.
 pub(crate) async fn list(client: &Client) -> Result<ListResourcesResult, ClientError> {
     let Owner { task, session, .. } = client.owner().clone();
     let mut all = client.list(&Scope { task, session }, true).await?;
     all.sort_by_key(|p| std::cmp::Reverse(p.started_at));
-    Ok(ListResourcesResult::with_all_items(all.iter().take(MOST).flat_map(both).collect()))
+    Ok(ListResourcesResult::with_all_items(all.iter().take(MAX_LISTED).flat_map(both).collect()))
 }
 
 fn both(process: &ProcessInfo) -> [Resource; 2] {
@@ -61,16 +61,16 @@ fn both(process: &ProcessInfo) -> [Resource; 2] {
     [one("status", "application/json"), one("log", "text/plain")]
 }
 
-/// A process that an address names, and what of it. Whoever asks for resources looks on: what is seen silences nobody.
+/// The process and the part that an address names. Reading a resource never marks an end as seen.
 pub(crate) async fn find(client: &Client, uri: &str) -> Result<(ProcessInfo, Part), ErrorData> {
     let (id, part) = parse(uri).ok_or_else(|| not_found(uri))?;
     let info = looking_on(client).poll(id).await.map_err(|e| failed(uri, &e))?;
-    // One who looks on is shown everything, so whose it is has to be asked here.
+    // A client without an owner sees all processes, so the owner is checked here.
     let own = info.session_key.is_some() && info.session_key == client.owner().session;
     if own { Ok((info, part)) } else { Err(not_found(uri)) }
 }
 
-/// Reads one.
+/// Reads a resource.
 pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (info, part) = find(client, uri).await?;
     let contents = match part {
@@ -83,7 +83,7 @@ pub(crate) async fn read(client: &Client, uri: &str) -> Result<ReadResourceResul
     Ok(ReadResourceResult::new(vec![contents]))
 }
 
-/// What is done in nobody's name counts for nobody.
+/// A client without an owner: what it reads counts as seen by no session.
 fn looking_on(client: &Client) -> Client {
     client.with_owner(Owner::default())
 }

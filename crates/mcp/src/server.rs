@@ -1,7 +1,7 @@
-//! What is answered to each request of the protocol.
+//! Answers each request of the protocol.
 
-use crate::arrival::{Arrival, Passages};
 use crate::owner::Asker;
+use crate::receipt::{AnswerReceipt, PendingReceipts};
 use crate::subscription::{self, Subscriptions, watch};
 use crate::{answer, progress, resource, task};
 use outlast_client::{Client, ClientError, Connect, Kill, Owner, Receipt, Take, Time};
@@ -21,67 +21,67 @@ use std::time::Duration;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
-/// How many notices come along with an answer.
-const TOLD_TOGETHER: u32 = 8;
-/// How long a notice is kept for an answer that is on its way.
-const LEASE: Duration = Duration::from_secs(60);
+/// The most notices that come with an answer.
+const MAX_NOTICES_PER_ANSWER: u32 = 8;
+/// How long a notice is leased for an answer that is being sent.
+const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
-/// What a server is made from.
+/// The settings of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Where the engine is, and how one is started.
+    /// How to reach the engine, and how to start one.
     pub connect: Connect,
-    /// For whom the server was started, if that was said.
+    /// The owner that the server was started for, if one was named.
     pub started_for: Owner,
-    /// The surroundings of the tools; their profile is chosen by the client's name unless one is set below.
+    /// The environment of the tools. The client's name decides their profile, unless `profile` is set.
     pub host: Host,
-    /// The tools that every client gets.
+    /// The profile for every client.
     pub profile: Option<Profile>,
-    /// Where the server runs.
+    /// The working directory of the server.
     pub dir: PathBuf,
     /// How long a finished process is kept.
     pub keep_for: Duration,
-    /// Whether several conversations share the server, so that a call may name its own.
+    /// Whether several conversations share the server, so that a call may name its conversation.
     pub shared: bool,
 }
 
 impl Settings {
-    /// A server for one agent, which speaks to the engine at the end of `connect`.
+    /// Settings for one agent and the engine that `connect` reaches.
     pub fn new(connect: Connect, host: Host, dir: PathBuf) -> Self {
         let week = Duration::from_secs(7 * 24 * 3600);
         Self { connect, started_for: Owner::default(), host, profile: None, dir, keep_for: week, shared: false }
     }
 }
 
-/// One connection, or one request where there are no connections.
+/// The server of one connection, or of one request in the era without connections.
 #[derive(Clone)]
 pub struct Server {
     shared: Arc<Shared>,
-    pub(crate) passages: Passages,
+    pub(crate) pending: PendingReceipts,
     subscriptions: Arc<Subscriptions>,
 }
 
 struct Shared {
     settings: Settings,
     client: OnceCell<Client>,
-    /// How far each process was read is remembered for as long as the server lives.
+    /// Remembers how far each process was read, for as long as the server lives.
     tools: OnceCell<Tools>,
-    /// A permit for each resource that somebody may be told of.
+    /// A permit for each subscribed resource.
     watched: Arc<Semaphore>,
 }
 
 impl Server {
-    /// A server. It speaks to an engine when there is something to ask.
+    /// A server. It connects to the engine when a request needs it.
     pub fn new(settings: Settings) -> Self {
-        let watched = Arc::new(Semaphore::new(subscription::MOST_TOGETHER));
+        let watched = Arc::new(Semaphore::new(subscription::MAX_PER_SERVER));
         let shared = Arc::new(Shared { settings, client: OnceCell::new(), tools: OnceCell::new(), watched });
-        Self { shared, passages: Passages::default(), subscriptions: Arc::default() }
+        Self { shared, pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
     /// The same server for another connection.
     pub fn for_another(&self) -> Self {
-        Self { shared: self.shared.clone(), passages: Passages::default(), subscriptions: Arc::default() }
+        Self { shared: self.shared.clone(), pending: PendingReceipts::default(), subscriptions: Arc::default() }
     }
 
     fn settings(&self) -> &Settings {
@@ -92,7 +92,7 @@ impl Server {
         self.shared.client.get_or_try_init(|| Client::connect(&self.settings().connect)).await
     }
 
-    /// The tools that a client knows best, unless they were chosen for it.
+    /// The profile of a client: the configured one, or by its name.
     fn profile(&self, context: &RequestContext<RoleServer>) -> Profile {
         let by_name = || {
             let name = context.client_info().map(|info| info.name.to_lowercase()).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Server {
         Asker::of(context, arguments, started_for, dir).map_err(|e| ErrorData::invalid_params(e, None))
     }
 
-    /// The tools of a conversation, with what says later that an answer of theirs has arrived.
+    /// The tools of a session, its client, and the receipt that confirms an answer later.
     async fn tools(&self, profile: Profile, owner: &Owner) -> Result<(Tools, Client, Receipt), ClientError> {
         let client = self.client().await?;
         let (relaying, receipt) = client.with_owner(owner.clone()).relaying();
@@ -126,13 +126,13 @@ impl Server {
         Ok((all.through(relaying.clone()).with_host(self.host(profile)), relaying, receipt))
     }
 
-    /// Adds the notices that are due for the session to an answer.
-    async fn tell(tools: &Tools, client: &Client, answer: &mut Answer, arrival: &mut Arrival) {
-        let take = Take::default().limit(TOLD_TOGETHER).lease(LEASE);
-        // If they cannot be read now, they come with a later answer.
+    /// Adds the due notices of the session to an answer.
+    async fn add_notices(tools: &Tools, client: &Client, answer: &mut Answer, answer_receipt: &mut AnswerReceipt) {
+        let take = Take::default().limit(MAX_NOTICES_PER_ANSWER).lease(NOTICE_LEASE);
+        // If this fails, the notices come with a later answer.
         let due = client.take(&take).await.map(|given| given.notices).unwrap_or_default();
         if !due.is_empty() {
-            arrival.after.push(tools.tell(answer, &due).await);
+            answer_receipt.after.push(tools.tell(answer, &due).await);
         }
     }
 
@@ -150,37 +150,37 @@ impl Server {
         };
         let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
         let (mut said, after) = tools.relay(tool, &arguments).await;
-        let mut arrival = Arrival::of(receipt);
-        arrival.after.push(after);
+        let mut answer_receipt = AnswerReceipt::of(receipt);
+        answer_receipt.after.push(after);
         if task::are_understood(context)
             && asker.comes_back()
             && let Some(process) = task::left_running(profile, tool, &said)
-            // Where that cannot be said, the answer itself says what runs.
+            // If this fails, the answer itself says what runs.
             && let Ok(info) = client.poll(&process).await
         {
-            self.passages.add(context, arrival);
+            self.pending.add(context, answer_receipt);
             return Ok(CallToolResponse::Task(task::created(&info, self.settings().keep_for, now())));
         }
         if tool != "notices" {
-            Self::tell(&tools, &client, &mut said, &mut arrival).await;
+            Self::add_notices(&tools, &client, &mut said, &mut answer_receipt).await;
         }
         let ran = matches!(tool, "run" | "terminal" | "exec_command");
         let mut result = answer::result(&tools, profile, ran, &said);
         answer::says_owner(&mut result, asker.to_json());
-        self.passages.add(context, arrival);
+        self.pending.add(context, answer_receipt);
         Ok(result.into())
     }
 
-    /// Room for one more resource that somebody is told of.
+    /// Takes a permit for one more subscribed resource.
     fn room(&self) -> Result<OwnedSemaphorePermit, ErrorData> {
         let full = |_| {
-            let what = format!("this server tells of {} resources, which is the most: unsubscribe from some", subscription::MOST_TOGETHER);
+            let what = format!("this server tells of {} resources, which is the most: unsubscribe from some", subscription::MAX_PER_SERVER);
             ErrorData::invalid_request(what, None)
         };
         self.shared.watched.clone().try_acquire_owned().map_err(full)
     }
 
-    /// A client for a conversation that only looks.
+    /// A client for a request that only reads.
     async fn looking(&self, context: &RequestContext<RoleServer>) -> Result<Client, ErrorData> {
         let asker = self.asker(context, None)?;
         let client = self.client().await.map_err(|e| refused(&e))?;
@@ -188,7 +188,7 @@ impl Server {
     }
 }
 
-/// What a model is told where no engine answers.
+/// What a model reads if no engine answers.
 fn unavailable(e: &ClientError) -> CallToolResult {
     let mut result = CallToolResult::error(vec![ContentBlock::text(format!("{e} ({})", e.hint()))]);
     result.structured_content = Some(json!({"error": e.to_string(), "code": e.code(), "hint": e.hint()}));
@@ -231,7 +231,7 @@ impl ServerHandler for Server {
         tokio::select! {
             biased;
             answered = self.call(&request, &context) => answered,
-            // The wait ends; what was started goes on, and its end is told.
+            // The wait ends. The process keeps running, and its end becomes a notice.
             () = cancelled.cancelled() => Err(ErrorData::internal_error("the call was cancelled; what it started keeps running", None)),
             () = progress::tell(&context) => Err(ErrorData::internal_error("progress is told for as long as there is any", None)),
         }
@@ -242,19 +242,19 @@ impl ServerHandler for Server {
         let profile = self.profile(&context);
         let (tools, client, receipt) = self.tools(profile, &asker.owner).await.map_err(|e| refused(&e))?;
         let mut outcome = tools.outcome(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
-        let mut arrival = Arrival::of(receipt);
+        let mut answer_receipt = AnswerReceipt::of(receipt);
         // A cancelled task has no result that could carry notices.
         if !task::was_cancelled(&outcome.info)
             && let Some(answer) = &mut outcome.answer
         {
-            Self::tell(&tools, &client, answer, &mut arrival).await;
+            Self::add_notices(&tools, &client, answer, &mut answer_receipt).await;
         }
-        self.passages.add(&context, arrival);
+        self.pending.add(&context, answer_receipt);
         Ok(task::status((&tools, profile), &outcome, self.settings().keep_for, now()))
     }
 
     async fn update_task(&self, request: UpdateTaskParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
-        // None of ours asks for anything; whether there is such a task is all there is to say, and how it is is not shown.
+        // Our tasks never ask for input, so this only checks that the task exists.
         let (client, _never_arrives) = self.looking(&context).await?.relaying();
         client.poll(&request.task_id).await.map_err(|e| task::error(&request.task_id, &e))?;
         Ok(())
@@ -267,7 +267,7 @@ impl ServerHandler for Server {
         match client.kill(&request.task_id, Kill::default()).await {
             Err(e) if e.code() != outlast_client::code::ALREADY_EXITED => Err(task::error(&request.task_id, &e)),
             _ => {
-                self.passages.add(&context, Arrival::of(receipt));
+                self.pending.add(&context, AnswerReceipt::of(receipt));
                 Ok(())
             }
         }
@@ -299,7 +299,7 @@ impl ServerHandler for Server {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let wanted = requested.resource_subscriptions.iter().flatten().filter(|uri| resource::parse(uri).is_some());
-        Some(SubscriptionFilter::builder().resource_subscriptions(wanted.take(subscription::MOST).cloned()).build())
+        Some(SubscriptionFilter::builder().resource_subscriptions(wanted.take(subscription::MAX_PER_CONNECTION).cloned()).build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
@@ -309,9 +309,9 @@ impl ServerHandler for Server {
             let (client, sink, uri, room) = (client.clone(), context.sink().clone(), uri.clone(), self.room()?);
             watching.spawn(async move {
                 let tell = || async { sink.notify_resource_updated(uri.as_str()).await.is_ok() };
-                // What is not there, or is another's, never changes.
+                // A resource that does not exist, or belongs to another session, never changes.
                 let Ok(found) = resource::find(&client, &uri).await else { return };
-                // It was accepted before it was looked for, so it may have changed in between.
+                // It was accepted before it was looked up, so it may have changed in between.
                 if tell().await {
                     watch(&client, found, tell).await;
                 }
@@ -325,7 +325,7 @@ impl ServerHandler for Server {
     async fn subscribe(&self, request: SubscribeRequestParams, context: RequestContext<RoleServer>) -> Result<(), ErrorData> {
         let client = self.looking(&context).await?;
         let uri = request.uri;
-        // Whether there is such a thing, and it is the caller's.
+        // Fails if it does not exist or belongs to another session.
         let found = resource::find(&client, &uri).await?;
         let (peer, watched, room) = (context.peer.clone(), uri.clone(), self.room()?);
         let watching = tokio::spawn(async move {
@@ -335,9 +335,10 @@ impl ServerHandler for Server {
         });
         match self.subscriptions.add(&uri, watching.abort_handle()) {
             true => Ok(()),
-            false => {
-                Err(ErrorData::invalid_request(format!("{} resources are subscribed to, which is the most", subscription::MOST), None))
-            }
+            false => Err(ErrorData::invalid_request(
+                format!("{} resources are subscribed to, which is the most", subscription::MAX_PER_CONNECTION),
+                None,
+            )),
         }
     }
 
@@ -358,7 +359,7 @@ mod tests {
         let nowhere = Path::new("/nowhere");
         let one = Server::new(Settings::new(Connect::to(nowhere), Host::new(caller([], nowhere)), nowhere.into()));
         let other = one.for_another();
-        let mut rooms: Vec<_> = (0..subscription::MOST_TOGETHER / 2).flat_map(|_| [one.room().unwrap(), other.room().unwrap()]).collect();
+        let mut rooms: Vec<_> = (0..subscription::MAX_PER_SERVER / 2).flat_map(|_| [one.room().unwrap(), other.room().unwrap()]).collect();
         assert!(one.room().unwrap_err().message.contains("unsubscribe") && other.room().is_err());
         rooms.pop();
         assert!(other.room().is_ok());

@@ -1,7 +1,7 @@
 //! The sessions of HTTP clients of the old era.
 //!
-//! They have no limit in time: an agent may think or sleep for days, and most clients do not begin a new session when they are told that theirs is gone. There is a
-//! limit to their number instead, and it is the one that nobody has used for longest that ends.
+//! Sessions do not expire: an agent may think or sleep for days, and most clients do not begin a new session when theirs is gone. Their number
+//! is limited instead, and the session that was unused for longest ends.
 
 use http::{HeaderMap, Method, Request, Response};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -10,20 +10,20 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-/// How many there may be.
-const MOST: usize = 1_024;
+/// The most sessions at once.
+const MAX_SESSIONS: usize = 1_024;
 
-/// Those there are.
+/// The open sessions.
 pub(crate) struct Sessions {
     manager: Arc<LocalSessionManager>,
-    /// When each was used last.
+    /// When each session was used last.
     used: Mutex<HashMap<SessionId, Instant>>,
     most: usize,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self::at_most(MOST)
+        Self::at_most(MAX_SESSIONS)
     }
 }
 
@@ -34,12 +34,12 @@ impl Sessions {
         Self { manager: Arc::new(manager), used: Mutex::default(), most }
     }
 
-    /// Where the library keeps them.
+    /// The library's table of sessions.
     pub(crate) fn manager(&self) -> Arc<LocalSessionManager> {
         self.manager.clone()
     }
 
-    /// A request may be of one of them.
+    /// Notes the session of a request as used.
     pub(crate) fn used_by<B>(&self, request: &Request<B>) {
         let Some(id) = named(request.headers()) else { return };
         let mut used = self.lock();
@@ -50,7 +50,7 @@ impl Sessions {
         }
     }
 
-    /// An answer may have begun one, for which another may have to end.
+    /// Adds the session that an answer has begun, if it has. Ends the oldest session if there are too many.
     pub(crate) async fn begun_by<B>(&self, answer: &Response<B>) {
         let Some(id) = named(answer.headers()) else { return };
         let ended = self.add(id);
@@ -61,7 +61,7 @@ impl Sessions {
         }
     }
 
-    /// Adds one. The one that has to end, if that is one too many.
+    /// Adds a session, and returns the one that has to end if there are too many.
     fn add(&self, id: SessionId) -> Option<SessionId> {
         let mut used = self.lock();
         used.insert(id, Instant::now());
@@ -106,7 +106,7 @@ mod tests {
         for (id, want) in [(&one, true), (&two, false), (&three, true)] {
             assert_eq!(sessions.manager.has_session(id).await.unwrap(), want);
         }
-        // One that ended by itself counts no more, and a name that somebody made up never did.
+        // A session that ended by itself no longer counts, and an invented id never did.
         use_again(&sessions, &one, Method::DELETE);
         use_again(&sessions, &"made-up".into(), Method::POST);
         let four = begin(&sessions).await;

@@ -1,16 +1,16 @@
-//! Over standard input and output: one agent, one server.
+//! MCP over standard input and output: one agent, one server.
 
 use crate::Server;
-use crate::arrival::Noting;
+use crate::receipt::ReportingTransport;
 use rmcp::ServiceExt;
 use rmcp::service::{QuitReason, ServerInitializeError};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The longest message.
-const LONGEST: usize = 8 << 20;
+const MAX_MESSAGE_BYTES: usize = 8 << 20;
 
-/// Serves the agent at our standard input and output until it leaves.
+/// Serves the agent at this program's standard input and output until it leaves.
 pub async fn stdio(server: Server) -> Result<(), String> {
     let (read, write) = rmcp::transport::io::stdio_pipes();
     over(server, read, write).await
@@ -22,11 +22,11 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let passages = server.passages.clone();
-    let transport = Noting::new(AsyncRwTransport::new(read, write).with_max_line_length(LONGEST), passages);
+    let pending = server.pending.clone();
+    let transport = ReportingTransport::new(AsyncRwTransport::new(read, write).with_max_line_length(MAX_MESSAGE_BYTES), pending);
     let running = match server.serve(transport).await {
         Ok(running) => running,
-        // Whoever leaves before saying anything has nothing to complain of.
+        // A client that leaves before its first message is no error.
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
         Err(e) => return Err(format!("no session could be begun: {e}")),
     };

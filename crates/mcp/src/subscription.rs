@@ -1,4 +1,4 @@
-//! Telling that a resource has changed.
+//! Notifies subscribers of changed resources.
 
 use crate::resource::Part;
 use outlast_client::{Chunk, Client, From, ProcessInfo};
@@ -7,14 +7,15 @@ use std::sync::Mutex;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
-/// How many resources one connection may be told of.
-pub(crate) const MOST: usize = 64;
-/// How many all connections of a server may be told of: for each there is a connection to the engine.
-pub(crate) const MOST_TOGETHER: usize = 256;
-/// A log that grows is told of this often at most: a reader fetches all that is new at once.
-const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// The most subscriptions of one connection.
+pub(crate) const MAX_PER_CONNECTION: usize = 64;
+/// The most subscriptions of all connections: each has a connection to the engine.
+pub(crate) const MAX_PER_SERVER: usize = 256;
+/// The shortest time between two notifications about a growing log. A reader fetches all new output at once.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Returns when there is nothing more to tell of a resource that was found. `tell` is called after each change since then, and says whether anybody still listens.
+/// Calls `tell` after each change of a resource. Returns when the resource cannot change any more, or when `tell` says that its subscriber has
+/// gone.
 pub(crate) async fn watch<F>(client: &Client, (info, part): (ProcessInfo, Part), mut tell: impl FnMut() -> F)
 where
     F: Future<Output = bool>,
@@ -27,15 +28,15 @@ where
                     if !tell().await {
                         return;
                     }
-                    // What comes meanwhile is told together.
-                    tokio::time::sleep(AT_MOST_EVERY).await;
+                    // Changes during the pause are notified together.
+                    tokio::time::sleep(MIN_INTERVAL).await;
                 }
             }
             Ok(None) => {
                 tell().await;
                 return;
             }
-            // It was removed, or no engine answers: whoever asks for it now is told so.
+            // The process was removed, or no engine answers. A client that reads the resource gets the error.
             Err(_) => return,
         }
     }
@@ -46,11 +47,11 @@ where
 pub(crate) struct Subscriptions(Mutex<HashMap<String, AbortHandle>>);
 
 impl Subscriptions {
-    /// Adds one, in place of an older one for the same. Whether there was room.
+    /// Adds a subscription, and replaces an older one for the same resource. False if there are too many.
     pub(crate) fn add(&self, uri: &str, watching: AbortHandle) -> bool {
         let mut all = self.lock();
         all.retain(|_, watching| !watching.is_finished());
-        if all.len() >= MOST && !all.contains_key(uri) {
+        if all.len() >= MAX_PER_CONNECTION && !all.contains_key(uri) {
             watching.abort();
             return false;
         }

@@ -1,4 +1,5 @@
-//! Durable tasks: a process is one, under its own name. The engine has it on disk before anybody is told, and it can be asked for until retention takes it.
+//! Durable tasks: each is a process, and has the process's id. The engine has it on disk before the client gets the id, and keeps it until
+//! retention removes it.
 //!
 //! Decision 107: docs/decisions/tools-mcp.md.
 
@@ -11,17 +12,17 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How often a client may ask, at first and at last: the longer something runs, the less it matters.
-const OFTEN: Duration = Duration::from_secs(1);
-const SELDOM: Duration = Duration::from_secs(30);
+/// How often a client should poll. The interval grows with the time that the process has run.
+const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether a task may be made for a request. A client of the old era may declare the extension, and shows its user nothing if it is given one.
+/// Whether a request may be answered with a task. A client of the old era may declare the extension and still show its user nothing.
 pub(crate) fn are_understood(context: &RequestContext<RoleServer>) -> bool {
     let new_era = context.protocol_version().is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     new_era && context.client_capabilities().is_some_and(|able| able.supports_tasks())
 }
 
-/// The process that an answer leaves running and whose end is to be told, if it does.
+/// The process that an answer leaves running and whose end becomes a notice, if there is one.
 pub(crate) fn left_running(profile: Profile, tool: &str, answer: &Answer) -> Option<String> {
     let (named, told) = match (profile, tool) {
         (Profile::Native, "run") => ("process", "notify"),
@@ -33,12 +34,12 @@ pub(crate) fn left_running(profile: Profile, tool: &str, answer: &Answer) -> Opt
     wanted.then(|| answer.get(named).and_then(Value::as_str).map(str::to_owned)).flatten()
 }
 
-/// What a client is answered instead of a result.
+/// The answer that names the task, instead of a result.
 pub(crate) fn created(info: &ProcessInfo, keep_for: Duration, now: Time) -> CreateTaskResult {
     CreateTaskResult::new(task(info, keep_for, now))
 }
 
-/// How a task is.
+/// The status of a task.
 pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &Outcome, keep_for: Duration, now: Time) -> GetTaskResult {
     let base = task(&outcome.info, keep_for, now);
     let payload = match &outcome.answer {
@@ -52,7 +53,7 @@ pub(crate) fn status((tools, profile): (&Tools, Profile), outcome: &Outcome, kee
     GetTaskResult::new(DetailedTask::new(base, payload))
 }
 
-/// Whether somebody who may has stopped it, so that there is no result.
+/// Whether a client or user stopped it, so that there is no result.
 pub(crate) fn was_cancelled(info: &ProcessInfo) -> bool {
     info.fate.completion_reason == Some(Reason::Killed) && info.fate.termination_source.as_deref() != Some("timeout")
 }
@@ -62,7 +63,7 @@ fn task(info: &ProcessInfo, keep_for: Duration, now: Time) -> Task {
     let last = info.fate.ended_at.unwrap_or(since);
     let until = info.fate.ended_at.unwrap_or(now);
     let ran = millis(since, until);
-    let poll = Duration::from_millis(ran / 10).clamp(OFTEN, SELDOM);
+    let poll = Duration::from_millis(ran / 10).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL);
     let ttl = ran.saturating_add(u64::try_from(keep_for.as_millis()).unwrap_or(u64::MAX));
     let status = if info.fate.ended_at.is_some() { TaskStatus::Completed } else { TaskStatus::Working };
     Task::new(info.session_id.to_string(), status, since.to_string(), last.to_string())
@@ -88,7 +89,8 @@ fn millis(from: Time, to: Time) -> u64 {
     u64::try_from(to.micros().saturating_sub(from.micros()) / 1_000).unwrap_or(0)
 }
 
-/// What is said of a task that is not there, or not the caller's: whether it is somebody else's is already something to know.
+/// The error for a task that does not exist or belongs to another session. Both look the same, so that a client learns nothing about other
+/// sessions.
 pub(crate) fn error(task: &str, e: &ClientError) -> ErrorData {
     match e.code() {
         code::NOT_FOUND | code::BAD_ID | code::AMBIGUOUS_ID => {

@@ -1,30 +1,30 @@
-//! When to try again.
+//! When a failed call is made again.
 //!
 //! Decision 54: docs/decisions/sinks.md.
 
 use std::time::Duration;
 
-/// How often and for how long something that failed is tried again.
+/// How often and for how long a failed call is made again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
     /// How the waits grow.
     pub growth: Growth,
-    /// By how much a wait may be shortened at random, as a share of it: so that what failed together does not come back together.
+    /// The share by which a wait may be shortened at random, so that calls that failed together are not repeated together.
     pub jitter: f64,
-    /// How long all waits together may be. What has not succeeded by then is dead.
+    /// How long all waits together may be. After that the delivery is a dead letter.
     pub give_up: Duration,
 }
 
 /// How the waits between attempts grow.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Growth {
-    /// These, and then the last of them again and again.
+    /// These waits, and then the last of them again and again.
     Steps(Vec<Duration>),
-    /// Twice as long each time.
+    /// Each wait is twice the one before.
     Doubling {
         /// The first wait.
         first: Duration,
-        /// The longest.
+        /// The longest wait.
         most: Duration,
     },
 }
@@ -32,7 +32,8 @@ pub enum Growth {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// The example schedule of Standard Webhooks, as far as it goes within a day, and a last step that still fits in. The first attempt is made at once.
+/// The example schedule of Standard Webhooks as far as it fits into a day, and a last step that still fits. The first attempt is made at
+/// once.
 const STANDARD_WEBHOOKS: [Duration; 7] = [
     Duration::from_secs(5),
     Duration::from_secs(5 * 60),
@@ -43,11 +44,11 @@ const STANDARD_WEBHOOKS: [Duration; 7] = [
     Duration::from_secs(6 * 60 * 60),
 ];
 
-/// No policy makes more attempts than these, whatever its waits.
-const MOST_ATTEMPTS: u32 = 1_000;
+/// No policy makes more attempts, whatever its waits are.
+const MAX_ATTEMPTS: u32 = 1_000;
 
 impl Policy {
-    /// For a hook: it runs on this machine, so what ails it is often mended soon. One second, doubled up to an hour, for a day.
+    /// For a hook: one second, doubled up to an hour, for a day. A hook runs on this machine, so its problem is often fixed soon.
     pub fn hook() -> Self {
         Self { growth: Growth::Doubling { first: Duration::from_secs(1), most: HOUR }, jitter: 0.2, give_up: DAY }
     }
@@ -69,12 +70,12 @@ impl Policy {
     }
 }
 
-/// How long to wait after attempt number `attempt` failed, counted from 1; nothing where it was the last. `random` is from 0 up to 1.
+/// How long to wait after attempt number `attempt` failed, counted from 1; `None` if it was the last. `random` is from 0 up to 1.
 ///
-/// It depends on the number of attempts alone, not on the clock: an engine that was off for a week still makes the attempts that are left.
+/// The number of attempts decides, not the clock: an engine that was off for a week still makes the remaining attempts.
 pub fn backoff(policy: &Policy, attempt: u32, random: f64) -> Option<Duration> {
     let attempt = attempt.max(1);
-    if attempt >= MOST_ATTEMPTS {
+    if attempt >= MAX_ATTEMPTS {
         return None;
     }
     let mut all = Duration::ZERO;
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(backoff(&none, 1, 0.0), None);
         let at_once = Policy { growth: Growth::Doubling { first: Duration::ZERO, most: Duration::ZERO }, jitter: 0.0, give_up: DAY };
         assert_eq!(backoff(&at_once, 1, 0.0), Some(Duration::ZERO));
-        assert_eq!(waits(&at_once, 0.0).len() as u32, MOST_ATTEMPTS - 1);
+        assert_eq!(waits(&at_once, 0.0).len() as u32, MAX_ATTEMPTS - 1);
         assert_eq!(backoff(&at_once, u32::MAX, 0.0), None);
     }
 

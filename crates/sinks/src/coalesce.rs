@@ -1,24 +1,24 @@
-//! Which notices of one conversation are told together, and when: a pure function.
+//! Decides which notices of one session are delivered together, and when: a pure function.
 
 use std::time::Duration;
 
-/// How a sink gathers the notices of one conversation. By default it does not: each is told at once, by itself.
+/// How a sink gathers the notices of one session. By default it does not: each is delivered at once, in a call of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gather {
-    /// For how long after the first notice others are waited for, to be told with it.
+    /// How long after the first notice the sink waits for others, to deliver them together.
     pub window: Duration,
-    /// How often one conversation may be woken.
+    /// How often one session may be called.
     pub budget: Option<Budget>,
-    /// How many notices are told in one call at most. One call for each where this is 1.
+    /// The most notices in one call. If 1, each notice has its own call.
     pub most: usize,
 }
 
-/// At most so many calls for one conversation in any stretch of time.
+/// A limit on the calls for one session in any stretch of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// How many calls. Zero is taken for one: a sink that may never call would keep everything for ever.
+    /// The most calls. Zero counts as one: a sink that may never call would keep its notices for ever.
     pub count: usize,
-    /// In any stretch this long.
+    /// The length of the stretch.
     pub per: Duration,
 }
 
@@ -26,12 +26,12 @@ pub struct Budget {
 pub const MOST_TOGETHER: usize = 32;
 
 impl Gather {
-    /// Each notice by itself, at once.
+    /// Delivers each notice at once, in a call of its own.
     pub fn none() -> Self {
         Self { window: Duration::ZERO, budget: None, most: 1 }
     }
 
-    /// What arrives within `window` together, within the budget.
+    /// Delivers the notices that arrive within `window` together, within the budget.
     pub fn together(window: Duration, budget: Option<Budget>) -> Self {
         Self { window, budget, most: MOST_TOGETHER }
     }
@@ -42,22 +42,23 @@ impl Gather {
     }
 }
 
-/// What is to be done for a conversation now. Times are since any fixed instant.
+/// What to do for a session now. Times count from any fixed instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
-    /// Nothing waits.
+    /// No notice waits.
     Nothing,
-    /// Look again then.
+    /// Decide again at this time.
     Wait(Duration),
-    /// Tell so many of those that wait, beginning with the first.
+    /// Deliver this many of the waiting notices, beginning with the first.
     Tell(usize),
 }
 
-/// Decides for one conversation: `arrived` says when each waiting notice came, in the order of their `seq`; `calls` says when it was called before, oldest first.
+/// Decides for one session. `arrived` has the time of each waiting notice, in the order of their `seq`; `calls` has the times of earlier
+/// calls, oldest first.
 pub fn plan(gather: &Gather, arrived: &[Duration], calls: &[Duration], now: Duration) -> Plan {
     let Some(first) = arrived.iter().min() else { return Plan::Nothing };
     let most = gather.most.max(1);
-    // A full call gains nothing by waiting for more.
+    // A full call cannot take more, so it does not wait.
     let gathered = if arrived.len() >= most { *first } else { first.saturating_add(gather.window) };
     let affordable = gather.budget.map_or(Duration::ZERO, |b| next_call(b, calls));
     let at = gathered.max(affordable);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     proptest! {
-        /// Plays a conversation through: notices come at any time, calls take any time, one after the other.
+        /// Plays a session through: notices come at any time, calls take any time, one after the other.
         #[test]
         fn each_notice_is_told_once_in_order_within_the_budget(
             mut arrivals in prop::collection::vec(0u64..5_000, 0..40),

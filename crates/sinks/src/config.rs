@@ -1,4 +1,4 @@
-//! What a sink is: everything that configuration says about it.
+//! The configuration of a sink.
 
 use crate::{Gather, Policy, Webhook};
 use std::ffi::OsString;
@@ -6,14 +6,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One sink. Which notices it is for is the engine's to know: it makes a delivery only for those.
+/// One sink. The engine knows which notices it is for, and makes deliveries only for those.
 #[derive(Debug, Clone)]
 pub struct SinkConfig {
     /// Its name, unique in a home: deliveries are kept under it.
     pub name: String,
-    /// How many calls of it may be under way at once. One conversation has one at most.
+    /// How many calls of it may run at once. A session has one at most.
     pub at_once: usize,
-    /// When a call that failed is made again.
+    /// When a failed call is made again.
     pub retry: Policy,
     /// How it is called.
     pub way: Way,
@@ -28,31 +28,31 @@ pub enum Way {
     Webhook(Webhook),
 }
 
-/// How many calls of a sink are under way at once, unless configured otherwise.
-const AT_ONCE: usize = 4;
+/// How many calls of a sink run at once, unless configured otherwise.
+const DEFAULT_CONCURRENT_CALLS: usize = 4;
 
 /// The longest name of a sink.
-const LONGEST_NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
-/// A name no sink can have.
+/// A name that no sink can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no name for a sink: 1 to {LONGEST_NAME} letters, digits, `-`, `_` and `.`")]
+#[error("{0:?} is no name for a sink: 1 to {MAX_NAME_BYTES} letters, digits, `-`, `_` and `.`")]
 pub struct BadName(pub String);
 
 impl SinkConfig {
     /// A hook with the usual limits.
     pub fn hook(name: &str, hook: Hook) -> Result<Self, BadName> {
-        Ok(Self { name: checked(name)?, at_once: AT_ONCE, retry: Policy::hook(), way: Way::Hook(hook) })
+        Ok(Self { name: checked(name)?, at_once: DEFAULT_CONCURRENT_CALLS, retry: Policy::hook(), way: Way::Hook(hook) })
     }
 
     /// A webhook with the usual limits.
     pub fn webhook(name: &str, webhook: Webhook) -> Result<Self, BadName> {
-        Ok(Self { name: checked(name)?, at_once: AT_ONCE, retry: Policy::webhook(), way: Way::Webhook(webhook) })
+        Ok(Self { name: checked(name)?, at_once: DEFAULT_CONCURRENT_CALLS, retry: Policy::webhook(), way: Way::Webhook(webhook) })
     }
 }
 
 fn checked(name: &str) -> Result<String, BadName> {
-    let fits = !name.is_empty() && name.len() <= LONGEST_NAME;
+    let fits = !name.is_empty() && name.len() <= MAX_NAME_BYTES;
     let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     if fits && plain { Ok(name.to_owned()) } else { Err(BadName(name.to_owned())) }
 }
@@ -60,26 +60,26 @@ fn checked(name: &str) -> Result<String, BadName> {
 /// A command that is run for notices.
 #[derive(Clone)]
 pub struct Hook {
-    /// What is run.
+    /// The command.
     pub command: HookCommand,
-    /// Its whole environment, but for what says which notice it is run for. Values are never shown.
+    /// Its whole environment, except the variables about the notice. Values are never shown.
     pub env: Vec<(OsString, OsString)>,
-    /// Where it runs.
+    /// Its working directory.
     pub dir: PathBuf,
     /// How long it may run.
     pub time_limit: Duration,
     /// How long it has between TERM and KILL.
     pub grace: Duration,
-    /// What it is told together.
+    /// Which notices one run gets together.
     pub gather: Gather,
-    /// Whether it tells an agent, so that what it is about to tell is asked for once more before: the agent may have it by other ways.
+    /// Whether it wakes an agent. If so, it claims its notices before each run, since the agent may have seen them in an answer.
     pub wakes: bool,
 }
 
-/// What is run as a hook.
+/// The command of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookCommand {
-    /// A line for `/bin/sh`.
+    /// A command line for `/bin/sh`.
     Shell(String),
     /// A program and its arguments.
     Argv(Vec<String>),
@@ -90,7 +90,7 @@ impl Hook {
     pub const TIME_LIMIT: Duration = Duration::from_secs(30);
     /// How long it has between TERM and KILL.
     pub const GRACE: Duration = Duration::from_secs(2);
-    /// For how long notices are gathered for a hook that wakes an agent.
+    /// How long notices are gathered for a hook that wakes an agent.
     pub const WAKE_WINDOW: Duration = Duration::from_millis(100);
 
     /// A hook with the usual limits.

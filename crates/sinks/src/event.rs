@@ -1,11 +1,11 @@
-//! What a sink is handed: notices as JSON.
+//! Notices as JSON, as hooks and receivers get them.
 
 use outlast_client::{Delivery, Notice, Time};
 use serde::Serialize;
 
 /// One notice, for a hook.
 #[derive(Serialize)]
-struct Told<'a> {
+struct NoticeInput<'a> {
     event: &'a Notice,
     text: &'a str,
     /// Counted from 1.
@@ -14,30 +14,30 @@ struct Told<'a> {
     repeat: bool,
 }
 
-impl<'a> Told<'a> {
+impl<'a> NoticeInput<'a> {
     fn new(delivery: &'a Delivery) -> Self {
         Self {
             event: &delivery.event,
             text: &delivery.text,
             attempt: delivery.attempts.saturating_add(1),
-            // Whoever had it before may have done its work and died before it could say so.
+            // An earlier run may have done its work and died before it reported.
             repeat: delivery.attempts > 0 || delivery.event.repeat,
         }
     }
 }
 
-/// One line for the input of a hook that is told one notice at a time.
+/// One line for the input of a hook that gets one notice at a time.
 pub(crate) fn one(delivery: &Delivery) -> Vec<u8> {
-    line(&Told::new(delivery))
+    line(&NoticeInput::new(delivery))
 }
 
 /// One line for the input of a hook that gathers.
 pub(crate) fn many(deliveries: &[Delivery]) -> Vec<u8> {
     #[derive(Serialize)]
     struct Many<'a> {
-        events: Vec<Told<'a>>,
+        events: Vec<NoticeInput<'a>>,
     }
-    line(&Many { events: deliveries.iter().map(Told::new).collect() })
+    line(&Many { events: deliveries.iter().map(NoticeInput::new).collect() })
 }
 
 fn line(value: &impl Serialize) -> Vec<u8> {

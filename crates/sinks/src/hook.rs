@@ -2,8 +2,8 @@
 //!
 //! Decision 53: docs/decisions/sinks.md.
 
-use crate::os::Life;
-use crate::run::Outcome;
+use crate::call_result::CallResult;
+use crate::os::ChildHandle;
 use crate::{Hook, HookCommand, event, reason};
 use outlast_client::{Body, Delivery, Notice};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -18,54 +18,54 @@ use tokio::net::unix::pipe;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// How much of what a hook writes is kept: the end of it.
-const TAIL: usize = 4 * 1024;
+/// How much of a hook's output is kept: the end of it.
+const OUTPUT_TAIL_BYTES: usize = 4 * 1024;
 
-/// How much is read after a hook ended, for its last words. A child that it left behind may write for ever.
-const LAST_WORDS: usize = 64 * 1024;
+/// How much output is read after a hook exited. A child that it left behind may write for ever.
+const MAX_READ_AFTER_EXIT: usize = 64 * 1024;
 
-/// How long a hook goes on when the engine stops. Whatever has not ended is run again by the next engine.
-const STOP_WAIT: Duration = Duration::from_secs(1);
+/// How long a hook may keep running when the engine stops. The next engine runs an unfinished hook again.
+const ENGINE_STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// A variable longer than this is left out, and the text is cut: the kernel would refuse the whole command. The JSON has all of it.
-const LONGEST_VARIABLE: usize = 4 * 1024;
+/// A longer variable is left out, and a longer text is cut: the kernel would refuse the whole command. The JSON has all of it.
+const MAX_VARIABLE_BYTES: usize = 4 * 1024;
 
-/// Runs the hook for these, and says how that went. `stop` turns true when the engine stops.
-pub(crate) async fn tell(hook: &Hook, batch: &[Delivery], stop: watch::Receiver<bool>) -> Outcome {
+/// Runs the hook for a batch of notices. `stop` turns true when the engine stops.
+pub(crate) async fn deliver(hook: &Hook, batch: &[Delivery], stop: watch::Receiver<bool>) -> CallResult {
     match call(hook, batch, stop).await {
-        Called { failure: None, .. } => Outcome::Done,
-        Called { failure: Some(what), output, .. } => Outcome::failed(reason::with(&what, &output)),
+        HookRun { failure: None, .. } => CallResult::Done,
+        HookRun { failure: Some(what), output, .. } => CallResult::failed(reason::with(&what, &output)),
     }
 }
 
 /// How a run of a hook ended.
-pub(crate) struct Called {
-    /// What went wrong, if anything did.
+pub(crate) struct HookRun {
+    /// Why the run failed, if it did.
     pub(crate) failure: Option<String>,
-    /// Nothing if it was not started, or not even KILL ended it in time.
+    /// `None` if it did not start, or if KILL did not end it in time.
     pub(crate) status: Option<ExitStatus>,
-    /// The end of what it wrote.
+    /// The end of its output.
     pub(crate) output: Vec<u8>,
 }
 
-/// Runs the hook once for these.
-pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> Called {
-    let Some(first) = batch.first() else { return Called { failure: None, status: None, output: Vec::new() } };
+/// Runs the hook once for a batch of notices.
+pub(crate) async fn call(hook: &Hook, batch: &[Delivery], mut stop: watch::Receiver<bool>) -> HookRun {
+    let Some(first) = batch.first() else { return HookRun { failure: None, status: None, output: Vec::new() } };
     let input = if hook.gather.gathers() { event::many(batch) } else { event::one(first) };
     let mut run = match start(hook, &variables(first, batch.len())) {
         Ok(run) => run,
-        Err(error) => return Called { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new() },
+        Err(error) => return HookRun { failure: Some(format!("cannot run the hook: {error}")), status: None, output: Vec::new() },
     };
-    let why = run.until_over(&input, hook, &mut stop).await;
-    let status = run.finish(why, hook.grace).await;
+    let end = run.wait(&input, hook, &mut stop).await;
+    let status = run.finish(end, hook.grace).await;
     let output = run.tail();
-    let failure = match (why, status) {
-        (Why::Ended, Some(status)) if status.success() => None,
-        (Why::Ended, status) => Some(ending(status)),
-        (Why::TooLong, _) => Some(format!("did not end within {:?}, and was stopped", hook.time_limit)),
-        (Why::Stopping, _) => Some("the engine stopped while the hook ran".to_owned()),
+    let failure = match (end, status) {
+        (RunEnd::Exited, Some(status)) if status.success() => None,
+        (RunEnd::Exited, status) => Some(ending(status)),
+        (RunEnd::TimedOut, _) => Some(format!("did not end within {:?}, and was stopped", hook.time_limit)),
+        (RunEnd::EngineStopped, _) => Some("the engine stopped while the hook ran".to_owned()),
     };
-    Called { failure, status, output }
+    HookRun { failure, status, output }
 }
 
 fn ending(status: Option<ExitStatus>) -> String {
@@ -76,7 +76,7 @@ fn ending(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// What a hook can know without reading its input: about the first notice, and how many there are.
+/// The variables of a hook: facts about the first notice, and the number of notices.
 fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
     let notice = &first.event;
     let all = [
@@ -89,10 +89,10 @@ fn variables(first: &Delivery, count: usize) -> Vec<(&'static str, String)> {
         ("OUTLAST_EXIT_CODE", exit_code(notice).map(|code| code.to_string()).unwrap_or_default()),
         ("OUTLAST_TEXT", beginning(&first.text)),
     ];
-    all.into_iter().filter(|(_, value)| value.len() <= LONGEST_VARIABLE && !value.contains('\0')).collect()
+    all.into_iter().filter(|(_, value)| value.len() <= MAX_VARIABLE_BYTES && !value.contains('\0')).collect()
 }
 
-/// The exit code of the process whose end is told, if it is known.
+/// The exit code of the process, if the notice is about its end and the code is known.
 fn exit_code(notice: &Notice) -> Option<i32> {
     match &notice.body {
         Body::Completion(end) => end.exit_code,
@@ -100,34 +100,34 @@ fn exit_code(notice: &Notice) -> Option<i32> {
     }
 }
 
-/// As much of a text as a variable may hold.
+/// The part of a text that fits into a variable.
 fn beginning(text: &str) -> String {
-    let mut end = text.len().min(LONGEST_VARIABLE);
+    let mut end = text.len().min(MAX_VARIABLE_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     text[..end].to_owned()
 }
 
-/// Why a run is over, or has to be.
+/// Why a run ended, or has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    Ended,
-    TooLong,
-    Stopping,
+enum RunEnd {
+    Exited,
+    TimedOut,
+    EngineStopped,
 }
 
-/// A hook that was started. Dropped before it was reaped, it is killed with its group.
-struct Run {
-    /// Nothing once it was reaped, or given to whoever reaps it.
+/// A running hook. If it is dropped before it was reaped, its group is killed.
+struct RunningHook {
+    /// `None` once it was reaped, or handed to the thread that reaps it.
     child: Option<Child>,
     group: Pid,
-    life: Life,
+    process: ChildHandle,
     output: pipe::Receiver,
     tail: Mutex<Vec<u8>>,
 }
 
-fn start(hook: &Hook, variables: &[(&str, String)]) -> io::Result<Run> {
+fn start(hook: &Hook, variables: &[(&str, String)]) -> io::Result<RunningHook> {
     let (ours, theirs) = io::pipe()?;
     let output = pipe::Receiver::from_owned_fd(ours.into())?;
     let (program, arguments): (OsString, Vec<OsString>) = match &hook.command {
@@ -142,13 +142,13 @@ fn start(hook: &Hook, variables: &[(&str, String)]) -> io::Result<Run> {
     command.envs(variables.iter().map(|(name, value)| (name, value))).current_dir(&hook.dir);
     command.stdin(Stdio::piped()).stdout(theirs.try_clone()?).stderr(theirs).process_group(0);
     let mut child = command.spawn()?;
-    // The command holds our copies of the writing end.
+    // The command holds our copies of the pipe's writing end.
     drop(command);
     let group = Pid::from_child(&child);
-    match Life::of(group) {
-        Ok(life) => Ok(Run { child: Some(child), group, life, output, tail: Mutex::default() }),
+    match ChildHandle::of(group) {
+        Ok(process) => Ok(RunningHook { child: Some(child), group, process, output, tail: Mutex::default() }),
         Err(error) => {
-            // Not reaped yet, so the number is still its own. It has no input yet and cannot have done its work.
+            // The child is not reaped yet, so the pid is still its own. It got no input, so it cannot have done its work.
             let _gone = kill_process_group(group, Signal::KILL);
             let _reaped = child.wait();
             Err(error)
@@ -156,43 +156,43 @@ fn start(hook: &Hook, variables: &[(&str, String)]) -> io::Result<Run> {
     }
 }
 
-impl Run {
-    /// Feeds and reads it until it ends or has to.
-    async fn until_over(&mut self, input: &[u8], hook: &Hook, stop: &mut watch::Receiver<bool>) -> Why {
+impl RunningHook {
+    /// Writes its input and reads its output until it exits or has to be stopped.
+    async fn wait(&mut self, input: &[u8], hook: &Hook, stop: &mut watch::Receiver<bool>) -> RunEnd {
         let stdin = self.child.as_mut().and_then(|c| c.stdin.take());
         let talk = async {
             tokio::join!(feed(stdin, input), self.drain());
             pending::<()>().await;
         };
         let stopping = async {
-            // A sender that is gone means the same: whoever started the sinks let go of them.
+            // If the sender is gone, the engine dropped its sinks: the same.
             drop(stop.wait_for(|stop| *stop).await);
-            sleep(STOP_WAIT).await;
+            sleep(ENGINE_STOP_GRACE).await;
         };
         tokio::select! {
             biased;
-            () = self.life.ended() => Why::Ended,
-            () = sleep(hook.time_limit) => Why::TooLong,
-            () = stopping => Why::Stopping,
-            () = talk => unreachable!("it waits for ever once all is said"),
+            () = self.process.exited() => RunEnd::Exited,
+            () = sleep(hook.time_limit) => RunEnd::TimedOut,
+            () = stopping => RunEnd::EngineStopped,
+            () = talk => unreachable!("it waits for ever once input and output are closed"),
         }
     }
 
-    /// Stops what has not ended, and reaps it. Nothing where even KILL did not end it in time.
-    async fn finish(&mut self, why: Why, grace: Duration) -> Option<ExitStatus> {
-        let grace = match why {
-            Why::Ended => return self.reap(),
-            Why::TooLong => grace,
-            Why::Stopping => grace.min(STOP_WAIT),
+    /// Stops a hook that did not exit, and reaps it. `None` if KILL did not end it in time.
+    async fn finish(&mut self, end: RunEnd, grace: Duration) -> Option<ExitStatus> {
+        let grace = match end {
+            RunEnd::Exited => return self.reap(),
+            RunEnd::TimedOut => grace,
+            RunEnd::EngineStopped => grace.min(ENGINE_STOP_GRACE),
         };
         self.signal(Signal::TERM);
-        // Over are they all when the leader ended and nobody holds the output.
-        let _late = timeout(grace, async { tokio::join!(self.life.ended(), self.drain()) }).await;
+        // The whole group has ended when the leader exited and the output is closed.
+        let _late = timeout(grace, async { tokio::join!(self.process.exited(), self.drain()) }).await;
         self.signal(Signal::KILL);
-        match timeout(grace, self.life.ended()).await {
+        match timeout(grace, self.process.exited()).await {
             Ok(()) => self.reap(),
             Err(_) => {
-                // In the kernel's hands, as with a dead network disk. Somebody has to wait for it, but not we.
+                // It hangs in the kernel, as on a dead network disk. A thread waits for it.
                 self.abandon();
                 None
             }
@@ -201,24 +201,24 @@ impl Run {
 
     fn signal(&self, signal: Signal) {
         if self.child.is_some() {
-            // Gone already, or not allowed as after a setuid: nothing that could be done about it here.
+            // The group has ended, or we may not signal it, as after a setuid. Either way there is nothing else to try.
             let _gone = kill_process_group(self.group, signal);
         }
     }
 
     fn reap(&mut self) -> Option<ExitStatus> {
-        // It has ended, so this does not wait.
+        // The child has exited, so this does not block.
         self.child.take().and_then(|mut child| child.wait().ok())
     }
 
     fn abandon(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Without a thread for it the zombie stays for as long as the engine does.
+            // Without this thread the zombie stays until the engine exits.
             let _none = std::thread::Builder::new().name("hook-reaper".into()).spawn(move || child.wait());
         }
     }
 
-    /// Reads output into the tail until nobody can write any more.
+    /// Reads output into the tail until the last writer closed it.
     async fn drain(&self) {
         let mut buffer = [0; 8 * 1024];
         loop {
@@ -226,7 +226,7 @@ impl Run {
                 Ok(0) => return,
                 Ok(n) => {
                     self.keep(&buffer[..n]);
-                    // A hook that floods must not keep its time limit from being looked at.
+                    // A hook that floods must not keep the time limit from being checked.
                     tokio::task::yield_now().await;
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -240,18 +240,18 @@ impl Run {
     }
 
     fn keep(&self, bytes: &[u8]) {
-        let mut tail = self.tail.lock().expect("nobody panics while holding it");
+        let mut tail = self.tail.lock().expect("no code panics while holding it");
         tail.extend_from_slice(bytes);
-        let over = tail.len().saturating_sub(TAIL);
+        let over = tail.len().saturating_sub(OUTPUT_TAIL_BYTES);
         tail.drain(..over);
     }
 
-    /// The end of what it wrote, with its last words.
+    /// The end of its output, with what the pipe still holds.
     fn tail(&self) -> Vec<u8> {
         let mut buffer = [0; 8 * 1024];
         let mut read = 0;
-        while read < LAST_WORDS {
-            // Asked of the kernel: the runtime may not have heard yet that there is something.
+        while read < MAX_READ_AFTER_EXIT {
+            // The kernel is asked directly: the runtime may not know yet that there is data.
             match rustix::io::read(&self.output, &mut buffer) {
                 Ok(n) if n > 0 => {
                     self.keep(&buffer[..n]);
@@ -260,18 +260,18 @@ impl Run {
                 _ => break,
             }
         }
-        std::mem::take(&mut *self.tail.lock().expect("nobody panics while holding it"))
+        std::mem::take(&mut *self.tail.lock().expect("no code panics while holding it"))
     }
 }
 
-impl Drop for Run {
+impl Drop for RunningHook {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         self.abandon();
     }
 }
 
-/// Writes the input, for as long as it is read, and closes it.
+/// Writes the input for as long as the hook reads it, and closes it.
 async fn feed(stdin: Option<ChildStdin>, input: &[u8]) {
     let Some(Ok(pipe)) = stdin.map(|s| pipe::Sender::from_owned_fd(s.into())) else { return };
     let mut left = input;
@@ -283,7 +283,7 @@ async fn feed(stdin: Option<ChildStdin>, input: &[u8]) {
                     return;
                 }
             }
-            // It does not want to read, which is its own business.
+            // The hook closed its input, as it may.
             Err(_) => return,
         }
     }

@@ -1,32 +1,36 @@
-//! Telling people and programs: hook commands and webhooks.
+//! Delivers notices to people and programs: hook commands and webhooks.
 //!
-//! The engine keeps one row for each notice and sink. What is here takes what is due for a sink ([`Desk::take`]), runs a command or makes a request, and says
-//! what became of it ([`Desk::settle`]). Nothing is remembered here that matters: whatever was under way when the engine died is lent again when its lease is over.
+//! The engine keeps one row for each notice and sink. A sink's loop leases the deliveries that are due ([`DeliveryQueue::take`]), runs a
+//! command or makes a request, and reports the result ([`DeliveryQueue::settle`]). This crate keeps no state that must survive: if the
+//! engine dies during a call, the delivery is leased again when its lease runs out.
 //!
-//! What can be decided without acting is decided by pure functions: when to try again ([`backoff`]), and what is told together ([`plan`]).
+//! Two pure functions decide when a failed call is made again ([`backoff`]) and which notices are delivered together ([`plan`]).
 
 mod backoff;
+mod call_result;
 mod coalesce;
 mod config;
-mod desk;
 mod event;
 mod hook;
 mod lookup;
 mod os;
+mod queue;
 mod reason;
 mod request;
 mod run;
 mod server;
 mod start_gateway;
+mod target;
 mod trial;
 mod webhook;
 
 pub use backoff::{Growth, Policy, backoff};
 pub use coalesce::{Budget, Gather, MOST_TOGETHER, Plan, plan};
 pub use config::{BadName, Hook, HookCommand, SinkConfig, Way};
-pub use desk::{Desk, DeskError, Settle, Within};
+pub use queue::{DeliveryQueue, QueueError, Settle, Within};
 pub use run::run;
 pub use server::{Said, Server};
 pub use start_gateway::{GatewayFacts, GatewayProgram, start_gateways};
+pub use target::{BadUrl, Target};
 pub use trial::{Trial, try_sink};
-pub use webhook::{BadSecret, BadUrl, Secret, Target, Webhook};
+pub use webhook::{BadSecret, Secret, Webhook};

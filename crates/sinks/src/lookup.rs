@@ -36,7 +36,7 @@ fn system(host: &str) -> io::Result<Vec<IpAddr>> {
 }
 
 impl Lookups {
-    /// Look-ups that ask somebody else.
+    /// Look-ups with another resolver.
     #[cfg(test)]
     pub(crate) fn with(resolve: fn(&str) -> io::Result<Vec<IpAddr>>) -> Self {
         Self { under_way: Arc::default(), resolve }

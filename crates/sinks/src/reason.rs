@@ -1,29 +1,29 @@
-//! Why a call failed, as people are told: short, in one line, without secrets.
+//! Why a call failed, as users read it: short, on one line, without secrets.
 
 use outlast_text::{Redactor, decode_lossy, strip, tail_chars};
 
-/// How many characters of what a hook or a receiver said are kept.
-const MOST_SAID: usize = 400;
+/// How many characters of a hook's output or of an answer a reason quotes.
+const MAX_QUOTED_CHARS: usize = 400;
 
-/// What a hook or a receiver wrote: without control sequences, secrets masked.
+/// Removes control sequences and masks secrets.
 fn clean(bytes: &[u8]) -> String {
     Redactor::new(true).full(&strip(&decode_lossy(bytes, true))).into_owned()
 }
 
-/// The same in lines, without control characters.
+/// Output as lines without control characters.
 pub(crate) fn lines(bytes: &[u8]) -> String {
     let plain = |line: &str| line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>();
     clean(bytes).lines().map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// The same on one line, cut to its end, for a reason.
+/// The end of an output, on one line.
 pub(crate) fn said(bytes: &[u8]) -> String {
     let text = clean(bytes);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
-    tail_chars(&words.join(" "), MOST_SAID).text.to_owned()
+    tail_chars(&words.join(" "), MAX_QUOTED_CHARS).text.to_owned()
 }
 
-/// `what`, and behind a colon what was said, if anything was.
+/// `what`, and after a colon the output, if there is any.
 pub(crate) fn with(what: &str, bytes: &[u8]) -> String {
     match said(bytes) {
         said if said.is_empty() => what.to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn with(what: &str, bytes: &[u8]) -> String {
     }
 }
 
-/// An error and what caused it, in one line.
+/// An error and its causes, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -61,6 +61,6 @@ mod tests {
     #[test]
     fn the_end_of_what_is_said_stays() {
         let text = said(format!("{}the end", "x ".repeat(2_000)).as_bytes());
-        assert!(text.ends_with("the end") && text.chars().count() <= MOST_SAID);
+        assert!(text.ends_with("the end") && text.chars().count() <= MAX_QUOTED_CHARS);
     }
 }

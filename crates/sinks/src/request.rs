@@ -24,45 +24,45 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// How large the head of an answer may be.
-const MOST_HEAD: usize = 64 * 1024;
+const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// What a receiver answered.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<String>,
-    /// The body, as far as it was read.
+    /// The part of the body that was read.
     pub(crate) said: Vec<u8>,
 }
 
 /// How much of an answer's body is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
-    /// Also where the status is a success.
+    /// Read it also if the status is a success.
     pub(crate) always: bool,
-    /// At most so many bytes.
+    /// The most bytes to read.
     pub(crate) most: usize,
-    /// For at most so long. What has come by then is all there is.
+    /// How long to read. Bytes that come later are ignored.
     pub(crate) within: Duration,
 }
 
-/// What is asked.
-pub(crate) struct Asked<'a> {
+/// One request, and the limits of its answer.
+pub(crate) struct OutRequest<'a> {
     pub(crate) method: Method,
     pub(crate) target: &'a Target,
     pub(crate) headers: &'a [(&'static str, String)],
-    /// In JSON.
+    /// JSON.
     pub(crate) body: Vec<u8>,
     /// How long finding the receiver, connecting and agreeing on TLS may take.
     pub(crate) connect: Duration,
-    /// How long all of it may take.
+    /// How long the whole request may take.
     pub(crate) whole: Duration,
     pub(crate) reading: Reading,
 }
 
-/// Asks, and waits for the answer. An error says why there is none.
-pub(crate) async fn send(asked: Asked<'_>, trust: &Trust) -> Result<Answer, String> {
-    let Asked { method, target, headers, body, connect: connecting, whole, reading } = asked;
+/// Makes a request and waits for the answer. An error says why there is none.
+pub(crate) async fn send(asked: OutRequest<'_>, trust: &Trust) -> Result<Answer, String> {
+    let OutRequest { method, target, headers, body, connect: connecting, whole, reading } = asked;
     let end = Instant::now() + whole;
     let request = request(method, target, headers, body)?;
     let by = Instant::now() + connecting.min(whole);
@@ -84,11 +84,11 @@ pub(crate) async fn send(asked: Asked<'_>, trust: &Trust) -> Result<Answer, Stri
 }
 
 fn request(method: Method, target: &Target, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Request<Full<Bytes>>, String> {
-    // The values are ours and checked, but a mistake here must not become a panic in the engine.
+    // The values are our own and checked, but a mistake here must not make the engine panic.
     let unfit = |e: http::Error| format!("the request cannot be made: {e}");
     let mut builder = Request::builder().method(method).uri(&target.path).header(HOST, &target.authority);
     builder = builder.header(CONTENT_TYPE, "application/json").header(USER_AGENT, concat!("outlast/", env!("CARGO_PKG_VERSION")));
-    // One request is all there is.
+    // Connections are not reused.
     builder = builder.header(http::header::CONNECTION, "close");
     if let Some(credentials) = &target.authorization {
         let mut value = HeaderValue::from_str(credentials).map_err(|e| unfit(e.into()))?;
@@ -101,7 +101,7 @@ fn request(method: Method, target: &Target, headers: &[(&'static str, String)], 
     builder.body(Full::new(Bytes::from(body))).map_err(unfit)
 }
 
-/// What a request goes through.
+/// A connection, encrypted or not.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
@@ -118,18 +118,18 @@ async fn connect(target: &Target, trust: &Trust, addresses: Vec<SocketAddr>, wit
     }
 }
 
-/// Connects to the first address that lets us.
+/// Connects to the first address that accepts the connection.
 async fn reach(target: &Target, addresses: Vec<SocketAddr>, within: Duration) -> Result<TcpStream, String> {
     let unreachable = |e: &io::Error| format!("cannot connect to {target}: {e}");
-    // A name for this machine may lead elsewhere, if somebody said so in `/etc/hosts` or a name server.
+    // `/etc/hosts` or a name server may resolve a name like `localhost` to another machine.
     let allowed: Vec<SocketAddr> = addresses.into_iter().filter(|a| !target.loopback_only || a.ip().is_loopback()).collect();
     let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "there is no address that may be used");
-    // One that swallows what it gets must not use up the time of the others.
+    // An address that drops packets must not use up the time of the others.
     let each = within / u32::try_from(allowed.len().max(1)).unwrap_or(u32::MAX);
     for address in allowed {
         match timeout(each, TcpStream::connect(address)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(stream) => {
-                // One write, one answer: waiting to fill a packet would only delay it. Without it, it is merely slower.
+                // A request is one write, so waiting to fill a packet only delays it. If this fails, the request is merely slower.
                 let _slower = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -140,8 +140,8 @@ async fn reach(target: &Target, addresses: Vec<SocketAddr>, within: Duration) ->
 }
 
 async fn exchange(stream: Box<dyn Stream>, request: Request<Full<Bytes>>, reading: Reading, end: Instant) -> Result<Answer, hyper::Error> {
-    let (mut sender, connection) = http1::Builder::new().max_buf_size(MOST_HEAD).handshake(TokioIo::new(stream)).await?;
-    // Whatever moves the bytes ends with this function.
+    let (mut sender, connection) = http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).handshake(TokioIo::new(stream)).await?;
+    // The task that moves the bytes ends with this function.
     let mut mover = JoinSet::new();
     mover.spawn(connection);
     let response = sender.send_request(request).await?;
@@ -149,7 +149,7 @@ async fn exchange(stream: Box<dyn Stream>, request: Request<Full<Bytes>>, readin
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).map(str::to_owned);
     let mut said = Vec::new();
     if reading.always || !status.is_success() {
-        // It may say more; but the status is known, and nobody can take that back by saying it slowly.
+        // A slow body does not matter: the status is known already.
         let _partly = timeout_at(end.min(Instant::now() + reading.within), listen(response.into_body(), reading.most, &mut said)).await;
     }
     Ok(Answer { status, retry_after, said })
@@ -165,7 +165,7 @@ async fn listen(mut body: Incoming, most: usize, said: &mut Vec<u8>) {
 }
 
 /// What the requests of one sink share: the running look-ups of names, and the certificates that receivers are checked against. Those are
-/// the system's roots, and more if configured; they are read when first needed.
+/// the system's roots, and more if configured. They are read when first needed.
 pub(crate) struct Trust {
     lookups: Lookups,
     more: Option<PathBuf>,
@@ -195,7 +195,7 @@ impl Trust {
 
 fn read(more: Option<PathBuf>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
-    // What cannot be read or understood of the system's store is left out, as every other program does.
+    // Certificates of the system's store that cannot be parsed are left out, as other programs do.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = more {
         let unreadable = |e: &dyn std::fmt::Display| format!("cannot read certificates from {}: {e}", path.display());
@@ -228,7 +228,8 @@ mod tests {
         let target = Target::parse("https://host.example/hook", false).unwrap();
         let short = Duration::from_millis(20);
         let reading = Reading { always: false, most: 0, within: short };
-        let asked = Asked { method: Method::POST, target: &target, headers: &[], body: Vec::new(), connect: short, whole: short, reading };
+        let asked =
+            OutRequest { method: Method::POST, target: &target, headers: &[], body: Vec::new(), connect: short, whole: short, reading };
         let why = send(asked, &trust).await.unwrap_err();
         let name = "the name host.example could not be looked up, because the name server does not answer within 20ms";
         assert_eq!(why, format!("cannot find {target}: {name}"));

@@ -1,7 +1,8 @@
-//! Starting a gateway: after one died or asked to be started again, and when a notice is open for a conversation.
+//! Starts a gateway: after one died or asked to be started again, and when a notice is open for one of its conversations.
 //!
-//! The rule looks at the state and not at an event, so no wake-up can be missed: *the lock is free, and it says `at work` or a notice is open for a gateway*. Only
-//! where there is a `gateway.db`, and not where a person stopped the gateway. If the lock says `service`, a service manager is given the time to do it first.
+//! The rule checks the state and not an event, so no wake-up can be missed: *the lock is free, and it says `at work` or a notice is open for
+//! a gateway*. It needs a `gateway.db`, and a user must not have stopped the gateway. If the lock says `service`, a service manager has
+//! time to start it first.
 //!
 //! Decisions 201 and 214: docs/decisions/gateway.md.
 
@@ -16,60 +17,61 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// The first pause after a start that did not lead to a gateway that serves, and the longest. Each is twice the one before.
+/// The first and the longest pause after a start whose gateway did not serve. Each pause is twice the one before.
 const FIRST_START_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_START_PAUSE: Duration = Duration::from_secs(300);
-/// A gateway that served for this long was a good one: the next start is made at once.
+/// If a gateway served for this long, the next start is made at once.
 const GOOD_SERVICE: Duration = Duration::from_secs(30);
-/// A lock that is held although no gateway serves is looked at again after this long, and then less and less often.
+/// If the lock is held and no gateway serves, the lock is checked again after this time, and then less and less often.
 const FIRST_LOCK_LOOK: Duration = Duration::from_millis(5);
 const LONGEST_LOCK_LOOK: Duration = Duration::from_secs(2);
-/// How long a service manager may take to start its gateway again. Then the engine starts one, so that no turn waits for a service that was given up.
+/// How long a service manager may take to start its gateway again. After that the engine starts one, so that no turn waits for a service
+/// that was removed.
 const SERVICE_START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A log longer than this is set aside, as by clients that start a gateway.
+/// A longer log is renamed, as by clients that start a gateway.
 const MAX_GATEWAY_LOG_BYTES: u64 = 1 << 20;
 
 /// The engine, as the starter sees it.
 pub trait GatewayFacts: Send + 'static {
-    /// Waits until one of the other answers may be another. False: the engine ends.
+    /// Waits until the answer of another method may have changed. False if the engine ends.
     fn changed(&mut self) -> impl Future<Output = bool> + Send;
     /// Whether a gateway serves the home.
     fn is_serving(&self) -> bool;
-    /// Whether a notice is open for a conversation of gateways.
+    /// Whether a notice is open for a conversation of a gateway.
     fn has_notices(&self) -> impl Future<Output = io::Result<bool>> + Send;
-    /// Keeps the engine from ending for want of something to do, or no longer.
+    /// Keeps an idle engine from ending, or no longer.
     fn keep_awake(&mut self, is_awake: bool);
 }
 
-/// Which gateway is started, and where.
+/// The gateway program to start, and its home.
 #[derive(Debug, Clone)]
 pub struct GatewayProgram {
     /// The home.
     pub home: PathBuf,
     /// The program `outlast-gateway`.
     pub program: PathBuf,
-    /// The variables that it is given, and no others.
+    /// Its whole environment.
     pub env: Vec<(std::ffi::OsString, std::ffi::OsString)>,
 }
 
-/// What the lock of the gateway says.
+/// The state of the gateway's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LockState {
     Held,
     AtWork,
-    /// As at work; a service manager starts it again.
+    /// As `AtWork`, but a service manager starts it again.
     Service,
     Empty,
     Stopped,
 }
 
-/// What the starter does next.
+/// What [`start_gateways`] does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartRule {
-    /// A gateway serves, or none is due: look again after the next change.
+    /// A gateway serves, or none is needed: decide again after the next change.
     Nothing,
-    /// A gateway holds the lock and does not serve: it starts or ends, and no descriptor tells when it has.
+    /// A gateway holds the lock and does not serve. It is starting or ending, and no event says when it has.
     LookSoon,
     /// Start one.
     Start,
@@ -98,7 +100,7 @@ pub async fn start_gateways(of: GatewayProgram, mut facts: impl GatewayFacts) {
                 None => {
                     start(&of);
                     pauses.started(Instant::now());
-                    // Until it holds the lock, it is given time by the pause.
+                    // The pause gives it time to take the lock.
                     pauses.until
                 }
             },
@@ -119,11 +121,11 @@ pub async fn start_gateways(of: GatewayProgram, mut facts: impl GatewayFacts) {
     }
 }
 
-/// How long is waited between starts.
+/// The pauses between starts.
 #[derive(Debug)]
 struct StartPauses {
     pause: Duration,
-    /// No start is made before.
+    /// No start is made before this time.
     until: Option<Instant>,
     serving_since: Option<Instant>,
 }
@@ -140,7 +142,7 @@ impl StartPauses {
         self.pause = (self.pause * 2).min(LONGEST_START_PAUSE);
     }
 
-    /// A gateway that served well is no reason to wait; one that did not stay is.
+    /// Resets the pauses if a gateway served for long enough.
     fn note(&mut self, is_serving: bool, now: Instant) {
         match (is_serving, self.serving_since) {
             (true, None) => self.serving_since = Some(now),
@@ -155,14 +157,14 @@ impl StartPauses {
     }
 }
 
-/// How long a service manager is waited for.
+/// How long the engine waits for a service manager.
 #[derive(Debug, Default)]
 struct ServiceWait {
     until: Option<Instant>,
 }
 
 impl ServiceWait {
-    /// A start that is left to a service manager is made once that had its time.
+    /// Turns `StartLater` into `Start` once the service manager's time is over.
     fn apply(&mut self, rule: StartRule, now: Instant) -> StartRule {
         if rule != StartRule::StartLater {
             self.until = None;
@@ -182,7 +184,7 @@ async fn rule(home: &Path, facts: &impl GatewayFacts) -> StartRule {
         LockState::Stopped => StartRule::Nothing,
         LockState::AtWork => StartRule::Start,
         LockState::Service => StartRule::StartLater,
-        // An index that cannot be read is asked again with the next change.
+        // If the index cannot be read, it is asked again after the next change.
         LockState::Empty => match facts.has_notices().await.unwrap_or(false) {
             true => StartRule::Start,
             false => StartRule::Nothing,
@@ -204,7 +206,7 @@ fn lock_state(home: &Path) -> LockState {
     }
 }
 
-/// Starts a gateway, which detaches itself. Whether it serves is seen by its connection.
+/// Starts a gateway, which detaches itself. Its connection to the engine shows whether it serves.
 fn start(of: &GatewayProgram) {
     let started = log(&of.home).and_then(|log| {
         let mut command = Command::new(&of.program);
@@ -220,7 +222,7 @@ fn start(of: &GatewayProgram) {
     match started {
         Ok(mut child) => {
             info!(program = %of.program.display(), "started a gateway");
-            // What was started ends at once: the gateway is a child of it.
+            // This child exits at once; the gateway is its child.
             tokio::task::spawn_blocking(move || drop(child.wait()));
         }
         Err(error) => warn!(program = %of.program.display(), %error, "a gateway cannot be started"),

@@ -1,14 +1,14 @@
-//! One call of a sink outside of an engine, for a user who wants to know whether it works.
+//! Calls a sink once without an engine, so that a user can test it.
 
+use crate::call_result::CallResult;
 use crate::request::Reading;
-use crate::run::Outcome;
 use crate::{SinkConfig, Way, hook, reason, webhook};
 use outlast_client::Delivery;
 use std::os::unix::process::ExitStatusExt as _;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::watch;
 
-/// What a call of a sink came to.
+/// The result of a test call.
 #[derive(Debug, Clone, Default)]
 pub struct Trial {
     /// Why the notice counts as not delivered; nothing if it was delivered.
@@ -19,18 +19,18 @@ pub struct Trial {
     pub signal: Option<i32>,
     /// The status that a receiver answered with.
     pub http_status: Option<u16>,
-    /// The end of what the hook wrote, or the beginning of what the receiver answered. Secrets are masked.
+    /// The end of the hook's output, or the beginning of the receiver's answer. Secrets are masked.
     pub output: String,
     /// How long the call took.
     pub took: Duration,
 }
 
-/// Calls a sink once with a notice, as an engine would. Nothing is written down, and a failed call is not repeated.
+/// Calls a sink once with a notice, as an engine does. Nothing is recorded, and a failed call is not repeated.
 pub async fn try_sink(sink: &SinkConfig, delivery: &Delivery) -> Trial {
     let began = Instant::now();
     let trial = match &sink.way {
         Way::Hook(hook) => {
-            // There is no engine that could stop meanwhile. The sender is held until the call has ended.
+            // No engine can stop meanwhile. The sender is held until the call has ended.
             let (_running, stop) = watch::channel(false);
             let called = hook::call(hook, std::slice::from_ref(delivery), stop).await;
             Trial {
@@ -41,12 +41,12 @@ pub async fn try_sink(sink: &SinkConfig, delivery: &Delivery) -> Trial {
                 ..Trial::default()
             }
         }
-        Way::Webhook(webhook) => match webhook::call(webhook, delivery, Reading { always: true, ..webhook::WHY }).await {
+        Way::Webhook(webhook) => match webhook::call(webhook, delivery, Reading { always: true, ..webhook::READ_ON_FAILURE }).await {
             Ok(mut answer) => {
                 let output = reason::lines(&std::mem::take(&mut answer.said));
                 let failure = match webhook::judge(&answer, SystemTime::now()) {
-                    Outcome::Done => None,
-                    Outcome::Failed { reason, .. } | Outcome::Gone { reason } => Some(reason),
+                    CallResult::Done => None,
+                    CallResult::Failed { reason, .. } | CallResult::Gone { reason } => Some(reason),
                 };
                 Trial { failure, http_status: Some(answer.status.as_u16()), output, ..Trial::default() }
             }

@@ -1,13 +1,12 @@
 //! One request of a webhook: signed as Standard Webhooks says, bounded in time and size.
 
 mod secret;
-mod target;
 
 pub use secret::{BadSecret, Secret};
-pub use target::{BadUrl, Target};
 
-use crate::request::{self, Answer, Asked, Reading, Trust};
-use crate::run::Outcome;
+use crate::call_result::CallResult;
+use crate::request::{self, Answer, OutRequest, Reading, Trust};
+use crate::target::Target;
 use crate::{event, reason};
 use http::{Method, StatusCode};
 use outlast_client::Delivery;
@@ -28,11 +27,11 @@ pub struct Webhook {
     pub whole: Duration,
 }
 
-/// A `Retry-After` is followed up to this: a receiver does not decide for how long we keep something.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
+/// The longest `Retry-After` that is honoured, so that a receiver cannot make the engine keep a notice for ever.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// What is read of an answer: what it says beside a status that is no success.
-pub(crate) const WHY: Reading = Reading { always: false, most: 4 * 1024, within: Duration::from_secs(2) };
+/// How much of an answer is read to explain a failure.
+pub(crate) const READ_ON_FAILURE: Reading = Reading { always: false, most: 4 * 1024, within: Duration::from_secs(2) };
 
 impl Webhook {
     /// How long connecting may take unless configured otherwise.
@@ -40,7 +39,7 @@ impl Webhook {
     /// How long the whole request may take unless configured otherwise.
     pub const WHOLE: Duration = Duration::from_secs(20);
 
-    /// A receiver at `target`. Each request is signed with every secret, so that a receiver can change over from one to the next.
+    /// A receiver at `target`. Each request is signed with every secret, so that a receiver can replace its secret.
     /// `more_roots` is a PEM file with certificates that are trusted beside the system's.
     pub fn new(target: Target, secrets: Vec<Secret>, more_roots: Option<PathBuf>) -> Result<Self, BadSecret> {
         if secrets.is_empty() {
@@ -50,11 +49,11 @@ impl Webhook {
     }
 }
 
-/// Makes the request, and says how that went.
-pub(crate) async fn tell(webhook: &Webhook, delivery: &Delivery) -> Outcome {
-    match call(webhook, delivery, WHY).await {
+/// Makes the request and judges the answer.
+pub(crate) async fn deliver(webhook: &Webhook, delivery: &Delivery) -> CallResult {
+    match call(webhook, delivery, READ_ON_FAILURE).await {
         Ok(answer) => judge(&answer, SystemTime::now()),
-        Err(why) => Outcome::failed(why),
+        Err(why) => CallResult::failed(why),
     }
 }
 
@@ -62,17 +61,17 @@ pub(crate) async fn tell(webhook: &Webhook, delivery: &Delivery) -> Outcome {
 pub(crate) async fn call(webhook: &Webhook, delivery: &Delivery, reading: Reading) -> Result<Answer, String> {
     let body = event::body(delivery);
     let id = id(&delivery.event.event_id);
-    // Before 1970 the receiver will find the time to be wrong, and so it is.
+    // If the clock is before 1970, the receiver rejects the time, as it should.
     let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let signatures: Vec<String> = webhook.secrets.iter().map(|s| s.sign(&id, timestamp, &body)).collect();
     let headers = [("webhook-id", id), ("webhook-timestamp", timestamp.to_string()), ("webhook-signature", signatures.join(" "))];
     let Webhook { target, connect, whole, .. } = webhook;
-    let asked = Asked { method: Method::POST, target, headers: &headers, body, connect: *connect, whole: *whole, reading };
+    let asked = OutRequest { method: Method::POST, target, headers: &headers, body, connect: *connect, whole: *whole, reading };
     request::send(asked, &webhook.trust).await
 }
 
-/// The id of a request: that of the notice, for good. It is part of what is signed, delimited by full stops, so it must have none; an id that somebody chose who did
-/// not know is replaced by its hash.
+/// The id of a request: the notice's id, the same for every attempt. The signed text separates its parts with full stops, so an id with a
+/// full stop is replaced by its hash.
 fn id(event_id: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     if !event_id.is_empty() && event_id.len() <= 128 && event_id.bytes().all(plain) {
@@ -83,22 +82,22 @@ fn id(event_id: &str) -> String {
     format!("evt_{hex}")
 }
 
-/// What an answer means.
-pub(crate) fn judge(answer: &Answer, now: SystemTime) -> Outcome {
+/// Decides what an answer means.
+pub(crate) fn judge(answer: &Answer, now: SystemTime) -> CallResult {
     let status = answer.status;
     if status.is_success() {
-        return Outcome::Done;
+        return CallResult::Done;
     }
     let answered = format!("answered {}", status.as_u16());
     if status == StatusCode::GONE {
-        return Outcome::Gone { reason: reason::with(&format!("{answered}: the receiver unsubscribed"), &answer.said) };
+        return CallResult::Gone { reason: reason::with(&format!("{answered}: the receiver unsubscribed"), &answer.said) };
     }
     let what = if status.is_redirection() { format!("{answered}, and redirects are not followed") } else { answered };
     let wait = answer.retry_after.as_deref().and_then(|text| retry_after(text, now));
-    Outcome::Failed { reason: reason::with(&what, &answer.said), wait }
+    CallResult::Failed { reason: reason::with(&what, &answer.said), wait }
 }
 
-/// What a `Retry-After` asks for, in seconds or as a date, within bounds.
+/// Reads a `Retry-After`, which is in seconds or a date, and limits it.
 fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
     let text = text.trim();
     let wait = match text.parse::<u64>() {
@@ -109,7 +108,7 @@ fn retry_after(text: &str, now: SystemTime) -> Option<Duration> {
             (UNIX_EPOCH + Duration::from_secs(seconds)).duration_since(now).unwrap_or_default()
         }
     };
-    Some(wait.min(LONGEST_RETRY_AFTER))
+    Some(wait.min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -124,12 +123,12 @@ mod tests {
     fn answers_mean_what_standard_webhooks_says() {
         let judged = |status| judge(&answer(status, None), UNIX_EPOCH);
         for good in [200, 201, 204, 299] {
-            assert_eq!(judged(good), Outcome::Done);
+            assert_eq!(judged(good), CallResult::Done);
         }
         for bad in [301, 302, 304, 307, 400, 401, 404, 408, 429, 500, 502, 503] {
-            assert!(matches!(judged(bad), Outcome::Failed { wait: None, .. }), "{bad}");
+            assert!(matches!(judged(bad), CallResult::Failed { wait: None, .. }), "{bad}");
         }
-        assert!(matches!(judged(410), Outcome::Gone { .. }));
+        assert!(matches!(judged(410), CallResult::Gone { .. }));
     }
 
     #[test]
@@ -140,7 +139,7 @@ mod tests {
         assert_eq!(retry_after(" 7 ", now), s(7));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT", now), s(30));
         assert_eq!(retry_after("Sun, 06 Nov 1994 08:00:00 GMT", now), s(0));
-        assert_eq!(retry_after("999999999999", now), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(retry_after("999999999999", now), Some(MAX_RETRY_AFTER));
         for nonsense in ["", "-5", "soon", "99999999999999999999999"] {
             assert_eq!(retry_after(nonsense, now), None, "{nonsense}");
         }

@@ -14,13 +14,13 @@ use outlast_core::{Body, Completion, Notice, Reason, WatchMatch};
 use quote::{block, label, line};
 use serde_json::{Map, Value};
 
-/// The line that marks what may have been told before, always the second.
+/// The line that marks a notice that may have been delivered before. It is always the second line.
 const REPEAT: &str = "(this may be a repeat)";
 
-/// The most characters of a command that are shown. Its event has all of it.
-const LONGEST_COMMAND: usize = 16_384;
+/// The most characters of a command that are shown. The event has the whole command.
+const MAX_COMMAND_CHARS: usize = 16_384;
 
-/// Fields of an event that say for whom it is and how it got there, not what happened.
+/// Fields of an event about its owner and its delivery. They do not say what happened.
 const ADDRESS: [&str; 14] = [
     "type",
     "event_id",
@@ -57,17 +57,18 @@ pub fn announce(notice: &Notice) -> String {
         }
         Body::Posted(fields) if notice.kind() == "async_delegation" => delegation::text(notice, fields),
         Body::Posted(fields) => posted(notice, fields),
-        // Of a newer kind than this reader: that it happened is told, in no words of ours.
+        // A kind that is newer than this reader.
         _ => told(notice, "", "Something happened."),
     }
 }
 
-/// The text of several that were fetched together: a header that asks for one answer, then each. One alone is its own text.
+/// The text of several notices that were fetched together: a header that asks for one answer, then each notice. A single notice has no
+/// header.
 pub fn announce_all(notices: &[Notice]) -> String {
     announce_header(notices.len()).into_iter().chain(notices.iter().map(announce)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The header of so many notices that are told together. One alone has none.
+/// The header of `count` notices that are delivered together. A single notice has none.
 pub fn announce_header(count: usize) -> Option<String> {
     (count > 1).then(|| {
         format!(
@@ -82,7 +83,7 @@ fn completion(notice: &Notice, id: &str, end: &Completion) -> String {
         Reason::Lost => "marked lost because the process backend disappeared".to_owned(),
         Reason::FailedStart => "failed to start".to_owned(),
         Reason::Exited if end.exit_code == Some(0) => "completed normally".to_owned(),
-        // Of its own with another code, or for a reason that is newer than this reader.
+        // It exited with another code, or for a reason that is newer than this reader.
         _ => "exited".to_owned(),
     };
     let code = end.exit_code.map_or_else(|| "?".to_owned(), |code| code.to_string());
@@ -119,19 +120,19 @@ fn watch_match(notice: &Notice, id: &str, seen: &WatchMatch) -> String {
     bracket(notice, &format!("Background process {id} matched watch pattern \"{pattern}\"."), &lines)
 }
 
-/// The command, as far as it is shown.
+/// The lines that show the command.
 fn command(command: &str) -> Vec<String> {
-    let shown = head_chars(command, LONGEST_COMMAND);
+    let shown = head_chars(command, MAX_COMMAND_CHARS);
     let cut = shown.cut.map(|cut| format!("({} characters of the command are not shown)", cut.removed_chars));
     cut.into_iter().chain([label("Command:", &or(shown.text, "unknown"))]).collect()
 }
 
-/// A kind that is nothing but its message, on one line.
+/// A notice whose text is only its message, on one line.
 fn told(notice: &Notice, message: &str, missing: &str) -> String {
     bracket(notice, &or(&line(message), missing), &[])
 }
 
-/// A kind that somebody else made up. It says so: what is posted must not pass for what we saw.
+/// A notice that a client posted. Its title says so: it must not look like an event that Outlast observed.
 fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
     let title = match fields.get("type").and_then(scalar).map(|kind| line(&kind)) {
         Some(kind) if !kind.trim().is_empty() => format!("A notice of kind \"{kind}\" was posted."),
@@ -144,10 +145,10 @@ fn posted(notice: &Notice, fields: &Map<String, Value>) -> String {
     }
     let told: Map<String, Value> =
         fields.iter().filter(|(name, _)| !ADDRESS.contains(&name.as_str())).map(|(name, value)| (name.clone(), value.clone())).collect();
-    // On one line: laid out, fields that lie deep inside each other would be many times as long.
+    // On one line: indented, deeply nested fields would be many times as long.
     match serde_json::to_string(&told) {
         Ok(fields) if !told.is_empty() => bracket(notice, &title, &[label("Fields:", &fields)]),
-        // Nothing to tell; a map of JSON values always prints.
+        // There are no fields. A map of JSON values always prints.
         Ok(_) | Err(_) => bracket(notice, &title, &[]),
     }
 }
@@ -170,7 +171,7 @@ fn or(text: &str, missing: &str) -> String {
     if text.trim().is_empty() { missing.to_owned() } else { text.to_owned() }
 }
 
-/// A field as text, whatever its type; nothing for one that says nothing.
+/// A field of any type as text; `None` for null.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,

@@ -1,4 +1,4 @@
-//! Redrawn lines, as they stood at the end.
+//! Shows redrawn lines as they looked last.
 
 use crate::escape::{ESC, Sequence, StringEnds, control_parts, next_introducer, sequence_at};
 use crate::width::columns;
@@ -9,15 +9,13 @@ const BACKSPACE: u8 = 0x08;
 
 /// Shows each line as a terminal would after its last redraw.
 ///
-/// A carriage return goes back to the first column, and what follows covers what was there; the
-/// tail of a longer earlier text stays. Backspace, cursor movement within the line and the erasing
-/// of a line (`ESC [ K`) count too, which is why this runs before [`strip`](crate::strip()). A
-/// `\r\n` is a line end and becomes `\n`.
+/// A carriage return goes back to the first column, and the text after it overwrites the text there; the tail of a longer earlier text
+/// stays. Backspace, cursor movement within the line and erasing (`ESC [ K`) count, too, so this has to run before
+/// [`strip`](crate::strip()). A `\r\n` is a line end and becomes `\n`.
 ///
-/// Lines that were not redrawn keep their escape sequences. Redrawn ones lose them, with the
-/// blanks at their end. Movement between lines is not followed: every `\n` ends a line for good,
-/// so that line numbers mean the same before and after. After `ESC [ 2 K` the text goes on at the
-/// first column, and a cursor cannot move past the text that is there.
+/// Lines that were not redrawn keep their escape sequences. Redrawn ones lose them, with the blanks at their end. Movement between lines is
+/// ignored: every `\n` ends a line for good, so that line numbers mean the same before and after. After `ESC [ 2 K` the text continues at
+/// the first column, and a cursor cannot move past the existing text.
 pub fn collapse(text: &str) -> Cow<'_, str> {
     let bytes = text.as_bytes();
     let mut out = String::new();
@@ -48,7 +46,7 @@ pub fn collapse(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Whether anything in the line moves the cursor back.
+/// Whether the line moves the cursor back.
 fn is_redrawn(line: &str) -> bool {
     let bytes = line.as_bytes();
     if memchr2(b'\r', BACKSPACE, bytes).is_some() {
@@ -151,7 +149,7 @@ impl Row {
         }
     }
 
-    /// A mark joins the character before it; one that stands alone shows nothing.
+    /// Joins a combining mark to the character before it. A mark without a character is dropped.
     fn add_mark(&mut self, start: usize, end: usize) {
         let Some(mut column) = self.cursor.checked_sub(1) else {
             return;

@@ -1,13 +1,13 @@
-//! Colours beside text, so that secrets are found in the text alone.
+//! Keeps colours apart from text, so that secrets are searched in the text alone.
 //!
 //! Decision 271: docs/decisions/text.md.
 
 use crate::escape::{ESC, control_parts};
 use memchr::memchr;
 
-/// A longer one is none that a program meant.
-const LONGEST: usize = 64;
-/// What ends every colour.
+/// A longer sequence is not a colour.
+const MAX_SEQUENCE_BYTES: usize = 64;
+/// The sequence that ends every colour.
 pub const RESET: &str = "\x1b[0m";
 
 /// Text with the colours that belong to it. They are the SGR sequences (`ESC [ … m`): colours, bold, underlined and the like.
@@ -28,7 +28,7 @@ struct Mark {
 }
 
 impl Coloured {
-    /// Adds what a [`Stripper`](crate::Stripper) that keeps colours has left.
+    /// Adds a piece from a [`Stripper`](crate::Stripper) that keeps colours.
     pub fn push(&mut self, mut piece: &str) {
         while let Some(at) = memchr(ESC, piece.as_bytes()) {
             let end = memchr(b'm', &piece.as_bytes()[at..]).map_or(piece.len(), |len| at + len + 1);
@@ -37,7 +37,7 @@ impl Coloured {
                 self.marks.push(Mark { at: self.text.len(), sequence: piece[at..end].into() });
                 piece = &piece[end..];
             } else {
-                // A stripper leaves no other; were it here, a terminal must not get it.
+                // A stripper leaves no other sequence. If one is here, the terminal must not get it.
                 piece = &piece[at + 1..];
             }
         }
@@ -59,7 +59,7 @@ impl Coloured {
         self.marks.len()
     }
 
-    /// Splits behind the first `at` bytes of the text. A colour that stands there goes with what follows.
+    /// Splits after the first `at` bytes of the text. A colour at that place goes with the second part.
     pub fn split_off(&mut self, at: usize) -> Self {
         let rest = self.text.split_off(at);
         let first = self.marks.partition_point(|mark| mark.at < at);
@@ -67,8 +67,7 @@ impl Coloured {
         Self { text: rest, marks }
     }
 
-    /// What was made of the text by masking it, with the colours in their places; without its first `bytes` and the first `marks` colours, which
-    /// were shown before.
+    /// The masked text with the colours in their places, without its first `bytes` and its first `marks` colours, which were shown before.
     pub fn paint(&self, masked: &str, bytes: usize, marks: usize) -> String {
         let marks = self.marks.get(marks..).unwrap_or_default();
         if marks.is_empty() {
@@ -88,22 +87,22 @@ impl Coloured {
     }
 }
 
-/// Whether the bytes from `at` to `end` are a colour and nothing else that a terminal would act on.
+/// Whether the bytes from `at` to `end` are a colour sequence.
 pub(crate) fn is_colour(bytes: &[u8], at: usize, end: usize) -> bool {
     let parameters = |all: &[u8]| all.iter().all(|b| matches!(b, b'0'..=b'9' | b';' | b':'));
-    bytes[at] == ESC && end - at <= LONGEST && matches!(control_parts(bytes, at, end), Some((p, b'm')) if parameters(p))
+    bytes[at] == ESC && end - at <= MAX_SEQUENCE_BYTES && matches!(control_parts(bytes, at, end), Some((p, b'm')) if parameters(p))
 }
 
-/// Where the bytes of a text are in what masking made of it, from left to right.
+/// Maps the bytes of a text to their places in the masked text, from left to right.
 struct Places<'a> {
-    /// What is left of both, from the line that was looked at last.
+    /// The rest of both texts, from the line that was compared last.
     text: &'a str,
     masked: &'a str,
     text_at: usize,
     masked_at: usize,
     /// Whether both have the same number of lines, so that they are compared line by line.
     by_line: bool,
-    /// How the two differ here, once they were compared.
+    /// How the two differ here, if they were compared.
     change: Option<Change>,
 }
 
@@ -122,7 +121,7 @@ impl<'a> Places<'a> {
         Self { text, masked, text_at: 0, masked_at: 0, by_line, change: None }
     }
 
-    /// The place of byte `at`, which never goes back. What was masked has one place: where it begins.
+    /// The place of byte `at`, which never goes back. All bytes of a masked part have the place where it begins.
     fn of(&mut self, at: usize) -> usize {
         while self.by_line
             && let (Some(text), Some(masked)) = (line_end(self.text), line_end(self.masked))

@@ -1,8 +1,8 @@
-//! The end or the beginning of a text, told where it was cut.
+//! Cuts a text to its end or its beginning, and says where it was cut.
 
 use memchr::{memchr, memrchr};
 
-/// What a cut took.
+/// What a cut removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// How many characters are missing.
@@ -29,15 +29,15 @@ pub struct Piece<'a> {
     pub cut: Option<Cut>,
 }
 
-/// The last `n` characters at most, from the start of a line where there is one.
+/// At most the last `n` characters, from the start of a line if possible.
 ///
-/// Only a text whose last line alone is too long is cut inside that line.
+/// A text is cut inside a line only if its last line alone is too long.
 pub fn tail_chars(text: &str, n: usize) -> Piece<'_> {
     let Some(at) = nth_char_from_end(text, n) else {
         return whole(text);
     };
     let bytes = text.as_bytes();
-    // The line end right before the tail counts; the one that ends the text leads nowhere.
+    // A line end right before the tail counts; the line end at the end of the text does not.
     let from = at.saturating_sub(1);
     let to = text.len().saturating_sub(1).max(from);
     let (start, cut_at) = match memchr(b'\n', &bytes[from..to]) {
@@ -47,9 +47,9 @@ pub fn tail_chars(text: &str, n: usize) -> Piece<'_> {
     piece(&text[start..], &text[..start], cut_at)
 }
 
-/// The first `n` characters at most, up to the end of a line where there is one.
+/// At most the first `n` characters, up to the end of a line if possible.
 ///
-/// Only a text whose first line alone is too long is cut inside that line.
+/// A text is cut inside a line only if its first line alone is too long.
 pub fn head_chars(text: &str, n: usize) -> Piece<'_> {
     let Some((at, _)) = text.char_indices().nth(n) else {
         return whole(text);

@@ -1,4 +1,4 @@
-//! Bytes into characters, however the reads were cut.
+//! Decodes bytes into characters, wherever the reads were cut.
 
 use std::borrow::Cow;
 use std::str;
@@ -7,9 +7,8 @@ const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
 /// An incremental UTF-8 decoder.
 ///
-/// A character that two reads tore apart comes out whole. What can never become a character is
-/// replaced by one U+FFFD for each maximal invalid part, so the result does not depend on where
-/// the reads were cut. At most three bytes are held back.
+/// A character that two reads tore apart comes out whole. Each maximal invalid part is replaced by one U+FFFD, so the result does not depend
+/// on where the reads were cut. At most three bytes are held back.
 #[derive(Debug, Default, Clone)]
 pub struct Decoder {
     held: [u8; 4],
@@ -46,8 +45,7 @@ impl Decoder {
         if std::mem::take(&mut self.len) == 0 { "" } else { "\u{FFFD}" }
     }
 
-    /// How many bytes wait for the rest of their character: how far the decoded text is behind
-    /// the bytes that were pushed.
+    /// How many bytes are held back until the rest of their character comes.
     pub fn held(&self) -> usize {
         self.len
     }
@@ -57,7 +55,7 @@ impl Decoder {
         self.len = bytes.len();
     }
 
-    /// Gives the held bytes their continuation, one at a time, until they are decided.
+    /// Adds bytes to the held ones, one at a time, until they are a character or invalid.
     fn complete_held<'a>(&mut self, mut bytes: &'a [u8], out: &mut String) -> &'a [u8] {
         while self.len > 0
             && let Some((&next, rest)) = bytes.split_first()
@@ -70,7 +68,7 @@ impl Decoder {
                 }
                 Err(error) if error.error_len().is_none() => self.len += 1,
                 Err(_) => {
-                    // The held bytes are the invalid part; `next` begins something else.
+                    // The held bytes are the invalid part; `next` begins another character.
                     out.push(REPLACEMENT);
                     self.len = 0;
                     return bytes;
@@ -101,9 +99,8 @@ impl Decoder {
 
 /// Decodes a piece of a log at once.
 ///
-/// A piece that `starts_mid_stream` may begin inside a character. Its first continuation bytes,
-/// three at most, belong to a character that the piece does not hold, and are skipped rather than
-/// shown as damage that is not there.
+/// A piece that `starts_mid_stream` may begin inside a character. Its first continuation bytes, at most three, belong to a character before
+/// the piece, so they are skipped and not shown as damage.
 pub fn decode_lossy(bytes: &[u8], starts_mid_stream: bool) -> Cow<'_, str> {
     String::from_utf8_lossy(&bytes[torn_prefix(bytes, starts_mid_stream)..])
 }

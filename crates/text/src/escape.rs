@@ -1,4 +1,4 @@
-//! Where an escape sequence ends.
+//! Finds the ends of escape sequences.
 
 use memchr::{memchr_iter, memchr2, memchr2_iter};
 
@@ -7,16 +7,16 @@ const BEL: u8 = 0x07;
 /// The first byte of U+0080 to U+00BF in UTF-8, and so of every 8-bit control character.
 const C1_LEAD: u8 = 0xC2;
 
-/// What stands at an ESC or an 8-bit control character.
+/// What begins at an ESC or an 8-bit control character.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sequence {
     /// A whole sequence that ends before this index.
     Whole(usize),
-    /// Something that can never become one; its introducer ends before this index.
+    /// Bytes that cannot become a sequence; the introducer ends before this index.
     Broken(usize),
     /// The text ends inside it.
     Open {
-        /// Where its introducer ends, for when no more text comes.
+        /// The end of its introducer, for the end of the text.
         introducer_end: usize,
         /// Whether it is a string (OSC, DCS and the like), which may be of any length.
         string: bool,
@@ -117,8 +117,8 @@ enum StringKind {
 
 /// Remembers how far each string end was looked for.
 ///
-/// Without it a text of many introducers and no end would be searched to its last byte from each
-/// of them, and so would a string that arrives a byte at a time.
+/// Without it, a text with many introducers and no end would be searched to its last byte from each of them. So would a string that arrives
+/// one byte at a time.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct StringEnds {
     kinds: [Searched; 3],
@@ -128,12 +128,12 @@ pub(crate) struct StringEnds {
 struct Searched {
     /// No end starts before this index, from where the search began.
     clear_to: usize,
-    /// The first end at or after that, as its start and the index behind it.
+    /// The first end at or after that: its start, and the index after it.
     found: Option<(usize, usize)>,
 }
 
 impl StringEnds {
-    /// Tells that the text lost its first `count` bytes.
+    /// Adjusts to a text that lost its first `count` bytes.
     pub(crate) fn shift(&mut self, count: usize) {
         for kind in &mut self.kinds {
             kind.clear_to = kind.clear_to.saturating_sub(count);
@@ -141,7 +141,7 @@ impl StringEnds {
         }
     }
 
-    /// The index behind the first end of this kind at or after `from`; `from` never goes back.
+    /// The index after the first end of this kind at or after `from`; `from` never goes back.
     fn next(&mut self, bytes: &[u8], from: usize, kind: StringKind) -> Option<usize> {
         let searched = &mut self.kinds[kind as usize];
         if let Some((start, end)) = searched.found

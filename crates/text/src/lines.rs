@@ -1,4 +1,4 @@
-//! Lines and their numbers.
+//! Splits a text into numbered lines.
 
 use memchr::{memchr, memchr_iter};
 
@@ -15,8 +15,7 @@ pub struct Line<'a> {
 
 /// The lines of a text, numbered from 0.
 ///
-/// A line ends at `\n` and at nothing else, so a progress bar made of carriage returns is one. What
-/// follows the last `\n` is a line if there is anything.
+/// Only `\n` ends a line, so a progress bar made of carriage returns is one line. Text after the last `\n` is a line, too.
 pub fn lines(text: &str) -> Lines<'_> {
     lines_from(0, text)
 }

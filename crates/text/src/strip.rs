@@ -1,4 +1,4 @@
-//! Escape sequences out of text.
+//! Removes escape sequences from text.
 
 use crate::colours::is_colour;
 use crate::escape::{Sequence, StringEnds, introducers, next_introducer, sequence_at};
@@ -7,11 +7,10 @@ use std::borrow::Cow;
 
 /// Removes ANSI escape sequences and 8-bit control characters.
 ///
-/// Gone are control sequences, OSC strings (up to BEL or ESC \\), DCS, SOS, PM and APC strings (up
-/// to ESC \\), nF and two-character escapes, their 8-bit forms and every other U+0080 to U+009F.
-/// Carriage return, BEL, backspace, NUL and tab stay. A sequence that never ends loses only its
-/// introducer, so that a stray `ESC ]` does not swallow the text behind it. A lone ESC goes too:
-/// left alone it could make a new sequence of what came to stand behind it.
+/// This removes control sequences, OSC strings (up to BEL or ESC \\), DCS, SOS, PM and APC strings (up to ESC \\), nF and two-character
+/// escapes, their 8-bit forms and every other U+0080 to U+009F. Carriage return, BEL, backspace, NUL and tab stay. A sequence that never
+/// ends loses only its introducer, so that a stray `ESC ]` does not swallow the text after it. A lone ESC is removed as well: it could form
+/// a new sequence with the text that then follows it.
 ///
 /// Text without any of these is returned as it is.
 pub fn strip(text: &str) -> Cow<'_, str> {
@@ -23,12 +22,12 @@ pub fn strip(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// [`strip`] to the end of `out`.
+/// Like [`strip`], and appends to `out`.
 pub(crate) fn strip_into(text: &str, out: &mut String) {
     scan(text, out, &mut StringEnds::default(), AtEnd::Finished, Keep::Text);
 }
 
-/// [`strip`] for each of many whole lines, to the end of `out`, whatever their bytes: a sequence ends with its line.
+/// Like [`strip`] for many whole lines of any bytes, and appends to `out`. A sequence ends with its line.
 pub(crate) fn strip_lines_into(lines: &[u8], out: &mut Vec<u8>) {
     let mut ends = StringEnds::default();
     let (mut done, mut line_end) = (0, 0);
@@ -50,9 +49,8 @@ pub(crate) fn strip_lines_into(lines: &[u8], out: &mut Vec<u8>) {
 
 /// [`strip`] for text that comes in pieces.
 ///
-/// Whatever the pieces, the result is that of the whole, but for one thing: what is held back is
-/// bounded. A string longer than the limit, or another sequence longer than 256 bytes, that is
-/// still open when a piece ends is given up as one that never ends.
+/// The result does not depend on the pieces, with one exception, since the held text is limited: an unfinished string longer than the limit,
+/// or another unfinished sequence longer than 256 bytes, counts as one that never ends.
 #[derive(Debug, Clone)]
 pub struct Stripper {
     held: String,
@@ -122,10 +120,10 @@ impl Default for Stripper {
     }
 }
 
-/// A sequence that is not a string and longer than this is none that a program meant.
-const LONGEST_PLAIN: usize = 256;
+/// A longer sequence that is not a string counts as one that never ends.
+const MAX_PLAIN_BYTES: usize = 256;
 
-/// What the end of the text means for a sequence that is open there.
+/// How the end of the text affects an unfinished sequence.
 #[derive(Clone, Copy, PartialEq)]
 enum AtEnd {
     Finished,
@@ -133,14 +131,14 @@ enum AtEnd {
     StringsGivenUp,
 }
 
-/// What is left of a text.
+/// What is kept of a text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Keep {
     Text,
     Colours,
 }
 
-/// Copies what is visible to `out`, and returns how much of the text is dealt with.
+/// Copies the visible text to `out`, and returns how many bytes of the text were handled.
 fn scan(text: &str, out: &mut String, ends: &mut StringEnds, at_end: AtEnd, keep: Keep) -> usize {
     let bytes = text.as_bytes();
     let mut done = 0;
@@ -157,8 +155,8 @@ fn scan(text: &str, out: &mut String, ends: &mut StringEnds, at_end: AtEnd, keep
             Sequence::Open { introducer_end, string } => {
                 let give_up = match at_end {
                     AtEnd::Finished => true,
-                    AtEnd::MoreComes => !string && bytes.len() - at > LONGEST_PLAIN,
-                    AtEnd::StringsGivenUp => string || bytes.len() - at > LONGEST_PLAIN,
+                    AtEnd::MoreComes => !string && bytes.len() - at > MAX_PLAIN_BYTES,
+                    AtEnd::StringsGivenUp => string || bytes.len() - at > MAX_PLAIN_BYTES,
                 };
                 if !give_up {
                     return at;

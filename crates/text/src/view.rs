@@ -1,9 +1,9 @@
-//! The whole way from bytes to what a reader sees.
+//! All steps from the bytes of a log to the text that a reader sees.
 
+use crate::bash_startup::{drop_end_noise, drop_head_noise};
 use crate::collapse::collapse;
 use crate::cut::{Cut, CutAt, tail_chars};
 use crate::decode::{Decoder, torn_prefix};
-use crate::noise::{drop_end_noise, drop_head_noise};
 use crate::redact::Redactor;
 use crate::strip::{Stripper, strip};
 use std::borrow::Cow;
@@ -25,51 +25,48 @@ pub fn window_bytes(n: usize) -> usize {
     n.saturating_mul(4).saturating_add(64 * 1024)
 }
 
-/// What to make of a window of a log.
+/// How to render a window of a log.
 #[derive(Debug, Clone, Copy)]
 pub struct Options<'a> {
-    /// What masks secrets.
+    /// Masks secrets.
     pub redact: &'a Redactor,
-    /// How many characters to show at most, from the end; all if there is no number.
+    /// The most characters to show, from the end; `None` for all.
     pub tail: Option<usize>,
     /// Whether the window begins somewhere inside the log.
     ///
-    /// Its first line may then lack its beginning, and with it what gives a secret away or ends an
-    /// escape sequence. So the rest of that line is dropped if another line follows, and else what
-    /// comes before its first blank. A window that begins right behind a `\n` does not begin
-    /// mid-stream in this sense.
+    /// Its first line may then lack its beginning, and with it the part by which a secret is recognized or an escape sequence ends. So that
+    /// line is dropped if another line follows; else the part before its first blank is dropped. A window that begins right after a `\n`
+    /// does not begin mid-stream in this sense.
     pub starts_mid_stream: bool,
-    /// Whether more may follow the window: a character or an escape sequence that is open at its
-    /// end is then left out until it is whole.
+    /// Whether more may follow the window. If so, an unfinished character or escape sequence at its end is left out.
     pub ends_mid_stream: bool,
-    /// Whether to leave out bash's warnings about the terminal that it does not have, as
-    /// [`drop_shell_noise`](crate::drop_shell_noise) does. Not for pages by line number, which
-    /// would shift.
+    /// Whether to leave out bash's warnings about a missing terminal, as [`drop_shell_noise`](crate::drop_shell_noise) does. Not for pages
+    /// by line number, whose numbers would shift.
     pub drop_shell_noise: bool,
 }
 
 impl<'a> Options<'a> {
-    /// Everything, from the start of the log to its end.
+    /// Renders everything, from the start of the log to its end.
     pub fn new(redact: &'a Redactor) -> Self {
         Self { redact, tail: None, starts_mid_stream: false, ends_mid_stream: false, drop_shell_noise: false }
     }
 
-    /// The last `n` characters.
+    /// Renders the last `n` characters.
     pub fn tail(self, n: usize) -> Self {
         Self { tail: Some(n), ..self }
     }
 }
 
-/// What a reader sees.
+/// Rendered text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     /// The text.
     pub text: String,
-    /// What of the window is not in the text because of a cut at its beginning.
+    /// The part of the window that a cut at its beginning left out.
     pub cut: Option<Cut>,
 }
 
-/// Makes a view of a window of the log of `command`.
+/// Renders a window of the log of `command`.
 ///
 /// The steps are always in this order: decode, collapse redraws, strip escapes, mask secrets, cut.
 pub fn render(bytes: &[u8], command: &str, options: &Options<'_>) -> View {
@@ -77,7 +74,7 @@ pub fn render(bytes: &[u8], command: &str, options: &Options<'_>) -> View {
     let collapsed = collapse(&decoded);
     let stripped = match options.ends_mid_stream {
         // A stray introducer must not hide the end of a log for long.
-        true => Stripper::with_limit(OPEN_AT_END).push(&collapsed),
+        true => Stripper::with_limit(MAX_OPEN_SEQUENCE).push(&collapsed),
         false => strip(&collapsed),
     };
     let mut text: &str = &stripped;
@@ -106,10 +103,10 @@ pub fn render(bytes: &[u8], command: &str, options: &Options<'_>) -> View {
     View { text: piece.text.to_owned(), cut }
 }
 
-/// An escape sequence that is longer than this and still open is no longer waited for.
-const OPEN_AT_END: usize = 1024;
-/// A run without a blank that is longer than this is not taken for a torn word.
-const LONGEST_WORD: usize = 4096;
+/// A longer unfinished escape sequence is shown as text.
+const MAX_OPEN_SEQUENCE: usize = 1024;
+/// A longer run without a blank does not count as a torn word.
+const MAX_WORD_BYTES: usize = 4096;
 
 fn decode<'a>(bytes: &'a [u8], options: &Options<'_>) -> Cow<'a, str> {
     let bytes = &bytes[torn_prefix(bytes, options.starts_mid_stream)..];
@@ -119,14 +116,14 @@ fn decode<'a>(bytes: &'a [u8], options: &Options<'_>) -> Cow<'a, str> {
     Decoder::new().push(bytes)
 }
 
-/// Splits off the first line, or if there is one line only, the first word.
+/// Splits off the first line, or the first word if there is only one line.
 fn split_torn_start(text: &str) -> (&str, &str) {
     if let Some(newline) = text.find('\n')
         && newline + 1 < text.len()
     {
         return text.split_at(newline + 1);
     }
-    let mut start = text.char_indices().take_while(|&(at, _)| at <= LONGEST_WORD);
+    let mut start = text.char_indices().take_while(|&(at, _)| at <= MAX_WORD_BYTES);
     match start.find(|&(_, c)| c.is_whitespace()) {
         Some((at, _)) if !text[at..].trim().is_empty() => text.split_at(at),
         _ => ("", text),

@@ -1,9 +1,10 @@
-//! Lines that hold what a process is watched for.
+//! Finds the lines of an output that match the watch patterns of a process.
 //!
-//! A line ends at `\n` and at nothing else. What is searched is its text, decoded and without escape sequences; with carriage returns in it, everything that
-//! was drawn counts. How the bytes were cut into pieces changes nothing: a pattern, a character or an escape sequence may lie across two reads.
+//! Only `\n` ends a line. The text of a line is searched: decoded and without escape sequences. If the line has carriage returns, all text
+//! that was drawn counts. The result does not depend on how the bytes are cut into pieces: a pattern, a character or an escape sequence may
+//! lie across two reads.
 //!
-//! Most output matches nothing and most of it has no escapes, so whole pieces are searched as they came, and only the lines of hits are looked at.
+//! Most output matches nothing and has no escapes, so whole pieces are searched as they come, and only the lines with hits are decoded.
 //!
 //! Decision 66: docs/decisions/watch.md.
 
@@ -16,25 +17,25 @@ use crate::strip::{Stripper, strip_into, strip_lines_into};
 use memchr::{memchr, memchr_iter, memrchr};
 use search::{Hits, Search};
 
-/// How many lines are quoted at most.
+/// The most lines that are quoted.
 pub const MOST_LINES: usize = 20;
-/// How many characters are quoted at most, line ends between them included.
+/// The most characters that are quoted, with the line ends between lines.
 pub const MOST_CHARS: usize = 2_000;
-/// How much of a line is held until it ends. A longer one is searched as it comes, and quoted from its first bytes.
+/// How many bytes of a line are held until it ends. A longer line is searched as it comes, and its first bytes are quoted.
 pub const LONGEST_HELD: usize = 64 << 10;
-/// A line that comes more often than this in a row is looked at once.
-const ONE_LOOK: usize = 4;
+/// A line that comes more often than this in a row is searched once.
+const MAX_SINGLE_SEARCHES: usize = 4;
 
-/// Lines that matched since they were last taken.
+/// The lines that matched since the last [`Scanner::take`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// The byte at which the first of them begins.
+    /// The byte at which the first line begins.
     pub offset: u64,
-    /// The pattern that the first of them holds, by its place in the list; the first in the list if there are several.
+    /// The index of the pattern that the first line matches; the lowest if it matches several.
     pub pattern: usize,
-    /// How many lines.
+    /// How many lines matched.
     pub count: u64,
-    /// The first of them, as a reader would see them, without blanks at their ends.
+    /// The first of them, as a reader sees them, without blanks at their ends.
     pub lines: Vec<String>,
     /// Whether the last of `lines` was cut, or more lines would have followed.
     pub cut: bool,
@@ -43,17 +44,17 @@ pub struct Found {
 }
 
 impl Found {
-    /// Lines of which nothing can be quoted.
+    /// Matched lines without quotes.
     pub fn unquoted(offset: u64, pattern: usize, count: u64) -> Self {
         Self { offset, pattern, count, lines: Vec::new(), cut: count > 0, chars: 0 }
     }
 
-    /// The same lines, known to be so many and to begin with this pattern.
+    /// The same lines with a known count and first pattern.
     pub fn counted(self, pattern: usize, count: u64) -> Self {
         Self { pattern, count, cut: self.cut || count > self.count, ..self }
     }
 
-    /// Whether nothing more would be quoted.
+    /// Whether no more lines are quoted.
     pub fn is_full(&self) -> bool {
         self.lines.len() == MOST_LINES || self.chars >= MOST_CHARS
     }
@@ -76,41 +77,41 @@ impl Found {
     }
 }
 
-/// Where another scanner can go on.
+/// Where another scanner can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cursor {
-    /// The byte from which on it has to see everything again.
+    /// The byte from which it has to read all output again.
     pub upto: u64,
-    /// Whether that byte is in the middle of a line that counts already.
+    /// Whether that byte is inside a line that was counted already.
     pub counted: bool,
 }
 
-/// Finds lines in output that comes in pieces.
+/// Finds matching lines in output that comes in pieces.
 #[derive(Debug)]
 pub struct Scanner {
     patterns: Vec<String>,
     search: Search,
-    /// How much of a line is held.
+    /// How many bytes of a line are held.
     most_held: usize,
-    /// How many bytes it has seen, from the beginning of the output.
+    /// How many bytes it has read, from the beginning of the output.
     at: u64,
     /// The unfinished line.
     open: Open,
     found: Option<Found>,
-    /// Room for one line's text, kept between lines.
+    /// A buffer for the text of one line, kept between lines.
     text: String,
-    /// Room for the lines of a piece without their escape sequences.
+    /// A buffer for the lines of a piece without escape sequences.
     bare: Vec<u8>,
 }
 
-/// The line whose end has not come yet.
+/// The unfinished line.
 #[derive(Debug)]
 enum Open {
-    /// Held whole; empty at the start of a line.
+    /// All its bytes; empty at the start of a line.
     Held(Vec<u8>),
-    /// Too long for that.
+    /// It is too long to be held.
     Long(Box<Long>),
-    /// Counts already. The rest of it is passed over.
+    /// It was counted already. Its rest is skipped.
     Counted,
 }
 
@@ -118,16 +119,16 @@ enum Open {
 struct Long {
     /// Its first bytes, for the quote.
     head: Vec<u8>,
-    /// All of its bytes so far.
+    /// The number of its bytes so far.
     len: u64,
     decoder: Decoder,
     stripper: Stripper,
-    /// The end of its text so far, as long as a pattern can reach into what comes next.
+    /// The end of its text so far, in which a pattern can begin that continues in the next piece.
     tail: String,
 }
 
 impl Scanner {
-    /// A scanner for these patterns that goes on at `from`. A pattern that is empty or has a line end in it is never found.
+    /// A scanner for these patterns that continues at `from`. An empty pattern, or one with a line end, is never found.
     pub fn new(patterns: &[String], from: Cursor) -> Self {
         Self {
             search: Search::new(patterns),
@@ -141,12 +142,12 @@ impl Scanner {
         }
     }
 
-    /// How many bytes it has seen, from the beginning of the output.
+    /// How many bytes it has read, from the beginning of the output.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Where another scanner would have to begin to find what this one will find.
+    /// Where another scanner has to begin to find the same lines from here on.
     pub fn cursor(&self) -> Cursor {
         let open = match &self.open {
             Open::Held(held) => held.len() as u64,
@@ -156,38 +157,38 @@ impl Scanner {
         Cursor { upto: self.at - open, counted: false }
     }
 
-    /// Begins anew at `from`, with nothing found.
+    /// Begins again at `from`, and forgets all matches.
     pub fn restart(&mut self, from: Cursor) {
         self.open = if from.counted { Open::Counted } else { Open::Held(Vec::new()) };
         self.at = from.upto;
         self.found = None;
     }
 
-    /// Whether there is an unfinished line that [`Scanner::settle`] would look at.
+    /// Whether there is an unfinished line that [`Scanner::settle`] would search.
     pub fn is_open(&self) -> bool {
         match &self.open {
             Open::Held(held) => !held.is_empty(),
-            // Looked at whenever it grows.
+            // It is searched whenever it grows.
             Open::Long(_) | Open::Counted => false,
         }
     }
 
-    /// What was found and not taken yet.
+    /// The matches that were not taken yet.
     pub fn found(&self) -> Option<&Found> {
         self.found.as_ref()
     }
 
-    /// Takes what was found.
+    /// Takes the matches.
     pub fn take(&mut self) -> Option<Found> {
         self.found.take()
     }
 
-    /// Puts back what could not be used now, or what another scanner had found. What is found next is added to it.
+    /// Puts back matches that could not be used, or those of another scanner. Later matches are added to them.
     pub fn put_back(&mut self, found: Option<Found>) {
         self.found = found;
     }
 
-    /// The next bytes.
+    /// Reads the next bytes.
     pub fn push(&mut self, mut bytes: &[u8]) {
         let within_line = match &self.open {
             Open::Held(held) => !held.is_empty(),
@@ -196,7 +197,7 @@ impl Scanner {
         if within_line {
             let end = memchr(b'\n', bytes);
             let (first, rest) = bytes.split_at(end.map_or(bytes.len(), |at| at + 1));
-            self.go_on(first, end.is_some());
+            self.continue_line(first, end.is_some());
             bytes = rest;
         }
         let whole = memrchr(b'\n', bytes).map_or(0, |last| last + 1);
@@ -204,11 +205,11 @@ impl Scanner {
         self.lines(lines, self.at);
         self.at += lines.len() as u64;
         if !rest.is_empty() {
-            self.go_on(rest, false);
+            self.continue_line(rest, false);
         }
     }
 
-    /// The unfinished line has stayed so: counts it if it matches. What is added to it later changes nothing then.
+    /// Counts the unfinished line if it matches, because it did not grow for a while. Later additions to it are ignored.
     pub fn settle(&mut self) {
         let Open::Held(held) = &mut self.open else { return };
         let held = std::mem::take(held);
@@ -223,14 +224,14 @@ impl Scanner {
         };
     }
 
-    /// Nothing is known of the bytes up to `to`. What comes then is taken for a new line.
+    /// Skips unknown bytes up to `to`. The next bytes count as a new line.
     pub fn skip_to(&mut self, to: u64) {
         self.open = Open::Held(Vec::new());
         self.at = to;
     }
 
-    /// More of the unfinished line: up to its end, or all there is.
-    fn go_on(&mut self, bytes: &[u8], ends: bool) {
+    /// Reads more of the unfinished line: up to its end, or all bytes.
+    fn continue_line(&mut self, bytes: &[u8], ends: bool) {
         match &mut self.open {
             Open::Counted => self.at += bytes.len() as u64,
             Open::Held(held) => {
@@ -248,17 +249,17 @@ impl Scanner {
                     let head = line[..self.most_held].to_vec();
                     let (decoder, stripper) = (Decoder::new(), Stripper::new());
                     self.open = Open::Long(Box::new(Long { head, len: 0, decoder, stripper, tail: String::new() }));
-                    self.go_on_long(&line, false);
+                    self.continue_long_line(&line, false);
                 }
             }
-            Open::Long(_) => self.go_on_long(bytes, ends),
+            Open::Long(_) => self.continue_long_line(bytes, ends),
         }
         if ends {
             self.open = Open::Held(Vec::new());
         }
     }
 
-    fn go_on_long(&mut self, bytes: &[u8], ends: bool) {
+    fn continue_long_line(&mut self, bytes: &[u8], ends: bool) {
         let Open::Long(long) = &mut self.open else { return };
         let start = self.at - long.len;
         self.at += bytes.len() as u64;
@@ -284,7 +285,7 @@ impl Scanner {
         long.tail = text;
     }
 
-    /// Whole lines, the first of which begins at `offset`.
+    /// Searches whole lines, the first of which begins at `offset`.
     fn lines(&mut self, lines: &[u8], offset: u64) {
         let mut from = 0;
         while from < lines.len() {
@@ -298,23 +299,23 @@ impl Scanner {
             if start.is_some() {
                 let end = memchr(b'\n', &lines[from..]).expect("whole lines have an end");
                 let times = 1 + repeats(&lines[from..], end + 1);
-                if self.search.is_literal() && times <= ONE_LOOK {
-                    self.dressed_lines(&lines[from..], offset + from as u64);
+                if self.search.is_literal() && times <= MAX_SINGLE_SEARCHES {
+                    self.escaped_lines(&lines[from..], offset + from as u64);
                     break;
                 }
-                self.dressed_line(&lines[from..from + end], offset + from as u64, times);
+                self.escaped_line(&lines[from..from + end], offset + from as u64, times);
                 from += times * (end + 1);
             }
         }
         self.search.learn(lines);
     }
 
-    /// Whole lines without escape sequences: searched as they came.
+    /// Searches whole lines without escape sequences, as they came.
     fn plain_lines(&mut self, lines: &[u8], offset: u64) {
         let Some(end) = memchr(b'\n', lines) else { return };
         let mut from = 0;
         let times = 1 + repeats(lines, end + 1);
-        if times > ONE_LOOK {
+        if times > MAX_SINGLE_SEARCHES {
             if self.search.find(&lines[..end]).is_some() {
                 self.count_line(&lines[..end], &lines[..end], offset, times);
             }
@@ -330,18 +331,18 @@ impl Scanner {
         }
     }
 
-    /// Counts a line that has a pattern in its text, and the lines like it behind it.
+    /// Counts a line that matches, and the identical lines after it.
     fn count_line(&mut self, line: &[u8], text: &[u8], offset: u64, times: usize) {
         let most = self.most_held;
         self.count(offset, times, line.len(), text, || shown(&line[..line.len().min(most)]));
     }
 
-    /// Whole lines of which some have escape sequences: all are stripped at once, and those that seem to match are looked at again.
-    fn dressed_lines(&mut self, lines: &[u8], offset: u64) {
+    /// Searches whole lines of which some have escape sequences. All are stripped at once, and lines that seem to match are checked again.
+    fn escaped_lines(&mut self, lines: &[u8], offset: u64) {
         let mut bare = std::mem::take(&mut self.bare);
         bare.clear();
         strip_lines_into(lines, &mut bare);
-        // The starts of the same line, in what is searched and as it came.
+        // The start of the same line, in the stripped and in the original bytes.
         let (mut at, mut raw) = (0, 0);
         let mut hits = Hits::default();
         while let Some(hit) = hits.next(&mut self.search, &bare, at) {
@@ -355,16 +356,16 @@ impl Scanner {
             let (text, line) = (&bare[start..start + len - 1], &lines[raw..raw + raw_len - 1]);
             match text.is_ascii() {
                 true => self.count_line(line, text, offset + raw as u64, times),
-                // Halves of a character to the left and right of a sequence are none in its text.
-                false => self.dressed_line(line, offset + raw as u64, times),
+                // Two halves of a character around a sequence do not make a character in the text.
+                false => self.escaped_line(line, offset + raw as u64, times),
             }
             (at, raw) = (start + times * len, raw + times * raw_len);
         }
         self.bare = bare;
     }
 
-    /// A line with escape sequences in it.
-    fn dressed_line(&mut self, line: &[u8], offset: u64, times: usize) {
+    /// Searches a line with escape sequences.
+    fn escaped_line(&mut self, line: &[u8], offset: u64, times: usize) {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
         strip_into(&String::from_utf8_lossy(line), &mut text);
@@ -374,7 +375,7 @@ impl Scanner {
         self.text = text;
     }
 
-    /// Counts a line of `len` bytes at `offset`, and the lines like it behind it. `text` has the pattern in it; `shown` is what is quoted.
+    /// Counts a line of `len` bytes at `offset`, and the identical lines after it. `text` has the pattern; `shown` gives the quote.
     fn count(&mut self, offset: u64, times: usize, len: usize, text: &[u8], shown: impl FnOnce() -> String) {
         let is_long = len > self.most_held;
         let found =
@@ -391,7 +392,7 @@ impl Scanner {
     }
 }
 
-/// The first pattern in the list that is in the text. Of a line that is not held whole: the one that was whole first.
+/// The first pattern in the list that is in the text. For a line that is not held: the pattern that ends first.
 fn which(patterns: &[String], text: &[u8], is_long: bool) -> usize {
     let ends = patterns.iter().enumerate().filter(|(_, p)| !p.is_empty()).filter_map(|(n, p)| {
         let at = memchr::memmem::find(text, p.as_bytes())?;
@@ -400,9 +401,9 @@ fn which(patterns: &[String], text: &[u8], is_long: bool) -> usize {
     ends.min().map_or(0, |(_, n)| n)
 }
 
-/// How often the first `len` bytes come again right behind themselves.
+/// How often the first `len` bytes are repeated directly after themselves.
 fn repeats(lines: &[u8], len: usize) -> usize {
-    /// Compared at once.
+    /// How many bytes are compared at once.
     const BLOCK: usize = 256;
     if lines.get(len..2 * len) != Some(&lines[..len]) {
         return 0;
@@ -425,14 +426,14 @@ fn shown(line: &[u8]) -> String {
     out
 }
 
-/// The text of an unfinished line. What is not whole at its end is left out: it may turn out to be none of the text.
+/// The text of an unfinished line, without an unfinished character or sequence at its end.
 fn so_far(line: &[u8], collapsed: bool) -> String {
     let decoded = Decoder::new().push(line).into_owned();
     let text = if collapsed { collapse(&decoded) } else { decoded.as_str().into() };
     Stripper::new().push(&text).into_owned()
 }
 
-/// The room of a line for the next, unless it is much.
+/// Keeps a line's buffer for the next line, unless it is large.
 fn reuse(mut line: Vec<u8>) -> Vec<u8> {
     line.clear();
     line.shrink_to(4 << 10);

@@ -1,4 +1,4 @@
-//! How many columns a character takes.
+//! The width of characters in a terminal.
 
 /// The columns of a character in a terminal: 0, 1 or 2.
 ///

@@ -1,16 +1,16 @@
-//! Arguments as models send them: numbers as text, text as numbers, flags as words, null for nothing.
+//! Reads arguments as models send them: numbers as text, text as numbers, flags as words, null for a missing value.
 
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// The longest piece of an argument that an error repeats.
-const SHOWN: usize = 60;
+/// The most characters of an argument that an error quotes.
+const MAX_QUOTED_CHARS: usize = 60;
 
-/// The arguments of one call. What is not asked for is ignored.
+/// The arguments of one call. Unknown arguments are ignored.
 pub(crate) struct Args<'a>(Cow<'a, Map<String, Value>>);
 
 impl<'a> Args<'a> {
-    /// An object, the text of one, or nothing.
+    /// Reads an object, the text of an object, or no arguments.
     pub(crate) fn of(arguments: &'a Value) -> Result<Self, String> {
         match arguments {
             Value::Object(map) => Ok(Self(Cow::Borrowed(map))),
@@ -26,12 +26,12 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// What was given, unless it is null.
+    /// The value of an argument, unless it is null.
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|v| !v.is_null())
     }
 
-    /// Yes or no; no if absent.
+    /// A flag; false if it is missing.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, String> {
         let Some(value) = self.get(name) else { return Ok(false) };
         let given = match value {
@@ -47,7 +47,7 @@ impl<'a> Args<'a> {
         given.ok_or_else(|| format!("{name} must be true or false, got {}", shown(value)))
     }
 
-    /// A whole number from `least` on; one too large for its type is as large as can be.
+    /// A whole number from `least` on. A number too large for the type becomes its maximum.
     pub(crate) fn whole(&self, name: &str, least: u64) -> Result<Option<u64>, String> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let given = match value {
@@ -62,17 +62,17 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A number of something, at least 1.
+    /// A count, at least 1.
     pub(crate) fn size(&self, name: &str) -> Result<Option<usize>, String> {
         Ok(self.whole(name, 1)?.map(|n| usize::try_from(n).unwrap_or(usize::MAX)))
     }
 
-    /// Text; whatever else was given is written as text.
+    /// A text. Another value is written as text.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(text)
     }
 
-    /// Several texts, or one alone; empty ones do not count.
+    /// A list of texts, or a single one. Empty texts are left out.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, String> {
         let wrong = |value: &Value| format!("{name} must be a list of texts, got {}", shown(value));
         let one = |value: &Value| match value {
@@ -94,13 +94,13 @@ impl<'a> Args<'a> {
     }
 }
 
-/// A whole number; `30.0` and `1e3` are whole too.
+/// Parses a whole number; `30.0` and `1e3` are whole, too.
 fn number(text: &str) -> Option<i128> {
     if let Ok(n) = text.parse() {
         return Some(n);
     }
     let n: f64 = text.parse().ok()?;
-    // A number beyond any of ours becomes the nearest there is.
+    // A number out of range becomes the nearest that fits.
     (!n.is_nan() && (n.is_infinite() || n.fract() == 0.0)).then_some(n as i128)
 }
 
@@ -111,14 +111,14 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A value for an error: whole if it is short.
+/// A value, as an error quotes it.
 pub(crate) fn shown(value: &Value) -> String {
     short(&value.to_string())
 }
 
-/// The beginning of a text.
+/// The beginning of a text, as an error quotes it.
 pub(crate) fn short(text: &str) -> String {
-    match text.char_indices().nth(SHOWN) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

@@ -1,21 +1,24 @@
-//! No answer is longer than its reader can take.
+//! Limits the length of an answer.
 
-use crate::{Answer, answer, notices};
+use crate::{Answer, answer};
 use serde_json::Value;
 
-/// Room for the notice that stands for what is left out.
-const NOTICE: usize = 120;
+/// The field of an answer that holds notices. It is never cut.
+pub(crate) const NOTICES_FIELD: &str = "notices";
+/// Room for the note about what is left out.
+const NOTE_CHARS: usize = 120;
 
-/// Cuts the longest fields until the whole is at most `most` characters of JSON. Notices stay: they were fitted in before, and count as told.
+/// Cuts the longest fields until the answer has at most `most` characters of JSON. Notices stay: they were fitted in before, and count as
+/// delivered.
 pub(crate) fn cap(all: &mut Answer, most: usize) {
     let mut over = length(all).saturating_sub(most);
     for _ in 0..all.len() {
         if over == 0 {
             return;
         }
-        let longest = all.iter_mut().filter(|(name, _)| *name != notices::FIELD).max_by_key(|(_, value)| width(value));
+        let longest = all.iter_mut().filter(|(name, _)| *name != NOTICES_FIELD).max_by_key(|(_, value)| width(value));
         let Some((name, value)) = longest else { return };
-        let room = width(value).saturating_sub(over + NOTICE);
+        let room = width(value).saturating_sub(over + NOTE_CHARS);
         let mut note = None;
         *value = match value {
             Value::String(text) => Value::String(middle_out(text, room)),
@@ -32,9 +35,9 @@ pub(crate) fn cap(all: &mut Answer, most: usize) {
         over = length(all).saturating_sub(most);
     }
     if over > 0 {
-        let told = all.remove(notices::FIELD);
+        let told = all.remove(NOTICES_FIELD);
         *all = answer([("error", format!("the answer would be longer than {most} characters").into())]);
-        all.extend(told.map(|told| (notices::FIELD.to_owned(), told)));
+        all.extend(told.map(|told| (NOTICES_FIELD.to_owned(), told)));
     }
 }
 
@@ -43,15 +46,15 @@ fn left_out(name: &str, count: usize) -> String {
     format!("{count} more {name} are not shown: the answer was too long{how}")
 }
 
-/// Adds to what the answer has to say besides.
+/// Appends to the note of an answer.
 pub(crate) fn add_note(all: &mut Answer, note: &str) {
     let before = all.get("note").and_then(Value::as_str).map(|before| format!("{before}; ")).unwrap_or_default();
     all.insert("note".into(), format!("{before}{note}").into());
 }
 
-/// How many characters an answer is as JSON.
+/// The length of an answer as JSON, in characters.
 pub(crate) fn length(all: &Answer) -> usize {
-    // Braces, and for each field its quotes, colon and comma.
+    // The braces, and for each field its quotes, colon and comma.
     2 + all.iter().map(|(name, value)| name.chars().count() + width(value) + 4).sum::<usize>()
 }
 
@@ -62,17 +65,17 @@ pub(crate) fn width(value: &Value) -> usize {
     }
 }
 
-/// How many characters a text is as JSON.
+/// The length of a text as JSON, in characters.
 pub(crate) fn text_width(text: &str) -> usize {
     2 + chars_width(text)
 }
 
-/// The same without the quotes around it.
+/// The same without the quotes.
 pub(crate) fn chars_width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
-/// As much of the beginning of a text as has this width in JSON.
+/// The longest beginning of a text that fits into `room` characters of JSON.
 pub(crate) fn fitting_head(text: &str, room: usize) -> &str {
     let mut used = 0;
     let mut beyond = |c: char| {
@@ -82,7 +85,7 @@ pub(crate) fn fitting_head(text: &str, room: usize) -> &str {
     text.char_indices().find(|(_, c)| beyond(*c)).map_or(text, |(at, _)| &text[..at])
 }
 
-/// As much of its end.
+/// The longest end of a text that fits into `room` characters of JSON.
 pub(crate) fn fitting_tail(text: &str, room: usize) -> &str {
     let mut used = 0;
     let mut beyond = |c: char| {
@@ -100,7 +103,7 @@ fn char_width(c: char) -> usize {
     }
 }
 
-/// Two fifths of the beginning and three of the end, with a notice between.
+/// The beginning and the end of a text, two fifths and three fifths of the room, with a note in between.
 fn middle_out(text: &str, room: usize) -> String {
     let head = fitting_head(text, room * 2 / 5);
     let tail = fitting_tail(&text[head.len()..], room - room * 2 / 5);
@@ -111,7 +114,7 @@ fn middle_out(text: &str, room: usize) -> String {
     }
 }
 
-/// The first ones, as many as fit.
+/// As many values as fit, from the first on.
 fn fitting(values: Vec<Value>, room: usize) -> Vec<Value> {
     let mut used = 2;
     values

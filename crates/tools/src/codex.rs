@@ -1,11 +1,11 @@
-//! `exec_command` and `write_stdin`: run a command, and come back to it for what is new.
+//! `exec_command` and `write_stdin`: run a command, and get its new output later.
 
-use crate::after::{After, Cursors};
 use crate::args::{Args, short};
 use crate::native::{ending, how};
+use crate::on_delivered::{Cursors, OnDelivered};
 use crate::plan::directory_in;
 use crate::process::failed;
-use crate::yielding::{Left, Wanted, Yielded, begin, wait};
+use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
 use crate::{Answer, Host, answer, unknown};
 use outlast_client::{At, Client, ClientError, ProcessId, Spec, Tell, code};
 use outlast_text::count_tokens;
@@ -15,44 +15,50 @@ use std::time::Duration;
 pub(crate) const EXEC: &str = "exec_command";
 pub(crate) const STDIN: &str = "write_stdin";
 
-/// How long a call waits unless it says so, and what it may say.
-pub(crate) const YIELD: Duration = Duration::from_secs(10);
-const LEAST_YIELD: Duration = Duration::from_millis(250);
-const MOST_YIELD: Duration = Duration::from_secs(30);
-/// The same of a call that writes nothing.
-const LEAST_POLL: Duration = Duration::from_secs(5);
-const MOST_POLL: Duration = Duration::from_secs(300);
-/// The same of a call that writes something.
-const YIELD_OF_WRITE: Duration = LEAST_YIELD;
-/// How many tokens of output an answer has unless it says so.
-pub(crate) const TOKENS: usize = 10_000;
-/// Longer output is not counted token by token: four bytes are about one.
-const COUNTED: usize = 256 << 10;
-/// What Ctrl-C is in a terminal.
+/// How long a call waits by default, and the limits of what it may ask for.
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+const MIN_WAIT: Duration = Duration::from_millis(250);
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// The limits for a call that writes nothing. It waits for the shortest time by default.
+const MIN_POLL_WAIT: Duration = Duration::from_secs(5);
+const MAX_POLL_WAIT: Duration = Duration::from_secs(300);
+/// How long a call that writes waits by default.
+const DEFAULT_WRITE_WAIT: Duration = MIN_WAIT;
+/// How many tokens of output an answer has by default.
+pub(crate) const DEFAULT_TOKENS: usize = 10_000;
+/// The tokens of longer output are estimated: four bytes are about one token.
+const MAX_COUNTED_BYTES: usize = 256 << 10;
+/// The character that Ctrl-C sends in a terminal.
 const INTERRUPT: &str = "\u{3}";
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, (cursors, after): (&Cursors, &After), tool: &str, arguments: &Value) -> Answer {
-    let done = match Call::of(tool, arguments, host) {
+pub(crate) async fn answer_to(
+    client: &Client,
+    host: &Host,
+    (cursors, on_delivered): (&Cursors, &OnDelivered),
+    tool: &str,
+    arguments: &Value,
+) -> Answer {
+    let done = match CodexCall::of(tool, arguments, host) {
         Err(refusal) => return refusal,
-        Ok(Call::Exec(exec)) => exec.done(client, host, after).await,
-        Ok(Call::Stdin(stdin)) => stdin.done(client, host, cursors, after).await,
+        Ok(CodexCall::Exec(exec)) => exec.done(client, host, on_delivered).await,
+        Ok(CodexCall::Stdin(stdin)) => stdin.done(client, host, cursors, on_delivered).await,
     };
     done.unwrap_or_else(|e| failed(host.profile, &e))
 }
 
-/// Whether a call can be understood.
+/// Checks the arguments of a call.
 pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
-    Call::of(tool, arguments, host).map(drop)
+    CodexCall::of(tool, arguments, host).map(drop)
 }
 
-/// What a call asks for.
-enum Call {
+/// A parsed call.
+enum CodexCall {
     Exec(Box<Exec>),
     Stdin(Stdin),
 }
 
-impl Call {
+impl CodexCall {
     fn of(tool: &str, arguments: &Value, host: &Host) -> Result<Self, Answer> {
         let read = match tool {
             EXEC => Exec::of(arguments, host).map(Box::new).map(Self::Exec),
@@ -63,7 +69,7 @@ impl Call {
     }
 }
 
-/// What a call of `exec_command` asks for.
+/// A parsed call of `exec_command`.
 #[derive(Debug)]
 struct Exec {
     spec: Spec,
@@ -86,20 +92,21 @@ impl Exec {
         let mut spec = Spec::shell(cmd.as_str()).telling(tell);
         spec.pty = args.flag("tty")?;
         spec.cwd = directory_in(&args, "workdir", host)?;
-        Ok(Self { spec, wait: yielded(&args, YIELD, LEAST_YIELD, MOST_YIELD)?, tokens: tokens(&args)? })
+        Ok(Self { spec, wait: yielded(&args, DEFAULT_WAIT, MIN_WAIT, MAX_WAIT)?, tokens: tokens(&args)? })
     }
 
-    async fn done(self, client: &Client, host: &Host, after: &After) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         let info = match begin(client, host, &self.spec).await {
             Ok(info) => info,
             Err(failure) => return Ok(failure.told("Failed to start the command")),
         };
-        let yielded = wait(client, host, &info.session_id.to_string(), self.wait, Wanted { from: Some(0), tokens: self.tokens }).await?;
-        told(client, host, after, info.session_id, yielded).await
+        let yielded =
+            wait(client, host, &info.session_id.to_string(), self.wait, WantedOutput { from: Some(0), tokens: self.tokens }).await?;
+        told(client, host, on_delivered, info.session_id, yielded).await
     }
 }
 
-/// What a call of `write_stdin` asks for.
+/// A parsed call of `write_stdin`.
 #[derive(Debug)]
 struct Stdin {
     process: ProcessId,
@@ -116,22 +123,22 @@ impl Stdin {
             .ok_or_else(|| format!("session_id must be the number that exec_command answered with, got {:?}", short(given.trim())))?;
         let chars = args.text("chars").unwrap_or_default();
         let wait = match chars.is_empty() {
-            true => yielded(&args, LEAST_POLL, LEAST_POLL, MOST_POLL)?,
-            false => yielded(&args, YIELD_OF_WRITE, LEAST_YIELD, MOST_YIELD)?,
+            true => yielded(&args, MIN_POLL_WAIT, MIN_POLL_WAIT, MAX_POLL_WAIT)?,
+            false => yielded(&args, DEFAULT_WRITE_WAIT, MIN_WAIT, MAX_WAIT)?,
         };
         Ok(Self { process, chars, wait, tokens: tokens(&args)? })
     }
 
-    async fn done(self, client: &Client, host: &Host, cursors: &Cursors, after: &After) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, cursors: &Cursors, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         let id = self.process.to_string();
         match self.write(client, &id).await {
-            // What it printed, and how it ended, is what there is to say.
+            // The answer shows its output and how it ended.
             Err(e) if e.code() == code::ALREADY_EXITED => {}
             written => written?,
         }
-        let wanted = Wanted { from: cursors.get(self.process), tokens: self.tokens };
+        let wanted = WantedOutput { from: cursors.get(self.process), tokens: self.tokens };
         let yielded = wait(client, host, &id, self.wait, wanted).await?;
-        told(client, host, after, self.process, yielded).await
+        told(client, host, on_delivered, self.process, yielded).await
     }
 
     async fn write(&self, client: &Client, id: &str) -> Result<(), ClientError> {
@@ -140,7 +147,7 @@ impl Stdin {
         }
         let written = client.write(id, self.chars.as_bytes(), At::End).await;
         if self.chars == INTERRUPT && written.as_ref().is_err_and(|e| e.code() == code::NO_INPUT) {
-            // What the key means, where there is no terminal to press it in.
+            // Without a terminal, Ctrl-C means the signal.
             client.signal(id, SIGINT).await?;
             return Ok(());
         }
@@ -150,11 +157,11 @@ impl Stdin {
 
 const SIGINT: i32 = 2;
 
-/// The answer to either.
-async fn told(client: &Client, host: &Host, after: &After, process: ProcessId, done: Yielded) -> Result<Answer, ClientError> {
+/// The answer to both tools.
+async fn told(client: &Client, host: &Host, on_delivered: &OnDelivered, process: ProcessId, done: Yielded) -> Result<Answer, ClientError> {
     let Yielded { id, ended, output, whole, took } = done;
-    after.read(process, whole.next_byte);
-    let counted = if whole.text.len() <= COUNTED { count_tokens(&whole.text) } else { whole.text.len() / 4 };
+    on_delivered.read(process, whole.next_byte);
+    let counted = if whole.text.len() <= MAX_COUNTED_BYTES { count_tokens(&whole.text) } else { whole.text.len() / 4 };
     let mut all = answer([
         ("chunk_id", chunk_id(process, whole.next_byte).into()),
         ("wall_time_seconds", json!((took.as_secs_f64() * 10_000.0).round() / 10_000.0)),
@@ -183,16 +190,17 @@ fn yielded(args: &Args<'_>, usual: Duration, least: Duration, most: Duration) ->
 }
 
 fn tokens(args: &Args<'_>) -> Result<usize, String> {
-    Ok(args.size("max_output_tokens")?.unwrap_or(TOKENS))
+    Ok(args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS))
 }
 
-/// The number by which these tools call a process: its own twelve digits, so that it means the same to any server, for as long as the process is kept.
+/// The number with which these tools name a process: the twelve digits of its id, so that it means the same to every server for as long as
+/// the process is kept.
 pub(crate) fn number_of(process: ProcessId) -> u64 {
     let name = process.to_string();
     u64::from_str_radix(name.trim_start_matches("proc_"), 16).unwrap_or_default()
 }
 
-/// The process of a number, or of its name.
+/// The process with this number or id.
 fn process_of(given: &str) -> Option<ProcessId> {
     if let Ok(id) = given.parse() {
         return Some(id);
@@ -202,12 +210,12 @@ fn process_of(given: &str) -> Option<ProcessId> {
     number.filter(|n| *n < 1 << 48).and_then(|n| format!("proc_{n:012x}").parse().ok())
 }
 
-/// A name for what was answered: of the same process and place it is the same.
+/// An id for the output of an answer. It is the same for the same process and byte.
 fn chunk_id(process: ProcessId, byte: u64) -> String {
     format!("{:06x}", (number_of(process) ^ byte.wrapping_mul(0x9e37_79b9)) & 0xff_ffff)
 }
 
-/// What a model reads, if the text is not JSON.
+/// The answer as text, for a model.
 pub(crate) fn text(all: &Answer) -> Option<String> {
     let Some(output) = all.get("output").and_then(Value::as_str).filter(|_| all.contains_key("chunk_id")) else {
         let word = |name: &str| all.get(name).and_then(Value::as_str);

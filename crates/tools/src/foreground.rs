@@ -1,24 +1,24 @@
-//! A command in the foreground: a process like any other, whose end the call waits for.
+//! A command in the foreground: the call waits for the end of its process.
 //!
 //! Decision 57: docs/decisions/tools-mcp.md.
 
-use crate::meaning::meaning;
+use crate::exit_codes::meaning;
 use crate::output::Output;
 use crate::plan::UNSUPPORTED;
-use crate::terminal::{start, warn};
-use crate::yielding::Left;
+use crate::start::{start, warn};
+use crate::timed_wait::Left;
 use crate::{Answer, AtLimit, Host, Plan, answer};
 use outlast_client::{Client, ClientError, Kill, LeftProcess, ProcessInfo, Reason, Waited, code};
 use outlast_core::Command;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The exit code of a command whose time was over, as `timeout` has it.
-const TIMED_OUT: i32 = 124;
+/// The exit code of a command that timed out, as `timeout` has it.
+const TIMED_OUT_CODE: i32 = 124;
 /// The exit code of a command that was interrupted, as a shell has it.
-const INTERRUPTED: i32 = 130;
+const INTERRUPTED_CODE: i32 = 130;
 
-/// Runs it, and waits for its end, the end of its time, or an interrupt of the conversation.
+/// Runs a command, and waits until it ends, times out, or the session is interrupted.
 pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duration, at_limit: AtLimit) -> Answer {
     let info = match start(client, host, &plan.spec).await {
         Ok(info) => info,
@@ -28,10 +28,10 @@ pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duratio
         }
     };
     let id = info.session_id.to_string();
-    let call = Call { client, host, plan, info, id, limit };
+    let call = ForegroundCall { client, host, plan, info, id, limit };
     let wait = match at_limit {
         AtLimit::HandOver => Some(limit),
-        // Its keeper stops it, so its end comes.
+        // Its keeper stops it at the limit, so the wait needs none.
         AtLimit::Kill => None,
     };
     match client.wait(&call.id, wait).await {
@@ -44,7 +44,7 @@ pub(crate) async fn run(client: &Client, host: &Host, plan: Plan, limit: Duratio
     }
 }
 
-struct Call<'a> {
+struct ForegroundCall<'a> {
     client: &'a Client,
     host: &'a Host,
     plan: Plan,
@@ -53,7 +53,7 @@ struct Call<'a> {
     limit: Duration,
 }
 
-impl Call<'_> {
+impl ForegroundCall<'_> {
     async fn ended(self, waited: Waited) -> Answer {
         let fate = &waited.fate;
         let code = fate.exit_code.flatten();
@@ -61,7 +61,7 @@ impl Call<'_> {
         let output = self.output(&waited.output).await;
         if timed_out {
             let after = format!("[Command timed out after {}s]", self.limit.as_secs_f64());
-            return self.stopped(output, TIMED_OUT, &after, &waited.left).await;
+            return self.stopped(output, TIMED_OUT_CODE, &after, &waited.left).await;
         }
         let mut all = self.answer(&output, json!(code));
         if let Some(meaning) = code.and_then(|code| meaning(&self.line(), code)) {
@@ -81,22 +81,22 @@ impl Call<'_> {
         all
     }
 
-    /// Stops the command because somebody interrupted the conversation. An end that came first stands.
+    /// Stops the command because the session was interrupted. If the command had ended before, that end counts.
     async fn interrupted(self) -> Answer {
         let killed = self.client.kill(&self.id, Kill::default()).await;
         if killed.as_ref().is_err_and(|e| e.code() == code::ALREADY_EXITED) {
             return self.over().await;
         }
         let output = self.output("").await;
-        let Err(error) = killed else { return self.stopped(output, INTERRUPTED, "[Command interrupted]", &[]).await };
-        let mut all = self.answer(&output, INTERRUPTED.into());
+        let Err(error) = killed else { return self.stopped(output, INTERRUPTED_CODE, "[Command interrupted]", &[]).await };
+        let mut all = self.answer(&output, INTERRUPTED_CODE.into());
         append(&mut all, "[Command interrupted]");
         all.insert("error".into(), error.to_string().into());
         all.insert("session_id".into(), self.id.into());
         all
     }
 
-    /// Its end is there, and only has to be asked for.
+    /// Answers with an end that is recorded already.
     async fn over(self) -> Answer {
         match self.client.wait(&self.id, None).await {
             Ok(waited) => self.ended(waited).await,
@@ -111,7 +111,7 @@ impl Call<'_> {
         all
     }
 
-    /// Nobody knows what became of it.
+    /// The answer if the wait failed, so that the state of the command is unknown.
     fn unheard(&self, why: &ClientError) -> Answer {
         let mut all = self.running("It was started, and then its end could not be waited for");
         all.insert("error".into(), format!("{why}; it may still run: ask with process(action=\"poll\")").into());
@@ -119,11 +119,11 @@ impl Call<'_> {
         all
     }
 
-    /// It goes on without us.
+    /// The answer if the command keeps running in the background.
     async fn handed_over(self) -> Answer {
         let output = self.output("").await;
         if output.over {
-            // It ended while it was read, which took the notice of its end.
+            // It ended while its output was read, and that read consumed the notice of its end.
             return self.over().await;
         }
         let seconds = self.limit.as_secs_f64();
@@ -174,7 +174,7 @@ impl Call<'_> {
         if let Some(tokens) = output.tokens {
             all.insert("output_tokens".into(), tokens.into());
         }
-        // Of what it lacked only that counts which changes what its output means.
+        // Only a missing terminal changes what the output means, so other warnings are left out.
         if self.plan.spec.pty != self.info.pty {
             warn(&mut all, &self.info);
         }
@@ -182,7 +182,7 @@ impl Call<'_> {
         all
     }
 
-    /// What it printed; `known` where the log cannot be read.
+    /// Its output; `known` if the log cannot be read.
     async fn output(&self, known: &str) -> Output {
         Output::read(self.client, self.host, &self.id, self.plan.tokens).await.unwrap_or_else(|_| Output::of(known, self.host))
     }

@@ -1,4 +1,4 @@
-//! What does not belong into the foreground: commands that hide from us, and commands that never return.
+//! Refuses commands that do not belong in the foreground: commands that detach, and commands that never return.
 //!
 //! Decision 58: docs/decisions/tools-mcp.md.
 
@@ -9,11 +9,11 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// It leaves our sight: `nohup`, `disown`, `setsid`.
+    /// It detaches: `nohup`, `disown`, `setsid`.
     Detaches(String),
-    /// It puts something into the background.
+    /// It starts a background job with `&`.
     Background,
-    /// It would not return.
+    /// It does not return.
     LongLived(String),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Misuse {
     }
 }
 
-/// What is wrong with running this in the foreground, if anything is.
+/// Why a command must not run in the foreground; `None` if it may.
 ///
 /// ```
 /// use outlast_tools::{Misuse, misuse};
@@ -49,23 +49,23 @@ impl fmt::Display for Misuse {
 /// ```
 pub fn misuse(command: &str) -> Option<Misuse> {
     let line = Line::read(command);
-    let calls: Vec<Call<'_>> = line.commands.iter().filter_map(Call::of).collect();
+    let calls: Vec<ProgramCall<'_>> = line.commands.iter().filter_map(ProgramCall::of).collect();
     let detaches = || calls.iter().find(|c| matches!(c.name, "nohup" | "disown" | "setsid")).map(|c| Misuse::Detaches(c.name.into()));
     let background = || line.background.then_some(Misuse::Background);
-    let long_lived = || calls.iter().filter(|c| !c.bounded).find_map(|c| long_lived(&c.words, DEEPEST)).map(Misuse::LongLived);
+    let long_lived = || calls.iter().filter(|c| !c.bounded).find_map(|c| long_lived(&c.words, MAX_DEPTH)).map(Misuse::LongLived);
     detaches().or_else(background).or_else(long_lived)
 }
 
-/// A program and its arguments, without what only says how to run it.
-struct Call<'a> {
+/// A program and its arguments, without wrappers such as `sudo`, `env` and `timeout`.
+struct ProgramCall<'a> {
     name: &'a str,
     words: Vec<&'a str>,
     /// Whether `timeout` ends it.
     bounded: bool,
 }
 
-impl<'a> Call<'a> {
-    /// Nothing where no program is called, or it is only asked about itself.
+impl<'a> ProgramCall<'a> {
+    /// `None` if the command calls no program, or only asks it for its help or version.
     fn of(command: &'a Simple) -> Option<Self> {
         let all: Vec<&str> = command.words.iter().map(String::as_str).collect();
         let mut words = &all[..];
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
             let skip = match base(words.first()?) {
                 word if is_assignment(word) => 1,
                 "if" | "then" | "else" | "elif" | "do" | "while" | "until" | "!" | "{" | "}" | "builtin" | "cross-env" => 1,
-                // It answers whether there is such a command.
+                // `command -v` only looks the command up.
                 "command" if matches!(words.get(1), Some(&("-v" | "-V"))) => return None,
                 "command" | "time" | "stdbuf" => flags(words, &[]),
                 "exec" => flags(words, &["-a"]),
@@ -88,7 +88,7 @@ impl<'a> Call<'a> {
                 "ionice" => flags(words, &["-c", "--class", "-n", "--classdata"]),
                 "timeout" => {
                     bounded = true;
-                    // Behind its flags is the time.
+                    // The time follows its flags.
                     flags(words, &["-s", "--signal", "-k", "--kill-after"]) + 1
                 }
                 _ => break,
@@ -119,7 +119,7 @@ fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// How many words a command and its flags are, with the values of those that have one.
+/// The number of words of a command and its flags, with the values of those flags that take one.
 fn flags(words: &[&str], valued: &[&str]) -> usize {
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -133,8 +133,8 @@ fn flags(words: &[&str], valued: &[&str]) -> usize {
     at
 }
 
-/// The words behind a command and its flags.
-fn behind<'a, 'w>(words: &'w [&'a str], valued: &[&str]) -> &'w [&'a str] {
+/// The words after a command and its flags.
+fn after_flags<'a, 'w>(words: &'w [&'a str], valued: &[&str]) -> &'w [&'a str] {
     words.get(flags(words, valued)..).unwrap_or_default()
 }
 
@@ -142,27 +142,27 @@ const PACKAGE_FLAGS: &[&str] = &["--prefix", "-C", "--cwd", "--dir", "--filter",
 const COMPOSE_FLAGS: &[&str] =
     &["-f", "--file", "-p", "--project-name", "--profile", "--env-file", "--project-directory", "--parallel", "--progress", "--ansi"];
 
-/// How many programs may start one another on a line.
-const DEEPEST: u32 = 8;
+/// The deepest nesting of programs that start one another on a line.
+const MAX_DEPTH: u32 = 8;
 
-/// What of a call goes on for ever, in words; nothing if it ends by itself, or nobody knows.
+/// The part of a call that never returns, as text; `None` if the call ends by itself or is unknown.
 fn long_lived(call: &[&str], depth: u32) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     let (name, rest) = call.split_first()?;
     let name = base(name);
     let found = |what: &str| format!("{name} {what}");
     match name {
-        "npm" | "pnpm" | "yarn" | "bun" => package_manager(name, behind(call, PACKAGE_FLAGS), depth),
-        "npx" | "bunx" | "pnpx" => long_lived(behind(call, &["-p", "--package"]), depth),
-        "uv" | "poetry" | "pipenv" | "pdm" | "rye" | "hatch" => match behind(call, &["-C", "--directory", "--project"]) {
-            run @ ["run", ..] => long_lived(behind(run, &["--with", "--python", "-p", "--extra", "--group"]), depth),
+        "npm" | "pnpm" | "yarn" | "bun" => package_manager(name, after_flags(call, PACKAGE_FLAGS), depth),
+        "npx" | "bunx" | "pnpx" => long_lived(after_flags(call, &["-p", "--package"]), depth),
+        "uv" | "poetry" | "pipenv" | "pdm" | "rye" | "hatch" => match after_flags(call, &["-C", "--directory", "--project"]) {
+            run @ ["run", ..] => long_lived(after_flags(run, &["--with", "--python", "-p", "--extra", "--group"]), depth),
             _ => None,
         },
-        "docker" | "podman" => match behind(call, &["-c", "--context", "-H", "--host", "--config", "-l", "--log-level"]) {
-            compose @ ["compose", ..] => stays_up(behind(compose, COMPOSE_FLAGS)).then(|| found("compose up")),
+        "docker" | "podman" => match after_flags(call, &["-c", "--context", "-H", "--host", "--config", "-l", "--log-level"]) {
+            compose @ ["compose", ..] => stays_up(after_flags(compose, COMPOSE_FLAGS)).then(|| found("compose up")),
             _ => None,
         },
-        "docker-compose" | "podman-compose" => stays_up(behind(call, COMPOSE_FLAGS)).then(|| found("up")),
+        "docker-compose" | "podman-compose" => stays_up(after_flags(call, COMPOSE_FLAGS)).then(|| found("up")),
         "next" => rest.first().filter(|w| matches!(**w, "dev" | "start")).map(|w| found(w)),
         "vite" => (!rest.iter().any(|w| matches!(*w, "build" | "optimize"))).then(|| name.to_owned()),
         "nodemon" | "uvicorn" => Some(name.to_owned()),
@@ -180,23 +180,23 @@ fn package_manager(name: &str, words: &[&str], depth: u32) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     match words {
         ["workspace", _, rest @ ..] if name == "yarn" => package_manager(name, rest, depth),
-        ["exec" | "dlx" | "x", ..] => long_lived(behind(words, &["-p", "--package"]), depth),
+        ["exec" | "dlx" | "x", ..] => long_lived(after_flags(words, &["-p", "--package"]), depth),
         ["run" | "run-script", ..] => {
-            let script = behind(words, PACKAGE_FLAGS).first().copied().filter(|s| goes_on(s))?;
+            let script = after_flags(words, PACKAGE_FLAGS).first().copied().filter(|s| is_long_lived_script(s))?;
             Some(format!("{name} run {script}"))
         }
-        [script, ..] if goes_on(script) => Some(format!("{name} {script}")),
-        // These run what is installed under its own name too.
+        [script, ..] if is_long_lived_script(script) => Some(format!("{name} {script}")),
+        // These package managers also run an installed program by its name.
         [_, ..] if matches!(name, "pnpm" | "yarn" | "bun") => long_lived(words, depth),
         _ => None,
     }
 }
 
-fn goes_on(script: &str) -> bool {
+fn is_long_lived_script(script: &str) -> bool {
     matches!(script, "dev" | "start" | "serve" | "watch")
 }
 
-/// Whether `up` and its flags keep the terminal.
+/// Whether `up` with these flags stays in the foreground.
 fn stays_up(words: &[&str]) -> bool {
     let ends = |word: &&str| match *word {
         "--detach" | "--wait" | "--no-start" | "--abort-on-container-exit" | "--abort-on-container-failure" | "--exit-code-from" => true,

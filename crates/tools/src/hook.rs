@@ -1,4 +1,4 @@
-//! What comes to a hook on its standard input: from an agent, which calls it at a boundary of its turns, or from the engine, which has an agent woken.
+//! Reads the standard input of a hook. An agent calls it at a boundary of its turns, or the engine calls it to wake an agent.
 
 use outlast_core::Notice;
 use outlast_text::announce_all;
@@ -9,45 +9,45 @@ use std::path::PathBuf;
 /// The longest input that is read. 32 notices of the longest kind are far shorter.
 pub const LONGEST_HOOK_INPUT: usize = 32 << 20;
 
-/// The longest name of an event or a conversation.
-const LONGEST_NAME: usize = 256;
+/// The longest name of an event or a session.
+const MAX_NAME_BYTES: usize = 256;
 
-/// What a hook is called with.
+/// The input of a hook.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum HookInput {
-    /// An agent has come to a boundary of its turns.
+    /// An agent is at a boundary of its turns.
     Called(Called),
-    /// An agent is to be told.
+    /// An agent is to be woken with notices.
     Told(ToTell),
 }
 
-/// Where in its turns an agent is, in the shape that Claude Code and Codex have.
+/// A call by an agent, in the form that Claude Code and Codex use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Called {
     /// The name of the boundary.
     pub event: String,
-    /// The agent's own name for the conversation.
+    /// The agent's own id of the conversation.
     pub conversation: String,
-    /// Where it works.
+    /// The agent's working directory.
     pub dir: PathBuf,
-    /// Whether it goes on only because a hook would not let it stop.
+    /// Whether the agent keeps running only because a hook refused to let it stop.
     pub goes_on: bool,
 }
 
-/// What an agent is to be told.
+/// The notices to wake an agent with.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToTell {
-    /// The conversation.
+    /// The session.
     pub session: String,
-    /// In order; at least one.
+    /// The notices, in order; at least one.
     pub notices: Vec<Notice>,
 }
 
 impl HookInput {
-    /// Reads it. An error says what is wrong with it, and quotes nothing: it may hold secrets.
+    /// Parses an input. The error does not quote it, since it may hold secrets.
     pub fn parse(input: &[u8]) -> Result<Self, String> {
         if input.len() > LONGEST_HOOK_INPUT {
             return Err(format!("standard input has {} bytes, and a hook's has {LONGEST_HOOK_INPUT} at most", input.len()));
@@ -84,24 +84,24 @@ impl Called {
             .map_err(|_| {
             String::from("`hook_event_name`, `session_id` and `cwd` must be text, and `stop_hook_active` true or false")
         })?;
-        let fits = |text: &str| text.len() <= LONGEST_NAME && !text.contains(char::is_control);
+        let fits = |text: &str| text.len() <= MAX_NAME_BYTES && !text.contains(char::is_control);
         if event.is_empty() || !fits(&event) || !fits(&conversation) {
-            return Err(format!("`hook_event_name` and `session_id` must be 1 to {LONGEST_NAME} bytes of printable text"));
+            return Err(format!("`hook_event_name` and `session_id` must be 1 to {MAX_NAME_BYTES} bytes of printable text"));
         }
         Ok(Self { event, conversation, dir, goes_on })
     }
 
-    /// Whether the agent can be told something here. An error says where it can.
+    /// Whether a hook can give the agent a text at this event. The error names the events where it can.
     pub fn can_be_told(&self) -> Result<bool, String> {
         match self.event.as_str() {
             "SessionStart" | "UserPromptSubmit" | "PostToolUse" => Ok(true),
-            // Whoever is kept from stopping twice in a row might never stop.
+            // An agent that is kept from stopping twice in a row might never stop.
             "Stop" => Ok(!self.goes_on),
             _ => Err("nothing can be told at this event: use it for SessionStart, UserPromptSubmit, PostToolUse and Stop".into()),
         }
     }
 
-    /// What is to be written so that the agent reads this.
+    /// The output of the hook with which the agent reads a text.
     pub fn answer(&self, text: &str) -> Value {
         match self.event.as_str() {
             "Stop" => json!({"decision": "block", "reason": text}),
@@ -134,17 +134,18 @@ impl ToTell {
         Ok(Self { session, notices })
     }
 
-    /// All of them as one text for the agent. Possible repeats are marked as far as the engine knows of any: whoever tells has looked whether they were told.
+    /// All notices as one text for the agent. Repeats are marked as the engine knows them. The hook removes notices that the agent has already
+    /// (see [`without`](Self::without)).
     pub fn text(&self) -> String {
         announce_all(&self.notices)
     }
 
-    /// The names of all, so that whoever finds one of them in a conversation knows that it was told there.
+    /// The ids of the notices. A hook looks for them in the conversation to find those that the agent has already.
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         self.notices.iter().map(|n| n.event_id.as_str())
     }
 
-    /// The same without what was told already.
+    /// The same without the notices that were delivered already.
     #[must_use]
     pub fn without(mut self, was_told: impl Fn(&str) -> bool) -> Self {
         self.notices.retain(|n| !was_told(&n.event_id));
@@ -152,7 +153,7 @@ impl ToTell {
     }
 }
 
-/// What kind of error it is, without what it quotes.
+/// The kind of an error, without the input that it quotes.
 fn kind_of(error: &serde_json::Error) -> &'static str {
     match error.classify() {
         serde_json::error::Category::Data => "a field that is missing or of another kind",

@@ -1,32 +1,32 @@
-//! What the host of the tools is and can do.
+//! The host of the tools, and what it can do.
 
 use outlast_client::Caller;
 use outlast_core::{Route, limits};
 use std::time::Duration;
 
-/// Who calls.
+/// The kind of caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
     /// An agent.
     #[default]
     Agent,
-    /// A script that an agent wrote. It ends before anything in the background would, so it has `terminal` alone, in the foreground.
+    /// A script that an agent wrote. It ends before a background process does, so it only has `terminal`, in the foreground.
     CodeExecution,
 }
 
-/// What becomes of a foreground command that is not done in time.
+/// What happens to a foreground command that is not done in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum AtLimit {
-    /// It goes on in the background, and its end is told.
+    /// It keeps running in the background, and its end becomes a notice.
     #[default]
     HandOver,
     /// It is stopped.
     Kill,
 }
 
-/// Which tools there are. All do the same underneath; models differ in what they know.
+/// A set of tools. All do the same; models differ in the tools that they know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Profile {
@@ -40,7 +40,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its name, as it is asked for.
+    /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hermes => "hermes",
@@ -49,35 +49,35 @@ impl Profile {
         }
     }
 
-    /// All there are.
+    /// All profiles.
     pub const ALL: [Self; 3] = [Self::Native, Self::Hermes, Self::Codex];
 }
 
-/// The surroundings of the tools. Nothing below reads an environment or a configuration.
+/// The environment of the tools. The tools themselves read neither environment nor configuration.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Host {
     /// Environment, directory and umask that commands inherit.
     pub caller: Caller,
-    /// Where in a chat the conversation is.
+    /// The place of the conversation in a chat.
     pub route: Route,
-    /// Whether it can tell the agent something after the call; a one-shot runner or a stateless server cannot.
+    /// Whether it can deliver notices after the call. A one-shot runner or a stateless server cannot.
     pub can_notify: bool,
-    /// Which tools there are.
+    /// The set of tools.
     pub profile: Profile,
-    /// Who calls.
+    /// The kind of caller.
     pub policy: Policy,
-    /// What becomes of a foreground command that is not done in time.
+    /// What happens to a foreground command that is not done in time.
     pub at_limit: AtLimit,
-    /// How long a foreground command may take if its call does not say. May be longer than what a call may say.
+    /// How long a foreground command may take by default. May be longer than a call may ask for.
     pub default_timeout: Duration,
-    /// The longest that a call may say.
+    /// The longest time that a call may ask for.
     pub foreground_limit: Duration,
     /// The longest wait of `process`.
     pub wait_limit: Duration,
-    /// How many characters of output a foreground call answers with.
+    /// The most characters of output in the answer of a foreground call.
     pub output_chars: usize,
-    /// How many characters an answer has in all, as JSON.
+    /// The most characters of an answer, as JSON.
     pub result_chars: usize,
 }
 
@@ -99,7 +99,7 @@ impl Host {
         }
     }
 
-    /// What becomes of a foreground command at its limit here. A script cannot reach what was handed over, so it is never handed over to it.
+    /// What happens to a foreground command at its limit. A script could not reach a command that keeps running, so its command is stopped.
     pub(crate) fn at_limit(&self) -> AtLimit {
         match self.policy {
             Policy::Agent => self.at_limit,

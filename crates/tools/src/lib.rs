@@ -1,11 +1,11 @@
-//! The tools that an agent calls: to run a command, and to look after those in the background.
+//! The tools that an agent calls to run commands and to manage processes in the background.
 //!
-//! There are three sets of them ([`Profile`]), since models differ in what they know: `terminal` and `process`, as shown here; `exec_command` and `write_stdin`; and
-//! `run` with its companions, which is our own.
+//! There are three sets ([`Profile`]), since models differ in the tools that they know: `terminal` and `process`, as shown here;
+//! `exec_command` and `write_stdin`; and `run` with its companions, which is our own.
 //!
-//! A host (a command line, an MCP server, a gateway) makes [`Tools`] from a [`Client`] that speaks for the conversation's owner and a [`Host`] that says what the
-//! host can do, shows the model their [`schemas`](Tools::schemas), and passes each call's arguments to [`Tools::call`]. The answer is always an object, whatever the
-//! model sent: what is wrong with a call is an answer to it.
+//! A host (a command line, an MCP server, a gateway) makes [`Tools`] from a [`Client`] that speaks for the session's owner and a [`Host`]
+//! that says what the host can do. It shows the model their [`schemas`](Tools::schemas), and gives the arguments of each call to
+//! [`Tools::call`]. The answer is always an object, whatever the model sent: an error is an answer, too.
 //!
 //! ```
 //! use outlast_client::{Client, Connect, Owner, caller};
@@ -26,24 +26,25 @@
 //! # }
 //! ```
 //!
-//! What a call asks for is decided apart from doing it, by [`Plan`] and [`Ask`], which are functions of the arguments and the host.
+//! [`Plan`] and [`ProcessCall`] decide what a call asks for, as functions of the arguments and the host, before anything is done.
 //!
-//! A host that passes answers on, as a server in front of an agent does, calls [`Tools::relay`] with a client that is [relaying](Client::relaying), and says with
-//! [`After::arrived`] when the answer is where it belongs.
+//! A host that forwards answers, as a server in front of an agent does, calls [`Tools::relay`] with a client that is
+//! [relaying](Client::relaying), and [`OnDelivered::delivered`] when the answer has arrived.
 
 #![forbid(unsafe_code)]
 
-mod after;
 mod args;
 mod cap;
 mod codex;
+mod exit_codes;
 mod foreground;
 mod guard;
+mod hints;
 mod hook;
 mod host;
-mod meaning;
 mod native;
 mod notices;
+mod on_delivered;
 mod outcome;
 mod output;
 mod pages;
@@ -51,29 +52,29 @@ mod plan;
 mod process;
 mod schema;
 mod shell;
+mod start;
 mod terminal;
+mod timed_wait;
 mod tokens;
-mod words;
-mod yielding;
 
-pub use after::After;
 pub use guard::{Misuse, misuse};
 pub use hook::{Called, HookInput, LONGEST_HOOK_INPUT, ToTell};
 pub use host::{AtLimit, Host, Policy, Profile};
+pub use on_delivered::OnDelivered;
 pub use outcome::Outcome;
 pub use plan::{Mode, Plan};
-pub use process::Ask;
+pub use process::ProcessCall;
 pub use schema::{Hints, Schema};
 
-use after::Cursors;
+use on_delivered::Cursors;
 use outlast_client::{Client, ClientError, Told};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// What a tool answers: always an object.
+/// The answer of a tool: always an object.
 pub type Answer = Map<String, Value>;
 
-/// The tools of one conversation.
+/// The tools of one session.
 #[derive(Clone)]
 pub struct Tools {
     client: Client,
@@ -82,18 +83,18 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Tools that ask through `client`, whose owner is the conversation, in the surroundings of `host`.
+    /// Tools that use `client`, whose owner is the session, in the environment of `host`.
     pub fn new(client: Client, host: Host) -> Self {
         Self { client, host, cursors: Arc::default() }
     }
 
-    /// The same tools, of the same conversation, asking through another client.
+    /// The same tools of the same session, with another client.
     #[must_use]
     pub fn through(&self, client: Client) -> Self {
         Self { client, ..self.clone() }
     }
 
-    /// The same tools in the surroundings of another host.
+    /// The same tools in the environment of another host.
     #[must_use]
     pub fn with_host(&self, host: Host) -> Self {
         Self { host, ..self.clone() }
@@ -101,50 +102,52 @@ impl Tools {
 
     /// Adds due notices to an answer, within the host's limit, as its field `notices`, which [`text`](Self::text) shows. Notices that do
     /// not fit are released. Returns what to do once the answer has arrived.
-    pub async fn tell(&self, answer: &mut Answer, due: &[Told]) -> After {
-        let after = After::new(self.client.clone(), self.cursors.clone());
+    pub async fn tell(&self, answer: &mut Answer, due: &[Told]) -> OnDelivered {
+        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
         let given = notices::put(answer, due, notices::beside, self.host.result_chars);
-        after.told(due, given).await;
-        after
+        on_delivered.told(due, given).await;
+        on_delivered
     }
 
-    /// What to tell a model of the tools there are.
+    /// The schemas of the tools, for a model.
     pub fn schemas(&self) -> Vec<Schema> {
         Self::schemas_of(&self.host)
     }
 
-    /// What to tell a model of the tools there are for callers of a host.
+    /// The schemas of the tools that callers of a host have.
     pub fn schemas_of(host: &Host) -> Vec<Schema> {
         schema::of(host)
     }
 
     /// Answers a call. Arguments are taken as models send them: an object, its text, or nothing.
     ///
-    /// A future that is dropped leaves a foreground command running; where the host can notify, its end will be told.
+    /// If the future is dropped, a foreground command keeps running. If the host can notify, its end becomes a notice.
     pub async fn call(&self, tool: &str, arguments: &Value) -> Answer {
-        let (answer, after) = self.relay(tool, arguments).await;
-        after.arrived().await;
+        let (answer, on_delivered) = self.relay(tool, arguments).await;
+        on_delivered.delivered().await;
         answer
     }
 
-    /// Answers a call of somebody to whom the answer is passed on, and says what is left to do when it has arrived.
-    pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, After) {
-        let after = After::new(self.client.clone(), self.cursors.clone());
+    /// Answers a call whose answer is forwarded. Returns what to do once the answer has arrived.
+    pub async fn relay(&self, tool: &str, arguments: &Value) -> (Answer, OnDelivered) {
+        let on_delivered = OnDelivered::new(self.client.clone(), self.cursors.clone());
         let mut answer = match (self.host.profile, self.host.policy) {
-            (Profile::Native, Policy::Agent) => native::answer_to(&self.client, &self.host, &after, tool, arguments).await,
-            (Profile::Codex, Policy::Agent) => codex::answer_to(&self.client, &self.host, (&self.cursors, &after), tool, arguments).await,
+            (Profile::Native, Policy::Agent) => native::answer_to(&self.client, &self.host, &on_delivered, tool, arguments).await,
+            (Profile::Codex, Policy::Agent) => {
+                codex::answer_to(&self.client, &self.host, (&self.cursors, &on_delivered), tool, arguments).await
+            }
             (Profile::Hermes, _) | (_, Policy::CodeExecution) => self.terminal_or_process(tool, arguments).await,
         };
         cap::cap(&mut answer, self.host.result_chars);
-        (answer, after)
+        (answer, on_delivered)
     }
 
-    /// How a process is: what a call that had waited for its end would have answered, or that it goes on. It may be asked for again and again.
+    /// The outcome of a process: the answer of a call that waited for its end, or that it is still running. May be called any number of times.
     pub async fn outcome(&self, process: &str) -> Result<Outcome, ClientError> {
         outcome::of(&self.client, &self.host, process).await
     }
 
-    /// What a model reads of an answer, as text. An answer with notices is JSON.
+    /// An answer as text, for a model. An answer with notices is JSON.
     pub fn text(&self, answer: &Answer) -> String {
         let plain = match (self.host.profile, self.host.policy) {
             _ if notices::are_in(answer) => None,
@@ -165,20 +168,20 @@ impl Tools {
     }
 }
 
-/// Whether a call can be understood, and if not, the answer to it. Nothing is done.
+/// Checks the arguments of a call without running it. The error is the answer to the call.
 pub fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
     match (host.profile, host.policy) {
         (Profile::Native, Policy::Agent) => native::understood(tool, arguments, host),
         (Profile::Codex, Policy::Agent) => codex::understood(tool, arguments, host),
         (Profile::Hermes, _) | (_, Policy::CodeExecution) => match tool {
             "terminal" => Plan::of(arguments, host).map(drop),
-            "process" if host.policy == Policy::Agent => Ask::of(arguments).map(drop),
+            "process" if host.policy == Policy::Agent => ProcessCall::of(arguments).map(drop),
             other => Err(unknown(other, &["terminal", "process"])),
         },
     }
 }
 
-/// The answer to a call of a tool that is not there.
+/// The answer to a call of an unknown tool.
 fn unknown(tool: &str, there: &[&str]) -> Answer {
     answer([("error", format!("Unknown tool: {}. Use: {}", args::short(tool), there.join(", ")).into())])
 }

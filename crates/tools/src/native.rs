@@ -1,11 +1,11 @@
-//! Our own tools: `run`, and what looks after it. One call answers with a whole result or with a process to come back to.
+//! Our own tools: `run` and its companions. One call answers with the whole result or with a process to ask for later.
 
-use crate::after::After;
 use crate::args::{Args, short};
+use crate::on_delivered::OnDelivered;
 use crate::plan::directory_in;
-use crate::process::{Ask, answer_of, failed, fields, id_of};
-use crate::terminal::warn;
-use crate::yielding::{Left, Wanted, Yielded, begin, wait};
+use crate::process::{ProcessCall, answer_of, failed, fields, id_of};
+use crate::start::warn;
+use crate::timed_wait::{Left, WantedOutput, Yielded, begin, wait};
 use crate::{Answer, Host, answer, cap, notices, unknown};
 use outlast_client::{At, Client, ClientError, EnvVar, Fate, History, Kill, Page, ProcessInfo, Spec, Take, Tell, Time, Told, Waited};
 use serde_json::{Map, Value, json};
@@ -13,73 +13,73 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) const NAMES: [&str; 7] = ["run", "wait", "log", "list", "kill", "write", "notices"];
 
-/// How long `run` waits for an end unless it is told.
-pub(crate) const WAIT: Duration = Duration::from_secs(10);
-/// How many tokens of output an answer has unless it is told.
-pub(crate) const TOKENS: usize = 2_500;
-/// How many notices one answer brings.
-const MOST_NOTICES: u32 = 16;
-/// How many notices that were told are looked at, to say how many are not shown.
-const MOST_TOLD: u32 = 100;
-/// Room for saying so.
-const TOLD_NOTE: usize = 150;
-/// How long ago a notice may have been told that is shown again.
-const TOLD_WITHIN: Duration = Duration::from_secs(24 * 3600);
-/// How long a notice is kept for an answer that is on its way.
-const LEASE: Duration = Duration::from_secs(60);
+/// How long `run` waits for an end by default.
+pub(crate) const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+/// How many tokens of output an answer has by default.
+pub(crate) const DEFAULT_TOKENS: usize = 2_500;
+/// The most notices in one answer.
+const MAX_NOTICES: u32 = 16;
+/// How many delivered notices are read, to count those that are not shown.
+const MAX_COUNTED_TOLD: u32 = 100;
+/// Room for the note about notices that are not shown.
+const TOLD_NOTE_CHARS: usize = 150;
+/// A notice that was delivered longer ago is not shown again.
+const MAX_TOLD_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How long a notice is leased for an answer that is being sent.
+const NOTICE_LEASE: Duration = Duration::from_secs(60);
 
 /// Answers a call.
-pub(crate) async fn answer_to(client: &Client, host: &Host, after: &After, tool: &str, arguments: &Value) -> Answer {
+pub(crate) async fn answer_to(client: &Client, host: &Host, on_delivered: &OnDelivered, tool: &str, arguments: &Value) -> Answer {
     match read(tool, arguments, host) {
-        Ok(call) => call.done(client, host, after).await.unwrap_or_else(|e| failed(host.profile, &e)),
+        Ok(call) => call.done(client, host, on_delivered).await.unwrap_or_else(|e| failed(host.profile, &e)),
         Err(refusal) => refusal,
     }
 }
 
-/// Whether a call can be understood.
+/// Checks the arguments of a call.
 pub(crate) fn understood(tool: &str, arguments: &Value, host: &Host) -> Result<(), Answer> {
     read(tool, arguments, host).map(drop)
 }
 
-fn read(tool: &str, arguments: &Value, host: &Host) -> Result<Call, Answer> {
-    match Args::of(arguments).and_then(|args| Call::of(tool, &args, host)) {
+fn read(tool: &str, arguments: &Value, host: &Host) -> Result<NativeCall, Answer> {
+    match Args::of(arguments).and_then(|args| NativeCall::of(tool, &args, host)) {
         Ok(Some(call)) => Ok(call),
         Ok(None) => Err(unknown(tool, &NAMES)),
         Err(error) => Err(answer([("error", error.into())])),
     }
 }
 
-/// What a call asks for.
+/// A parsed call.
 #[derive(Debug)]
-enum Call {
+enum NativeCall {
     Run { spec: Box<Spec>, wait: Duration, tokens: usize },
     Wait { id: String, most: Duration, tokens: usize },
-    Process(Ask),
+    Process(ProcessCall),
     Write { id: String, text: String, close: bool },
     Notices { wait: Duration, told: bool },
 }
 
-impl Call {
-    /// Nothing if there is no such tool.
+impl NativeCall {
+    /// `None` if there is no such tool.
     fn of(tool: &str, args: &Args<'_>, host: &Host) -> Result<Option<Self>, String> {
         let id = || match args.text("process").unwrap_or_default().trim() {
             "" => Err(format!("process is required for {tool}: the name that run answered with")),
             id => Ok(id.to_owned()),
         };
-        let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(TOKENS));
+        let tokens = || args.size("max_output_tokens").map(|n| n.unwrap_or(DEFAULT_TOKENS));
         Ok(Some(match tool {
             "run" => Self::run(args, host)?,
             "wait" => Self::Wait { id: id()?, most: time(args, "seconds", host.wait_limit)?.min(host.wait_limit), tokens: tokens()? },
             "log" => {
                 let mut page = Page::default();
                 (page.offset, page.limit) = (args.whole("offset", 0)?, args.whole("limit", 1)?);
-                let tokens = args.size("max_output_tokens")?.or((page == Page::default()).then_some(TOKENS));
-                Self::Process(Ask::Log { id: id()?, page, tokens })
+                let tokens = args.size("max_output_tokens")?.or((page == Page::default()).then_some(DEFAULT_TOKENS));
+                Self::Process(ProcessCall::Log { id: id()?, page, tokens })
             }
-            "list" => Self::Process(Ask::List),
+            "list" => Self::Process(ProcessCall::List),
             "kill" => {
                 let how = args.whole("grace_seconds", 0)?.map_or_else(Kill::default, |s| Kill::within(Duration::from_secs(s)));
-                Self::Process(Ask::Kill { id: id()?, how, tokens: Some(tokens()?) })
+                Self::Process(ProcessCall::Kill { id: id()?, how, tokens: Some(tokens()?) })
             }
             "write" => {
                 let (mut text, close) = (args.text("text").unwrap_or_default(), args.flag("close")?);
@@ -108,7 +108,7 @@ impl Call {
             }
             _ => return Err("command is required: a shell line, or a list of a program and its arguments".into()),
         };
-        let wait = time(args, "wait_seconds", WAIT)?.min(host.foreground_limit);
+        let wait = time(args, "wait_seconds", DEFAULT_WAIT)?.min(host.foreground_limit);
         let notify = args.get("notify").is_none() || args.flag("notify")?;
         let mut tell = Tell::default();
         if host.can_notify {
@@ -130,10 +130,10 @@ impl Call {
         for EnvVar { name, value } in env(args)? {
             spec = spec.with_env(name, value);
         }
-        Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(TOKENS) })
+        Ok(Self::Run { spec: Box::new(spec), wait, tokens: args.size("max_output_tokens")?.unwrap_or(DEFAULT_TOKENS) })
     }
 
-    async fn done(self, client: &Client, host: &Host, after: &After) -> Result<Answer, ClientError> {
+    async fn done(self, client: &Client, host: &Host, on_delivered: &OnDelivered) -> Result<Answer, ClientError> {
         match self {
             Self::Run { spec, wait: most, tokens } => {
                 let info = match begin(client, host, &spec).await {
@@ -144,7 +144,7 @@ impl Call {
                 if most.is_zero() {
                     return Ok(running(&info, &spec.tell, host));
                 }
-                let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
+                let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
                 match yielded.ended.is_some() {
                     true => Ok(at_once(client, host, yielded).await),
                     false => {
@@ -156,9 +156,9 @@ impl Call {
             }
             Self::Wait { id, most, tokens } => {
                 let id = id_of(client, &id).await?;
-                let yielded = wait(client, host, &id, most, Wanted { from: Some(0), tokens }).await?;
+                let yielded = wait(client, host, &id, most, WantedOutput { from: Some(0), tokens }).await?;
                 if yielded.ended.is_some() {
-                    // Its name is known, and may be a task's: it can be asked for again.
+                    // The caller knows its id, which may be a task's, so the process stays and can be asked for again.
                     let mut all = over(&yielded);
                     if let Some(Waited { left, .. }) = yielded.ended.as_ref().filter(|waited| !waited.left.is_empty()) {
                         all.insert("note".into(), host.profile.left_running(&yielded.id, left).into());
@@ -184,11 +184,11 @@ impl Call {
                 Ok(renamed(all))
             }
             Self::Notices { wait, told } => {
-                let take = Take::default().limit(MOST_NOTICES).lease(LEASE).wait_at_most(wait);
+                let take = Take::default().limit(MAX_NOTICES).lease(NOTICE_LEASE).wait_at_most(wait);
                 let due = client.take(&take).await?.notices;
                 let mut all = Answer::new();
                 let given = notices::put(&mut all, &due, notices::asked_for, host.result_chars);
-                after.told(&due, given).await;
+                on_delivered.told(&due, given).await;
                 if told {
                     add_told(client, &mut all, host.result_chars).await?;
                 }
@@ -198,16 +198,17 @@ impl Call {
     }
 }
 
-/// Puts before the notices of an answer those that were told in the last day, as many of the newest as there is room for, and says how many are left out.
+/// Adds the notices that were delivered in the last day in front of those of an answer, as many of the newest as fit, and notes how many are
+/// left out.
 async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), ClientError> {
-    let wanted = History::default().in_state("delivered").newest_first().limit(MOST_TOLD);
-    let since = (SystemTime::now() - TOLD_WITHIN).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
+    let wanted = History::default().in_state("delivered").newest_first().limit(MAX_COUNTED_TOLD);
+    let since = (SystemTime::now() - MAX_TOLD_AGE).duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     let found = client.history(wanted).await?;
-    let is_all = found.len() < MOST_TOLD as usize;
+    let is_all = found.len() < MAX_COUNTED_TOLD as usize;
     let is_recent = |at: &Time| u128::try_from(at.micros()).is_ok_and(|at| at >= since);
     let told: Vec<(Told, Time)> = found.into_iter().filter_map(|one| one.settled_at.filter(is_recent).map(|at| (one, at))).collect();
-    let newest = &told[..told.len().min(MOST_NOTICES as usize)];
-    let left_out = told.len() - notices::put_told(all, newest, most.saturating_sub(TOLD_NOTE));
+    let newest = &told[..told.len().min(MAX_NOTICES as usize)];
+    let left_out = told.len() - notices::put_told(all, newest, most.saturating_sub(TOLD_NOTE_CHARS));
     if left_out > 0 {
         let (least, s) = (if is_all { "" } else { "at least " }, if left_out == 1 { "" } else { "s" });
         let note = format!("{least}{left_out} older notice{s} not shown; `outlast events history --state delivered` shows all");
@@ -216,7 +217,7 @@ async fn add_told(client: &Client, all: &mut Answer, most: usize) -> Result<(), 
     Ok(())
 }
 
-/// One that has ended.
+/// The answer for a process that has ended.
 fn over(done: &Yielded) -> Answer {
     let mut all = answer([("status", "exited".into())]);
     put(&mut all, done);
@@ -230,7 +231,8 @@ fn over(done: &Yielded) -> Answer {
     all
 }
 
-/// One that ended while the call that started it waited. Where there is nothing left to read, it is forgotten: nobody knows its name.
+/// The answer for a process that ended while the call that started it waited. If its whole output was answered, it is removed: no caller knows
+/// its id.
 async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
     let mut all = over(&done);
     let Some(ended) = &done.ended else { return all };
@@ -240,12 +242,12 @@ async fn at_once(client: &Client, host: &Host, done: Yielded) -> Answer {
     all
 }
 
-/// How one ended, without what there is nothing to say of.
+/// How a process ended, without empty fields.
 pub(crate) fn how(fate: &Fate) -> Answer {
     fields(fate).into_iter().filter(|(_, value)| !value.is_null() && value != "").collect()
 }
 
-/// One that goes on.
+/// The answer for a process that keeps running.
 fn running(info: &ProcessInfo, tell: &Tell, host: &Host) -> Answer {
     let next = match (tell.completion, host.can_notify) {
         (true, _) => "Go on with something else: its end will be told. Do not poll.",
@@ -277,7 +279,7 @@ fn put(all: &mut Answer, done: &Yielded) {
     all.insert("waited_seconds".into(), json!((done.took.as_secs_f64() * 1_000.0).round() / 1_000.0));
 }
 
-/// The same answer, in which a process is called one.
+/// Renames `session_id` to `process`, as these tools call it.
 fn renamed(mut all: Answer) -> Answer {
     if let Some(id) = all.remove("session_id") {
         all.insert("process".into(), id);
@@ -292,7 +294,7 @@ fn renamed(mut all: Answer) -> Answer {
     all
 }
 
-/// Seconds, with a fraction if need be.
+/// A time in seconds, which may have a fraction.
 fn time(args: &Args<'_>, name: &str, usual: Duration) -> Result<Duration, String> {
     let Some(text) = args.text(name).filter(|text| !text.trim().is_empty()) else { return Ok(usual) };
     let seconds = text.trim().parse().ok().filter(|s: &f64| !s.is_nan() && *s >= 0.0);
@@ -332,9 +334,9 @@ pub(crate) fn ending(all: &Answer) -> String {
     }
 }
 
-/// What a model reads, if the text is not JSON: the output as it is, with the other facts in brackets around it.
+/// The answer as text, for a model: the output, and the other facts in brackets after it.
 pub(crate) fn text(all: &Answer) -> Option<String> {
-    if all.contains_key(notices::FIELD) {
+    if all.contains_key(cap::NOTICES_FIELD) {
         return Some("[no notices]".into());
     }
     let known = |name: &str| all.get(name).filter(|v| !v.is_null());
@@ -368,17 +370,17 @@ mod tests {
         Host { profile: crate::Profile::Native, ..Host::new(caller([], std::path::Path::new("/work"))) }
     }
 
-    fn read(tool: &str, arguments: Value) -> Result<Option<Call>, String> {
-        Call::of(tool, &Args::of(&arguments).unwrap(), &host())
+    fn read(tool: &str, arguments: Value) -> Result<Option<NativeCall>, String> {
+        NativeCall::of(tool, &Args::of(&arguments).unwrap(), &host())
     }
 
     #[test]
     fn a_run_says_what_it_wants() {
-        let Ok(Some(Call::Run { spec, wait, tokens })) = read("run", json!({"command": "make"})) else { panic!("no run") };
-        assert_eq!((wait, tokens), (WAIT, TOKENS));
+        let Ok(Some(NativeCall::Run { spec, wait, tokens })) = read("run", json!({"command": "make"})) else { panic!("no run") };
+        assert_eq!((wait, tokens), (DEFAULT_WAIT, DEFAULT_TOKENS));
         assert!(spec.tell.completion && spec.tell.unless_waited_for && !spec.pty);
         let call = json!({"command": ["ls", "-l"], "wait_seconds": 0, "notify": false, "watch": "READY", "cwd": "sub", "env": {"A": 1}, "timeout_seconds": "60"});
-        let Ok(Some(Call::Run { spec, wait, .. })) = read("run", call) else { panic!("no run") };
+        let Ok(Some(NativeCall::Run { spec, wait, .. })) = read("run", call) else { panic!("no run") };
         assert_eq!(
             (wait, spec.tell.watch.as_slice(), spec.timeout),
             (Duration::ZERO, &["READY".to_owned()][..], Some(Duration::from_secs(60)))
@@ -437,7 +439,7 @@ mod tests {
         fn any_arguments_are_read(call in crate::plan::any_call(&["command", "process", "wait_seconds", "seconds", "env", "watch", "notify", "text", "close", "offset", "limit"])) {
             if let Ok(args) = Args::of(&call) {
                 for tool in NAMES {
-                    let _either = Call::of(tool, &args, &host());
+                    let _either = NativeCall::of(tool, &args, &host());
                 }
             }
         }

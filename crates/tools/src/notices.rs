@@ -3,40 +3,39 @@
 //!
 //! Decision 178: docs/decisions/tools-mcp.md.
 
-use crate::{Answer, cap};
+use crate::Answer;
+use crate::cap::{self, NOTICES_FIELD};
 use outlast_client::{Body, Time, Told};
 use serde_json::{Map, Value, json};
 
-/// The field of an answer that holds notices.
-pub(crate) const FIELD: &str = "notices";
 /// Space that the first notice leaves for the rest of the answer.
-const BESIDE: usize = 4_000;
+const REST_CHARS: usize = 4_000;
 /// Space for the field's name and the punctuation around each notice.
-const AROUND: usize = 40;
-/// A line that takes more characters than this is cut inside if it does not fit. A shorter one is kept or left out whole.
-const LONG_LINE: usize = 400;
+const PUNCTUATION_CHARS: usize = 40;
+/// A line with more characters may be cut inside. A shorter line is kept or left out as a whole.
+const LONG_LINE_CHARS: usize = 400;
 /// What each line of quoted text begins with, as in the texts of notices.
 const MARK: &str = "| ";
-/// A notice that was told before is left out rather than shortened to less than this.
-const LEAST_TOLD: usize = 1_000;
+/// A notice that was delivered before is left out rather than shortened to less than this.
+const MIN_TOLD_CHARS: usize = 1_000;
 /// Fields of an event that the text of a notice quotes.
 const QUOTED: [&str; 5] = ["output", "command", "handoff_note", "pattern", "message"];
 /// The same for what a sub-agent brought back.
 const QUOTED_OF_DELEGATION: [&str; 7] = ["goal", "goals", "context", "toolsets", "summary", "error", "results"];
-/// Where the text quotes all fields of a posted event, the event keeps those that take no more characters than this, for programs.
-const SHORT_FIELD: usize = 200;
+/// If the text quotes all fields of a posted event, the event keeps those with at most this many characters, for programs.
+const SHORT_FIELD_CHARS: usize = 200;
 /// The field of an event that names the fields left out of it, each with its length.
 const NOT_SHOWN: &str = "not_shown";
-/// How many fields it names. If that is not enough, only the name and kind of the event are shown.
-const MOST_NOT_SHOWN: usize = 16;
+/// The most fields that it names. If there are more, only the id and the kind of the event are shown.
+const MAX_NOT_SHOWN: usize = 16;
 
-/// Puts as many notices into an answer as fit, and shortens the rest of it so that the whole has at most `most` characters. Returns how many were put.
-/// `shown` gives a notice as JSON of at most so many characters.
+/// Adds as many notices to an answer as fit, and shortens the rest so that the answer has at most `most` characters. Returns how many were
+/// added. `shown` writes a notice as JSON with at most the given number of characters.
 pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, usize) -> Value, most: usize) -> usize {
-    let (mut used, mut notices) = (AROUND, Vec::new());
-    let room = most - BESIDE.min(most / 2);
+    let (mut used, mut notices) = (PUNCTUATION_CHARS, Vec::new());
+    let room = most - REST_CHARS.min(most / 2);
     for one in due {
-        // The first one is given however long it is: otherwise it would be due forever.
+        // The first notice is always added: a long one would otherwise stay due for ever.
         let notice = shown(one, if notices.is_empty() { room.saturating_sub(used) } else { usize::MAX });
         let width = cap::width(&notice) + 1;
         if !notices.is_empty() && used + width > most / 2 {
@@ -47,12 +46,12 @@ pub(crate) fn put(all: &mut Answer, due: &[Told], shown: impl Fn(&Told, usize) -
     }
     let count = notices.len();
     cap::cap(all, most.saturating_sub(used));
-    all.insert(FIELD.into(), notices.into());
+    all.insert(NOTICES_FIELD.into(), notices.into());
     count
 }
 
-/// Puts notices that were told before, newest first, in front of those of an answer. If there is not room for all, long ones are shortened, and then the oldest
-/// left out. Returns how many were put.
+/// Adds notices that were delivered before (given newest first) in front of those of an answer. If they do not fit, long ones are shortened
+/// first, then the oldest are left out. Returns how many were added.
 pub(crate) fn put_told(all: &mut Answer, told: &[(Told, Time)], most: usize) -> usize {
     let shown = |(one, at): &(Told, Time), room: usize| {
         let mut notice = json!({"told_at": at});
@@ -64,13 +63,13 @@ pub(crate) fn put_told(all: &mut Answer, told: &[(Told, Time)], most: usize) -> 
     };
     let widths: Vec<usize> = told.iter().map(|one| cap::width(&shown(one, usize::MAX)) + 1).collect();
     let (count, share) = shares(&widths, most.saturating_sub(cap::length(all)));
-    if let Some(Value::Array(notices)) = all.get_mut(FIELD) {
+    if let Some(Value::Array(notices)) = all.get_mut(NOTICES_FIELD) {
         notices.splice(..0, told[..count].iter().rev().map(|one| shown(one, share.saturating_sub(1))));
     }
     count
 }
 
-/// How many notices of these widths, from the first on, have room if long ones are shortened, and to how many characters.
+/// How many notices of these widths fit, from the first on, if long ones are shortened, and to how many characters.
 fn shares(widths: &[usize], room: usize) -> (usize, usize) {
     for count in (1..=widths.len()).rev() {
         let mut sorted = widths[..count].to_vec();
@@ -83,15 +82,15 @@ fn shares(widths: &[usize], room: usize) -> (usize, usize) {
             }
             left -= width;
         }
-        if share >= LEAST_TOLD {
+        if share >= MIN_TOLD_CHARS {
             return (count, share);
         }
     }
     (0, 0)
 }
 
-/// The beginning and the end of a text, within `room`. Short lines are kept whole. A long one is cut, and what follows the cut is marked as a quote: it is
-/// text that others wrote, and must not pass for a line of the notice.
+/// The beginning and the end of a text, within `room`. Short lines are kept whole. After a cut inside a long line, the rest of the line is
+/// marked as a quote: other programs wrote it, so it must not look like a line of the notice.
 fn shortened(text: &str, room: usize, whole: &str) -> String {
     if cap::text_width(text) <= room {
         return text.to_owned();
@@ -124,14 +123,14 @@ fn fitting<'a>(lines: impl Iterator<Item = &'a str>, room: usize, piece: impl Fn
     for line in lines {
         let width = cap::chars_width(line);
         if width > left {
-            return if width > LONG_LINE { bytes + piece(line, left) } else { bytes };
+            return if width > LONG_LINE_CHARS { bytes + piece(line, left) } else { bytes };
         }
         (bytes, left) = (bytes + line.len(), left - width);
     }
     bytes
 }
 
-/// How to read what an answer leaves out of a notice.
+/// How to read the parts of a notice that an answer leaves out.
 fn whole(told: &Told) -> String {
     let event = &told.event;
     match &event.body {
@@ -140,12 +139,12 @@ fn whole(told: &Told) -> String {
     }
 }
 
-/// A notice that comes along with the answer to another call.
+/// A notice that comes with the answer to another call.
 pub(crate) fn beside(told: &Told, room: usize) -> Value {
     with_text(json!({"event_id": told.event.event_id, "text": ""}), told, room)
 }
 
-/// A notice that was asked for.
+/// A notice that the call asked for.
 pub(crate) fn asked_for(told: &Told, room: usize) -> Value {
     with_text(json!({"text": "", "event": event(told, room / 2)}), told, room)
 }
@@ -157,7 +156,7 @@ fn with_text(mut notice: Value, told: &Told, room: usize) -> Value {
     notice
 }
 
-/// What an event says that the text of its notice does not quote. Longer than `room`, it says which of its fields are left out.
+/// The fields of an event that the text of its notice does not quote. If they exceed `room`, the longest are left out and named.
 fn event(told: &Told, room: usize) -> Value {
     let Value::Object(mut fields) = json!(told.event) else { return Value::Null };
     match &told.event.body {
@@ -171,7 +170,7 @@ fn event(told: &Told, room: usize) -> Value {
     while cap::length(&fields) > room {
         let widths = fields.iter().filter(|(name, _)| *name != NOT_SHOWN).map(|(name, value)| (cap::width(value), name));
         let Some((width, name)) = widths.max().map(|(width, name)| (width, name.clone())) else { break };
-        if not_shown.len() == MOST_NOT_SHOWN {
+        if not_shown.len() == MAX_NOT_SHOWN {
             return json!({"event_id": told.event.event_id, "type": told.event.kind()});
         }
         fields.remove(&name);
@@ -181,18 +180,18 @@ fn event(told: &Told, room: usize) -> Value {
     fields.into()
 }
 
-/// Removes what the text of a posted notice quotes: its message, or if it has none, all that was posted.
+/// Removes the fields that the text of a posted notice quotes: its message, or if it has none, all posted fields.
 fn remove_quoted(fields: &mut Map<String, Value>, posted: &Map<String, Value>) {
     let is_text = |name: &&str| posted.get(*name).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty());
     match ["message", "text"].into_iter().find(is_text) {
         Some(name) => _ = fields.remove(name),
-        None => fields.retain(|name, value| !posted.contains_key(name) || cap::width(value) <= SHORT_FIELD),
+        None => fields.retain(|name, value| !posted.contains_key(name) || cap::width(value) <= SHORT_FIELD_CHARS),
     }
 }
 
-/// Whether an answer has a notice in it.
+/// Whether an answer has a notice.
 pub(crate) fn are_in(all: &Answer) -> bool {
-    all.get(FIELD).and_then(Value::as_array).is_some_and(|notices| !notices.is_empty())
+    all.get(NOTICES_FIELD).and_then(Value::as_array).is_some_and(|notices| !notices.is_empty())
 }
 
 #[cfg(test)]

@@ -1,18 +1,18 @@
-//! How a process that was started by a call is, for those who come back to it by its name.
+//! The outcome of a process that a call started, for callers that ask for it later.
 
-use crate::yielding::{Wanted, wait};
+use crate::timed_wait::{WantedOutput, wait};
 use crate::{Answer, Host, Profile, answer, codex, native};
 use outlast_client::{Client, ClientError, ProcessInfo, Status};
 use serde_json::json;
 use std::time::Duration;
 
-/// How a process is.
+/// The outcome of a process.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// What is known of it.
+    /// The state of the process.
     pub info: Box<ProcessInfo>,
-    /// What a call that had waited for its end would have answered; nothing while it goes on.
+    /// The answer of a call that waited for its end; `None` while it runs.
     pub answer: Option<Answer>,
 }
 
@@ -21,8 +21,8 @@ pub(crate) async fn of(client: &Client, host: &Host, process: &str) -> Result<Ou
     if info.status != Status::Exited {
         return Ok(Outcome { info: Box::new(info), answer: None });
     }
-    let tokens = if host.profile == Profile::Codex { codex::TOKENS } else { native::TOKENS };
-    let done = wait(client, host, &info.session_id.to_string(), Duration::from_millis(1), Wanted { from: Some(0), tokens }).await?;
+    let tokens = if host.profile == Profile::Codex { codex::DEFAULT_TOKENS } else { native::DEFAULT_TOKENS };
+    let done = wait(client, host, &info.session_id.to_string(), Duration::from_millis(1), WantedOutput { from: Some(0), tokens }).await?;
     let named = if host.profile == Profile::Native { "process" } else { "session_id" };
     let mut all = answer([(named, json!(info.session_id)), ("status", "exited".into()), ("output", done.output.text.into())]);
     if let Some(waited) = &done.ended {

@@ -1,25 +1,25 @@
-//! Output for an answer: all of it, or two fifths of its beginning and three of its end around a notice.
+//! Output for an answer: all of it, or its beginning and its end around a note, two fifths and three fifths of the room.
 
 use crate::{Host, Policy};
 use outlast_client::{Client, ClientError, Event, LogPage, Page, Status};
 use outlast_text::{head_chars, tail_chars};
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Output {
     pub(crate) text: String,
-    /// Whether something in the middle is left out.
+    /// Whether a part in the middle is left out.
     pub(crate) cut: bool,
-    /// Bytes that nobody has any more.
+    /// Ranges of output that were lost.
     pub(crate) gaps: Vec<Event>,
-    /// Whether the command was seen to be over when this was read. Its owner is not told of its end then: this told it.
+    /// Whether the command had ended when this was read. That read consumed the notice of the end.
     pub(crate) over: bool,
-    /// What it costs, where that was to be bounded.
+    /// Its tokens, if they were limited.
     pub(crate) tokens: Option<usize>,
 }
 
 impl Output {
-    /// What there is of a process's output, as much of it as the host answers with or, if that is said, so many tokens.
+    /// Reads the output of a process, limited to `tokens` or to the host's number of characters.
     pub(crate) async fn read(client: &Client, host: &Host, id: &str, tokens: Option<usize>) -> Result<Self, ClientError> {
         if let Some(tokens) = tokens {
             return Self::brief(client, host, id, tokens).await;
@@ -32,7 +32,7 @@ impl Output {
         Ok(Self::around(&head, &tail, host))
     }
 
-    /// A text that is at hand.
+    /// Limits a text to the host's number of characters.
     pub(crate) fn of(text: &str, host: &Host) -> Self {
         let (text, chars) = (trimmed(text), host.output_chars);
         let total = text.chars().count();
@@ -45,7 +45,7 @@ impl Output {
         Self { text: join(head, &notice(host, &format!("{left_out} of {total} characters"), line), tail), cut: true, ..Self::default() }
     }
 
-    /// The beginning and the end of more than can be read at once. Only bytes are known of what lies between.
+    /// The beginning and the end of an output that is too long to be read at once. The part in between is counted in bytes.
     fn around(head: &LogPage, tail: &LogPage, host: &Host) -> Self {
         let chars = host.output_chars;
         let (first, last) = (first(head.output.trim_start_matches('\n'), chars), last(tail.output.trim_end(), chars));
@@ -63,7 +63,7 @@ impl Output {
     }
 }
 
-/// Without blank lines before it and blanks behind it.
+/// Removes blank lines at the beginning and white space at the end.
 fn trimmed(text: &str) -> &str {
     text.trim_end().trim_start_matches(['\n', '\r'])
 }

@@ -1,12 +1,12 @@
-//! More of a log than one answer of the engine holds.
+//! Reads more of a log than one answer of the engine holds.
 
 use outlast_client::{Client, ClientError, LogPage, Page};
 use outlast_text::Hole;
 
-/// How much of a log is read in a row. Of a longer one there is its last page besides: errors come early, and the status at the end.
-const MOST_BYTES: usize = 4 << 20;
+/// How much of a log is read from its beginning. For a longer log the last page is added, since errors come early and the result at the end.
+const MAX_BYTES: usize = 4 << 20;
 
-/// Pages of a log as one.
+/// Several pages of a log, as one.
 pub(crate) struct Pages {
     pub(crate) page: LogPage,
     /// Where lines are missing between two pages.
@@ -14,18 +14,18 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// The lines that were asked for: from a byte or an offset on, or the last ones. Without a limit all of them.
+    /// Reads the wanted lines: from a byte or an offset on, or the last ones. Without a limit, all of them.
     pub(crate) async fn read(client: &Client, id: &str, wanted: Page) -> Result<Self, ClientError> {
         let mut all = Self { page: first(client, id, wanted).await?, holes: Vec::new() };
         let end = all.page.first_line.saturating_add(wanted.limit.unwrap_or(u64::MAX));
-        while !all.page.at_end && all.page.output.len() < MOST_BYTES {
+        while !all.page.at_end && all.page.output.len() < MAX_BYTES {
             let lines = end.saturating_sub(all.last_line() + 1);
             if lines == 0 {
                 return Ok(all);
             }
             all.add(client.log(id, Page::from_byte(all.page.next_byte).limit(lines)).await?);
         }
-        // One line may be too long for a page, and the page's end is the log's all the same.
+        // A single line may be too long for a page, so the page ends at the log's end and is still cut.
         let whole = all.page.at_end && all.page.output_cut.is_none();
         if !whole && wanted.limit.is_none() {
             all.add(client.log(id, Page::last(u64::MAX)).await?);
@@ -33,7 +33,7 @@ impl Pages {
         Ok(all)
     }
 
-    /// Puts a later page behind the others.
+    /// Appends a later page.
     fn add(&mut self, next: LogPage) {
         let line = self.last_line();
         let known = (line + 1).saturating_sub(next.first_line);
@@ -45,7 +45,7 @@ impl Pages {
         if missing > 0 {
             self.holes.push(Hole { at: newlines(&self.page.output), lines: missing });
         }
-        // The last page of a log may begin with lines that are there already.
+        // The last page of a log may begin with lines that were read already.
         let skip = if goes_on { 0 } else { known as usize };
         self.page.output.extend(next.output.split_inclusive('\n').skip(skip));
         self.page.showing = format!("{} lines", newlines(&self.page.output) + 1);
@@ -63,7 +63,7 @@ impl Pages {
     }
 }
 
-/// The page to begin with. Where the last lines are too many for one, it is that of the first of them.
+/// The first page. If the last lines are too many for one page, it begins with the first of them.
 async fn first(client: &Client, id: &str, wanted: Page) -> Result<LogPage, ClientError> {
     let from_line = |line: u64, limit: u64| client.log(id, Page::from_line(line).limit(limit));
     if let Some(byte) = wanted.from_byte {

@@ -1,4 +1,4 @@
-//! What a call of `terminal` asks for: the order of checks, before anything runs.
+//! Decides what a call of `terminal` asks for: all checks, in order, before anything runs.
 
 use crate::args::{Args, short, type_name};
 use crate::{Answer, AtLimit, Host, Policy, answer, misuse};
@@ -8,37 +8,37 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a command is to run.
+/// Where a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Apart from the call.
+    /// In the background; the call returns at once.
     Background,
-    /// The call waits for it.
+    /// In the foreground; the call waits for its end.
     Foreground {
-        /// For how long.
+        /// How long the call waits.
         limit: Duration,
-        /// And then.
+        /// What happens at the limit.
         at_limit: AtLimit,
     },
 }
 
-/// What a call of `terminal` asks for.
+/// A checked call of `terminal`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plan {
     /// What to run.
     pub spec: Spec,
-    /// Where.
+    /// Where to run it.
     pub mode: Mode,
-    /// What the answer has to say besides.
+    /// Further fields of the answer.
     pub notes: Answer,
-    /// How many tokens of output the answer may have.
+    /// The most tokens of output in the answer.
     pub tokens: Option<usize>,
 }
 
 impl Plan {
-    /// Reads the arguments of a call. What is wrong with them is the answer to it.
+    /// Checks the arguments of a call. The error is the answer to the call.
     pub fn of(arguments: &Value, host: &Host) -> Result<Self, Answer> {
         let args = Args::of(arguments).map_err(|e| refused(&e))?;
         let Some(Value::String(command)) = args.get("command") else {
@@ -47,7 +47,7 @@ impl Plan {
         if command.trim().is_empty() {
             return Err(refused("Invalid command: it is empty"));
         }
-        let wanted = Wanted::of(&args, host.policy).map_err(|e| refused(&e))?;
+        let wanted = Flags::of(&args, host.policy).map_err(|e| refused(&e))?;
         let mut notes = Answer::new();
         let mode = if wanted.background { Mode::Background } else { foreground(&args, host, command)? };
         let cwd = args.text("workdir").filter(|dir| !dir.trim().is_empty()).map(|dir| directory(&dir, host)).transpose()?;
@@ -58,7 +58,7 @@ impl Plan {
         }
         let tell = match mode {
             Mode::Background => wanted.tell(host, command, &mut notes),
-            // On record from the start, so that its end is told even if whoever called is gone by then. The wait of this call consumes it.
+            // Recorded at the start, so that the end becomes a notice even if the caller is gone by then. The wait of this call consumes it.
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } if host.can_notify => {
                 let mut tell = Tell::end().to(host.route.clone());
                 tell.unless_waited_for = true;
@@ -71,7 +71,7 @@ impl Plan {
             Policy::CodeExecution => None,
         };
         let timeout = match mode {
-            // The keeper sees to it, whatever becomes of the caller.
+            // The keeper enforces the limit, even if the caller is gone.
             Mode::Foreground { limit, at_limit: AtLimit::Kill } => Some(limit),
             Mode::Foreground { at_limit: AtLimit::HandOver, .. } | Mode::Background => None,
         };
@@ -82,14 +82,14 @@ impl Plan {
 }
 
 /// The flags of a call.
-struct Wanted {
+struct Flags {
     background: bool,
     pty: bool,
     notify: bool,
     patterns: Vec<String>,
 }
 
-impl Wanted {
+impl Flags {
     fn of(args: &Args<'_>, policy: Policy) -> Result<Self, String> {
         match policy {
             Policy::Agent => Ok(Self {
@@ -98,12 +98,12 @@ impl Wanted {
                 notify: args.flag("notify_on_complete")?,
                 patterns: args.texts("watch_patterns")?,
             }),
-            // Whatever a script says of these, it does not have them.
+            // These flags are ignored for scripts.
             Policy::CodeExecution => Ok(Self { background: false, pty: false, notify: false, patterns: Vec::new() }),
         }
     }
 
-    /// What of a background process is to be told, and what the model has to know about that.
+    /// The notices that a background process makes, and notes for the model about them.
     fn tell(self, host: &Host, command: &str, notes: &mut Answer) -> Tell {
         let Self { notify, patterns, .. } = self;
         let mut hints = hints(command);
@@ -146,7 +146,7 @@ const POLLER: &str = "This looks like a home-made CI poller. `gh pr checks NUMBE
 const DETACHED: &str = "The command leaves something running behind the shell, which itself ends at once, and with it what is told of this process. Leave out '&', nohup, \
     setsid and disown: a background process outlasts this call without them.";
 
-/// What else there is to say of a background command.
+/// Hints about a background command.
 fn hints(command: &str) -> Vec<&'static str> {
     let asks_github = command.contains("gh pr view") || command.contains("gh pr checks");
     let filters = command.contains("--jq") || command.contains("| jq") || command.contains("|jq");
@@ -160,7 +160,7 @@ fn hints(command: &str) -> Vec<&'static str> {
     hints
 }
 
-/// How long it may take, and whether it may run here at all.
+/// The limits of a foreground command, or why it must not run in the foreground.
 fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answer> {
     let asked = args.whole("timeout", 1).map_err(|e| refused(&e))?;
     let most = host.foreground_limit;
@@ -180,7 +180,8 @@ fn foreground(args: &Args<'_>, host: &Host, command: &str) -> Result<Mode, Answe
     Ok(Mode::Foreground { limit: asked.map_or(host.default_timeout, Duration::from_secs), at_limit: host.at_limit() })
 }
 
-/// The directory that is meant. It never passes through a shell; what could do harm in one is refused all the same, since a model that writes it means something else.
+/// The directory that an argument names. No shell reads it. Characters that a shell interprets are refused, since a model that writes them
+/// means something else.
 fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
     let allowed = |c: char| c.is_alphanumeric() || r"/\:_-.~ +@=,".contains(c);
     if let Some(bad) = dir.chars().find(|c| !allowed(*c)) {
@@ -192,21 +193,21 @@ fn directory(dir: &str, host: &Host) -> Result<OsText, Answer> {
     Ok(host.caller.cwd.as_path().join(path).as_path().into())
 }
 
-/// The directory that an argument names, for tools whose errors are a text.
+/// The same for tools whose errors are a text.
 pub(crate) fn directory_in(args: &Args<'_>, name: &str, host: &Host) -> Result<Option<OsText>, String> {
     let given = args.text(name).filter(|dir| !dir.trim().is_empty());
     let said = |refusal: Answer| refusal.get("error").and_then(Value::as_str).unwrap_or("it cannot be used").to_owned();
     given.map(|dir| directory(&dir, host)).transpose().map_err(said)
 }
 
-/// Whether the command waits for the end of a token on its input, which a terminal would not give.
+/// Whether the command reads a token until its input ends. In a terminal the input does not end.
 fn takes_a_token(command: &str) -> bool {
     let words: Vec<&str> = command.split_whitespace().collect();
     let at = words.windows(3).position(|w| w == ["gh", "auth", "login"]);
     at.is_some_and(|at| words[at..].contains(&"--with-token"))
 }
 
-/// The answer to a call that cannot be meant.
+/// The answer to a call that is refused.
 pub(crate) fn refused(error: &str) -> Answer {
     answer([("output", "".into()), ("exit_code", (-1).into()), ("error", error.into()), ("status", "error".into())])
 }

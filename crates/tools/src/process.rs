@@ -1,4 +1,4 @@
-//! `process`: look after what runs in the background.
+//! `process`: manages processes in the background.
 
 use crate::args::{Args, short};
 use crate::output::Output;
@@ -14,67 +14,67 @@ use std::time::Duration;
 
 pub(crate) const ACTIONS: [&str; 8] = ["list", "poll", "log", "wait", "kill", "write", "submit", "close"];
 
-/// Room for the fields beside the lines of a log.
-const BESIDE: usize = 4_000;
+/// Room for the other fields of an answer with lines of a log.
+const REST_CHARS: usize = 4_000;
 
-/// What a call of `process` asks for.
+/// A parsed call of `process`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ask {
-    /// What there is.
+pub enum ProcessCall {
+    /// List the processes.
     List,
-    /// How one is.
+    /// Show the status of a process.
     Poll {
-        /// Which.
+        /// The process.
         id: String,
-        /// How many tokens of output the answer may have.
+        /// The most tokens of output in the answer.
         tokens: Option<usize>,
     },
-    /// A page of its output.
+    /// Read a page of its output.
     Log {
-        /// Which.
+        /// The process.
         id: String,
-        /// What part.
+        /// The page.
         page: Page,
-        /// How many tokens of output the answer may have.
+        /// The most tokens of output in the answer.
         tokens: Option<usize>,
     },
-    /// Its end.
+    /// Wait for its end.
     Wait {
-        /// Which.
+        /// The process.
         id: String,
-        /// At most so many seconds.
+        /// The most seconds to wait.
         seconds: Option<u64>,
-        /// How many tokens of output the answer may have.
+        /// The most tokens of output in the answer.
         tokens: Option<usize>,
     },
-    /// To stop it.
+    /// Stop it.
     Kill {
-        /// Which.
+        /// The process.
         id: String,
-        /// How.
+        /// How to stop it.
         how: Kill,
-        /// How many tokens of output the answer may have.
+        /// The most tokens of output in the answer.
         tokens: Option<usize>,
     },
-    /// To put text into its input.
+    /// Write to its input.
     Write {
-        /// Which.
+        /// The process.
         id: String,
         /// The text.
         data: String,
-        /// With a newline behind it.
+        /// Whether to append a newline.
         line: bool,
     },
-    /// To end its input.
+    /// Close its input.
     Close {
-        /// Which.
+        /// The process.
         id: String,
     },
 }
 
-impl Ask {
-    /// The same, with the id of the process in place of what the caller named it by.
+impl ProcessCall {
+    /// The same call, with the process's name or short id replaced by its id.
     async fn with_id(mut self, client: &Client) -> Result<Self, ClientError> {
         let given = match &mut self {
             Self::List => return Ok(self),
@@ -89,7 +89,7 @@ impl Ask {
         Ok(self)
     }
 
-    /// Reads the arguments of a call. What is wrong with them is the answer to it.
+    /// Parses the arguments of a call. The error is the answer to the call.
     pub fn of(arguments: &Value) -> Result<Self, Answer> {
         let wrong = |error: String| answer([("error", error.into())]);
         let args = Args::of(arguments).map_err(wrong)?;
@@ -123,7 +123,7 @@ impl Ask {
             "kill" => Self::Kill { id, how: Kill::default(), tokens: tokens()? },
             "write" => Self::Write { id, data: data(), line: false },
             "submit" => Self::Write { id, data: data(), line: true },
-            // The last of the actions.
+            // "close" is the only action left.
             _ => Self::Close { id },
         })
     }
@@ -144,15 +144,15 @@ pub(crate) async fn id_of(client: &Client, given: &str) -> Result<String, Client
 
 /// Answers a call.
 pub(crate) async fn answer_to(client: &Client, host: &Host, arguments: &Value) -> Answer {
-    match Ask::of(arguments) {
+    match ProcessCall::of(arguments) {
         Ok(ask) => answer_of(client, host, ask).await,
         Err(refusal) => refusal,
     }
 }
 
-/// Answers what is asked for.
-pub(crate) async fn answer_of(client: &Client, host: &Host, ask: Ask) -> Answer {
-    let killing = matches!(ask, Ask::Kill { .. });
+/// Answers a parsed call.
+pub(crate) async fn answer_of(client: &Client, host: &Host, ask: ProcessCall) -> Answer {
+    let killing = matches!(ask, ProcessCall::Kill { .. });
     match done(client, host, ask).await {
         Ok(all) => all,
         Err(ClientError::Refused(e)) if killing && e.code == code::ALREADY_EXITED => {
@@ -166,35 +166,35 @@ pub(crate) async fn answer_of(client: &Client, host: &Host, ask: Ask) -> Answer 
     }
 }
 
-async fn done(client: &Client, host: &Host, ask: Ask) -> Result<Answer, ClientError> {
+async fn done(client: &Client, host: &Host, ask: ProcessCall) -> Result<Answer, ClientError> {
     Ok(match ask.with_id(client).await? {
-        Ask::List => list(client).await?,
-        Ask::Poll { id, tokens } => {
+        ProcessCall::List => list(client).await?,
+        ProcessCall::Poll { id, tokens } => {
             let mut all = fields(&client.poll(&id).await?);
             shorten(&mut all, "output_preview", tokens);
             all
         }
-        Ask::Log { id, page, tokens: None } => fields(&log(client, host, &id, page).await?),
-        Ask::Log { id, page, tokens: Some(tokens) } => {
-            // The lines that matter are looked for in all that there is, unless it is said where.
+        ProcessCall::Log { id, page, tokens: None } => fields(&log(client, host, &id, page).await?),
+        ProcessCall::Log { id, page, tokens: Some(tokens) } => {
+            // The lines that matter are searched in the whole log, unless the call names a part.
             let pages = Pages::read(client, &id, page).await?;
             let mut all = fields(&pages.page);
             put(&mut all, Output::brief_of(&pages, host, tokens));
             all
         }
-        Ask::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
-        Ask::Kill { id, how, tokens } => {
+        ProcessCall::Wait { id, seconds, tokens } => wait(client, host, &id, seconds, tokens).await?,
+        ProcessCall::Kill { id, how, tokens } => {
             let mut all = fields(&client.kill(&id, how).await?);
             brief_end(client, host, &id, &mut all, tokens).await;
             all
         }
-        Ask::Write { id, data, line: false } => fields(&client.write(&id, data.as_bytes(), At::End).await?),
-        Ask::Write { id, data, line: true } => fields(&client.submit(&id, data.as_bytes(), At::End).await?),
-        Ask::Close { id } => fields(&client.close(&id).await?),
+        ProcessCall::Write { id, data, line: false } => fields(&client.write(&id, data.as_bytes(), At::End).await?),
+        ProcessCall::Write { id, data, line: true } => fields(&client.submit(&id, data.as_bytes(), At::End).await?),
+        ProcessCall::Close { id } => fields(&client.close(&id).await?),
     })
 }
 
-/// Those of the caller's task and conversation.
+/// The processes of the caller's task and session.
 async fn list(client: &Client) -> Result<Answer, ClientError> {
     let owner = client.owner();
     let scope = Scope { task: owner.task.clone(), session: owner.session.clone() };
@@ -206,7 +206,7 @@ async fn list(client: &Client) -> Result<Answer, ClientError> {
     Ok(all)
 }
 
-/// All that run and then the finished ones that ended last, and how many that leaves out.
+/// All running processes, then the finished ones that ended last, and how many are left out.
 fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
     let mut finished: Vec<_> = all.iter().filter(|p| p.status == Status::Exited).map(|p| (p.fate.ended_at, p.session_id)).collect();
     finished.sort();
@@ -220,7 +220,7 @@ fn latest(mut all: Vec<ProcessInfo>) -> (Vec<ProcessInfo>, usize) {
 /// A page that fits into an answer.
 async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPage, ClientError> {
     let whole = client.log(id, page).await?;
-    let room = host.result_chars.saturating_sub(BESIDE);
+    let room = host.result_chars.saturating_sub(REST_CHARS);
     if cap::text_width(&whole.output) <= room {
         return Ok(whole);
     }
@@ -233,7 +233,7 @@ async fn log(client: &Client, host: &Host, id: &str, page: Page) -> Result<LogPa
         Some(_) => whole.output.split('\n').take_while(&mut fits).count(),
         None => whole.output.rsplit('\n').take_while(&mut fits).count(),
     };
-    // A line that is too long for any answer is cut when it is answered.
+    // A line that is too long for an answer is cut later.
     client.log(id, page.limit(lines.max(1) as u64)).await
 }
 
@@ -248,18 +248,18 @@ async fn wait(client: &Client, host: &Host, id: &str, seconds: Option<u64>, toke
     }
     match all["status"] == "exited" {
         true => brief_end(client, host, id, &mut all, tokens).await,
-        // To read its log now might take the notice of an end that nobody has answered.
+        // Reading the log now could consume the notice of an end that is not in this answer.
         false => shorten(&mut all, "output", tokens),
     }
     Ok(all)
 }
 
-/// Puts the lines that matter in place of the end of the output, of a process whose end was answered.
+/// Replaces the end of the output by the lines that matter, for a process whose end is in the answer.
 async fn brief_end(client: &Client, host: &Host, id: &str, all: &mut Answer, tokens: Option<usize>) {
     let Some(tokens) = tokens else { return };
     match Output::brief(client, host, id, tokens).await {
         Ok(output) => put(all, output),
-        // What is at hand has to do.
+        // The log cannot be read, so the end of the output stays.
         Err(_) => shorten(all, "output", Some(tokens)),
     }
 }
@@ -270,7 +270,7 @@ fn put(all: &mut Answer, output: Output) {
     all.insert("output_tokens".into(), json!(output.tokens));
 }
 
-/// Keeps as much of the end of a field as it may cost.
+/// Cuts a field to an end of at most `tokens` tokens.
 fn shorten(all: &mut Answer, field: &str, tokens: Option<usize>) {
     if let (Some(tokens), Some(Value::String(text))) = (tokens, all.get(field)) {
         let (end, cut) = end_of(text, tokens);
@@ -286,12 +286,12 @@ fn shorten(all: &mut Answer, field: &str, tokens: Option<usize>) {
 pub(crate) fn fields(said: &impl Serialize) -> Answer {
     match serde_json::to_value(said) {
         Ok(Value::Object(all)) => all,
-        // What the engine answers is always an object with names for keys.
+        // Answers of the engine are always objects.
         _ => answer([("status", "error".into()), ("error", "the answer cannot be written".into())]),
     }
 }
 
-/// An error in the tool's own words about what to do.
+/// The answer for an error, with a hint in the words of the tools.
 pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
     let hint = match e.code() {
         code::NOT_FOUND | code::BAD_ID => format!("{}{}", near(e.hint()), profile.known()),
@@ -313,7 +313,7 @@ pub(crate) fn failed(profile: Profile, e: &ClientError) -> Answer {
     all
 }
 
-/// The part of an engine's hint that names processes which may be meant, if it has one. The rest of it is about the command line.
+/// The part of an engine's hint that names similar processes, if it has one. The rest is about the command line.
 fn near(hint: &str) -> &str {
     let end = hint.find("? ").map(|at| at + 2).filter(|_| hint.starts_with("did you mean "));
     end.map_or("", |end| &hint[..end])
@@ -325,7 +325,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn refused(arguments: Value) -> String {
-        Ask::of(&arguments).unwrap_err()["error"].as_str().unwrap().to_owned()
+        ProcessCall::of(&arguments).unwrap_err()["error"].as_str().unwrap().to_owned()
     }
 
     #[test]
@@ -358,8 +358,11 @@ mod tests {
                 assert_eq!(refused(json!({"action": action, "session_id": id})), format!("session_id is required for {action}"));
             }
         }
-        assert_eq!(Ask::of(&json!({"action": "poll", "session_id": 1234})), Ok(Ask::Poll { id: "1234".into(), tokens: None }));
-        assert_eq!(Ask::of(&json!({"action": " LIST ", "session_id": 7, "nonsense": {}})), Ok(Ask::List));
+        assert_eq!(
+            ProcessCall::of(&json!({"action": "poll", "session_id": 1234})),
+            Ok(ProcessCall::Poll { id: "1234".into(), tokens: None })
+        );
+        assert_eq!(ProcessCall::of(&json!({"action": " LIST ", "session_id": 7, "nonsense": {}})), Ok(ProcessCall::List));
     }
 
     #[test]
@@ -372,12 +375,12 @@ mod tests {
         let page = |offset, limit| {
             let mut page = Page::default();
             (page.offset, page.limit) = (offset, limit);
-            Ok(Ask::Log { id: "proc_ab12".into(), page, tokens: None })
+            Ok(ProcessCall::Log { id: "proc_ab12".into(), page, tokens: None })
         };
-        assert_eq!(Ask::of(&log(json!({}))), page(None, None));
-        assert_eq!(Ask::of(&log(json!({"offset": null, "limit": null}))), page(None, None));
-        assert_eq!(Ask::of(&log(json!({"offset": "0", "limit": "5"}))), page(Some(0), Some(5)));
-        assert_eq!(Ask::of(&log(json!({"offset": 1e30, "limit": 1e30}))), page(Some(u64::MAX), Some(u64::MAX)));
+        assert_eq!(ProcessCall::of(&log(json!({}))), page(None, None));
+        assert_eq!(ProcessCall::of(&log(json!({"offset": null, "limit": null}))), page(None, None));
+        assert_eq!(ProcessCall::of(&log(json!({"offset": "0", "limit": "5"}))), page(Some(0), Some(5)));
+        assert_eq!(ProcessCall::of(&log(json!({"offset": 1e30, "limit": 1e30}))), page(Some(u64::MAX), Some(u64::MAX)));
         for bad in [json!(-1), json!("ten"), json!([]), json!(1.5)] {
             assert!(refused(log(json!({"offset": bad}))).contains("leave it out for the end"), "{bad}");
             assert!(refused(log(json!({"limit": bad}))).contains("limit must be a whole number from 1 on"), "{bad}");
@@ -398,8 +401,8 @@ mod tests {
     #[test]
     fn data_becomes_text() {
         for (data, want) in [(json!("é"), "é"), (json!(5), "5"), (json!(true), "true"), (json!(null), ""), (json!(["a"]), "[\"a\"]")] {
-            let ask = Ask::of(&json!({"action": "submit", "session_id": "x", "data": data}));
-            assert_eq!(ask, Ok(Ask::Write { id: "x".into(), data: want.into(), line: true }));
+            let ask = ProcessCall::of(&json!({"action": "submit", "session_id": "x", "data": data}));
+            assert_eq!(ask, Ok(ProcessCall::Write { id: "x".into(), data: want.into(), line: true }));
         }
     }
 
@@ -427,7 +430,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_arguments_are_read(arguments in crate::plan::any_call(&["action", "session_id", "data", "timeout", "offset", "limit", "max_output_tokens"])) {
-            if let Err(refusal) = Ask::of(&arguments) {
+            if let Err(refusal) = ProcessCall::of(&arguments) {
                 prop_assert!(refusal["error"].is_string());
             }
         }

@@ -1,4 +1,4 @@
-//! What a model is told of the tools.
+//! The schemas of the tools, as models read them.
 
 mod codex;
 mod native;
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Schema {
-    /// The name it is called by.
+    /// Its name.
     pub name: &'static str,
-    /// What it is for.
+    /// Its description.
     pub description: String,
-    /// Its arguments.
+    /// The JSON schema of its arguments.
     pub parameters: Value,
-    /// What a host may assume of it.
+    /// What a host may assume about it.
     pub hints: Hints,
 }
 
-/// What a host may assume of a tool before it asks its user.
+/// What a host may assume about a tool before it asks its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hints {
     /// It changes nothing.
     pub read_only: bool,
-    /// It may undo or end something that was there.
+    /// It may end or change what existed before.
     pub destructive: bool,
-    /// Called again with the same arguments, it does no more than it did.
+    /// A second call with the same arguments changes nothing more.
     pub idempotent: bool,
-    /// It reaches beyond what is ours: a command may do anything.
+    /// It reaches beyond Outlast: a command may do anything.
     pub open_world: bool,
 }
 
 impl Hints {
-    /// It looks.
+    /// A tool that only reads.
     const LOOKS: Self = Self { read_only: true, destructive: false, idempotent: true, open_world: false };
-    /// It ends a process.
+    /// A tool that ends a process.
     const ENDS: Self = Self { read_only: false, destructive: true, idempotent: true, open_world: false };
-    /// It runs a command, or tells one what to do.
+    /// A tool that runs a command or writes to one.
     const ACTS: Self = Self { read_only: false, destructive: true, idempotent: false, open_world: true };
 }
 
@@ -52,7 +52,7 @@ impl Schema {
     }
 }
 
-/// The tools there are for callers of this host.
+/// The tools that callers of this host have.
 pub(crate) fn of(host: &Host) -> Vec<Schema> {
     match (host.policy, host.profile) {
         (Policy::CodeExecution, _) => vec![terminal_of_a_script(host)],

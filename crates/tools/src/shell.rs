@@ -1,13 +1,13 @@
-//! Enough of the shell's grammar to tell a command from an argument, and an operator from text.
+//! Parses enough of the shell's grammar to tell commands from arguments and operators from text.
 //!
-//! Nothing is run or expanded here. What cannot be read is taken for text: a wrong guess costs a refusal or a hint, never more.
+//! Nothing is run or expanded. What cannot be parsed counts as text: a wrong guess leads to a refusal or a hint, never to more.
 
 use std::collections::VecDeque;
 
-/// What is behind a simple command.
+/// What follows a simple command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// `;`, a newline, a bracket, or nothing.
+    /// `;`, a newline, a bracket, or the end of the text.
     List,
     /// `&&`
     And,
@@ -19,26 +19,26 @@ pub(crate) enum End {
     Background,
 }
 
-/// A command without operators in it: its words, unquoted, without redirections.
+/// A command without operators: its unquoted words, without redirections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Simple {
     pub(crate) words: Vec<String>,
     pub(crate) end: End,
-    /// Whether it stands in a `$(…)`, `<(…)` or `>(…)` of another.
+    /// Whether it is inside a `$(…)`, `<(…)` or `>(…)` of another command.
     pub(crate) nested: bool,
 }
 
-/// A shell line, taken apart.
+/// A parsed shell line.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Line {
-    /// In the order in which they end.
+    /// Its commands, in the order in which they end.
     pub(crate) commands: Vec<Simple>,
-    /// Whether something, be it a bracket of commands, is put into the background.
+    /// Whether a command, or a group of them, runs in the background.
     pub(crate) background: bool,
 }
 
 impl Line {
-    /// Takes a line apart.
+    /// Parses a line.
     pub(crate) fn read(text: &str) -> Self {
         let mut reader = Reader { rest: text.chars().collect(), ..Reader::default() };
         while reader.step() {}
@@ -51,22 +51,22 @@ struct Reader {
     rest: VecDeque<char>,
     line: Line,
     here: Part,
-    /// Brackets that are open, innermost last.
+    /// Open brackets, innermost last.
     open: Vec<Bracket>,
-    /// How many of them stand inside a word.
+    /// How many of them are inside a word.
     inside: usize,
-    /// Ends of here-documents that begin at the next line, and whether tabs before them do not count.
+    /// The end words of here-documents that begin at the next line, and whether leading tabs are ignored.
     documents: Vec<(String, bool)>,
 }
 
-/// A simple command as far as it was read.
+/// The part of a simple command that was read.
 #[derive(Default)]
 struct Part {
     words: Vec<String>,
     word: Option<Word>,
-    /// Whether the next word is where output goes to.
+    /// Whether the next word is the target of a redirection.
     target: bool,
-    /// Whether the next word ends a here-document, and whether tabs before it do not count.
+    /// Set if the next word is the end word of a here-document; true if leading tabs are ignored.
     document: Option<bool>,
 }
 
@@ -79,16 +79,16 @@ struct Word {
 enum Bracket {
     /// `(`
     Group,
-    /// `$(` inside the word of another command, which goes on behind it.
+    /// `$(` inside a word of another command, which continues after it.
     Inside(Part),
 }
 
 impl Reader {
-    /// Reads on by at least one character, if there is one.
+    /// Reads at least one character; false at the end.
     fn step(&mut self) -> bool {
         let Some(c) = self.rest.pop_front() else {
             self.finish(End::List);
-            // An open bracket ends with the line.
+            // The end of the line closes open brackets.
             while let Some(bracket) = self.open.pop() {
                 self.close(bracket);
             }
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// Commands inside a word.
+    /// Begins commands inside a word.
     fn inside(&mut self) {
         self.quoted();
         let outer = std::mem::take(&mut self.here);
@@ -247,7 +247,7 @@ impl Reader {
 
     fn end_group(&mut self) {
         self.finish(End::List);
-        // One without a beginning ends the pattern of a case.
+        // A `)` without a beginning ends the pattern of a case.
         if let Some(bracket) = self.open.pop() {
             self.close(bracket);
         }
@@ -307,7 +307,7 @@ impl Reader {
         }
     }
 
-    /// Text up to the end of what has just begun, whatever is nested in it. Without an end, all there is.
+    /// The text up to the end of the piece that has just begun, with all nested pieces. Without an end, the rest.
     fn balanced(&mut self, begun: Inner) -> String {
         let mut text = String::new();
         let mut open = vec![begun];
@@ -347,13 +347,13 @@ impl Reader {
     }
 }
 
-/// What ends a nested piece.
+/// The kind of a nested piece, which says what ends it.
 enum Inner {
     /// `"`
     Quote,
     /// `'`
     Single,
-    /// `'` of `$'…'`, in which a backslash counts.
+    /// `'` of `$'…'`, in which a backslash escapes.
     Ansi,
     /// `)`
     Round,

@@ -1,4 +1,4 @@
-//! Output within a number of tokens, for whoever pays for each.
+//! Limits output to a number of tokens, for models, which pay for each.
 
 use crate::Host;
 use crate::output::Output;
@@ -8,12 +8,12 @@ use outlast_text::{Log, brief, count_tokens, tail_chars};
 use std::ops::Range;
 
 impl Output {
-    /// The lines of a whole log that matter most, at most so many tokens of them.
+    /// The lines of a whole log that matter most, within `tokens`.
     pub(crate) async fn brief(client: &Client, host: &Host, id: &str, tokens: usize) -> Result<Self, ClientError> {
         Ok(Self::brief_of(&Pages::read(client, id, Page::default()).await?, host, tokens))
     }
 
-    /// The lines of some pages that matter most.
+    /// The lines of some pages that matter most, within `tokens`.
     pub(crate) fn brief_of(pages: &Pages, host: &Host, tokens: usize) -> Self {
         let read = |lines: Range<u64>| host.profile.read_lines(lines.start, Some(lines.end - lines.start));
         let page = &pages.page;
@@ -29,11 +29,11 @@ impl Output {
     }
 }
 
-/// The end of a text that costs at most so many tokens, and how many characters are missing before it.
+/// The longest end of a text within `tokens`, and how many characters are missing before it.
 pub(crate) fn end_of(text: &str, tokens: usize) -> (&str, usize) {
     let fits = |chars: usize| count_tokens(tail_chars(text, chars).text) <= tokens;
     let (mut good, mut bad) = (0, text.chars().count() + 1);
-    // No text costs less when there is more of it, but for a seam or two; whatever is found is within the number.
+    // A longer text has more tokens, except at a few seams. The end that is found is within the limit in any case.
     while bad - good > 1 {
         let middle = good + (bad - good) / 2;
         *(if fits(middle) { &mut good } else { &mut bad }) = middle;

@@ -1,4 +1,4 @@
-//! Everything that can be reached from the roots, each as a path and what it is.
+//! Lists all items that can be reached from the roots, each with its path and its signature.
 
 use super::rustdoc::{Crate, Library, id, ids};
 use super::show::Show;
@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 type Lines = BTreeMap<String, BTreeSet<String>>;
 
-/// Implementations that say nothing to a user, or depend on the compiler.
+/// Traits that do not matter to users, or depend on the compiler.
 const UNTOLD: [&str; 1] = ["StructuralPartialEq"];
-/// What the compiler finds out by itself, as far as users rely on it.
+/// Auto traits that users rely on.
 const AUTO: [&str; 2] = ["Send", "Sync"];
 
-/// All that `roots` show.
+/// All items that `roots` show.
 pub(super) fn of(library: &Library, roots: &[&str]) -> Result<Lines> {
     let mut walk = Walk { library, lines: Lines::new(), done: BTreeSet::new() };
     for name in roots {
@@ -35,7 +35,7 @@ impl<'a> Walk<'a> {
         self.lines.entry(path.to_owned()).or_default().insert(what.into());
     }
 
-    /// What a module of ours has, under the path it is reached by.
+    /// The items of one of our modules, under the path by which it is reached.
     fn module(&mut self, of: &'a Crate, module: &'a Value, path: &str) {
         for item in ids(&module["inner"]["module"]["items"]).filter_map(|id| of.item(&id)) {
             match item["inner"].get("use") {
@@ -57,7 +57,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// An item that users reach by this path. A type is listed once, under where it is defined, however often it is reached.
+    /// An item that users reach by this path. A type is listed once, under the path of its definition.
     fn named(&mut self, of: &'a Crate, item: &'a Value, path: &str) {
         let Some((kind, inner)) = item["inner"].as_object().and_then(|all| all.iter().next()) else { return };
         match kind.as_str() {
@@ -78,7 +78,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Says something about an item, and lists the types of ours that this mentions.
+    /// Adds a line about an item, and lists our types that the line mentions.
     fn showing(&mut self, of: &'a Crate, path: &str, what: impl FnOnce(&mut Show<'a>) -> String) {
         let mut show = Show { library: self.library, of, mentions: BTreeSet::new() };
         let text = what(&mut show);
@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Methods, and which traits there are.
+    /// The methods and the traits of a type.
     fn impl_(&mut self, of: &'a Crate, inner: &'a Value, path: &str) {
         if !inner["blanket_impl"].is_null() {
             return;
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
         let not = if inner["is_negative"] == true { "!" } else { "" };
         let mut show = Show { library: self.library, of, mentions: BTreeSet::new() };
         let text = format!("impl {not}{}", show.path(&inner["trait"]));
-        // What only an implementation mentions is not followed: a conversion from something inner makes that no part of the interface.
+        // Types that only an implementation mentions are not followed: a conversion from an inner type does not make it public.
         self.say(path, text);
     }
 }
@@ -173,7 +173,7 @@ fn name(item: &Value) -> &str {
     item["name"].as_str().unwrap_or("?")
 }
 
-/// Those that can be seen, and whether there are others.
+/// The public ones, and whether there are private ones.
 fn fields(kind: &Value) -> (Vec<String>, bool) {
     for plain in ["plain", "struct"] {
         if let Some(plain) = kind.get(plain) {

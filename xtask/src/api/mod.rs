@@ -1,8 +1,9 @@
-//! `cargo xtask api`: what embedders can see, against what is on record in `docs/api.txt`. Every difference has to be recorded, so that a review sees it. What is
-//! gone or different is a break, and can be recorded only under a version that may break; or for as long as the version is not released, which is when
-//! `CHANGELOG.md` has it.
+//! `cargo xtask api`: compares the public interface with its record in `docs/api.txt`. Every difference has to be recorded, so that a review
+//! sees it. A removed or changed item is a break. It can be recorded only under a version that may break, or while the version is not
+//! released, that is, not yet in `CHANGELOG.md`.
 //!
-//! rustdoc tells what there is. Its JSON follows no re-exports into other crates, which is most of the client; here they are followed into our own.
+//! The items come from rustdoc. Its JSON does not follow re-exports into other crates, which are most of the client; this follows them into
+//! our own crates.
 
 mod list;
 mod rustdoc;
@@ -15,14 +16,14 @@ use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What embedders depend on. Items of our other crates are listed as far as one of these shows them.
+/// The crates that embedders use. Items of our other crates are listed if one of these shows them.
 const ROOTS: [&str; 3] = ["outlast_client", "outlast_engine", "outlast_tools"];
 
 /// Traits of one type are on one line.
 const IMPL: &str = "impl ";
 const AND: &str = " + ";
 
-/// Checks, or with `--record` writes down, unless that would be a break of a release.
+/// Checks the record, or updates it with `--record` unless that breaks a release.
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     let root = root()?;
     let path = root.join("docs/api.txt");
@@ -64,14 +65,14 @@ fn root() -> Result<PathBuf> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?.to_owned())
 }
 
-/// What there is in one version: what each path is.
+/// The interface of one version: each path and its signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Listing {
     version: String,
     lines: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// What changed.
+/// The changes.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
     broken: Vec<String>,
@@ -142,7 +143,7 @@ fn parent(path: &str) -> &str {
     path.rsplit_once("::").map_or("", |(parent, _)| parent)
 }
 
-/// Whether it is a part of what holds it, and not only something that can be had of it.
+/// Whether it is a part of its type, such as a field, and not only a method.
 fn is_part(what: &str) -> bool {
     what.starts_with("field ") || what.starts_with("variant") || what.starts_with("required ")
 }
@@ -151,7 +152,7 @@ fn is_released(changes: &str, version: &str) -> bool {
     changes.lines().any(|line| line.strip_prefix("## [").and_then(|rest| rest.split(']').next()) == Some(version))
 }
 
-/// Whether what worked with one version has to work with the other.
+/// Whether the two versions have to be compatible.
 fn are_compatible(one: &str, other: &str) -> bool {
     let part = |version: &str| {
         let mut numbers = version.split(['.', '-']).map(str::to_owned);

@@ -4,7 +4,7 @@ use super::rustdoc::{Crate, Library, id};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Texts about the items of one crate. What of our own they mention is remembered.
+/// Texts about the items of one crate. Remembers which of our own items they mention.
 pub(super) struct Show<'a> {
     pub(super) library: &'a Library,
     pub(super) of: &'a Crate,
@@ -32,7 +32,7 @@ impl Show<'_> {
             ("self", "Self") => "self".into(),
             ("self", "&Self") => "&self".into(),
             ("self", "&mut Self") => "&mut self".into(),
-            // Names of arguments are nobody's business.
+            // Names of arguments are not part of the interface.
             _ => shown,
         }
     }
@@ -100,7 +100,7 @@ impl Show<'_> {
             "qualified_path" => {
                 format!("<{} as {}>::{}", self.ty(&of["self_type"]), self.path(&of["trait"]), of["name"].as_str().unwrap_or("?"))
             }
-            // Nothing of ours has one so far; a change of it is seen all the same.
+            // None of our types has one so far. A change would show anyway.
             _ => ty.to_string(),
         }
     }

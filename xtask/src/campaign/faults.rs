@@ -61,9 +61,9 @@ pub(crate) const POINTS: [&str; 36] = [
 /// One kill.
 #[derive(Debug, Clone)]
 pub(crate) enum Fault {
-    /// This one, after so many microseconds.
+    /// This one, after this many microseconds.
     After(Victim, u64),
-    /// Whoever reaches this point first.
+    /// The first process that reaches this point.
     At(&'static str),
     /// This keeper; and then the other, right after it has forked a new one.
     AfterTakeover(Victim),

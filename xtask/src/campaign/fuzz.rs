@@ -1,14 +1,14 @@
-//! `cargo xtask campaign fuzz`: every parser that reads from outside is given nonsense for a while.
+//! `cargo xtask campaign fuzz`: fuzzes every parser of outside input for a while.
 
 use crate::Flags;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What the compiler needs to say which ways an input has gone. It needs no nightly one; `cargo fuzz` adds checks of memory to it.
+/// The compiler flags for coverage. They need no nightly compiler; `cargo fuzz` adds checks of memory.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cdebug-assertions=on -Ccodegen-units=1";
-/// The longest input that is tried: what goes wrong does so with little.
+/// The longest input that is tried. Short inputs find the failures.
 const LONGEST: u32 = 4_096;
 
 pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn run(flags: &Flags<'_>) -> Result<()> {
     ensure!(!targets.is_empty(), "there is no target {}", only.unwrap_or_default());
     let build = std::env::current_exe()?.with_file_name("fuzz");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Named, so that what is run while building has no coverage.
+    // With a named target, programs that run during the build have no coverage.
     let host = host()?;
     let mut building = Command::new(cargo);
     building.args(["build", "--quiet", "--release", "--locked", "--bins", "--target", &host]).current_dir(&fuzz);

@@ -363,7 +363,7 @@ fn python(bench: &Bench, step: &mut Step<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The end of what a program said, for somebody who has to find out.
+/// The end of a program's output, for a failure message.
 fn tail(said: &Output) -> String {
     let all = [said.stdout.as_slice(), &said.stderr].map(|bytes| String::from_utf8_lossy(bytes).trim().to_owned()).join("\n");
     let lines: Vec<&str> = all.lines().collect();

@@ -74,7 +74,7 @@ impl Game {
         })
     }
 
-    /// The next round, for whoever asks first. None are begun once too much has gone wrong.
+    /// The next round, for the first worker that asks. No rounds begin after too many failures.
     fn round(&self, report: &Report) -> Option<u64> {
         let round = self.next.fetch_add(1, SeqCst);
         if round >= self.end || report.failures() > 20 {
@@ -89,7 +89,7 @@ impl Game {
         use std::io::{IsTerminal, Write};
         let mut err = std::io::stderr();
         if err.is_terminal() {
-            // A terminal that is gone has nobody to tell.
+            // It fails if the terminal is gone.
             let _gone = write!(err, "\r{}/{} rounds, {:.0} s ", round + 1, self.end, self.began.elapsed().as_secs_f64());
         }
     }

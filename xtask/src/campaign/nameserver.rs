@@ -1,4 +1,4 @@
-//! `cargo xtask campaign nameserver`: webhooks are due, and the name server never answers. All other requests must be as fast as ever.
+//! `cargo xtask campaign nameserver`: webhooks are due, and the name server never answers. All other requests must stay fast.
 //!
 //! Needs root: it uses a mount namespace of its own, in which the machine's resolver asks a socket of ours.
 

@@ -1,8 +1,8 @@
-//! `cargo xtask campaign notices`: processes end, and everybody who is to be told is killed on the way.
+//! `cargo xtask campaign notices`: processes end, and the processes that deliver their notices are killed on the way.
 //!
-//! Each round starts one process for one of several conversations, kills one of the chain at one step of "end, record, outbox, lease, deliver, acknowledge",
-//! and drains the conversation as an agent at a terminal does. What hook and webhook receiver were told is looked at when all rounds are over: they must have
-//! caught up by themselves.
+//! Each round starts one process for one of several sessions, kills one link of the chain at one step of "end, record, outbox, lease,
+//! deliver, acknowledge", and drains the session as an agent at a terminal does. The deliveries to hook and webhook receiver are checked after
+//! all rounds: they must have caught up without a client.
 
 use super::report::Report;
 use super::{Game, faults};
@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Longer than any round takes: it only turns a hang into a failure.
+/// Longer than any round takes. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many conversations a home has.
+/// How many sessions a home has.
 const SESSIONS: u64 = 3;
-/// The secret of the webhook, which is nobody's.
+/// The secret of the webhook, used only here.
 const SECRET: &str = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// Every step at which somebody can be held, from the end of a command to the last acknowledgement.
+/// Every step at which a process can be held, from the end of a command to the last acknowledgement.
 const POINTS: [&str; 16] = [
     "holder.waited",
     "holder.published",
@@ -48,26 +48,26 @@ const POINTS: [&str; 16] = [
     "answer.sent",
 ];
 
-/// Who dies, and when.
+/// Which process is killed, and when.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
-    /// Whoever reaches this point first.
+    /// The first process that reaches this point.
     At(&'static str),
-    /// The hook or the receiver, before or after it has written down what it was told.
+    /// The hook or the receiver, before or after it has recorded its notice.
     Sink(&'static str, &'static str),
-    /// The engine, while the command runs; nobody calls until hook and receiver were told.
+    /// The engine, while the command runs. No client calls until hook and receiver have the notice.
     Engine,
     /// The call that drains, at some moment.
     Drain(u64),
-    Nobody,
+    NoProcess,
 }
 
-/// How the conversation learns of the end.
+/// How the session learns of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Drain,
     Wait,
-    /// The start itself waits, and beside it a taker is parked that must not be told.
+    /// The start itself waits. Beside it a taker waits that must not get the notice.
     Run,
 }
 
@@ -88,7 +88,7 @@ impl Plan {
             14..16 => Fault::Sink("receiver", rng.pick::<&str>(&["before", "after"])),
             16 => Fault::Engine,
             17..19 => Fault::Drain(rng.below(30_000)),
-            _ => Fault::Nobody,
+            _ => Fault::NoProcess,
         };
         let waits = matches!(fault, Fault::At("answer.sent")) || (rng.one_in(3) && !matches!(fault, Fault::Engine | Fault::Drain(_)));
         let by = if waits { *rng.pick(&[By::Wait, By::Run]) } else { By::Drain };
@@ -128,11 +128,11 @@ struct Stage {
     product: Product,
     dir: PathBuf,
     receiver: Receiver,
-    /// The processes that were started, and for which conversation.
+    /// The processes that were started, and their sessions.
     started: BTreeMap<String, String>,
-    /// What was drained: the conversation, the process, and whether it said that it may be a repeat.
+    /// The drained notices: the session, the process, and whether the notice was marked as a repeat.
     drained: Vec<(String, String, bool)>,
-    /// Those whose end a wait has shown.
+    /// The processes whose end a wait has shown.
     waited: Vec<String>,
 }
 
@@ -189,15 +189,15 @@ impl Stage {
         }
     }
 
-    /// Looks at everything that anybody was told in this home.
+    /// Checks every delivery in this home.
     fn books(mut self, report: &Report) -> Result<()> {
-        // If the last one killed was the engine, and nothing runs any more, whoever calls next starts one; from there on nobody helps.
+        // If the engine was killed last and no process runs, the next call starts one. After that no client helps.
         self.product.engine();
         let hook = self.caught_up(sink::HOOK_LOG, |told| {
             let event = &told["event"];
             (text(event, "session_id"), text(event, "session_key"), told["repeat"] == true || told["attempt"].as_u64() > Some(1))
         });
-        // A receiver knows what it has seen by its id: more of the same is no repeat to it.
+        // A receiver recognizes a notice by its id, so a second delivery of the same id is not a repeat for it.
         let web = self.caught_up(sink::RECEIVER_LOG, |told| {
             let event = &told["event"];
             (text(event, "session_id"), text(event, "session_key"), told["id"] == event["event_id"])
@@ -246,7 +246,7 @@ impl Stage {
         self.product.shut_down().context("left over at the end")
     }
 
-    /// What a sink was told, once it has everything; nobody helps it.
+    /// The deliveries of a sink, once it has all of them. No client helps it.
     fn caught_up(&self, log: &str, of: impl Fn(&Value) -> (String, String, bool)) -> Result<Vec<(String, String, bool)>> {
         let began = Instant::now();
         loop {
@@ -272,7 +272,7 @@ fn lines(path: &Path) -> Vec<Value> {
     whole.lines().filter_map(|l| serde_json::from_str(l).ok()).collect()
 }
 
-/// One round as its conversation sees it.
+/// One round, as its session sees it.
 struct Talk<'a> {
     product: &'a Product,
     dir: &'a Path,
@@ -280,7 +280,7 @@ struct Talk<'a> {
     plan: &'a Plan,
     id: String,
     began: Instant,
-    /// What it was told: the conversation, the process, and whether it said that it may be a repeat.
+    /// Its notices: the session, the process, and whether the notice was marked as a repeat.
     told: Mutex<Vec<(String, String, bool)>>,
     /// Whether a wait has shown the end.
     waited: AtomicBool,
@@ -298,7 +298,7 @@ impl Talk<'_> {
         }
         match self.plan.by {
             By::Wait => self.wait(),
-            // A start that waits and is not answered leaves its end to whoever drains.
+            // If a start that waits gets no answer, the end goes to the next drain.
             By::Drain | By::Run => self.drain(),
         }
     }
@@ -355,7 +355,7 @@ impl Talk<'_> {
         let engine = faults::engine(self.product).context("no engine")?;
         kill_and_wait(engine)?;
         std::fs::write(self.gate(), "")?;
-        // Nobody calls: whoever keeps the process has to find somebody to tell.
+        // No client calls: the keeper has to start an engine.
         for log in [sink::HOOK_LOG, sink::RECEIVER_LOG] {
             while !lines(&self.dir.join(log)).iter().any(|told| told["event"]["session_id"] == *self.id) {
                 ensure!(self.began.elapsed() < PATIENCE, "{log} never heard of it, though nobody called");
@@ -393,7 +393,7 @@ impl Talk<'_> {
         }
     }
 
-    /// Takes down what an answer told.
+    /// Records the notices of an answer.
     fn hear(&self, answer: &[u8], list: &str) -> Result<()> {
         let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
         for told in answer[list].as_array().into_iter().flatten() {
@@ -411,7 +411,7 @@ impl Talk<'_> {
     }
 }
 
-/// Somebody of the conversation who asks for notices and waits for the next, again and again.
+/// A taker of the session that waits for one notice after the other.
 #[derive(Default)]
 struct Taker {
     call: Mutex<Option<u32>>,
@@ -426,7 +426,7 @@ impl Taker {
                 talk.product.command(["events", "next", "--json", "--wait", "30", "--lease", "1", "--session", &talk.plan.session]);
             let child = call.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
             *self.call() = Some(child.id());
-            // Some of the time it is parked when the command ends, and some of the time it comes in that moment.
+            // In some rounds it waits already when the command ends, in others it comes at that moment.
             std::thread::sleep(Duration::from_millis(10));
             self.is_there.store(true, SeqCst);
             if self.leave.load(SeqCst) {
@@ -438,11 +438,11 @@ impl Taker {
         Ok(())
     }
 
-    /// Nobody asks any more. What was said by then was told.
+    /// Ends the taker. Its answers so far count as delivered.
     fn send_away(&self) {
         self.leave.store(true, SeqCst);
         if let Some(pid) = *self.call() {
-            // It may be over already.
+            // It may have ended already.
             let _gone = faults::kill(pid);
         }
     }
@@ -452,7 +452,7 @@ impl Taker {
     }
 }
 
-/// What a call said; `reaped` is called before its pid can be anybody else's.
+/// The output of a call. `reaped` is called before its pid can be reused.
 fn wait_with_output(mut child: Child, reaped: impl FnOnce()) -> Result<Vec<u8>> {
     use std::io::Read as _;
     let mut said = Vec::new();
@@ -462,7 +462,7 @@ fn wait_with_output(mut child: Child, reaped: impl FnOnce()) -> Result<Vec<u8>> 
     Ok(said)
 }
 
-/// Kills whom the plan says, when it says.
+/// Kills the process that the plan names, at the time that it names.
 fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, report: &Report) -> Result<()> {
     match plan.fault {
         Fault::At(point) => {
@@ -477,7 +477,7 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
                 std::thread::sleep(Duration::from_micros(500));
             }
             product.points().disarm(point);
-            // Taken between the last look and now: whoever it is goes on.
+            // It was taken since the last look. The process that took it keeps running.
             product.points().release(point)
         }
         Fault::Sink(who, step) => {
@@ -495,7 +495,7 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
                 if let Some((pid, after)) = told.split_once(' ') {
                     std::thread::sleep(Duration::from_micros(after.parse()?));
                     std::fs::remove_file(&file)?;
-                    // It may be over already: then nobody was killed.
+                    // It may have ended already. Then no process was killed.
                     if faults::kill(pid.parse()?) {
                         report.add("drains killed", 1);
                     }
@@ -503,15 +503,15 @@ fn sabotage(product: &Product, dir: &Path, plan: &Plan, over: &AtomicBool, repor
                 }
                 std::thread::sleep(Duration::from_micros(500));
             }
-            // Written after the last look, perhaps.
+            // It may have been written after the last look.
             let _absent = std::fs::remove_file(file);
             Ok(())
         }
-        Fault::Nobody => Ok(()),
+        Fault::NoProcess => Ok(()),
     }
 }
 
-/// The receiver of webhooks, started anew whenever it dies.
+/// The receiver of webhooks, which is restarted whenever it dies.
 struct Receiver {
     port: u16,
     stopping: Arc<AtomicBool>,
@@ -540,7 +540,7 @@ impl Receiver {
         Ok(Self { port, stopping, child, keeper: Some(keeper) })
     }
 
-    /// Whether whoever starts it anew still does.
+    /// Whether it is still restarted.
     fn check(&self) -> Result<()> {
         ensure!(!self.keeper.as_ref().is_some_and(std::thread::JoinHandle::is_finished), "the receiver cannot be started again");
         Ok(())
@@ -549,11 +549,11 @@ impl Receiver {
     fn stop(&mut self) {
         self.stopping.store(true, SeqCst);
         if let Some(keeper) = self.keeper.take() {
-            // What went wrong there was seen as something that never came.
+            // A failure there showed as a delivery that never came.
             let _joined = keeper.join();
         }
         if let Some(mut child) = self.child.lock().unwrap_or_else(|e| e.into_inner()).take() {
-            // It may be dead already.
+            // It may have exited already.
             let _dead = child.kill();
             let _reaped = child.wait();
         }

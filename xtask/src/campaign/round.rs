@@ -1,4 +1,4 @@
-//! One round: a command, a few kills, and the books.
+//! One round: a command, a few kills, and the checks.
 
 use super::faults::{self, Fault, Victim, alive};
 use super::report::Report;
@@ -17,7 +17,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Longer than any round takes: it only turns a hang into a failure.
+/// Longer than any round takes. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 struct Plan {
@@ -26,7 +26,7 @@ struct Plan {
     pty: bool,
     input: Vec<String>,
     faults: Vec<Fault>,
-    /// Both keepers at once, after so many microseconds: nothing more is promised than honesty.
+    /// Both keepers at once, after this many microseconds. The result may only be that the end is lost.
     both: Option<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Plan {
             1 => rng.below(100),
             _ => rng.below(4_000),
         };
-        // Long enough to be killed at a dozen times.
+        // Long enough for a dozen kills.
         let lines = if kills > 1 { 4_000 + rng.below(40_000) } else { lines };
         let part = Part { lines, reads, code: rng.below(120) as i32, seed: rng.next() };
         let input =
@@ -57,7 +57,7 @@ impl Plan {
     }
 }
 
-/// Plays one round and books what it saw.
+/// Runs one round and records its results.
 pub(crate) fn play(product: &Product, seed: u64, round: u64, report: &Report, fills: bool) {
     let plan = Plan::draw(seed, round);
     report.add("rounds", 1);
@@ -136,7 +136,7 @@ impl Stage<'_> {
         serde_json::from_str(&answer.text()).with_context(|| format!("{args:?} answered {:?} {:?}", answer.text(), answer.err))
     }
 
-    /// Starts the command: asked again with the same id, it is started once.
+    /// Starts the command. A repeated request with the same id starts it once.
     fn start(&self, plan: &Plan) -> Result<Value> {
         let exe = std::env::current_exe()?;
         let mut args: Vec<String> = ["run", "--json", "--id", &self.id].map(str::to_owned).to_vec();
@@ -214,7 +214,7 @@ impl Stage<'_> {
                 break closed;
             }
         };
-        // A repeated call may find that the first did it.
+        // A repeated call may find that the first succeeded.
         ensure!(
             closed["status"] == "ok" || closed["status"] == "already_exited" || closed["code"] == "no_input",
             "close answered {closed}"
@@ -222,7 +222,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// With both keepers killed at once: what cannot be known is not made up.
+    /// Checks a command whose keepers were killed at once: an unknown result must not be invented.
     fn honest(&self, plan: &Plan) -> Result<()> {
         self.start(plan)?;
         let began = Instant::now();
@@ -274,7 +274,7 @@ impl Stage<'_> {
     fn log(&self) -> (Vec<u8>, u64) {
         let Ok(meta) = Snapshot::read(&self.dir) else { return (Vec::new(), 0) };
         let mut all = Vec::new();
-        // A log that is not there yet is empty.
+        // A missing log is empty.
         let _none_yet = LogReader::open(&self.dir, Keep::default()).copy_to(0, meta.commit.base, &meta.gaps, &mut all);
         (all, meta.commit.base)
     }
@@ -287,7 +287,7 @@ impl Stage<'_> {
         Ok(bytes.iter().enumerate().filter(|(at, _)| !is_missing(*at)).map(|(_, b)| *b).collect())
     }
 
-    /// Nothing of it is left, and it can be forgotten.
+    /// Checks that no process of it is left, and removes it.
     fn tidy(&self) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -372,7 +372,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Kills whoever is held at a point that was armed, if that is the only fault there is now.
+    /// Kills the process that is held at an armed point, if that is the only fault.
     fn kill_at(&self, point: &'static str, dead: &mut Vec<u32>) {
         let points = self.product.points();
         let began = Instant::now();
@@ -398,7 +398,7 @@ impl Stage<'_> {
             dead.push(pid);
             self.report.add(format!("killed at {point}"), 1);
         }
-        // Whoever was spared goes on; for whoever was not, this only removes the file.
+        // A spared process continues. For a killed one this only removes the file.
         if let Err(e) = points.release(point) {
             self.report.bad(format!("cannot release {point}: {e}"));
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask campaign stop`: hostile trees, stopped; all of each must be gone within its grace and a second, and nobody else harmed.
+//! `cargo xtask campaign stop`: stops hostile process trees. Each must be gone within its grace and a second, and no other process harmed.
 
 use super::report::Report;
 use crate::Flags;
@@ -92,7 +92,7 @@ fn stop_one(product: &Product, leaf: bool, rng: &mut Rng, round: u64) -> Result<
     Ok(tree)
 }
 
-/// A process that is nobody's business.
+/// A process that must not be harmed.
 struct Bystander(Child);
 
 impl Bystander {

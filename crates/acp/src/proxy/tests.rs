@@ -68,7 +68,7 @@ async fn everything_else_is_passed_on_byte_for_byte() {
         agent.say(line.as_bytes()).await;
         assert_eq!(client.hears().await, line);
     }
-    // What is no text, and what has no end.
+    // Bytes that are not text, and a line without an end.
     client.say(b"\xff\xfe{\n").await;
     let mut three = [0; 4];
     agent.read.read_exact(&mut three).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_terminal_that_cannot_be_looked_at_is_no_reason_to_hold_anything_back(
     };
     agent.say(line("{\"type\":\"terminal\",\"terminalId\":\"proc_0123456789ab\"}").as_bytes()).await;
     let text = "What proc_0123456789ab printed cannot be shown here; `outlast log proc_0123456789ab` may have it.";
-    assert_eq!(heard.hears().await, line(&crate::shown::content(text).to_string()));
+    assert_eq!(heard.hears().await, line(&crate::terminal_content::content(text).to_string()));
 }
 
 #[tokio::test]
@@ -120,11 +120,11 @@ async fn nobody_waits_for_a_message_that_was_too_long() {
     let refused = client.hears_json().await;
     assert_eq!((&refused["id"], &refused["error"]["code"]), (&json!("q"), &json!(INVALID_REQUEST)));
     assert_eq!(agent.hears_json().await["method"], "next");
-    // An answer: whoever waits for it gets another.
+    // An answer: the side that waits for it gets an error instead.
     client.say(format!("{{\"result\":\"{filler}\",\"id\":7}}\n").as_bytes()).await;
     let instead = agent.hears_json().await;
     assert_eq!((&instead["id"], &instead["error"]["code"]), (&json!(7), &json!(INTERNAL)));
-    // A terminal's request, from the other side, and a notification, of which nobody waits to hear.
+    // A request about a terminal from the other side, and a notification, which has no answer.
     agent
         .say(
             format!("{{\"method\":\"n\",\"params\":\"{filler}\"}}\n{{\"id\":8,\"method\":\"terminal/create\",\"params\":\"{filler}\"}}\n")
@@ -154,7 +154,7 @@ async fn an_agent_that_stays_when_its_client_has_left_is_not_waited_for_forever(
     let Three { client, mut agent, proxy } = three(MOST_BYTES);
     drop(client);
     assert_eq!(agent.hears().await, "");
-    // It may go on talking, and nobody listens.
+    // It may keep writing, and its output has no reader.
     agent.say(b"{\"method\":\"session/update\"}\n").await;
     assert_eq!(proxy.await.unwrap(), Ended::Client);
 }

@@ -1,13 +1,13 @@
-//! `terminal/create`
+//! `terminal/create`: starts a command.
 
-use super::{Done, Seen, Terminals, refused};
+use super::{Done, TerminalSeen, Terminals, refused};
 use crate::message::{Failure, INTERNAL, INVALID_PARAMS};
 use outlast_client::{ClientError, ProcessInfo, Reason, Run, Spec, Tell};
 use serde::Deserialize;
 use serde_json::json;
 use std::path::Path;
 
-/// What to run, and how.
+/// The parameters.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Create {
@@ -34,7 +34,7 @@ impl Create {
         &self.session_id
     }
 
-    /// The request to the engine. `dir` is where the conversation works.
+    /// The request to the engine. `dir` is the directory of the session.
     fn spec(&self, dir: Option<String>) -> Result<Spec, Failure> {
         let dir = self.cwd.clone().or(dir);
         if let Some(dir) = &dir
@@ -54,12 +54,12 @@ impl Create {
         for Variable { name, value } in self.env.iter().flatten() {
             spec = spec.with_env(name.as_str(), value.as_str());
         }
-        // Whoever created it may be gone when it ends, and is told of it when they are back.
+        // The agent may be gone when the command ends. It then gets a notice when it is back.
         Ok(spec.telling(Tell::end()))
     }
 }
 
-/// Whether a command without arguments is a shell line: it has something in it that no name of a program has, and is no file.
+/// Whether a command without arguments is a shell line: it has a character that program names do not have, and is not a file.
 fn is_line(command: &str, dir: Option<&str>) -> bool {
     let told_apart = |c: char| c.is_ascii_whitespace() || "|&;<>()$`\"'\\*?~".contains(c);
     let is_file = || command.contains('/') && Path::new(dir.unwrap_or(".")).join(command).is_file();
@@ -83,7 +83,7 @@ impl Terminals {
         };
         let id = info.session_id;
         if info.fate.completion_reason == Some(Reason::FailedStart) {
-            return Done { seen: Some(Seen { client, id }), ..Err(failed(&create.command, &info)).into() };
+            return Done { seen: Some(TerminalSeen { client, id }), ..Err(failed(&create.command, &info)).into() };
         }
         self.known().limit(&create.session_id, id, create.output_byte_limit);
         let mut created = json!({ "terminalId": id });
@@ -94,7 +94,7 @@ impl Terminals {
     }
 }
 
-/// It never ran, so there is no terminal.
+/// The error for a command that did not start, and so has no terminal.
 fn failed(command: &str, info: &ProcessInfo) -> Failure {
     let why = info.fate.start_error.as_deref().unwrap_or("no reason is known");
     Failure::new(INTERNAL, format!("{command:?} could not be started: {why}"))

@@ -1,4 +1,4 @@
-//! `terminal/kill`: stops the command. What it said stays readable.
+//! `terminal/kill`: stops the command. Its output stays readable.
 
 use super::{Terminal, Terminals};
 use crate::message::Failure;
@@ -23,10 +23,10 @@ impl Terminals {
     }
 }
 
-/// When it ended.
+/// When a command ended.
 pub(super) enum Stopped {
-    /// By this stop, and whoever asked for it has seen the end.
+    /// By this stop; its end counts as seen.
     Now,
-    /// Without it.
+    /// Before this stop.
     Before,
 }

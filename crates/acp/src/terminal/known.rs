@@ -1,10 +1,10 @@
-//! What this proxy was told of terminals and no process records: how much of its output is wanted, and that it was released.
+//! What this proxy knows of terminals and the engine does not record: output limits, and which were released.
 
 use outlast_client::ProcessId;
 use std::collections::{HashMap, VecDeque};
 
-/// How many terminals are remembered. The oldest is forgotten first: it is then served like one of an earlier proxy.
-const MOST: usize = 65_536;
+/// The most terminals that are remembered. The oldest is forgotten first, and is then served like a terminal of an earlier proxy.
+const MAX_TERMINALS: usize = 65_536;
 
 #[derive(Debug, Default)]
 pub(super) struct Known {
@@ -21,24 +21,24 @@ struct One {
 }
 
 impl Known {
-    /// A terminal, of whose output no more than `limit` bytes are wanted.
+    /// Sets the most bytes of output that the agent wants of a terminal.
     pub(super) fn limit(&mut self, session: &str, id: ProcessId, limit: Option<u64>) {
         if let Some(limit) = limit {
             self.one(session, id).limit = Some(limit);
         }
     }
 
-    /// How much of its output is wanted, if that was said to this proxy.
+    /// The output limit of a terminal, if this proxy knows one.
     pub(super) fn limit_of(&self, session: &str, id: ProcessId) -> Option<u64> {
         self.of.get(&(session.to_owned(), id))?.limit
     }
 
-    /// Frees its name; false if that was done before.
+    /// Marks a terminal as released; false if it was before.
     pub(super) fn release(&mut self, session: &str, id: ProcessId) -> bool {
         !std::mem::replace(&mut self.one(session, id).released, true)
     }
 
-    /// It was not released after all.
+    /// Takes back a release.
     pub(super) fn keep(&mut self, session: &str, id: ProcessId) {
         self.one(session, id).released = false;
     }
@@ -51,7 +51,7 @@ impl Known {
         let key = (session.to_owned(), id);
         if !self.of.contains_key(&key) {
             self.order.push_back(key.clone());
-            if self.order.len() > MOST
+            if self.order.len() > MAX_TERMINALS
                 && let Some(oldest) = self.order.pop_front()
             {
                 self.of.remove(&oldest);
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn no_number_of_terminals_takes_all_memory() {
         let mut known = Known::default();
-        for n in 0..=MOST {
+        for n in 0..=MAX_TERMINALS {
             known.release("a", id(n));
         }
-        assert!(!known.is_released("a", id(0)) && known.is_released("a", id(1)) && known.of.len() == MOST);
+        assert!(!known.is_released("a", id(0)) && known.is_released("a", id(1)) && known.of.len() == MAX_TERMINALS);
     }
 }

@@ -1,19 +1,19 @@
-//! `terminal/output`
+//! `terminal/output`: the end of a terminal's output, and its exit status.
 
-use super::{Done, Seen, Terminal, Terminals, exit_status};
+use super::{Done, Terminal, TerminalSeen, Terminals, exit_status};
 use crate::message::Failure;
 use outlast_client::{Chunk, Client, ClientError, From, ProcessInfo, Status};
 use outlast_text::{Options, Redactor, render};
 use serde_json::json;
 
-/// The most that is answered with, however much an agent asks for: it goes into one message, and then to a model.
+/// The most bytes in an answer, however many the agent asks for: they go into one message, and then to a model.
 pub(super) const CAP: u64 = 1 << 20;
-/// How much more is read than is shown, so that what a cut may tear apart, a secret or an escape sequence, lies before it.
+/// How many more bytes are read than shown, so that a secret or an escape sequence that the beginning tears apart is not shown.
 const MARGIN: u64 = 64 << 10;
 
 impl Terminals {
     pub(super) async fn output(&self, of: &Terminal) -> Done {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let room = self.room.clone().acquire_owned().await.ok();
         match self.look(of).await {
             Ok(done) => Done { _room: room, ..done },
@@ -26,7 +26,7 @@ impl Terminals {
         let most = self.known().limit_of(&of.session_id, id).unwrap_or(CAP).min(CAP);
         let looked = async {
             let client = self.client(&of.session_id).await?;
-            // First how it is, then what it said: whoever sees an end sees all that came before it.
+            // Status first, then output, so that an answer with an end has all output before it.
             let Some((onlooker, info)) = self.look_on(&of.session_id, &of.terminal_id).await? else { return Ok(None) };
             let tail = Tail::read(&onlooker, &of.terminal_id, most).await?;
             Ok::<_, ClientError>(Some((client, info, tail)))
@@ -36,11 +36,11 @@ impl Terminals {
         let is_over = info.status == Status::Exited;
         let exit_status = is_over.then(|| exit_status(&info.fate));
         let outcome = Ok(json!({ "output": output, "truncated": truncated, "exitStatus": exit_status }));
-        Ok(Done { seen: is_over.then_some(Seen { client, id }), ..outcome.into() })
+        Ok(Done { seen: is_over.then_some(TerminalSeen { client, id }), ..outcome.into() })
     }
 }
 
-/// The end of a log: what is there, and what is missing in between.
+/// The end of a log, with its gaps.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
     parts: Vec<Part>,
@@ -67,7 +67,7 @@ impl Tail {
         Ok(Self { parts, closed: chunks.closed() })
     }
 
-    /// The last `most` bytes as a reader sees them, and whether something is missing before or in them.
+    /// The last `most` bytes as a reader sees them, and whether output is missing before or in them.
     pub(super) fn shown(&self, redactor: &Redactor, info: &ProcessInfo, most: u64) -> (String, bool) {
         let mut text = String::new();
         let mut truncated = false;
@@ -97,16 +97,16 @@ impl Tail {
     }
 }
 
-/// Without an unfinished line that is being drawn over and over: it would change under an agent that asks again and takes what is new from where it stopped.
-/// It is shown when it is finished, as it looks then.
+/// Removes an unfinished line that the program redraws. An agent that reads on from where it stopped would see it change. The line is shown
+/// once it is finished.
 fn without_redraws(bytes: &[u8]) -> &[u8] {
     let (finished, line) = bytes.split_at(memchr::memrchr(b'\n', bytes).map_or(0, |at| at + 1));
-    // One at the very end may be half of the end of the line.
+    // A `\r` at the very end may be half of the line end.
     let judged = line.strip_suffix(b"\r").unwrap_or(line);
     if judged.contains(&b'\r') { finished } else { &bytes[..finished.len() + judged.len()] }
 }
 
-/// The end of a text, at most so many bytes, from the beginning of a character on.
+/// The end of a text, at most `most` bytes, from the beginning of a character on.
 fn last_bytes(text: &str, most: usize) -> &str {
     let mut at = text.len().saturating_sub(most);
     while !text.is_char_boundary(at) {
@@ -155,7 +155,7 @@ mod tests {
         for end in 0..=log.len() {
             let tail = Tail { parts: vec![Part::Bytes { at: 0, bytes: log.as_bytes()[..end].into() }], closed: false };
             let (text, _) = tail.shown(&Redactor::new(true), &info(), CAP);
-            // The first drawing of a line that turns out to be redrawn is all that is taken back.
+            // Only the first drawing of a line that is redrawn later is taken back.
             assert!(text.starts_with(before.trim_end_matches(" 10%")), "{before:?} became {text:?}");
             before = text;
         }
@@ -173,7 +173,7 @@ mod tests {
         fn a_cut_is_at_the_beginning_and_between_characters(text: String, most in 0..40_usize) {
             let tail = last_bytes(&text, most);
             prop_assert!(text.ends_with(tail) && tail.len() <= most);
-            // Never by more than the character that did not fit.
+            // It is shorter by at most one character.
             prop_assert!(tail.len() == text.len() || tail.len() + 4 > most);
         }
     }

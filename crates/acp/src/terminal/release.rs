@@ -1,4 +1,4 @@
-//! `terminal/release`: stops the command if it runs, and frees the terminal's name. The log stays in the home for as long as logs do.
+//! `terminal/release`: stops the command if it runs, and forgets the terminal. The log stays in the home for as long as other logs.
 
 use super::kill::Stopped;
 use super::{Terminal, Terminals};
@@ -11,7 +11,7 @@ impl Terminals {
         match self.let_go(of).await {
             Ok(()) => Ok(json!({})),
             Err(error) => {
-                // It may be asked for again: what was not stopped must not be out of reach.
+                // The agent may try again: a command that was not stopped must stay reachable.
                 self.known().keep(&of.session_id, of.id()?);
                 Err(of.refused(&error))
             }
@@ -19,12 +19,12 @@ impl Terminals {
     }
 
     async fn let_go(&self, of: &Terminal) -> Result<(), ClientError> {
-        // What a command that is over has left running goes on: only `terminal/kill` asks for its end.
+        // If the command has ended, the children that it left keep running: only `terminal/kill` stops them.
         let is_over = self.client(&of.session_id).await?.poll(&of.terminal_id).await?.status == Status::Exited;
         let stopped = if is_over { Stopped::Before } else { self.stop(of).await? };
         match stopped {
             Stopped::Now => Ok(()),
-            // Whoever releases it wants to hear no more of it.
+            // An agent that releases a terminal needs no notice of its end.
             Stopped::Before => self.client(&of.session_id).await?.mark_completion_consumed(&of.terminal_id).await,
         }
     }

@@ -1,23 +1,23 @@
-//! What a client is shown of a terminal: it has none of its own to show.
+//! The content that a client gets in place of a terminal that it does not have.
 
 use super::output::Tail;
 use super::{Terminals, exit_status};
-use crate::shown::{Shown, content, verbatim};
+use crate::terminal_content::{ShownTerminals, content, verbatim};
 use outlast_client::{ClientError, ProcessInfo, Status};
 use serde_json::Value;
 use std::time::Duration;
 
-/// How much of its output is shown, in bytes: the end of it. A person looks at it, and has the log for the rest.
-const MOST: u64 = 64 << 10;
-/// How long that may take. What the agent says comes in its order, so that everything behind it waits.
-const WITHIN: Duration = Duration::from_secs(2);
+/// How many bytes of output are shown: the end. A user reads them, and has the log for the rest.
+const MAX_SHOWN_BYTES: u64 = 64 << 10;
+/// How long this may take. Messages keep their order, so all later ones wait.
+const SHOW_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Terminals {
-    /// The content to be shown in place of each, as things are now. Nobody is told of an end by this.
-    pub(crate) async fn show(&self, shown: &Shown) -> Vec<Value> {
+    /// The content in place of each terminal, as it is now. This never marks an end as seen.
+    pub(crate) async fn show(&self, shown: &ShownTerminals) -> Vec<Value> {
         let mut all = Vec::new();
         for (_, id) in &shown.terminals {
-            let text = match tokio::time::timeout(WITHIN, self.text(&shown.session, id)).await {
+            let text = match tokio::time::timeout(SHOW_TIMEOUT, self.text(&shown.session, id)).await {
                 Ok(Ok(Some(text))) => text,
                 _ => format!("What {id} printed cannot be shown here; `outlast log {id}` may have it."),
             };
@@ -28,8 +28,8 @@ impl Terminals {
 
     async fn text(&self, session: &str, id: &str) -> Result<Option<String>, ClientError> {
         let Some((onlooker, info)) = self.look_on(session, id).await? else { return Ok(None) };
-        let tail = Tail::read(&onlooker, id, MOST).await?;
-        let (output, cut) = tail.shown(&self.redactor, &info, MOST);
+        let tail = Tail::read(&onlooker, id, MAX_SHOWN_BYTES).await?;
+        let (output, cut) = tail.shown(&self.redactor, &info, MAX_SHOWN_BYTES);
         Ok(Some(written(&info, &output, cut)))
     }
 }

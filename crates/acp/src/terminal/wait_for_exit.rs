@@ -1,4 +1,4 @@
-//! `terminal/wait_for_exit`
+//! `terminal/wait_for_exit`: waits until the command has ended.
 
 use super::{Done, Terminal, Terminals, exit_status};
 use crate::message::{CANCELLED, Failure};
@@ -12,12 +12,12 @@ impl Terminals {
         };
         match waited.status.as_str() {
             "exited" => Ok(Done { receipt: Some(receipt), ..Ok(exit_status(&waited.fate)).into() }),
-            // Somebody let go of the conversation's waits.
+            // A client cancelled the session's waits.
             _ => Err(Failure::new(CANCELLED, "the wait was interrupted; the command keeps running")),
         }
     }
 
-    /// For as long as it takes, over any number of engines. The end counts as seen when the agent has it.
+    /// Waits without a limit, also across engine restarts. The end counts as seen when the agent has it.
     async fn wait(&self, of: &Terminal) -> Result<(Waited, Receipt), ClientError> {
         let (client, receipt) = self.client(&of.session_id).await?.relaying();
         Ok((client.wait(&of.terminal_id, None).await?, receipt))

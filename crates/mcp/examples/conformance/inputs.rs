@@ -1,4 +1,4 @@
-//! Asking the client for something before a request can be answered.
+//! Asks the client for input before a request can be answered.
 
 use crate::read;
 use outlast_mcp::Token;
@@ -7,27 +7,27 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-/// How many states of unfinished requests are known; the oldest is forgotten first.
-const MOST: usize = 256;
+/// The most states of unfinished requests. The oldest is forgotten first.
+const MAX_STATES: usize = 256;
 
-/// States that were given out. What a client sends back is one of these or nothing: it cannot make one up, nor change it.
+/// States that were given out. A client can only send back one of these; it cannot make one up or change it.
 #[derive(Debug, Default)]
 pub(crate) struct States(Mutex<VecDeque<String>>);
 
 impl States {
-    /// A new one, for a step of a request.
+    /// A new state, for a step of a request.
     pub(crate) fn give(&self, step: &str) -> Result<String, ErrorData> {
         let drawn = Token::draw().map_err(|e| ErrorData::internal_error(format!("no randomness: {e}"), None))?;
         let state = format!("{step}.{}", drawn.reveal());
         let mut all = self.0.lock().expect("nothing panics while it is held");
-        if all.len() == MOST {
+        if all.len() == MAX_STATES {
             all.pop_front();
         }
         all.push_back(state.clone());
         Ok(state)
     }
 
-    /// The step that a state stands for, or why it stands for none.
+    /// The step of a state, or why the state is not valid.
     pub(crate) fn step(&self, state: &str) -> Result<String, ErrorData> {
         let known = self.0.lock().expect("nothing panics while it is held").iter().any(|given| given == state);
         match state.split_once('.') {
@@ -37,7 +37,7 @@ impl States {
     }
 }
 
-/// Asks for these.
+/// The answer that asks for input.
 pub(crate) fn ask(requests: Value, state: Option<String>) -> Result<InputRequiredResult, ErrorData> {
     Ok(InputRequiredResult::new(Some(read::<InputRequests>(requests)?), state))
 }

@@ -1,7 +1,7 @@
-//! The server that the official conformance suite is run against: ours, with the fixtures beside it that the suite calls by name.
+//! The server that the official conformance suite runs against: ours, with the fixtures that the suite calls by name.
 //!
-//! `conformance PROGRAM` serves the home that `OUTLAST_HOME` names, starts engines by that `outlast`, and prints where it listens. Everything that is not a fixture is
-//! the product's own: transport, eras, tasks over processes, resources, owners. There is no token here, which the suite could not send.
+//! `conformance PROGRAM` serves the home that `OUTLAST_HOME` names, starts engines with that `outlast`, and prints where it listens. All but
+//! the fixtures is the product: transport, eras, tasks over processes, resources, owners. It has no token, because the suite cannot send one.
 
 // Sampling, roots and logging are deprecated, and scored in the old era.
 #![allow(deprecated)]
@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What all connections have in common.
+/// State that all connections share.
 struct Shared {
     states: inputs::States,
     tasks: tasks::Tasks,
@@ -77,9 +77,9 @@ enum Change {
 struct Fixtures {
     ours: Server,
     shared: Arc<Shared>,
-    /// What a client of the old era wants to read of our log.
+    /// The log level that a client of the old era asked for.
     level: Arc<Mutex<Option<LoggingLevel>>>,
-    /// Begun before a subscription is acknowledged, so that nothing is missed that is changed right after.
+    /// Subscribed before a subscription is acknowledged, so that a change right after it is not missed.
     changes: Arc<Mutex<Option<broadcast::Receiver<Change>>>>,
 }
 
@@ -207,7 +207,7 @@ impl ServerHandler for Fixtures {
         let sink = context.sink().clone();
         let tell = async {
             while let Ok(change) = changes.recv().await {
-                // What was not asked for is refused by the library, and need not be told.
+                // The library refuses a notification that the client did not ask for.
                 let _unwanted = match change {
                     Change::Tools => sink.notify_tool_list_changed().await,
                     Change::Prompts => sink.notify_prompt_list_changed().await,

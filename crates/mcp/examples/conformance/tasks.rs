@@ -1,5 +1,5 @@
-//! Tasks of a kind that no process is: one that asks the client for something while it runs, and one whose request itself fails. They are held in memory, since the
-//! product has no use for them. All other tasks of the suite are processes.
+//! Tasks that cannot be processes: one asks the client for input while it runs, and one has a request that fails. They are held in memory,
+//! since the product does not have such tasks. All other tasks of the suite are processes.
 
 use crate::inputs;
 use outlast_client::Time;
@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::SystemTime;
 
-/// How many are held; the oldest is forgotten first.
-const MOST: usize = 256;
+/// The most tasks that are held. The oldest is forgotten first.
+const MAX_TASKS: usize = 256;
 const TTL_MS: u64 = 3_600_000;
 const POLL_MS: u64 = 100;
 
@@ -28,12 +28,12 @@ struct Held {
 }
 
 impl Tasks {
-    /// One that waits for answers to these.
+    /// A task that waits for answers to these requests.
     pub(crate) fn asking(&self, requests: Value) -> Result<CreateTaskResult, ErrorData> {
         self.hold(TaskPayload::InputRequired { input_requests: crate::read::<InputRequests>(requests)? })
     }
 
-    /// One whose request has failed.
+    /// A task whose request has failed.
     pub(crate) fn failed(&self) -> Result<CreateTaskResult, ErrorData> {
         let error = object(json!({"code": -32603, "message": "This request fails on purpose."}));
         self.hold(TaskPayload::Failed { error })
@@ -44,7 +44,7 @@ impl Tasks {
         let held = Held { id: id.reveal().to_owned(), created: now(), payload };
         let task = held.task();
         let mut all = self.lock();
-        if all.len() == MOST {
+        if all.len() == MAX_TASKS {
             all.pop_front();
         }
         all.push_back(held);
@@ -57,7 +57,7 @@ impl Tasks {
         Some(GetTaskResult::new(DetailedTask::new(held.task(), held.payload.clone())))
     }
 
-    /// Takes answers. Whether there is such a task.
+    /// Takes answers. False if there is no such task.
     pub(crate) fn update(&self, id: &str, responses: &InputResponses) -> bool {
         let mut all = self.lock();
         let Some(held) = all.iter_mut().find(|held| held.id == id) else { return false };
@@ -71,7 +71,7 @@ impl Tasks {
         true
     }
 
-    /// Ends one. Whether there is such a task.
+    /// Ends a task. False if there is no such task.
     pub(crate) fn cancel(&self, id: &str) -> bool {
         let mut all = self.lock();
         let Some(held) = all.iter_mut().find(|held| held.id == id) else { return false };
@@ -88,7 +88,7 @@ impl Tasks {
 
 impl Held {
     fn task(&self) -> Task {
-        // Nothing is done before the first look: what has failed is found out by asking.
+        // The first answer is always "working": the client learns of the failure by asking.
         let status = if self.payload.status() == TaskStatus::Failed { TaskStatus::Working } else { self.payload.status() };
         Task::new(self.id.clone(), status, self.created.clone(), now()).with_ttl_ms(TTL_MS).with_poll_interval_ms(POLL_MS)
     }

@@ -12,14 +12,14 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// No sound.
+/// A WAV file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
-/// What lies between two signs of life of a tool that shows some. The suite asks for it.
+/// The time between two progress reports. The suite asks for it.
 const A_WHILE: Duration = Duration::from_millis(50);
-/// How long something real runs whose end comes as a task: longer than it takes to be told of its start.
+/// How long the process behind a task runs: longer than the answer about its start takes.
 const A_SECOND: &str = "1";
 
-/// All of them.
+/// All tools of the suite.
 pub(crate) fn list() -> Vec<Tool> {
     let none = || json!({});
     let text = |what: &str| json!({"type": "string", "description": what});
@@ -65,7 +65,7 @@ pub(crate) fn list() -> Vec<Tool> {
     plain.into_iter().chain([rich()]).filter_map(|tool| serde_json::from_value(tool).ok()).collect()
 }
 
-/// One whose schema uses all that the dialect has.
+/// A tool whose schema uses every feature of the dialect.
 fn rich() -> Value {
     json!({"name": "json_schema_2020_12_tool", "description": "Tool with JSON Schema 2020-12 features", "inputSchema": {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -88,7 +88,7 @@ fn rich() -> Value {
 
 type Answered = Result<CallToolResponse, ErrorData>;
 
-/// Calls one of these, or one of ours.
+/// Calls a tool of the suite, or one of the product.
 pub(crate) async fn call(fixtures: &Fixtures, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answered {
     let argument = |name: &str| request.arguments.as_ref().and_then(|all| all.get(name)).and_then(Value::as_str).unwrap_or_default();
     let image = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
@@ -130,8 +130,8 @@ pub(crate) async fn call(fixtures: &Fixtures, request: CallToolRequestParams, co
         },
         "test_trigger_tool_change" | "test_trigger_prompt_change" => {
             let change = if request.name == "test_trigger_tool_change" { Change::Tools } else { Change::Prompts };
-            // Whoever does not listen need not be told.
-            let _nobody = fixtures.shared.changes.send(change);
+            // It fails if no client listens.
+            let _no_listener = fixtures.shared.changes.send(change);
             text("It was said that they have changed.")
         }
         "test_headers" => text(argument("region")),
@@ -159,7 +159,7 @@ fn text(text: &str) -> Answered {
 async fn logging(fixtures: &Fixtures, context: &RequestContext<RoleServer>) -> Answered {
     let wanted = match is_new(context) {
         true => context.meta.log_level().is_some(),
-        // Nobody has said what is too little, so all of it is told.
+        // Without a level, everything is logged.
         false => fixtures
             .level
             .lock()
@@ -230,7 +230,7 @@ fn choices() -> Value {
     })
 }
 
-/// Those that ask before they answer, in the new era.
+/// Tools that ask before they answer, in the new era.
 fn asking(fixtures: &Fixtures, request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Answered {
     let states = &fixtures.shared.states;
     let responses = request.input_responses.as_ref();
@@ -297,7 +297,7 @@ fn asking(fixtures: &Fixtures, request: &CallToolRequestParams, context: &Reques
     Ok(asked.into())
 }
 
-/// Those that are tasks. What can be is a process of the engine, by way of our own `run`.
+/// Tools that are tasks. Where possible they are processes of the engine, started by the tool `run`.
 async fn task(fixtures: &Fixtures, request: &CallToolRequestParams, context: RequestContext<RoleServer>) -> Answered {
     let argument = |name: &str| request.arguments.as_ref().and_then(|all| all.get(name));
     let understood = context.client_capabilities().is_some_and(|able| able.supports_tasks());
@@ -331,7 +331,7 @@ async fn task(fixtures: &Fixtures, request: &CallToolRequestParams, context: Req
     fixtures.ours.call_tool(run, context).await
 }
 
-/// Prints something after some seconds. The words are an argument, so that none of them means anything to a shell.
+/// A command that prints a text after some seconds. The text is an argument, so that the shell does not interpret it.
 fn slowly(seconds: &str, words: &str) -> Vec<String> {
     ["sh", "-c", r#"sleep "$1"; printf '%s\n' "$2""#, "sh", seconds, words].map(str::to_owned).to_vec()
 }

@@ -1,5 +1,5 @@
-//! What only the operating system can tell or do. Everything that is Linux's own is in `linux`.
+//! Calls to the operating system. All Linux code is in `linux`.
 
 mod linux;
 
-pub(crate) use linux::Life;
+pub(crate) use linux::ChildHandle;

@@ -11,7 +11,7 @@ fn policy() -> Policy {
 
 #[test]
 fn what_was_told_together_comes_back_together_or_dies_alone() {
-    let failed = Outcome::failed("no".into());
+    let failed = CallResult::failed("no".into());
     let verdicts = verdicts(&policy(), &failed, &[0, 1, 3], 0.0);
     let retry = Settle::Retry { after: seconds(20), reason: "no".into() };
     assert_eq!(verdicts[..2], [retry.clone(), retry]);
@@ -20,7 +20,7 @@ fn what_was_told_together_comes_back_together_or_dies_alone() {
 
 #[test]
 fn a_receiver_may_ask_for_more_time_but_not_for_less() {
-    let asked = |wait| Outcome::Failed { reason: "no".into(), wait: Some(seconds(wait)) };
+    let asked = |wait| CallResult::Failed { reason: "no".into(), wait: Some(seconds(wait)) };
     let after = |wait| match verdicts(&policy(), &asked(wait), &[0], 0.0).remove(0) {
         Settle::Retry { after, .. } => after.as_secs(),
         other => panic!("{other:?}"),
@@ -30,9 +30,9 @@ fn a_receiver_may_ask_for_more_time_but_not_for_less() {
 
 #[test]
 fn who_wants_no_more_gets_no_more() {
-    let gone = Outcome::Gone { reason: "gone".into() };
+    let gone = CallResult::Gone { reason: "gone".into() };
     assert_eq!(verdicts(&policy(), &gone, &[0], 0.5), [Settle::Dead { reason: "gone".into() }]);
-    assert_eq!(verdicts(&policy(), &Outcome::Done, &[9, 9], 0.5), [Settle::Delivered, Settle::Delivered]);
+    assert_eq!(verdicts(&policy(), &CallResult::Done, &[9, 9], 0.5), [Settle::Delivered, Settle::Delivered]);
 }
 
 #[test]

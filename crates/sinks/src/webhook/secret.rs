@@ -1,4 +1,4 @@
-//! What requests are signed with.
+//! The secrets that sign requests.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,22 +11,22 @@ pub struct Secret {
     key: hmac::Key,
 }
 
-/// Why a text is no secret. None of them holds the text.
+/// Why a text is not a secret. The error never holds the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadSecret {
-    /// There is none.
+    /// No secret was given.
     #[error("a webhook needs a secret to sign with")]
     Missing,
-    /// It has another form.
+    /// The text is not `whsec_` and base64.
     #[error("a webhook's secret is `whsec_` and base64 behind it")]
     Form,
-    /// It can be guessed, or is something else.
+    /// It is too short to be safe, or too long to be a secret.
     #[error("a webhook's secret has 24 to 64 bytes, and this has {0}")]
     Length(usize),
 }
 
 impl Secret {
-    /// Reads `whsec_…`; white space around it does not count.
+    /// Reads `whsec_…`. White space around it is ignored.
     pub fn parse(text: &str) -> Result<Self, BadSecret> {
         let coded = text.trim().strip_prefix("whsec_").ok_or(BadSecret::Form)?;
         let bytes = STANDARD.decode(coded).map_err(|_| BadSecret::Form)?;
@@ -36,7 +36,7 @@ impl Secret {
         Ok(Self { key: hmac::Key::new(hmac::HMAC_SHA256, &bytes) })
     }
 
-    /// The signature of one request, with its version in front.
+    /// The signature of one request, after its version.
     pub(crate) fn sign(&self, id: &str, timestamp: u64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.key);
         context.update(format!("{id}.{timestamp}.").as_bytes());

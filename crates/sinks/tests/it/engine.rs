@@ -19,7 +19,7 @@ struct World {
 }
 
 impl World {
-    /// An engine with one sink, `h`, which is for the conversations of agents.
+    /// An engine with one sink, `h`, for the sessions of agents.
     async fn new() -> Self {
         let tmp = tempfile::tempdir().unwrap();
         let user = UserInfo::new("test", tmp.path(), "/bin/sh");
@@ -44,7 +44,7 @@ impl World {
         self.sink_over(line, change, |answer| answer)
     }
 
-    /// The same, where answers of the engine pass through somebody's hands. An empty one becomes a frame that is none.
+    /// The same, but `pass` changes the engine's answers. An empty answer becomes a frame that is not valid.
     fn sink_over(&self, line: &str, change: impl FnOnce(&mut SinkConfig, &mut Hook), pass: impl Pass) -> JoinHandle<()> {
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
         let mut hook = Hook::new(HookCommand::Shell(line.into()), env, self.tmp.path().into());
@@ -52,8 +52,8 @@ impl World {
         change(&mut sink, &mut hook);
         sink.way = outlast_sinks::Way::Hook(hook);
         let (to, of) = (self.engine.clone(), self.engine.clone());
-        let desk = Within::new(move || between(to.connect_within(), pass.clone()), move || of.has_stopped());
-        tokio::spawn(outlast_sinks::run(vec![sink], Arc::new(desk)))
+        let queue = Within::new(move || between(to.connect_within(), pass.clone()), move || of.has_stopped());
+        tokio::spawn(outlast_sinks::run(vec![sink], Arc::new(queue)))
     }
 
     /// Waits for lines in a named pipe, which each run of a hook writes to.
@@ -134,7 +134,7 @@ async fn a_notice_that_cannot_be_read_is_a_dead_letter_and_the_others_go_out() {
     for note in ["first", "odd", "last"] {
         world.post("agent:1", note).await;
     }
-    // So deep that nobody reads it.
+    // Nested too deeply for any reader.
     let deep = |answer: String| answer.replace("\"odd\"", &format!("{}{}", "[".repeat(500), "]".repeat(500)));
     let sinks = world.sink_over("cat > in", |_, _| {}, deep);
     for wanted in ["first", "last"] {
@@ -179,7 +179,7 @@ async fn a_connection_that_breaks_is_made_anew_and_what_broke_it_is_put_off_alon
     let end = std::time::Instant::now() + Duration::from_secs(60);
     while !["other", "first", "last"].iter().all(|note| told().iter().any(|t| t == note)) {
         assert!(std::time::Instant::now() < end && !sinks.is_finished(), "{:?}", told());
-        // The hook tells nobody but the file.
+        // The hook only writes into the file.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     // It did not wait for the leases of what came with the one that cannot be read.

@@ -1,6 +1,6 @@
 //! Hook commands.
 
-use crate::desk::{Memory, Running, start};
+use crate::queue::{Memory, Running, start};
 use outlast_sinks::{Growth, Hook, HookCommand, Policy, Settle, SinkConfig};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const SHORT_LIMIT: Duration = Duration::from_millis(300);
 
 pub(crate) struct Scene {
-    pub(crate) desk: Arc<Memory>,
+    pub(crate) queue: Arc<Memory>,
     pub(crate) dir: TempDir,
     sinks: Vec<SinkConfig>,
 }
@@ -35,7 +35,7 @@ impl Scene {
         let mut sink = SinkConfig::hook("h", hook.clone()).unwrap();
         change(&mut sink, &mut hook);
         sink.way = outlast_sinks::Way::Hook(hook);
-        Self { desk: Memory::new(), dir, sinks: vec![sink] }
+        Self { queue: Memory::new(), dir, sinks: vec![sink] }
     }
 
     /// Lets [`LIMIT`] pass once the hook has written into the named pipe `begun`.
@@ -47,7 +47,7 @@ impl Scene {
     }
 
     pub(crate) fn start(&self) -> Running {
-        start(&self.desk, self.sinks.clone())
+        start(&self.queue, self.sinks.clone())
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -63,13 +63,13 @@ impl Scene {
         rustix::fs::mknodat(rustix::fs::CWD, self.file(name), rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU, 0).unwrap();
     }
 
-    /// Waits for somebody to write into a named pipe, until all writers closed it.
+    /// Reads a named pipe until all writers closed it.
     pub(crate) async fn hear(&self, name: &str) -> String {
         let path = self.file(name);
         tokio::task::spawn_blocking(move || std::fs::read_to_string(path).unwrap()).await.unwrap()
     }
 
-    /// Lets go whoever reads a named pipe.
+    /// Releases the reader of a named pipe.
     pub(crate) async fn say(&self, name: &str) {
         let path = self.file(name);
         tokio::task::spawn_blocking(move || std::fs::write(path, "\n").unwrap()).await.unwrap();
@@ -80,7 +80,7 @@ pub(crate) fn pid(text: &str) -> Pid {
     Pid::from_raw(text.trim().parse().unwrap()).unwrap()
 }
 
-/// Whether a pid is nobody's. A zombie of init's counts as nobody: a container's init may be slow.
+/// Whether a process is gone. A zombie of init's counts as gone: a container's init may be slow to reap.
 fn is_gone(pid: Pid) -> bool {
     test_kill_process(pid).is_err() || {
         let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
@@ -107,9 +107,9 @@ pub(crate) fn reason(settle: &Settle) -> &str {
 #[tokio::test]
 async fn a_hook_gets_the_event_in_one_line_and_says_by_its_exit_that_it_has_it() {
     let scene = Scene::new("cat > in; env > env; pwd > pwd; ps -o pgid= -p $$ > group; echo $$ > pid");
-    let seq = scene.desk.post("h", "agent:1", "it is \"done\"\nreally");
+    let seq = scene.queue.post("h", "agent:1", "it is \"done\"\nreally");
     let _running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
     let input = scene.read("in");
     assert!(input.ends_with('\n') && input.lines().count() == 1, "{input}");
     let told: Value = serde_json::from_str(&input).unwrap();
@@ -138,10 +138,10 @@ async fn a_hook_gets_the_event_in_one_line_and_says_by_its_exit_that_it_has_it()
 #[tokio::test]
 async fn a_hook_that_fails_is_run_again_and_told_that_it_is_a_repeat() {
     let scene = Scene::new("cat >> in; n=$(wc -l < in); echo failure number $n >&2; [ $n -ge 3 ]");
-    let seq = scene.desk.post("h", "s", "x");
+    let seq = scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
-    let settled = scene.desk.settled();
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
+    let settled = scene.queue.settled();
     assert_eq!(settled.len(), 3);
     assert_eq!(reason(&settled[0].1), "exit code 1: failure number 1");
     assert_eq!(reason(&settled[1].1), "exit code 1: failure number 2");
@@ -159,19 +159,19 @@ async fn what_keeps_failing_is_dead_in_the_end() {
         let step = Duration::from_secs(1);
         sink.retry = Policy { growth: Growth::Steps(vec![step]), jitter: 0.0, give_up: step * 2 };
     });
-    let seq = scene.desk.post("h", "s", "x");
+    let seq = scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    let end = scene.desk.end_of(seq).await;
+    let end = scene.queue.end_of(seq).await;
     assert_eq!(reason(&end), "gave up after 3 attempts, the last of which failed: ended by signal 9");
-    assert_eq!(scene.desk.settled().len(), 3);
+    assert_eq!(scene.queue.settled().len(), 3);
 }
 
 #[tokio::test]
 async fn a_hook_that_is_not_there_is_tried_again() {
     let scene = Scene::with(HookCommand::Argv(vec!["/nonexistent/hook".into()]), |_, _| {});
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     assert!(reason(&settled[0].1).starts_with("cannot run the hook: "), "{settled:?}");
 }
 
@@ -179,9 +179,9 @@ async fn a_hook_that_is_not_there_is_tried_again() {
 async fn an_argv_is_not_a_shell_line() {
     let words = ["sh", "-c", "printf %s \"$1\" > out", "sh", "a; $b 'c'"];
     let scene = Scene::with(HookCommand::Argv(words.map(Into::into).to_vec()), |_, _| {});
-    let seq = scene.desk.post("h", "s", "x");
+    let seq = scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
     assert_eq!(scene.read("out"), "a; $b 'c'");
 }
 
@@ -190,10 +190,10 @@ async fn a_hook_that_hangs_is_stopped_with_its_group() {
     let line = "echo started; sleep 1000 & echo $! > child; echo > begun; sleep 1000";
     let scene = Scene::with(HookCommand::Shell(line.into()), |_, hook| hook.time_limit = LIMIT);
     scene.pipe("begun");
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let running = scene.start();
     scene.limit_passes().await;
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     drop(running);
     assert_eq!(reason(&settled[0].1), "did not end within 60s, and was stopped: started");
     gone(pid(&scene.read("child"))).await;
@@ -207,10 +207,10 @@ async fn a_hook_that_ignores_term_is_killed_with_its_group() {
         hook.grace = Duration::from_millis(100);
     });
     scene.pipe("begun");
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let running = scene.start();
     scene.limit_passes().await;
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     drop(running);
     assert!(reason(&settled[0].1).starts_with("did not end within"), "{settled:?}");
     gone(pid(&scene.read("pid"))).await;
@@ -222,10 +222,10 @@ async fn a_hook_that_obeys_term_may_clean_up() {
     let line = "trap 'echo cleaned > cleaned; exit 0' TERM; sleep 1000 & echo > begun; wait";
     let scene = Scene::with(HookCommand::Shell(line.into()), |_, hook| hook.time_limit = LIMIT);
     scene.pipe("begun");
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let running = scene.start();
     scene.limit_passes().await;
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     drop(running);
     assert!(reason(&settled[0].1).starts_with("did not end within"), "an exit code after the limit counts for nothing: {settled:?}");
     assert_eq!(scene.read("cleaned"), "cleaned\n");
@@ -234,9 +234,9 @@ async fn a_hook_that_obeys_term_may_clean_up() {
 #[tokio::test]
 async fn of_a_flood_the_end_is_kept() {
     let scene = Scene::new("head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 3");
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     let reason = reason(&settled[0].1);
     assert!(reason.starts_with("exit code 3: ") && reason.ends_with("x the end") && reason.len() < 1_000, "{reason}");
 }
@@ -244,9 +244,9 @@ async fn of_a_flood_the_end_is_kept() {
 #[tokio::test]
 async fn an_endless_flood_does_not_outlast_its_time_limit() {
     let scene = Scene::with(HookCommand::Shell("yes".into()), |_, hook| hook.time_limit = SHORT_LIMIT);
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let running = scene.start();
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     drop(running);
     assert!(reason(&settled[0].1).starts_with("did not end within"), "{settled:?}");
 }
@@ -255,18 +255,18 @@ async fn an_endless_flood_does_not_outlast_its_time_limit() {
 async fn a_large_event_need_not_be_read() {
     let large = "x".repeat(1 << 20);
     let scene = Scene::new("exit 0");
-    let seq = scene.desk.post("h", "s", &large);
+    let seq = scene.queue.post("h", "s", &large);
     let _running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
 }
 
 #[tokio::test]
 async fn a_large_event_can_be_read_while_much_is_written() {
     let large = "x".repeat(1 << 20);
     let scene = Scene::new("head -c 1000000 /dev/zero; wc -c > count");
-    let seq = scene.desk.post("h", "s", &large);
+    let seq = scene.queue.post("h", "s", &large);
     let _running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
     assert!(scene.read("count").trim().parse::<usize>().unwrap() > 2 << 20, "the note and the text");
 }
 
@@ -274,9 +274,9 @@ async fn a_large_event_can_be_read_while_much_is_written() {
 async fn a_hook_that_never_reads_a_large_event_hangs_alone() {
     let large = "x".repeat(1 << 20);
     let scene = Scene::with(HookCommand::Shell("sleep 1000".into()), |_, hook| hook.time_limit = SHORT_LIMIT);
-    scene.desk.post("h", "s", &large);
+    scene.queue.post("h", "s", &large);
     let running = scene.start();
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     drop(running);
     assert!(reason(&settled[0].1).starts_with("did not end within"));
 }
@@ -284,12 +284,12 @@ async fn a_hook_that_never_reads_a_large_event_hangs_alone() {
 #[tokio::test]
 async fn a_child_that_a_hook_leaves_behind_is_neither_waited_for_nor_touched() {
     let scene = Scene::new("setsid sleep 1000 & echo $! > child; sleep 1000 & echo $! > other; exit 0");
-    let seq = scene.desk.post("h", "s", "x");
+    let seq = scene.queue.post("h", "s", "x");
     let began = Instant::now();
     let running = scene.start();
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
     assert!(began.elapsed() < Duration::from_secs(25), "the output is still open");
-    scene.desk.stop();
+    scene.queue.stop();
     running.ended().await;
     for name in ["child", "other"] {
         let left = pid(&scene.read(name));
@@ -302,9 +302,9 @@ async fn a_child_that_a_hook_leaves_behind_is_neither_waited_for_nor_touched() {
 #[tokio::test]
 async fn secrets_in_what_a_hook_says_are_masked() {
     let scene = Scene::new("echo 'Authorization: Bearer abcdefghijklmnopqrstuvwxyz012345' >&2; exit 1");
-    scene.desk.post("h", "s", "x");
+    scene.queue.post("h", "s", "x");
     let _running = scene.start();
-    let settled = scene.desk.settlements(1).await;
+    let settled = scene.queue.settlements(1).await;
     assert!(!reason(&settled[0].1).contains("ghijklmnop"), "{settled:?}");
 }
 
@@ -315,24 +315,24 @@ async fn a_hook_that_wakes_asks_what_it_may_tell_and_tells_that_as_it_is_now() {
         hook.gather = outlast_sinks::Gather::together(Duration::from_millis(300), None);
     });
     let _running = scene.start();
-    // The engine cannot say: it is handed back untried.
-    let first = scene.desk.post("h", "agent:1", "nobody knows");
-    assert!(matches!(&scene.desk.settlements(1).await[..], [(seq, Settle::Later { .. })] if *seq == first));
-    scene.desk.has("by other ways");
-    scene.desk.post("h", "agent:1", "by other ways");
-    let told = scene.desk.post("h", "agent:1", "new");
-    assert_eq!(scene.desk.end_of(told).await, Settle::Delivered);
+    // The engine cannot answer: the delivery is handed back without a call.
+    let first = scene.queue.post("h", "agent:1", "nobody knows");
+    assert!(matches!(&scene.queue.settlements(1).await[..], [(seq, Settle::Later { .. })] if *seq == first));
+    scene.queue.has("by other ways");
+    scene.queue.post("h", "agent:1", "by other ways");
+    let told = scene.queue.post("h", "agent:1", "new");
+    assert_eq!(scene.queue.end_of(told).await, Settle::Delivered);
     let said: Value = serde_json::from_str(&scene.read("told")).unwrap();
     let events = said["events"].as_array().unwrap();
     assert_eq!((events.len(), &events[0]["text"], &events[0]["repeat"]), (1, &"new".into(), &true.into()), "{said}");
-    // Where the agent has everything, nothing is run and nothing is left to be settled.
-    scene.desk.has("this, too");
-    scene.desk.post("h", "agent:1", "this, too");
-    while scene.desk.asked() < 3 {
+    // If the agent has every notice, the hook is not run and nothing is reported.
+    scene.queue.has("this, too");
+    scene.queue.post("h", "agent:1", "this, too");
+    while scene.queue.asked() < 3 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let last = scene.desk.post("h", "agent:1", "last");
-    scene.desk.end_of(last).await;
+    let last = scene.queue.post("h", "agent:1", "last");
+    scene.queue.end_of(last).await;
     assert_eq!(scene.read("told").lines().count(), 2);
-    assert_eq!(scene.desk.settled().len(), 3);
+    assert_eq!(scene.queue.settled().len(), 3);
 }

@@ -1,8 +1,8 @@
-//! Leases that end, in a time that passes only while everybody waits.
+//! Leases that run out. Time passes only while all tasks wait.
 
 use crate::webhook::sink;
 use outlast_client::{Body, Delivery, Notice, Owner, Route, Time};
-use outlast_sinks::{Desk, DeskError, Growth, Policy, Settle};
+use outlast_sinks::{DeliveryQueue, Growth, Policy, QueueError, Settle};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// A desk that lends for as long as it was asked to, and no longer.
+/// A queue whose leases run out after the time that was asked for.
 #[derive(Default)]
 struct Clocked {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ struct State {
 struct Row {
     delivery: Delivery,
     stands: Stands,
-    /// How often it was called in vain.
+    /// How many calls came too late.
     failures: u32,
 }
 
@@ -65,8 +65,8 @@ impl Clocked {
     }
 }
 
-impl Desk for Clocked {
-    async fn take(&self, _: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
+impl DeliveryQueue for Clocked {
+    async fn take(&self, _: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, QueueError> {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
@@ -107,12 +107,12 @@ impl Desk for Clocked {
         }
     }
 
-    async fn settle(&self, _: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
+    async fn settle(&self, _: &str, delivery: &Delivery, settle: Settle) -> Result<(), QueueError> {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap();
         let row = state.rows.iter_mut().find(|r| r.delivery.event.seq == delivery.event.seq).unwrap();
         if row.delivery.lease != delivery.lease {
-            return Err(DeskError::NotOurs);
+            return Err(QueueError::NotOurs);
         }
         row.delivery.lease.clear();
         row.stands = match settle {
@@ -143,7 +143,7 @@ fn receiver(well: Arc<AtomicBool>) -> u16 {
         for stream in door.incoming() {
             let mut stream = stream.unwrap();
             if well.load(Ordering::SeqCst) {
-                // Whoever gave up before it was well does not miss the answer.
+                // A client that gave up before does not miss the answer.
                 let _gone = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             }
             held.push_back(stream);
@@ -160,27 +160,27 @@ async fn what_waits_behind_a_hung_receiver_is_handed_back_before_its_lease_ends(
     let port = receiver(Arc::clone(&well));
     let mut sink = sink(&format!("http://127.0.0.1:{port}/"), |_| {});
     sink.retry = Policy { growth: Growth::Steps(vec![Duration::from_millis(1)]), jitter: 0.0, give_up: Duration::from_secs(600) };
-    let desk = Arc::new(Clocked::default());
-    // More conversations than there are calls at once, and one with much to say.
+    let queue = Arc::new(Clocked::default());
+    // More sessions than calls at once, and one session with many notices.
     for n in 0..40 {
-        desk.post(&format!("s{n}"));
+        queue.post(&format!("s{n}"));
     }
     for _ in 0..10 {
-        desk.post("long");
+        queue.post("long");
     }
-    let sinks = tokio::spawn(outlast_sinks::run(vec![sink], Arc::clone(&desk)));
+    let sinks = tokio::spawn(outlast_sinks::run(vec![sink], Arc::clone(&queue)));
     sleep(Duration::from_secs(3_600)).await;
-    assert_eq!((desk.lapses(), desk.open()), (0, 50));
-    assert!(desk.calls() > 600, "four at a time, each of which takes 20 s at most: {}", desk.calls());
+    assert_eq!((queue.lapses(), queue.open()), (0, 50));
+    assert!(queue.calls() > 600, "four at a time, each of which takes 20 s at most: {}", queue.calls());
     tokio::time::resume();
     well.store(true, Ordering::SeqCst);
     let told = async {
-        while desk.open() > 0 {
-            // Nothing tells when the last is told; the desk has to be asked.
+        while queue.open() > 0 {
+            // No event says when the last notice was delivered; the test has to ask the queue.
             sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(Duration::from_secs(60), told).await.expect("everything is told");
-    assert_eq!(desk.lapses(), 0);
+    assert_eq!(queue.lapses(), 0);
     sinks.abort();
 }

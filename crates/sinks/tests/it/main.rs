@@ -1,9 +1,9 @@
-//! Sinks against real commands and a real receiver, with a desk that lives in memory.
+//! Sinks against real commands and a real receiver, with a delivery queue in memory.
 
-mod desk;
 mod engine;
 mod hook;
 mod lease;
+mod queue;
 mod receiver;
 mod run;
 mod webhook;

@@ -1,7 +1,7 @@
 //! Webhooks.
 
-use crate::desk::{Memory, Running, start};
 use crate::hook::reason;
+use crate::queue::{Memory, Running, start};
 use crate::receiver::{Receiver, Request};
 use outlast_sinks::{Secret, Settle, SinkConfig, Target, Way, Webhook};
 use serde_json::Value;
@@ -53,7 +53,7 @@ fn tls(file: &str) -> PathBuf {
 }
 
 struct Scene {
-    desk: Arc<Memory>,
+    queue: Arc<Memory>,
     _running: Running,
 }
 
@@ -63,15 +63,15 @@ impl Scene {
     }
 
     fn with(url: &str, change: impl FnOnce(&mut Webhook)) -> Self {
-        let desk = Memory::new();
-        let _running = start(&desk, vec![sink(url, change)]);
-        Self { desk, _running }
+        let queue = Memory::new();
+        let _running = start(&queue, vec![sink(url, change)]);
+        Self { queue, _running }
     }
 
     /// How the first attempt to tell something goes.
     async fn first(&self) -> Settle {
-        self.desk.post("w", "s", "x");
-        self.desk.settlements(1).await.remove(0).1
+        self.queue.post("w", "s", "x");
+        self.queue.settlements(1).await.remove(0).1
     }
 }
 
@@ -79,8 +79,8 @@ impl Scene {
 async fn a_request_is_signed_as_standard_webhooks_says() {
     let receiver = Receiver::says(&[OK]);
     let scene = Scene::new(&receiver.url("/hook?a=b"));
-    let seq = scene.desk.post("w", "agent:1", "done");
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
+    let seq = scene.queue.post("w", "agent:1", "done");
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
     let requests = receiver.requests();
     assert_eq!(requests.len(), 1);
     let request = &requests[0];
@@ -106,9 +106,9 @@ async fn a_failure_is_tried_again_under_the_same_id() {
     let error = "HTTP/1.1 500 Oh\r\ncontent-length: 12\r\n\r\nout of order";
     let receiver = Receiver::says(&[error, "HTTP/1.1 404 No\r\n\r\n", OK]);
     let scene = Scene::new(&receiver.url("/"));
-    let seq = scene.desk.post("w", "s", "x");
-    assert_eq!(scene.desk.end_of(seq).await, Settle::Delivered);
-    let settled = scene.desk.settled();
+    let seq = scene.queue.post("w", "s", "x");
+    assert_eq!(scene.queue.end_of(seq).await, Settle::Delivered);
+    let settled = scene.queue.settled();
     assert_eq!((reason(&settled[0].1), reason(&settled[1].1)), ("answered 500: out of order", "answered 404"));
     assert!(matches!(settled[0].1, Settle::Retry { after, .. } if after <= Duration::from_secs(5)));
     assert!(matches!(settled[1].1, Settle::Retry { after, .. } if after > Duration::from_secs(200)));
@@ -148,8 +148,8 @@ async fn who_wants_no_more_gets_no_more() {
     let scene = Scene::new(&receiver.url("/"));
     let settle = scene.first().await;
     assert_eq!(settle, Settle::Dead { reason: "answered 410: the receiver unsubscribed".into() });
-    let next = scene.desk.post("w", "s", "x");
-    assert!(matches!(scene.desk.end_of(next).await, Settle::Dead { .. }));
+    let next = scene.queue.post("w", "s", "x");
+    assert!(matches!(scene.queue.end_of(next).await, Settle::Dead { .. }));
     assert_eq!(receiver.requests().len(), 1);
 }
 
@@ -306,12 +306,12 @@ mod secure {
         let target = Target::parse(&format!("https://127.0.0.1:{port}/"), false).unwrap();
         // Trusts the receiver's own certificate as a root, which it is not.
         let untrusting = Webhook::new(target, vec![secret], Some(tls("receiver.pem"))).unwrap();
-        let desk = Memory::new();
+        let queue = Memory::new();
         let mut config = sink("https://localhost/", |_| {});
         config.way = Way::Webhook(untrusting);
-        let _running = start(&desk, vec![config]);
-        desk.post("w", "s", "x");
-        let settle = desk.settlements(1).await.remove(0).1;
+        let _running = start(&queue, vec![config]);
+        queue.post("w", "s", "x");
+        let settle = queue.settlements(1).await.remove(0).1;
         assert!(reason(&settle).starts_with("no secure connection to https://127.0.0.1:"), "{settle:?}");
         assert!(thread.join().unwrap().is_none());
     }

@@ -1,7 +1,7 @@
-//! What a sub-agent brought back.
+//! The result of a sub-agent.
 //!
-//! The contract has a title in brackets and free text after it. So that the text has an end that nothing in it can imitate, it
-//! is closed by a line that names the delegation again. Results are quoted line by line, so that no result passes for the title of another.
+//! The contract has a title in brackets and free text after it. A last line names the delegation again, so that nothing in the text can
+//! imitate its end. Results are quoted line by line, so that no result looks like the title of another.
 
 use super::quote::{block, label, line};
 use super::{REPEAT, or, scalar};
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 type Fields = Map<String, Value>;
 
-/// The most bytes that all results of a batch take, unless the first alone takes more. What is left out is told; the event has all of them. Without a bound a
-/// short event could make a text that nothing can carry: each result has a line of our own, and all may name the same long goal.
-const LONGEST_RESULTS: usize = 512 << 10;
+/// The most bytes of all results of a batch, unless the first alone takes more. The text says how many are left out; the event has all of
+/// them. Without a limit a short event could make an enormous text: each result has its own line, and all may name the same long goal.
+const MAX_RESULTS_BYTES: usize = 512 << 10;
 
 pub(super) fn text(notice: &Notice, fields: &Fields) -> String {
     let id = or(&line(&field(fields, "delegation_id").unwrap_or_default()), "unknown");
@@ -97,7 +97,7 @@ fn many(notice: &Notice, fields: &Fields, results: &[Value], lines: &mut Vec<Str
         let mut shown = vec![String::new()];
         task(index, of, goal, result, &mut shown);
         bytes += shown.iter().map(|line| line.len() + 1).sum::<usize>();
-        if n > 0 && bytes > LONGEST_RESULTS {
+        if n > 0 && bytes > MAX_RESULTS_BYTES {
             lines.push(String::new());
             lines.push(format!("--- {} more results are not shown ---", of - n));
             break;
@@ -124,7 +124,7 @@ fn task(index: u64, of: usize, goal: Option<String>, result: &Value, lines: &mut
     }
     lines.push(format!("{header}) ---"));
     let error = field(fields, "error");
-    // What is no object is shown as what it is.
+    // A result that is not an object is shown as it is.
     let summary = if result.is_object() { field(fields, "summary") } else { filled(result) };
     match (summary.and_then(|summary| block(&summary)), error) {
         (Some(summary), _) if good => lines.push(summary),
@@ -145,7 +145,7 @@ fn dispatched(notice: &Notice, fields: &Fields) -> Option<String> {
     let at = fields.get("dispatched_at").and_then(time)?;
     let until = fields.get("completed_at").and_then(time).unwrap_or(notice.created_at);
     let shown = at.to_string();
-    // RFC 3339 to the second, or whatever a time outside the calendar looks like.
+    // RFC 3339 to the second. A time outside the calendar is shown as it prints.
     let shown = match (shown.get(..10), shown.get(10..11), shown.get(11..19)) {
         (Some(date), Some("T"), Some(clock)) => format!("{date} {clock} UTC"),
         _ => shown,
@@ -171,7 +171,7 @@ fn role(fields: &Fields) -> String {
 /// Seconds since 1970, or RFC 3339.
 fn time(value: &Value) -> Option<Time> {
     match value {
-        // A float that is no time becomes the end of time, which prints.
+        // A float out of range becomes the last time, which prints.
         Value::Number(seconds) => Some(Time::from_micros((seconds.as_f64()? * 1e6) as i64)),
         Value::String(text) => text.parse().ok(),
         _ => None,

@@ -65,7 +65,7 @@ fn batch() -> Value {
     })
 }
 
-/// What a text takes in JSON.
+/// The length of a text as JSON.
 fn in_json(text: &str) -> usize {
     serde_json::to_string(text).unwrap().len()
 }
@@ -116,7 +116,7 @@ fn results_that_are_not_shown_are_counted() {
         "{}",
         &text[text.len() - 200..]
     );
-    // One is shown, however long it is.
+    // The first is shown, however long it is.
     let one = json!({"status": "completed", "summary": "s".repeat(600_000)});
     assert!(announce(&posted(json!({"type": "async_delegation", "results": [one]}))).len() > 600_000);
 }
@@ -372,7 +372,7 @@ fn fields_of_any_type_are_told_somehow() {
     }
 }
 
-/// Checks that each line is quoted or begins with text of ours, and the structure of the notice.
+/// Checks that each line is quoted or begins with our text, and checks the structure of the notice.
 #[track_caller]
 fn check(text: &str) {
     const LABELS: [&str; 25] = [

@@ -1,30 +1,30 @@
-//! Which lines to keep.
+//! Chooses the lines to keep.
 
-use super::alike::Item;
-use super::signs::Sign;
+use super::repeats::Item;
+use super::severity::Severity;
 use crate::tokens::count_tokens;
 use std::collections::HashSet;
 
-/// Lines that are kept, chosen until there is no more room.
+/// The kept lines, chosen until there is no more room.
 pub(super) struct Pick<'a> {
     lines: &'a [&'a str],
     items: &'a [Item],
-    /// The bytes of a line that are shown.
+    /// The most bytes of a line that are shown.
     width: usize,
     room: usize,
-    /// What the kept lines and the markers between them cost, as far as can be told without putting them together.
+    /// The estimated tokens of the kept lines and the markers between them.
     spent: usize,
     kept: Vec<bool>,
-    /// The kept items, the dearest first.
+    /// The kept items, the most important first.
     order: Vec<usize>,
 }
 
-/// What a marker costs, roughly.
+/// The approximate tokens of a marker.
 pub(super) const MARKER: usize = 18;
-/// The lines around an error that belong to it: what leads to it, and what explains it.
+/// How many lines before and after the first error are kept: the lines that lead to it and that explain it.
 const BEFORE: usize = 2;
 const AFTER: usize = 14;
-/// The same of those that come later.
+/// The same for later errors.
 const LATER_BEFORE: usize = 1;
 const LATER_AFTER: usize = 7;
 
@@ -41,7 +41,7 @@ impl<'a> Pick<'a> {
         self.kept[item]
     }
 
-    /// What is shown of a line: all of it, or its beginning and its end.
+    /// The shown part of a line: all of it, or its beginning and its end.
     pub(super) fn shown(&self, line: usize) -> (&'a str, &'a str) {
         let text = self.lines[line];
         if text.len() <= self.width {
@@ -52,27 +52,27 @@ impl<'a> Pick<'a> {
         (&text[..head], &text[tail.max(head)..])
     }
 
-    /// Chooses. What a reader would miss most comes first, so that it is there even if the room is small.
+    /// Chooses the lines. The most important come first, so that they are kept even if the room is small.
     pub(super) fn fill(&mut self) {
         let items = self.items;
         let all = items.len();
-        let of_sign = |sign: Sign| (0..all).filter(move |&i| items[i].sign == sign);
-        let mut errors: Vec<usize> = of_sign(Sign::Error).collect();
-        let verdicts: Vec<usize> = of_sign(Sign::Verdict).collect();
+        let of_severity = |severity: Severity| (0..all).filter(move |&i| items[i].severity == severity);
+        let mut errors: Vec<usize> = of_severity(Severity::Error).collect();
+        let verdicts: Vec<usize> = of_severity(Severity::Verdict).collect();
         if errors.is_empty() {
-            errors = of_sign(Sign::Warning).collect();
+            errors = of_severity(Severity::Warning).collect();
         }
         let first = errors.first().copied();
         let last = errors.last().copied();
         let spoken: Vec<usize> = (0..all).rev().filter(|&i| !self.blank(i)).take(TAIL).collect();
 
-        // How it ended, what went wrong first, how it began.
+        // How the command ended, what failed first, how it began.
         self.keep_all(spoken.iter().copied().take(3), self.room);
         self.keep_all(first, self.room);
         self.keep_all(verdicts.iter().rev().copied().take(2), self.room);
         self.keep_all(spoken.iter().copied().take(6), self.room);
         self.keep_all((0..all).take(2), self.room);
-        // The first error with what explains it, and the last.
+        // The first error with the lines around it, and the last error.
         let most = self.share(60);
         if let Some(at) = first {
             self.keep_block(at, BEFORE, AFTER, most);
@@ -81,7 +81,7 @@ impl<'a> Pick<'a> {
         if let Some(at) = last {
             self.keep_block(at, LATER_BEFORE, LATER_AFTER, most);
         }
-        // Other errors: of each kind one, and then all, in order.
+        // Other errors: first one of each kind, then all, in order.
         let mut seen = HashSet::new();
         let most = self.share(80);
         for &at in errors.iter().filter(|&&at| seen.insert(items[at].shape)) {
@@ -95,7 +95,7 @@ impl<'a> Pick<'a> {
             }
         }
         self.keep_all(verdicts.iter().rev().copied(), most);
-        // What is left goes to the end, and to the beginning.
+        // The rest of the room is for lines at the end and at the beginning.
         let (mut head, mut tail) = (Some(0), all.checked_sub(1));
         while head.is_some() || tail.is_some() {
             for _ in 0..2 {
@@ -106,7 +106,7 @@ impl<'a> Pick<'a> {
         self.close_gaps();
     }
 
-    /// Gives back what was chosen last, until about `tokens` are free.
+    /// Drops the lines that were chosen last, until about `tokens` are free.
     pub(super) fn give_back(&mut self, tokens: usize) {
         let mut free = 0;
         while free <= tokens
@@ -131,14 +131,14 @@ impl<'a> Pick<'a> {
         }
     }
 
-    /// Keeps a line with those before and behind it, as far as the next blank line. Says whether there was room for the line itself.
+    /// Keeps a line with the lines before and after it, up to the next blank line. False if the line itself does not fit.
     fn keep_block(&mut self, at: usize, before: usize, after: usize, most: usize) -> bool {
         if !self.keep(at, most) {
             return false;
         }
-        let behind = (at + 1..self.items.len()).take(after);
-        for (nth, next) in behind.enumerate() {
-            // What an error says may begin behind a blank line.
+        let following = (at + 1..self.items.len()).take(after);
+        for (nth, next) in following.enumerate() {
+            // The message of an error may begin after a blank line.
             if (self.blank(next) && nth > 1) || !self.keep(next, most) {
                 break;
             }
@@ -165,7 +165,7 @@ impl<'a> Pick<'a> {
         true
     }
 
-    /// How many gaps there are beside an item once it is kept. Before, it was in one.
+    /// How many gaps are beside an item once it is kept. Before, it was inside one gap.
     fn gaps_made(&self, at: usize) -> usize {
         usize::from(at > 0 && !self.kept[at - 1]) + usize::from(at + 1 < self.kept.len() && !self.kept[at + 1])
     }
@@ -176,7 +176,7 @@ impl<'a> Pick<'a> {
         count_tokens(head) + count_tokens(tail) + cut
     }
 
-    /// Keeps what costs no more than the marker in its place.
+    /// Keeps short gaps that cost no more than the marker in their place.
     fn close_gaps(&mut self) {
         let mut at = 0;
         while at < self.items.len() {
@@ -192,7 +192,7 @@ impl<'a> Pick<'a> {
     }
 }
 
-/// Lines at the end that are worth more than most.
+/// How many lines at the end are preferred to most others.
 const TAIL: usize = 12;
-/// More lines than this always cost more than a marker.
+/// More lines always cost more than a marker.
 const SMALL_GAP: usize = 6;

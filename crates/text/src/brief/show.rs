@@ -1,12 +1,12 @@
-//! Kept lines and markers as one text.
+//! Writes the kept lines and the markers as one text.
 
-use super::alike::Item;
 use super::pick::{MARKER, Pick};
+use super::repeats::Item;
 use super::{Brief, LeftOut, Log, Why};
 use crate::tokens::count_tokens;
 use std::ops::Range;
 
-/// A brief whose price is not known yet.
+/// A brief whose tokens are not counted yet.
 pub(super) struct Shown<'a> {
     pub(super) text: String,
     left_out: Vec<LeftOut>,
@@ -14,13 +14,13 @@ pub(super) struct Shown<'a> {
     hint: Hint<'a>,
 }
 
-/// How to read what is missing: said once, or never where it would take the room that it is to spare.
+/// How to read missing lines. Shown once, or never if it would take too much of the room.
 type Hint<'a> = Option<&'a dyn Fn(Range<u64>) -> String>;
 
-/// A hint may take this part of the room.
+/// A hint may take up to one part in this many of the room.
 const HINT_SHARE: usize = 4;
 
-/// What the first marker costs, with how to read the rest.
+/// The tokens of the first marker, with its hint.
 pub(super) fn cost_of_first_marker(log: &Log<'_>, lines: usize, read: &dyn Fn(Range<u64>) -> String, room: usize) -> usize {
     let before = if log.first_line > 0 { 2 * MARKER } else { 0 };
     let all = log.numbers(lines);
@@ -36,7 +36,7 @@ impl<'a> Shown<'a> {
         shown
     }
 
-    /// What was picked.
+    /// The picked lines.
     pub(super) fn picked(
         log: &Log<'_>,
         lines: &[&str],
@@ -77,7 +77,7 @@ impl<'a> Shown<'a> {
         shown
     }
 
-    /// A piece of one line.
+    /// A piece of a single line.
     pub(super) fn scrap(log: &Log<'_>, lines: &[&str], at: usize, piece: &str) -> Self {
         let mut shown = Self::nothing(log, lines);
         if piece.is_empty() {
@@ -95,7 +95,7 @@ impl<'a> Shown<'a> {
         shown
     }
 
-    /// No text at all.
+    /// No text.
     pub(super) fn nothing(log: &Log<'_>, lines: &[&str]) -> Self {
         let all = log.numbers(lines.len());
         let parts = [(0..log.first_line, Why::Before), (all, Why::Room)];
@@ -140,11 +140,11 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Lines in a row that are not shown.
+/// Consecutive lines that are not shown.
 #[derive(Default)]
 struct Gap {
     lines: Range<u64>,
-    /// Whether they are one run.
+    /// Whether they are the inner lines of one run.
     folded: bool,
 }
 

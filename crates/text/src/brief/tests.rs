@@ -9,7 +9,7 @@ fn make(text: &str, room: usize) -> Brief {
     brief(&Log::whole(text), Some(room), &read)
 }
 
-/// Every line of a brief is one of the log, in order, or a marker; and what is missing is what it says.
+/// Every line of a brief is a line of the log, in order, or a marker, and the markers name exactly the missing lines.
 fn check(log: &Log<'_>, room: usize, made: &Brief) {
     assert!(made.tokens <= room, "{} tokens for {room}", made.tokens);
     assert_eq!(made.tokens, count_tokens(&made.text));

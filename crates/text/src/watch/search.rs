@@ -1,10 +1,12 @@
-//! Where in a text a pattern is.
+//! Finds patterns in a text.
 //!
-//! Few patterns are found by three bytes of each, many at a time (Teddy, of `aho-corasick`). That slows down past a few dozen. Many patterns of some length are
-//! found by looking at four bytes in every so many instead: a pattern of eleven bytes has, wherever it lies, four bytes of its own at one of every eight places.
+//! Few patterns are searched by three bytes of each, many places at a time (Teddy, of `aho-corasick`), which slows down beyond a few dozen.
+//! Many longer patterns are searched by n-grams instead, at every eighth place for example: a pattern of eleven bytes has four bytes of its
+//! own at one of every eight places, wherever it lies.
 //!
-//! Which bytes of a pattern are looked for is free to choose, and what they cost is how often they are there without the pattern: `work` of `worker died` in the
-//! log of a program that speaks of its workers. Where that happens often, others are chosen by what the text at hand is made of.
+//! Any bytes of a pattern may be searched. The fewer of them the text has without the pattern, the faster the search: `work` of
+//! `worker died` is a poor choice in the log of a program that mentions its workers. If false hits are frequent, other bytes are chosen by a
+//! sample of the text.
 //!
 //! Decision 68: docs/decisions/watch.md.
 
@@ -14,21 +16,21 @@ use aho_corasick::{AhoCorasick, MatchKind, Span, packed};
 use sample::Sample;
 use std::ops::Range;
 
-/// So many patterns are found by three bytes of each.
+/// Up to this many patterns are searched by three bytes of each.
 const FEW: usize = 16;
-/// How many bytes are looked at where there are few. A fourth costs half as much again, and hardly anything needs it.
+/// How many bytes of each pattern are searched if there are few. A fourth costs half as much again, and is hardly ever needed.
 const PART: usize = 3;
-/// How many bytes are looked at where there are many.
+/// How many bytes of each pattern are searched if there are many.
 const GRAM: usize = 4;
-/// Patterns shorter than this are always found by their first bytes.
+/// Shorter patterns are never searched by n-grams.
 const LONG: usize = 7;
-/// Others are chosen where one of so many bytes was the beginning of nothing.
+/// Other bytes are chosen if more than one of this many bytes was a false hit.
 const RARE: usize = 2048;
-/// So often at least, the first time.
+/// The least false hits before other bytes are chosen for the first time.
 const PATIENCE: usize = 64;
-/// A text shorter than this says too little of what comes.
-const TELLING: usize = 4 << 10;
-/// What is longer ago than this counts no more.
+/// A shorter text is too small a sample.
+const MIN_SAMPLE_BYTES: usize = 4 << 10;
+/// False hits are counted over this many bytes, then from zero again.
 const RECENT: usize = 1 << 20;
 
 /// Finds patterns.
@@ -38,9 +40,9 @@ pub(super) struct Search {
     many: Option<Grams>,
     longest: usize,
     literal: bool,
-    /// How much was searched lately.
+    /// How many bytes were searched since the counts began.
     searched: usize,
-    /// How often something was found that was no pattern, and how often that may be before other bytes are chosen.
+    /// How many hits were false, and how many may be before other bytes are chosen.
     wasted: usize,
     patience: usize,
 }
@@ -63,17 +65,18 @@ impl Search {
         }
     }
 
-    /// Whether patterns are in the bytes of a line exactly if they are in its text. Not so for one that looks for what replaces invalid bytes.
+    /// Whether a pattern is in the bytes of a line exactly if it is in its text. This is false if a pattern has the replacement character, which
+    /// only the text has.
     pub(super) fn is_literal(&self) -> bool {
         self.literal
     }
 
-    /// The longest pattern's bytes.
+    /// The length of the longest pattern in bytes.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Where a pattern begins, if one is there.
+    /// Where a pattern begins, if the text has one.
     pub(super) fn find(&mut self, text: &[u8]) -> Option<usize> {
         self.few_from(text, 0).or_else(|| self.many_from(text, 0))
     }
@@ -86,18 +89,18 @@ impl Search {
         Some(from + self.many.as_ref()?.find(&text[from..], &mut self.wasted)?)
     }
 
-    /// Chooses anew after every piece.
+    /// Makes it choose other bytes after every piece.
     #[cfg(test)]
     pub(super) fn never_content(&mut self) {
         self.patience = 0;
     }
 
-    /// This text was searched: chooses other bytes to look for if those now looked for are in it too often. Each time it takes four times as much of that, so that
-    /// the choosing never costs more than what it saves.
+    /// Learns from a text that was searched: chooses other bytes if there were too many false hits. Each choice needs four times as many as the
+    /// one before, so that choosing never costs more than it saves.
     pub(super) fn learn(&mut self, text: &[u8]) {
         self.searched += text.len();
         let often = self.wasted >= self.patience && self.wasted >= self.searched / RARE;
-        if often && text.len() >= self.patience.min(TELLING) {
+        if often && text.len() >= self.patience.min(MIN_SAMPLE_BYTES) {
             if let Some(few) = &mut self.few {
                 few.choose(&Sample::of(text));
             }
@@ -112,19 +115,20 @@ impl Search {
     }
 }
 
-/// Few patterns, by three bytes of each.
+/// Searches few patterns by three bytes of each.
 #[derive(Debug)]
 struct Few {
-    /// Each with the place of the bytes that are looked for.
+    /// Each pattern with the place of the bytes that are searched.
     patterns: Vec<(Box<[u8]>, usize)>,
     finder: Finder,
 }
 
 #[derive(Debug)]
 enum Finder {
-    /// Two and more, where the processor can do it: the same as what `AhoCorasick` begins with, and quicker to begin again behind each line that matched.
+    /// Two and more patterns, if the processor supports it: the same as the prefilter of `AhoCorasick`, and faster to restart after each
+    /// matched line.
     Packed(packed::Searcher),
-    /// One, or too many: by all of their bytes.
+    /// One pattern, or too many: by all of their bytes.
     Whole(AhoCorasick),
 }
 
@@ -163,7 +167,7 @@ impl Few {
                 let start = part.start().checked_sub(*place)?;
                 text[start..].starts_with(pattern).then_some(start)
             };
-            // Mostly it is the one whose part was found. Others may have the same, or a longer one that begins with it.
+            // Usually it is the pattern whose part was found. Others may have the same part.
             if let Some(start) = here(&self.patterns[part.pattern()]).or_else(|| self.patterns.iter().find_map(here)) {
                 return Some(start);
             }
@@ -178,13 +182,13 @@ fn parts(patterns: &[(Box<[u8]>, usize)]) -> impl Iterator<Item = &[u8]> {
     patterns.iter().map(|(pattern, part)| &pattern[*part..pattern.len().min(part + PART)])
 }
 
-/// Where in the pattern the three bytes are that the sample has least of.
+/// The place of the three bytes of a pattern that are rarest in the sample.
 fn rarest(pattern: &[u8], sample: &Sample<PART>) -> usize {
     let places = windows::<PART>(pattern).enumerate();
     places.min_by_key(|(_, part)| sample.price(part)).map_or(0, |(place, _)| place)
 }
 
-/// The lines of one text that have a pattern, in order.
+/// Iterates over the lines of one text that have a pattern, in order.
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     few: Next,
@@ -200,7 +204,7 @@ enum Next {
 }
 
 impl Hits {
-    /// The beginning of a pattern in the first line at or behind `from` that has one; `from` is the start of a line, and never goes back.
+    /// The beginning of a pattern in the first line at or after `from` that has one. `from` is the start of a line, and never goes back.
     pub(super) fn next(&mut self, search: &mut Search, text: &[u8], from: usize) -> Option<usize> {
         let few = self.few.after(from, || search.few_from(text, from));
         let many = self.many.after(from, || search.many_from(text, from));
@@ -222,31 +226,32 @@ impl Next {
     }
 }
 
-/// Many patterns, by groups of four of their bytes.
+/// Searches many patterns by groups of four of their bytes.
 #[derive(Debug)]
 struct Grams {
     patterns: Vec<Box<[u8]>>,
     /// A bit for each group that may be in a pattern.
     bits: Box<[u64; WORDS]>,
-    /// Where each group is, those of one bucket together.
-    places: Vec<Place>,
+    /// The places of the groups, ordered by bucket.
+    places: Vec<GramPlace>,
     /// The patterns of each place, by number.
     members: Vec<u32>,
-    /// Where in `places` each bucket begins, and the last one ends.
+    /// Where each bucket begins in `places`, and where the last one ends.
     buckets: Box<[u32; BUCKETS + 1]>,
-    /// One in so many places is looked at: as many as there are groups of each pattern in `places`, one for each way the pattern can lie between two of them.
+    /// One in this many places of the text is checked. Each pattern has as many groups in `places`, one for each offset that it can have to a
+    /// checked place.
     step: usize,
     /// The longest step the shortest pattern allows.
     longest_step: usize,
 }
 
-/// Groups of which every pattern has one at one of every `step` places, wherever it lies.
+/// A choice of groups for a step: wherever a pattern lies, one of its groups is at a checked place.
 #[derive(Debug)]
 struct Cover {
     step: usize,
-    /// A pattern by number, and where in it the group is.
+    /// The index of a pattern, and the place of the group in it.
     groups: Vec<(u32, usize)>,
-    /// What a byte of a text like the sample costs, in nanoseconds or thereabouts.
+    /// The cost of a byte of a text like the sample, in about nanoseconds.
     cost: f64,
 }
 
@@ -270,21 +275,21 @@ impl Cover {
     }
 }
 
-/// What it costs to look at a place, and to see that what is there is no pattern, as measured; only how they compare counts.
+/// The measured costs of checking a place, and of a false hit. Only their ratio matters.
 const A_LOOK: f64 = 0.75;
 const A_DOUBT: f64 = 10.0;
 
-/// A group in all patterns that begin with the same bytes and have it at the same place.
+/// A group at one place, for all patterns that have it there and begin with the same bytes.
 #[derive(Debug)]
-struct Place {
+struct GramPlace {
     gram: u32,
     at: usize,
-    /// The first four bytes: most of what is no pattern ends there.
+    /// The first four bytes of the patterns, which rule out most false hits.
     head: u32,
     members: Range<usize>,
 }
 
-/// 16 KiB of bits: they stay in the fastest cache.
+/// 16 KiB of bits, which fit into the first-level cache.
 const WORDS: usize = 2048;
 const BUCKETS: usize = 2048;
 
@@ -306,8 +311,8 @@ impl Grams {
         grams
     }
 
-    /// Any group of a pattern will do that lies as it has to. The best is the one that the sample has least of. Where a long step leaves too little choice, a shorter
-    /// one is quicker in the end.
+    /// Chooses the groups: of those at a fitting place, the rarest in the sample. If a long step leaves too little choice, a shorter step is
+    /// faster.
     fn choose(&mut self, sample: &Sample<GRAM>) {
         let covers = (GRAM..=self.longest_step).rev().map(|step| Cover::new(&self.patterns, step, sample));
         let best = covers.min_by(|a, b| a.cost.total_cmp(&b.cost)).expect("a step is at least as long as a group");
@@ -330,7 +335,7 @@ impl Grams {
             let (_, gram, at, head, _) = alike[0];
             let (word, bit) = slot(gram);
             self.bits[word] |= 1 << bit;
-            self.places.push(Place { gram, at, head, members: from..from + alike.len() });
+            self.places.push(GramPlace { gram, at, head, members: from..from + alike.len() });
             from += alike.len();
         }
         for (number, begin) in self.buckets.iter_mut().enumerate() {
@@ -348,7 +353,7 @@ impl Grams {
         }
     }
 
-    /// Steps are at least as long as a group, so that each has one whole.
+    /// Steps are at least as long as a group, so that each step has a whole group.
     fn find_in_steps<const STEP: usize>(&self, text: &[u8], wasted: &mut usize) -> Option<usize> {
         let (steps, _) = text.as_chunks::<STEP>();
         let (eights, rest) = steps.as_chunks::<8>();
@@ -360,17 +365,18 @@ impl Grams {
             }
         }
         let behind = eights.len() * 8 * STEP;
-        // What is left, with what is less than a step.
+        // The rest, also where it is shorter than a step.
         (0..=rest.len()).find_map(|n| self.at(text, behind + n * STEP, wasted))
     }
 
-    /// The lowest bit says whether the group may be in a pattern, the others nothing.
+    /// The lowest bit says whether the group may be in a pattern. The other bits mean nothing.
     fn bit(&self, gram: u32) -> u64 {
         let (word, bit) = slot(gram);
         self.bits[word] >> bit
     }
 
-    /// Where a pattern begins that has a group at one of the eight steps from `from` on. Apart from the loop that asks for it, which then has all registers for itself.
+    /// Where a pattern begins that has a group at one of the eight steps from `from` on. Not inlined, so that the calling loop keeps all
+    /// registers.
     #[cold]
     fn among<const STEP: usize>(&self, text: &[u8], eight: &[[u8; STEP]; 8], from: usize, wasted: &mut usize) -> Option<usize> {
         let mut set = eight.iter().rev().fold(0, |set, step| set << 1 | self.bit(gram(step)) & 1);
@@ -384,7 +390,7 @@ impl Grams {
         None
     }
 
-    /// Where a pattern begins that has the group at `at`.
+    /// Where a pattern begins that has its group at `at`.
     fn at(&self, text: &[u8], at: usize, wasted: &mut usize) -> Option<usize> {
         let gram = gram(text.get(at..at + GRAM)?);
         let bucket = bucket(gram);
@@ -405,7 +411,7 @@ impl Grams {
     }
 }
 
-/// Every `N` bytes that stand together.
+/// All windows of `N` bytes.
 fn windows<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = &[u8; N]> {
     bytes.windows(N).filter_map(<[u8]>::first_chunk)
 }

@@ -14,7 +14,7 @@ fn scan(patterns: &[&str], pieces: &[&[u8]]) -> Option<Found> {
     scanner.take()
 }
 
-/// Line by line, with nothing clever.
+/// A simple search, line by line.
 fn naive(patterns: &[String], bytes: &[u8], most_held: usize) -> Option<Found> {
     let mut found: Option<Found> = None;
     let mut offset = 0;
@@ -115,7 +115,7 @@ fn w33_a_line_ends_at_a_newline_only() {
     let text = "10% x\r20% x\r30% x\x0bVT\u{2028}LS\u{85}NEL x\nx\n";
     let found = scan(&["x"], &[text.as_bytes()]).unwrap();
     assert_eq!(found.count, 2);
-    // What was drawn and drawn over matches; what is quoted is what a reader sees.
+    // Overwritten text matches, too. The quote is the text that a reader sees.
     let found = scan(&["failed"], &[b"one failed\rall is well\n"]).unwrap();
     assert_eq!(found.lines, ["all is well"]);
 }
@@ -131,7 +131,7 @@ fn a_prompt_matches_once_when_it_stays() {
     assert_eq!((scanner.is_open(), scanner.cursor()), (false, Cursor { upto: 16, counted: true }));
     let found = scanner.take().unwrap();
     assert_eq!((found.count, found.offset, &found.lines[..]), (1, 6, &["Password:".to_owned()][..]));
-    // The rest of that line does not count again, here or in whoever goes on.
+    // The rest of that line does not count again, here or in a scanner that continues.
     let mut heir = Scanner::new(&list(&["assword:"]), scanner.cursor());
     for scanner in [&mut scanner, &mut heir] {
         scanner.push(b" retype Password:");
@@ -202,7 +202,7 @@ fn many_patterns_are_found_wherever_they_lie() {
     }
 }
 
-/// A few bytes of each pattern are looked for. Here all that are first chosen are everywhere, and so are most that are chosen then.
+/// The search looks for a few bytes of each pattern. In this text the first choice is everywhere, and so are most later choices.
 #[test]
 fn what_the_text_is_full_of_is_looked_for_no_more() {
     for patterns in [10, 40] {
@@ -244,7 +244,7 @@ fn patterns() -> impl Strategy<Value = Vec<String>> {
     let pattern =
         prop_oneof![Just("ab"), Just("bc a"), Just("é"), Just("🦀a"), Just("longer pattern"), Just("a\rb"), Just(""), Just("\u{FFFD}")];
     (proptest::collection::vec(pattern, 0..4), any::<bool>()).prop_map(|(some, many)| {
-        // Enough of them that they are searched for in the other way, too.
+        // Enough patterns for the search by n-grams as well.
         let others = if many { 0..20 } else { 0..0 };
         let others = others.map(|n| if n == 7 { "nger patt".to_owned() } else { format!("never there {n}") });
         some.into_iter().map(str::to_owned).chain(others).collect()
@@ -277,7 +277,7 @@ proptest! {
         prop_assert_eq!(scanner.take(), naive(&patterns, &bytes, most_held));
     }
 
-    /// Patterns of all lengths, in a text that is full of their beginnings and ends: wherever one lies between the places that are looked at, it is found.
+    /// Patterns of all lengths, in a text full of their beginnings and ends: each is found, wherever it lies between the checked places.
     #[test]
     fn any_of_many_patterns_is_found_in_a_text_like_it(
         text in "[ab\n]{200,1500}",
@@ -302,7 +302,7 @@ proptest! {
         prop_assert_eq!(scanner.take(), naive(&patterns, text.as_bytes(), LONGEST_HELD));
     }
 
-    /// Killed at any instant, with what was found so far on record: whoever goes on from the cursor finds the rest, and nothing twice.
+    /// A scanner that is killed at any time, with its matches recorded: a scanner that continues from the cursor finds the rest, and nothing twice.
     #[test]
     fn an_heir_goes_on(
         bytes in output(),

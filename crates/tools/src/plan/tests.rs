@@ -21,7 +21,7 @@ fn limit(plan: &Plan) -> Option<u64> {
     }
 }
 
-/// A call with anything at all for these arguments, for its text and for the whole.
+/// A call with any values for these arguments, as an object, as its text, or any value in place of the object.
 pub(crate) fn any_call(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -84,7 +84,7 @@ fn case_236_the_foreground_has_a_limit() {
     assert_eq!(limit(&plan(json!({"command": "make", "timeout": "300"}))), Some(300));
     assert_eq!(limit(&plan(json!({"command": "make"}))), Some(180));
     assert_eq!(plan(json!({"command": "make", "timeout": 9999, "background": true})).mode, Mode::Background);
-    // In the background it is ignored, whatever it is.
+    // In the background the timeout is ignored.
     assert_eq!(plan(json!({"command": "make", "timeout": "soon", "background": "yes"})).mode, Mode::Background);
     let configured = Host { default_timeout: Duration::from_secs(900), ..host() };
     assert_eq!(limit(&Plan::of(&json!({"command": "make"}), &configured).unwrap()), Some(900));
@@ -96,7 +96,7 @@ fn case_236_the_foreground_has_a_limit() {
 
 #[test]
 fn the_checks_come_in_the_contracts_order() {
-    // Each call has every fault from one on; the first is told.
+    // Each call has its fault and all later ones; the first fault is reported.
     let faults = [
         (json!({"command": 5, "timeout": 9999, "workdir": "a;b"}), "expected string"),
         (json!({"command": "nohup x", "timeout": 9999, "workdir": "a;b"}), "9999"),

@@ -9,7 +9,7 @@ pub(super) fn all() -> Vec<Schema> {
 }
 
 fn exec_command() -> Schema {
-    let usual = codex::YIELD.as_millis();
+    let usual = codex::DEFAULT_WAIT.as_millis();
     Schema {
         name: codex::EXEC,
         description: "Runs a shell command. Returns its output and exit code, or, if it is still running when yield_time_ms is over, its output so far and a session_id \
@@ -60,6 +60,6 @@ fn max_output_tokens() -> Value {
     json!({
         "type": "integer",
         "minimum": 1,
-        "description": format!("Most tokens of output to return (default {}). What is left out is marked, and the first error is kept.", codex::TOKENS),
+        "description": format!("Most tokens of output to return (default {}). What is left out is marked, and the first error is kept.", codex::DEFAULT_TOKENS),
     })
 }

@@ -122,7 +122,7 @@ fn serve(mut stream: &TcpStream, asked: &Mutex<Vec<Value>>, answer: &Answer) -> 
     }
 }
 
-/// What the model says to what came since it spoke last: what a user said, with whatever the agent added to it, or what the tool did.
+/// The model's answer to the messages since its last one: those of the user, with the agent's additions, or the result of the tool.
 fn answer(request: &Value) -> Value {
     let all: Vec<&Value> = messages(request).collect();
     let users: Vec<String> = all.iter().rev().take_while(|m| m["role"] == "user").map(|m| text(m)).collect();

@@ -1,7 +1,8 @@
-//! The agents of the rounds: one that speaks ACP, and one that is a command per turn. Each writes down every prompt before it acts on it.
+//! The agents of the rounds: an ACP agent, and a command per turn. Each records every prompt before it acts on it.
 //!
-//! A prompt has tokens in it, `[[m17]]` for the message and `[[n17]]` for the notice of round 17. A message may also have the agent start a process that prints a
-//! token (`start <<n17>>`), or wait until the round lets it go on (`<<wait>>`). What the agents write down is what no other program of the round has a hand in.
+//! A prompt has tokens: `[[m17]]` for the message and `[[n17]]` for the notice of round 17. A message may also make the agent start a process
+//! that prints a token (`start <<n17>>`), or wait until the round releases it (`<<wait>>`). No other program of the round writes the agents'
+//! records.
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::fs::{FlockOperation, flock};
@@ -14,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Where prompts and ends are written down, one line each.
+/// The file of prompts and ends, one line each.
 const LOG: &str = "agents.jsonl";
-/// How long an agent waits for a round to let it go on. It only turns a hang into a failure.
+/// How long an agent waits for its round to release it. It only turns a hang into a failure.
 const GATE_LIMIT: Duration = Duration::from_secs(120);
-/// What the restart note says, and no other text of the gateway.
+/// A text that only the restart note of the gateway has.
 const RESTART_NOTE: &str = "This turn was interrupted by";
-/// What a notice says that may have been told before.
+/// The mark of a notice that may have been delivered before.
 const REPEAT: &str = "(this may be a repeat)";
 
 /// One line of the log.
@@ -29,47 +30,47 @@ const REPEAT: &str = "(this may be a repeat)";
 pub(super) enum Noted {
     /// A prompt came.
     Prompt(Prompt),
-    /// The agent waits to be let go on with this token.
+    /// The agent waits to be released with this token.
     Waiting(String),
-    /// The turn of the prompt with this nonce is about to be ended by the agent.
+    /// The agent is about to end the turn of the prompt with this nonce.
     Ending(String),
-    /// Another agent of the same conversation was at work.
+    /// Another agent of the same conversation was running.
     Clash { key: String },
 }
 
-/// A prompt as its agent read it.
+/// A prompt, as its agent read it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Prompt {
     pub(super) key: String,
     pub(super) generation: String,
     pub(super) pid: u32,
-    /// What tells this prompt from all others. Every part of its reply has it.
+    /// The nonce of this prompt. Every part of its reply has it.
     pub(super) nonce: String,
-    /// The tokens of the words. What the words quote is not among them.
+    /// The tokens of the message, without those in quotes.
     pub(super) tokens: BTreeSet<String>,
-    /// The tokens of words that a note quotes.
+    /// The tokens that a note quotes.
     pub(super) quoted: BTreeSet<String>,
     /// Whether a note says that the turn may have been started before.
     pub(super) is_restarted: bool,
-    /// The tokens of notices that say that they may be a repeat.
+    /// The tokens of notices that are marked as a repeat.
     pub(super) repeats: BTreeSet<String>,
 }
 
 impl Prompt {
-    /// Whether the agent was told that this may not be the first time.
+    /// Whether the prompt says that it may be a repeat.
     pub(super) fn is_marked(&self, token: &str) -> bool {
         self.is_restarted || self.repeats.contains(token)
     }
 }
 
-/// What agents wrote down in a directory.
+/// The records of the agents in a directory.
 pub(super) fn noted(dir: &Path) -> Vec<Noted> {
     let text = std::fs::read_to_string(dir.join(LOG)).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The prompts in which a token was said.
+/// The prompts with a token.
 pub(super) fn prompts_of(dir: &Path, token: &str) -> Vec<Prompt> {
     let is_one = |noted: Noted| match noted {
         Noted::Prompt(prompt) => Some(prompt).filter(|prompt| prompt.tokens.contains(token)),
@@ -86,7 +87,7 @@ pub(super) fn generation_of(dir: &Path, key: &str) -> Option<String> {
     })
 }
 
-/// Whether an agent waits to be let go on with a token.
+/// Whether an agent waits to be released with a token.
 pub(super) fn is_waiting(dir: &Path, token: &str) -> bool {
     noted(dir).iter().any(|noted| matches!(noted, Noted::Waiting(of) if of == token))
 }
@@ -102,22 +103,22 @@ pub(super) fn reply_parts(tokens: &BTreeSet<String>, nonce: &str) -> [String; 2]
     [format!("working {nonce}"), format!("answer to {} {nonce}", tokens.join(" "))]
 }
 
-/// The pid of the last agent of a conversation that has come up. It may be gone.
+/// The pid of the last agent of a conversation that started. It may be gone.
 pub(super) fn pid_of(dir: &Path, key: &str) -> Option<u32> {
     std::fs::read_to_string(dir.join(format!("{}.pid", plain(key)))).ok()?.trim().parse().ok()
 }
 
-/// Lets whoever waits for this token go on.
+/// Releases the agent that waits for this token.
 pub(super) fn let_go(dir: &Path, token: &str) -> Result<()> {
     std::fs::write(gate(dir, token), "").with_context(|| format!("cannot let {token} go on"))
 }
 
-/// The shell line of a process that waits until it is let go, and prints its token.
+/// The shell line of a process that waits until it is released, and prints its token.
 pub(super) fn process_line(dir: &Path, token: &str) -> String {
     format!("until [ -e '{}' ]; do sleep 0.01; done; echo '[[{token}]]'; exit 3", gate(dir, token).display())
 }
 
-/// The id of the process of a token, so that a turn that is taken twice starts it once.
+/// The request id for the process of a token, so that a repeated turn starts it once.
 pub(super) fn process_id(token: &str) -> String {
     let number: u64 = token.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap_or(0);
     format!("proc_{number:012x}")
@@ -153,7 +154,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Takes one turn: the prompt on standard input, the reply on standard output.
+    /// Runs one turn: the prompt on standard input, the reply on standard output.
     fn take_one_turn(&self) -> Result<()> {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text)?;
@@ -175,7 +176,7 @@ impl Agent {
             out.write_all(format!("{message}\n").as_bytes())?;
             Ok(out.flush()?)
         };
-        // Half of the conversations have an agent that continues its session. The others' are given a summary.
+        // In half of the conversations the agent continues its session. In the others it gets a summary.
         let can_resume = self.key.bytes().last().is_some_and(|last| last % 2 == 0);
         for line in std::io::stdin().lock().lines() {
             let message: Value = serde_json::from_str(&line?).context("not JSON")?;
@@ -211,7 +212,7 @@ impl Agent {
         Ok(())
     }
 
-    /// One turn, from the prompt to the last word before its end.
+    /// One turn, from the prompt to the last part before its end.
     fn take(&self, blocks: &[&str], text: &dyn Fn(&str) -> Result<()>, tool: &dyn Fn(bool) -> Result<()>) -> Result<()> {
         let busy = File::create(self.dir.join(format!("{}.busy", plain(&self.key))))?;
         if flock(&busy, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -239,14 +240,14 @@ impl Agent {
         Ok(())
     }
 
-    /// Writes a line down, before anything comes of it.
+    /// Records a line, before the agent acts on it.
     fn note(&self, noted: &Noted) -> Result<()> {
         let mut log = OpenOptions::new().create(true).append(true).open(self.dir.join(LOG))?;
         log.write_all(format!("{}\n", serde_json::to_string(noted)?).as_bytes())?;
         Ok(log.sync_data()?)
     }
 
-    /// Starts a process of the conversation, which tells of its end.
+    /// Starts a process of the conversation, whose end becomes a notice.
     fn start(&self, token: &str) -> Result<()> {
         let (id, line) = (process_id(token), process_line(&self.dir, token));
         let mut run = Command::new(&self.program);
@@ -258,7 +259,7 @@ impl Agent {
     fn wait(&self, tokens: &BTreeSet<String>) -> Result<()> {
         let began = Instant::now();
         tokens.iter().try_for_each(|token| self.note(&Noted::Waiting(token.clone())))?;
-        // No descriptor tells of a file that the round makes.
+        // No event reports the file that the round makes.
         while !tokens.iter().all(|token| gate(&self.dir, token).exists()) {
             ensure!(began.elapsed() < GATE_LIMIT, "nobody lets {tokens:?} go on");
             std::thread::sleep(Duration::from_millis(2));
@@ -267,7 +268,7 @@ impl Agent {
     }
 }
 
-/// What a prompt says. Its own words are in the blocks that are neither a note nor a summary of what was said before.
+/// Parses a prompt. Its message is in the blocks that are neither a note nor a summary.
 fn read(key: &str, blocks: &[&str]) -> Prompt {
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_micros() as i64;
     let pid = std::process::id();
@@ -298,7 +299,7 @@ fn words_of<'a>(blocks: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     blocks.iter().filter(is_ours).copied()
 }
 
-/// What stands between two marks, each time.
+/// All texts between two marks.
 fn between<'a>(text: &'a str, open: &'a str, close: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(open).skip(1).filter_map(move |rest| Some(rest.split_once(close)?.0))
 }

@@ -1,4 +1,4 @@
-//! What was promised in a home, and what the database, the agents, the followers and the engine have of it.
+//! Compares what was promised in a home with the records of the database, the agents, the followers and the engine.
 
 use super::agent::{self, Noted, Prompt};
 use super::plan::{Came, Driver};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// One message or notice, and what must have come of it.
+/// One message or notice, and its expected result.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     /// The round, and what it did.
@@ -19,9 +19,9 @@ pub(super) struct Entry {
     /// The message's id, or the process of the notice.
     pub(super) cause: Cause,
     pub(super) token: String,
-    /// What may have come of it. Empty: it is completed, and the plan cannot say in how many attempts.
+    /// The allowed results. If empty, it must be completed, in any number of attempts.
     pub(super) may_be: Vec<Came>,
-    /// The fewest prompts that its agents must have seen.
+    /// The least prompts that its agents must have seen.
     pub(super) least_prompts: usize,
     /// Whether its first prompt must say nothing of a repeat: nothing happened that could be one.
     pub(super) is_certain: bool,

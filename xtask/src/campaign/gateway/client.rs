@@ -1,4 +1,4 @@
-//! `outlast chat send`, as a person or a script uses it: under an id of its own, again if need be.
+//! `outlast chat send`, as a user or a script calls it: with its own id, and repeated if needed.
 
 use super::super::faults;
 use super::stage::{ChatOf, turn_line};
@@ -10,24 +10,24 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// One message, and the process that says it, if one runs.
+/// One message, and the process that sends it, if one runs.
 pub(super) struct Client<'a> {
     product: &'a Product,
     chat: &'a ChatOf,
     token: String,
     pid: Mutex<Option<u32>>,
-    /// Nobody waits for what it hears.
+    /// No check waits for its output.
     is_silent: AtomicBool,
 }
 
-/// What a client heard.
+/// The last report of a client.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// It was killed.
+    /// The client was killed.
     Killed,
     /// The message is accepted.
     Accepted,
-    /// The turn is over.
+    /// The turn is finished.
     Over(Value),
 }
 
@@ -40,7 +40,7 @@ impl<'a> Client<'a> {
         &self.token
     }
 
-    /// Says it once.
+    /// Sends the message once.
     pub(super) fn speak(&self, more: &str, does_wait: bool) -> Result<Reply> {
         let words = format!("[[{}]] {more}", self.token);
         let line = turn_line(self.product)?;
@@ -71,17 +71,17 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Ends it for good: the round has failed.
+    /// Ends the client, because the round has failed.
     pub(super) fn silence(&self) {
         let pid = self.pid();
         self.is_silent.store(true, SeqCst);
         if let Some(pid) = *pid {
-            // It may be over already.
+            // It may have ended already.
             let _gone = faults::kill(pid);
         }
     }
 
-    /// The process, if one lives.
+    /// The process, if it runs.
     pub(super) fn alive(&self) -> Option<u32> {
         self.pid().filter(|pid| faults::alive(*pid))
     }

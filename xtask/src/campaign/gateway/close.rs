@@ -1,4 +1,4 @@
-//! The end of a home: what everybody has of it is compared, and nothing is left.
+//! The end of a home: the records of all processes are compared, and no process is left.
 
 use super::super::report::Report;
 use super::books::{Books, ConversationRow};

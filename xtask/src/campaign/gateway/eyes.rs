@@ -1,4 +1,4 @@
-//! What a round sees of the gateway: over the socket, as a terminal does, and in the process table.
+//! How a round observes the gateway: over the socket, as a terminal does, and in the process table.
 
 use super::super::faults;
 use anyhow::{Context, Result, ensure};
@@ -12,17 +12,17 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-/// How long a question to a gateway may take that is held, or dies meanwhile.
+/// How long a request may take if its gateway is held or dies meanwhile.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Looks at conversations, and never starts a gateway.
+/// Observes conversations, and never starts a gateway.
 pub(super) struct Eyes {
     runtime: Runtime,
     home: PathBuf,
     followers: Mutex<BTreeMap<String, Follower>>,
 }
 
-/// Follows one conversation from its first part to the last, over every death of the gateway.
+/// Follows one conversation from its first part to its last, across all deaths of the gateway.
 struct Follower {
     parts: Arc<Mutex<Vec<Part>>>,
     task: JoinHandle<Result<()>>,
@@ -34,12 +34,12 @@ impl Eyes {
         Ok(Self { runtime, home, followers: Mutex::default() })
     }
 
-    /// A conversation as the gateway tells; nothing if none answers.
+    /// A conversation, as the gateway reports it; `None` if no gateway answers.
     pub(super) fn show(&self, key: &str, generation: Option<u64>) -> Option<Shown> {
         self.ask(async |chat| chat.show(key, generation).await.ok())
     }
 
-    /// Whether the gateway that answers has a turn whose words have a token; nothing if none answers.
+    /// Whether the gateway has a turn whose message has a token; `None` if no gateway answers.
     pub(super) fn has_turn(&self, key: &str, token: &str) -> Option<bool> {
         let has_chat = self.ask(async |chat| match chat.show(key, None).await {
             Ok(_) => Some(true),
@@ -49,7 +49,7 @@ impl Eyes {
         Some(has_chat && self.turn(key, token).is_some())
     }
 
-    /// The turn whose words have a token, of whichever generation.
+    /// The turn whose message has a token, in any generation.
     pub(super) fn turn(&self, key: &str, token: &str) -> Option<TurnInfo> {
         let shown = self.show(key, None)?;
         let earlier = (1..shown.conversation.generation).rev();
@@ -57,7 +57,7 @@ impl Eyes {
         find(shown).or_else(|| earlier.filter_map(|number| self.show(key, Some(number))).find_map(find))
     }
 
-    /// Has a conversation go on, as a person does with `/resume`.
+    /// Resumes a conversation, as a user does with `/resume`.
     pub(super) fn resume(&self, key: &str) -> bool {
         self.ask(async |chat| chat.resume(key).await.ok()).is_some()
     }
@@ -83,7 +83,7 @@ impl Eyes {
         followers.insert(key.to_owned(), Follower { parts, task });
     }
 
-    /// What a follower was shown so far.
+    /// What a follower has seen so far.
     pub(super) fn parts(&self, key: &str) -> Result<Vec<Part>> {
         let followers = lock(&self.followers);
         let follower = followers.get(key).with_context(|| format!("nobody follows {key}"))?;
@@ -123,7 +123,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(|e| e.into_inner())
 }
 
-/// The gateways of a home that live.
+/// The running gateways of a home.
 pub(super) fn gateways(product: &Product) -> Vec<u32> {
     let home = product.home().root;
     let needle = home.as_os_str().as_encoded_bytes();
@@ -137,19 +137,19 @@ pub(super) fn gateways(product: &Product) -> Vec<u32> {
     .collect()
 }
 
-/// Kills all of these in one instant: they are stopped first, so that none sees another die.
+/// Kills all these processes at once. They are stopped first, so that none sees another die.
 pub(super) fn kill_together(pids: &[u32]) -> Result<()> {
     for signal in [Signal::STOP, Signal::KILL] {
         for pid in pids {
             let pid = Pid::from_raw(i32::try_from(*pid)?).context("a pid")?;
-            // One that is gone need not be killed.
+            // It fails if the process is gone.
             let _gone = kill_process(pid, signal);
         }
     }
     pids.iter().try_for_each(|pid| outlast_testkit::product::kill_and_wait(*pid))
 }
 
-/// Kills everything of a home, and whoever `more` names, as if the power had gone.
+/// Kills all processes of a home, and those that `more` names, as a power failure would.
 pub(super) fn cut_power(product: &Product, more: impl Fn() -> Option<u32>) -> Result<()> {
     loop {
         let ours = product.processes().into_iter().map(|(pid, _)| pid).filter(|pid| faults::alive(*pid));

@@ -1,4 +1,4 @@
-//! `cargo xtask campaign gateway`: conversations, with every program that takes part killed on the way.
+//! `cargo xtask campaign gateway`: conversations, in which each participating program is killed.
 //!
 //! Without `--agent`, scripted agents answer (`rounds.rs`). With `--agent NAME`, a real agent from its package does, with a scripted model (`real.rs`).
 

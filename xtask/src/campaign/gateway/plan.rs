@@ -1,15 +1,15 @@
-//! What one round does, and what must come of it: drawn from the seed, without a look at any program.
+//! What one round does, and its expected result. Both follow from the seed alone.
 
 use crate::rng::Rng;
 
-/// Who answers in a conversation.
+/// The kind of agent of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Driver {
     /// An agent that speaks ACP.
     Acp,
     /// A command per turn.
     Command,
-    /// The same, from the configuration.
+    /// A command per turn, from the configuration.
     Configured,
 }
 
@@ -22,16 +22,16 @@ impl Driver {
     }
 }
 
-/// What is to be answered.
+/// What the agent has to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// What a person says.
+    /// The message of a user.
     Message,
     /// The end of a process.
     Notice,
 }
 
-/// How far a turn has come when a process is held at a point.
+/// The state of a turn while a process is held at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing is in the table.
@@ -44,7 +44,7 @@ pub(super) enum Progress {
     Prompted,
     /// It is finished in the table.
     Finished,
-    /// The gateway is not the one that is held, and may be anywhere from the step before.
+    /// Another process is held, and the gateway may be at the step before or later.
     Unknown,
 }
 
@@ -117,7 +117,7 @@ const POINTS: &[Point] = {
     ]
 };
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     Gateway,
@@ -128,7 +128,7 @@ pub(super) enum Victim {
     Client,
     /// These four, at once.
     All,
-    /// And every keeper and command: as if the power had gone.
+    /// These, and all keepers and commands, as in a power failure.
     Everything,
 }
 
@@ -162,7 +162,7 @@ pub(super) enum Ordeal {
     AgentTwice,
 }
 
-/// How a person lets go on what the breaker holds back.
+/// How a user resumes a turn that the breaker holds back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Release {
     /// With `/resume`.
@@ -251,11 +251,11 @@ impl Plan {
         }
     }
 
-    /// Whether the gateway that comes next finds a turn that was running; nothing if the plan cannot say.
+    /// Whether the next gateway finds a running turn; `None` if the plan cannot predict it.
     pub(super) fn finds_interrupted(&self) -> Option<bool> {
         match self.progress() {
             _ if self.bystander.is_some() => Some(true),
-            // The message that collides may be anywhere.
+            // The colliding message may be at any step.
             Progress::Unwritten | Progress::Finished if self.does_collide => None,
             Progress::Unwritten | Progress::Finished => Some(false),
             Progress::Started | Progress::MaybePrompted | Progress::Prompted => Some(true),
@@ -290,7 +290,7 @@ impl std::fmt::Display for Plan {
     }
 }
 
-/// All that can be combined.
+/// All combinations.
 fn combinations() -> Vec<(Driver, &'static Point, Victim)> {
     let mut all = Vec::new();
     for driver in Driver::ALL {
@@ -316,7 +316,7 @@ fn named(kind: Kind, name: &str) -> &'static Point {
     found.unwrap_or_else(|| unreachable!("there is a point {name}"))
 }
 
-/// What was seen at the moment of the kill.
+/// The facts at the moment of the kill.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
     /// The kill happened.
@@ -329,7 +329,7 @@ pub(super) struct Seen {
     pub(super) is_ending: bool,
 }
 
-/// How a turn may have come out: its attempts, the reason of the last interruption, and its outcome.
+/// A possible result of a turn: its attempts, the reason of the last interruption, and its outcome.
 pub(super) type Came = (u32, Option<&'static str>, &'static str);
 
 pub(super) const ONCE: Came = (1, None, "completed");
@@ -338,7 +338,7 @@ const AFTER_AGENT: Came = (2, Some("agent_ended"), "completed");
 /// An agent that ends before it is ready counts as one that cannot be started.
 const CANNOT_START: Came = (1, None, "failed");
 
-/// What must come of the turn of a round in which something is killed once.
+/// The expected result of a turn in a round with one kill.
 pub(super) fn expected(plan: &Plan, seen: Seen) -> Vec<Came> {
     if !seen.is_killed {
         return vec![ONCE];

@@ -1,6 +1,6 @@
 //! Rounds with a real agent over ACP, from its package, with a scripted model on the loopback.
 //!
-//! Each round has a home of its own. The agent answers a message, so that it has a session. Then a message or a notice is on its way, and somebody is killed when a
+//! Each round has a home of its own. The agent answers a message, so that it has a session. Then a message or a notice is on its way, and a process is killed when a
 //! program is held at the point that the plan names, or while the model thinks. In the end the agent answers another message. What the model was given says
 //! what was lost, what came twice, and whether the session went on.
 

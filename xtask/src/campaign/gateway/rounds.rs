@@ -1,7 +1,7 @@
 //! Rounds with scripted agents: one message or notice each, and a kill on its way.
 //!
-//! A home is played until its gateway was killed three times; then its books are checked and the next home begins. So the pauses of the engine before it starts
-//! another gateway, the breaker and the budget of unattended turns do in every home what they do for a person, and a plan can say what that is.
+//! A home is used until its gateway was killed three times; then its records are checked and the next home begins. So the engine's pauses
+//! between starts, the breaker and the budget of unattended turns work in every home as they do for a user, and a plan can predict them.
 
 use super::super::Game;
 use super::super::report::Report;

@@ -1,4 +1,4 @@
-//! What all programs of a round have in common: the home, the agents' directory, and the eyes of the round.
+//! What all parts of a round share: the home, the agents' directory, and the observer.
 
 use super::super::faults;
 use super::agent;
@@ -13,13 +13,13 @@ use outlast_testkit::product::Product;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longer than any round takes: it only turns a hang into a failure.
+/// Longer than any round takes. It only turns a hang into a failure.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long after the end of a turn its point may still be reached: some agents get there last.
 const POINT_LIMIT: Duration = Duration::from_secs(5);
-/// How often is looked for something that no descriptor tells of.
+/// The time between two checks for facts that no event reports.
 const LOOK: Duration = Duration::from_millis(10);
-/// What a conversation waits for that the breaker holds back.
+/// Why the breaker holds a conversation back.
 const HELD_BACK: &str = "The gateway was interrupted several times in a row";
 
 pub(super) struct Scene {
@@ -29,22 +29,22 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// The agent of a conversation, if one lives.
+    /// The agent of a conversation, if it runs.
     pub(super) fn agent(&self, chat: &ChatOf) -> Option<u32> {
         let pid = agent::pid_of(&self.dir, &chat.key).filter(|pid| faults::alive(*pid))?;
         let cmdline = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        // The pid may be another program's by now.
+        // The pid may have been reused.
         String::from_utf8_lossy(&cmdline).contains("__agent").then_some(pid)
     }
 
-    /// Says a message until it is heard: a client that was killed comes back at once, or late, when the turn is finished without it.
+    /// Sends a message until it is accepted. A killed client comes back at once, or only after the turn was finished without it.
     pub(super) fn say_until_heard(&self, client: &Client<'_>, chat: &ChatOf, plan: &Plan, saboteur: &Saboteur<'_>) -> Result<Reply> {
         loop {
             let reply = client.speak("", plan.does_wait)?;
             if !matches!(reply, Reply::Killed) {
                 return Ok(reply);
             }
-            // Until then the saboteur may not be done with those who are to die together.
+            // Until then the saboteur may still have to kill other processes.
             self.until("the end of the kill", || Ok((saboteur.has_struck() || saboteur.is_off()).then_some(())))?;
             if plan.is_client_late && self.is_kept(chat, client.token(), plan)? {
                 let token = client.token();
@@ -53,7 +53,7 @@ impl Scene {
         }
     }
 
-    /// Whether the gateway has a message whose client was killed. What it does not have is known to the client alone.
+    /// Whether the gateway has the message of a killed client. If not, only the client knows it.
     fn is_kept(&self, chat: &ChatOf, token: &str, plan: &Plan) -> Result<bool> {
         let is_kept = self.until("a gateway", || Ok(self.eyes.has_turn(&chat.key, &format!("[[{token}]]"))))?;
         let is_accepted = plan.kind() == Kind::Message && plan.progress() != Progress::Unwritten;
@@ -66,7 +66,7 @@ impl Scene {
         let began = Instant::now();
         let mut finished: Option<Instant> = None;
         while !saboteur.has_struck() {
-            // A gateway that is held does not answer; it is asked seldom, because it is in the way then.
+            // A held gateway does not answer, so it is asked rarely: each request waits for its time limit.
             if finished.is_none() && self.turn(chat, token).is_some_and(|turn| turn.is_finished()) {
                 finished = Some(Instant::now());
             }
@@ -80,7 +80,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The turn about a token, as the gateway tells.
+    /// The turn about a token, as the gateway reports it.
     pub(super) fn turn(&self, chat: &ChatOf, token: &str) -> Option<TurnInfo> {
         self.eyes.turn(&chat.key, &format!("[[{token}]]"))
     }
@@ -94,7 +94,7 @@ impl Scene {
         })
     }
 
-    /// Waits until the breaker holds the turn about a token back. Nothing if it was finished instead.
+    /// Waits until the breaker holds the turn about a token back. `None` if the turn was finished instead.
     pub(super) fn until_held_back(&self, chat: &ChatOf, token: &str) -> Result<bool> {
         self.until(&format!("the breaker to hold {token} back"), || {
             let Some(shown) = self.eyes.show(&chat.key, None) else { return Ok(None) };
@@ -108,7 +108,7 @@ impl Scene {
         })
     }
 
-    /// Waits for something.
+    /// Waits for a fact.
     pub(super) fn until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         let began = Instant::now();
         loop {
@@ -134,7 +134,7 @@ fn is_held_back(shown: &Shown) -> bool {
     shown.conversation.waits_for.as_deref().is_some_and(|why| why.starts_with(HELD_BACK))
 }
 
-/// What came of the kill of a round.
+/// The result of the kill of a round.
 pub(super) fn joined(striking: std::thread::ScopedJoinHandle<'_, Result<Seen>>) -> Result<Seen> {
     striking.join().unwrap_or_else(|_| bail!("the saboteur failed"))
 }

@@ -1,4 +1,4 @@
-//! One home: its conversations, what was said in them, and what must have come of it.
+//! One home: its conversations, their messages, and the expected results.
 
 use super::super::report::Report;
 use super::agent;
@@ -17,9 +17,9 @@ use std::path::Path;
 const MAX_GATEWAY_KILLS: u32 = 3;
 /// A home is closed after this many rounds.
 const MAX_ROUNDS: u32 = 10;
-/// A conversation with this many rounds is left alone: the budget has six unattended turns in a minute, and a round has two at most.
+/// A conversation gets at most this many rounds: the budget allows six unattended turns in a minute, and a round has at most two.
 const MAX_ROUNDS_OF_CHAT: u32 = 2;
-/// The starts in a row with an interrupted turn at which the breaker opens.
+/// The breaker opens after this many consecutive starts with an interrupted turn.
 const BREAKER_STARTS: u32 = 3;
 
 /// One home.
@@ -29,9 +29,9 @@ pub(super) struct Stage {
     pub(super) ledger: Vec<Entry>,
     rounds: u32,
     gateway_kills: u32,
-    /// How many of the last starts in a row found an interrupted turn.
+    /// How many of the last consecutive starts found an interrupted turn.
     chain: u32,
-    /// What each start of a gateway must have found, as far as the plans can say.
+    /// What each start of a gateway must have found, where the plans can predict it.
     pub(super) founds: Vec<Option<bool>>,
     is_spent: bool,
 }
@@ -58,7 +58,7 @@ impl Stage {
         Ok(Self { scene, chats: Vec::new(), ledger: Vec::new(), rounds: 0, gateway_kills: 0, chain: 0, founds, is_spent: false })
     }
 
-    /// Whether a round can be played here, and its plan say what must come of it.
+    /// Whether a round can run here with a predictable result.
     pub(super) fn has_room_for(&self, plan: &Plan) -> bool {
         let opens_breaker = plan.victim.has_gateway() && self.chain + 1 >= BREAKER_STARTS;
         let is_known = !opens_breaker || plan.finds_interrupted().is_some() && !plan.does_collide;
@@ -104,7 +104,7 @@ impl Stage {
         Ok(chat)
     }
 
-    /// Says something that nothing happens to, and has it answered.
+    /// Sends a message without any fault, and waits for its answer.
     fn say(&mut self, chat: &ChatOf, token: &str, more: &str, plan: &Plan) -> Result<()> {
         match Client::new(&self.scene.product, chat, token).speak(more, true)? {
             Reply::Over(turn) => ensure!(turn["outcome"] == "completed", "{token} was not answered: {turn}"),
@@ -115,7 +115,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes down what must come of a message or a notice. The caller changes what is otherwise.
+    /// Records the expected result of a message or a notice. The caller changes what differs.
     fn enter(&mut self, chat: &ChatOf, token: &str, plan: &Plan, may_be: Vec<Came>) -> &mut Entry {
         let cause = match token.starts_with('n') {
             true => Cause::Notice { process: agent::process_id(token) },
@@ -128,7 +128,7 @@ impl Stage {
         &mut self.ledger[last]
     }
 
-    /// Has another conversation take a turn that runs until the round is over.
+    /// Starts a turn in another conversation, which runs until the round is over.
     fn begin_beside(&mut self, driver: Driver, but: &ChatOf, plan: &Plan) -> Result<ChatOf> {
         let chat = self.chat_for(driver, false, Some(but), plan)?;
         let token = format!("b{}", plan.round);
@@ -137,7 +137,7 @@ impl Stage {
         scene.eyes.follow(&chat.key);
         scene.until("the bystander's wait", || Ok(agent::is_waiting(&scene.dir, &token).then_some(())))?;
         if driver == Driver::Acp {
-            // From here on nothing of it is committed, and it reaches no point.
+            // From here on it commits nothing and reaches no point.
             scene.until("the bystander's tool", || {
                 let parts = scene.eyes.parts(&chat.key)?;
                 let is_begin = |part: &Part| part.body["message_id"] == format!("msg:{token}");
@@ -148,7 +148,7 @@ impl Stage {
         Ok(chat)
     }
 
-    /// Lets the turn of the bystander finish, which is as the plan says.
+    /// Lets the turn of the bystander finish, and checks it against the plan.
     fn end_beside(&mut self, chat: &ChatOf, plan: &Plan, seen: Seen) -> Result<()> {
         let token = format!("b{}", plan.round);
         let is_crash = seen.is_killed && plan.victim.has_gateway();
@@ -176,7 +176,7 @@ impl Stage {
             let speaking = scope.spawn(|| scene.say_until_heard(&client, chat, plan, &saboteur));
             let played = self.see_through(chat, &token, plan, &saboteur, striking);
             if played.is_err() {
-                // Whoever still waits would wait for ever.
+                // A client that still waits would wait for ever.
                 client.silence();
             }
             (played, speaking.join().unwrap_or_else(|_| bail!("the client failed")))
@@ -188,7 +188,7 @@ impl Stage {
             (Err(e), Err(also)) => bail!("{e:#}; {also:#}"),
         };
         let Played { seen, turn, release } = played;
-        // Whoever asks again is answered the same, and no agent is asked.
+        // A repeated request gets the same answer, and reaches no agent.
         let again = Client::new(&self.scene.product, chat, &token).speak("", true)?;
         for reply in [&spoken, &again] {
             if let Reply::Over(told) = reply {
@@ -203,7 +203,7 @@ impl Stage {
         let entry = self.enter(chat, &token, plan, may_be.clone());
         entry.least_prompts = least_prompts(&may_be, seen);
         if release == Some(Release::Write) {
-            // The message that let it go on took its place, and quotes it.
+            // The message that resumed it took its place, and quotes it.
             entry.may_be = may_be.into_iter().map(|(_, reason, _)| (1, reason, "cancelled")).collect();
             entry.least_prompts = usize::from(seen.has_prompt);
         }
@@ -249,7 +249,7 @@ impl Stage {
         Ok(seen)
     }
 
-    /// Starts the process whose end is to be told: by the agent, or by a person in the conversation's name.
+    /// Starts the process whose end becomes a notice: by the agent, or by a user in the conversation's name.
     fn start_process(&mut self, chat: &ChatOf, token: &str, plan: &Plan) -> Result<()> {
         if plan.is_by_agent {
             return self.say(chat, &format!("s{}", plan.round), &format!("start <<{token}>>"), plan);
@@ -263,7 +263,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits for the kill, and until the turn is finished. What the breaker holds back is let go on, as a person does it.
+    /// Waits for the kill, and until the turn is finished. Resumes a turn that the breaker holds back, as a user does.
     fn see_through(
         &self,
         chat: &ChatOf,
@@ -297,7 +297,7 @@ impl Stage {
         Ok(Played { seen, turn, release })
     }
 
-    /// The message that let something go on.
+    /// The message that resumed a turn.
     fn enter_release(&mut self, chat: &ChatOf, plan: &Plan, release: Option<Release>, report: &Report) -> Result<()> {
         let Some(release) = release else { return Ok(()) };
         report.add(format!("held back by the breaker, and let go with {release:?}"), 1);
@@ -334,7 +334,7 @@ impl Stage {
         let shown = scene.until("a gateway", || Ok(scene.eyes.show(&chat.key, None)))?.conversation;
         ensure!(shown.standing == Standing::Suspended && shown.strikes == 3, "after three deaths of the gateway: {shown:?}, {turn:?}");
         scene.eyes.follow(&chat.key);
-        // A command is followed by each gateway, so it is asked once. An agent that speaks ACP is asked each time.
+        // Each gateway follows the running command, so a command is prompted once. An ACP agent is prompted each time.
         let (attempts, reason) = if chat.driver.is_per_turn() { (1, None) } else { (3, Some("restart_interrupted")) };
         self.enter(chat, &token, plan, vec![(attempts, reason, "gave_up")]).least_prompts = attempts as usize;
         self.founds.extend([Some(true); 3]);
@@ -375,7 +375,7 @@ impl Stage {
         self.chain >= BREAKER_STARTS
     }
 
-    /// Takes note of the death of a gateway, and of what the next one must find.
+    /// Records the death of a gateway, and what the next one must find.
     fn note_kill(&mut self, plan: &Plan, seen: Seen) {
         if !seen.is_killed || !plan.victim.has_gateway() {
             return;
@@ -388,16 +388,16 @@ impl Stage {
     }
 }
 
-/// How a round was seen through.
+/// How a round was completed.
 struct Played {
     seen: Seen,
     turn: TurnInfo,
-    /// How what the breaker held back was let go on.
+    /// How a turn was resumed that the breaker held back.
     release: Option<Release>,
 }
 
 impl Scene {
-    /// Kills whoever is held at a point, which is armed again first if it is to hold another.
+    /// Kills the process that is held at a point. If the point is to hold another one, it is armed again first.
     fn kill_held(&self, point: &str, is_armed_again: bool) -> Result<()> {
         let points = self.product.points();
         let held = self.until(point, || Ok(points.held(point)))?;
@@ -446,6 +446,6 @@ fn agent_words(product: &Product, kind: &str) -> Result<Vec<String>> {
 /// The shell line of the agent that is a command per turn.
 pub(super) fn turn_line(product: &Product) -> Result<String> {
     let words = agent_words(product, "turn")?;
-    // The shell is replaced, so that a kill of the agent is one of the command.
+    // `exec` replaces the shell, so that a kill of the agent kills the command.
     Ok(words.iter().fold("exec".to_owned(), |line, word| format!("{line} '{word}'")))
 }

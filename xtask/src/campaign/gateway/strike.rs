@@ -1,4 +1,4 @@
-//! Who is killed, when the plan says.
+//! Kills the process that the plan names, at the point that it names.
 
 use super::super::faults;
 use super::agent;
@@ -12,7 +12,7 @@ use outlast_testkit::product::kill_and_wait;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-/// How often is looked whether a process is held.
+/// The time between two checks whether a process is held.
 const LOOK: Duration = Duration::from_micros(500);
 
 /// Waits at a point for its victim.
@@ -28,7 +28,7 @@ pub(super) struct Saboteur<'a> {
 }
 
 impl<'a> Saboteur<'a> {
-    /// Nobody is held before [`Saboteur::arm`].
+    /// No process is held before [`Saboteur::arm`].
     pub(super) fn new(scene: &'a Scene, chat: &'a ChatOf, token: &'a str, plan: &'a Plan, client: &'a Client<'a>) -> Self {
         let [is_held, has_struck, is_over] = [const { AtomicBool::new(false) }; 3];
         Self { scene, chat, token, plan, client, is_held, has_struck, is_over }
@@ -48,17 +48,17 @@ impl<'a> Saboteur<'a> {
         self.has_struck.load(SeqCst)
     }
 
-    /// Whether nothing is waited for any more.
+    /// Whether it no longer waits.
     pub(super) fn is_off(&self) -> bool {
         self.is_over.load(SeqCst)
     }
 
-    /// Nothing is waited for any more.
+    /// Stops waiting.
     pub(super) fn call_off(&self) {
         self.is_over.store(true, SeqCst);
     }
 
-    /// Kills whom the plan says when a process is held at the point, and the next gateway where the plan says.
+    /// Kills the planned process once a process is held at the point, and the next gateway at the planned point.
     pub(super) fn strike(&self) -> Result<Seen> {
         let Plan { point, victim, again, .. } = self.plan;
         let Some(held) = self.until_held(point.name) else {
@@ -66,7 +66,7 @@ impl<'a> Saboteur<'a> {
             return Ok(Seen::default());
         };
         self.is_held.store(true, SeqCst);
-        // A person who writes meanwhile is given time to get somewhere.
+        // A user who writes meanwhile needs time to make progress.
         std::thread::sleep(Duration::from_micros(self.plan.pause_micros));
         if let Some(again) = again {
             self.scene.product.points().arm(again)?;
@@ -78,7 +78,7 @@ impl<'a> Saboteur<'a> {
             self.forget(point.name, held)?;
         }
         self.has_struck.store(true, SeqCst);
-        // Where nothing is left that could start anything, somebody calls about something else; or the client comes back first.
+        // If no process is left that could start one, an unrelated call is made, or the client comes back first.
         if victim.has_gateway() && victim.has_engine() && (self.plan.is_client_late || self.client.alive().is_none()) {
             self.scene.product.engine();
         }
@@ -118,7 +118,7 @@ impl<'a> Saboteur<'a> {
             Victim::Everything => cut_power(product, || self.client.alive())?,
             _ => kill_together(&pids)?,
         }
-        // The agent is looked at when it is dead, or can at least not have seen more than it has by now.
+        // The agent's log is read once it is dead, or at least cannot receive more.
         let prompts = agent::prompts_of(dir, self.token);
         Ok(Seen {
             is_killed: true,
@@ -138,7 +138,7 @@ impl<'a> Saboteur<'a> {
         }
     }
 
-    /// Nobody is held there any more.
+    /// Disarms the point.
     fn let_all_go(&self, name: &str) -> Result<()> {
         self.scene.product.points().disarm(name);
         self.scene.product.points().release(name)

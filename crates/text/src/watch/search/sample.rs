@@ -1,15 +1,15 @@
-//! What a text is made of.
+//! Counts which bytes a text has.
 
-/// How often each `N` bytes are in a text; the default is one of which nothing is known.
+/// How often each group of `N` bytes is in a text. The default is an unknown text.
 #[derive(Debug, Default)]
 pub(super) struct Sample<const N: usize> {
-    /// By a hash of the bytes; different ones may share a number. Empty where nothing is known.
+    /// Counts by a hash of the bytes; different groups may share one. Empty for an unknown text.
     counts: Vec<u16>,
-    /// The text's bytes.
+    /// The length of the text in bytes.
     len: usize,
 }
 
-/// So many bits of the hash are used.
+/// How many bits of the hash are used.
 const BITS: u32 = 16;
 
 impl<const N: usize> Sample<N> {
@@ -22,13 +22,13 @@ impl<const N: usize> Sample<N> {
         Self { counts, len: text.len() }
     }
 
-    /// What it costs to look for these bytes: how often they are there first, and how usual each of them is in any text second.
+    /// The price of searching these bytes: first how often the text has them, then how common each byte is in any text.
     pub(super) fn price(&self, bytes: &[u8; N]) -> u64 {
         let usual: u64 = bytes.iter().map(|b| usual(*b)).sum();
         u64::from(self.seen(bytes)) << 8 | usual
     }
 
-    /// At how many of all places these bytes are; 1 is everywhere.
+    /// The share of places in the text that have these bytes, from 0 to 1.
     pub(super) fn share(&self, bytes: &[u8; N]) -> f64 {
         f64::from(self.seen(bytes)) / self.len.max(1) as f64
     }
@@ -43,7 +43,7 @@ fn place(bytes: &[u8]) -> usize {
     (number.wrapping_mul(0x9E37_79B1) >> (32 - BITS)) as usize
 }
 
-/// Roughly how usual a byte is in what programs print; 60 at most.
+/// Roughly how common a byte is in the output of programs.
 fn usual(byte: u8) -> u64 {
     match byte {
         b' ' | b'e' | b't' | b'a' | b'i' | b'n' | b'o' | b's' | b'r' => 16,

@@ -1,4 +1,4 @@
-//! The agents that are played with, and how each is told of the model.
+//! The real agents, and how each is configured for the model.
 
 use super::super::super::agents;
 use anyhow::{Context, Result, bail};
@@ -40,7 +40,7 @@ impl Agent {
         }
     }
 
-    /// What it says of its version.
+    /// Its version, as it prints it.
     pub(super) fn version(&self) -> String {
         let said = Command::new(self.name()).arg("--version").env("PATH", self.path()).output();
         let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned()).unwrap_or_default();

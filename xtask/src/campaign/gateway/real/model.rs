@@ -1,16 +1,16 @@
-//! The model of a round: it answers by the token of the last words it was given, and can be held while it thinks.
+//! The model of a round. It answers by the token of the last message, and can be held while it thinks.
 //!
-//! `[[m]]` has it run a command with the agent's own shell tool, `[[s]]` has it start a process with the tools of Outlast; any other token, and what a tool said, is
-//! answered with a text.
+//! For `[[m]]` it runs a command with the agent's own shell tool. For `[[s]]` it starts a process with the tools of Outlast. It answers any
+//! other token, and the result of a tool, with a text.
 
 use super::super::super::agents::model::{Model, messages, shell, text};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// What the gateway puts before a note, and no other text has.
+/// The beginning of the gateway's notes, which no other text has.
 pub(super) const NOTE: &str = "[Note from the gateway";
-/// What a notice says that may have been told before.
+/// The mark of a notice that may have been delivered before.
 pub(super) const REPEAT: &str = "(this may be a repeat)";
 
 /// The token of a message that is answered at once, of one for which a command is run, of one that starts a process, of that process, and of the last message.
@@ -23,9 +23,9 @@ pub(super) const LAST: &str = "last";
 /// When a model is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// It has read the words.
+    /// It has read the message.
     Asked,
-    /// It has read what its tool said.
+    /// It has read the result of its tool.
     Told,
 }
 
@@ -36,7 +36,7 @@ struct Held {
     is_held: bool,
 }
 
-/// A model, and the hand that holds it.
+/// A model that can be held.
 pub(super) struct Thinker {
     model: Model,
     held: Arc<(Mutex<Held>, Condvar)>,
@@ -69,7 +69,7 @@ impl Thinker {
         self.lock().is_held
     }
 
-    /// Whoever is held goes on, and nobody is held any more.
+    /// Releases the held request, and holds no others.
     pub(super) fn release(&self) {
         *self.lock() = Held::default();
         self.held.1.notify_all();
@@ -86,7 +86,7 @@ impl Drop for Thinker {
     }
 }
 
-/// The tokens in a text, but for those that a note quotes.
+/// The tokens in a text, without those that a note quotes.
 pub(super) fn tokens(text: &str) -> Vec<&str> {
     let own = text.lines().filter(|line| !line.starts_with("> "));
     own.flat_map(|line| line.split("[[").skip(1)).filter_map(|rest| Some(rest.split_once("]]")?.0)).collect()
@@ -119,7 +119,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
     json!({"role": "assistant", "content": null, "tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": function}]})
 }
 
-/// Waits here if the round wants it.
+/// Waits if the round holds the model.
 fn hold(moment: Moment, token: &str, hand: &(Mutex<Held>, Condvar)) {
     let mut held = hand.0.lock().unwrap_or_else(|e| e.into_inner());
     if held.at.is_none_or(|at| at != (moment, token)) || held.is_held {

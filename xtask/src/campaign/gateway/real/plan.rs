@@ -1,4 +1,4 @@
-//! What one round does: drawn from the seed, without a look at any program.
+//! What one round does. It follows from the seed alone.
 
 use super::model::Moment;
 use crate::rng::Rng;
@@ -10,7 +10,7 @@ pub(super) enum Way {
     Notice,
 }
 
-/// When somebody is killed.
+/// When the process is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     /// The gateway is held at this point.
@@ -57,7 +57,7 @@ const STEPS: [(Way, When); 20] = {
     ]
 };
 
-/// Who is killed.
+/// The process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     Gateway,
@@ -70,7 +70,7 @@ pub(super) enum Victim {
     Client,
     /// Gateway, engine, the agent with its tree and the client, at once.
     All,
-    /// And every keeper and command: as if the power had gone.
+    /// These, and all keepers and commands, as in a power failure.
     Everything,
 }
 

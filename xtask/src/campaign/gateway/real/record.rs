@@ -1,11 +1,11 @@
-//! What the model was given of a message or a notice, which no other program of the round has a hand in.
+//! The model's record of a message or a notice. No other program of the round writes it.
 
 use super::super::super::agents::model::{messages, text};
 use super::model::{NOTE, REPEAT};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// What the model was given of one thing.
+/// The model's record of one message or notice.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
     /// How often at most one request has it without a mark.
@@ -49,7 +49,7 @@ impl Given {
         given
     }
 
-    /// What is wrong with it, if the turn took so many attempts.
+    /// What is wrong with it, if the turn took this many attempts.
     pub(super) fn wrong(&self, attempt: u32) -> Option<String> {
         let again = attempt.saturating_sub(1) as usize;
         match () {

@@ -73,7 +73,7 @@ impl<'a> Round<'a> {
         if let Some(reason) = &turn.interrupt_reason {
             report.add(format!("interrupted: {reason}"), 1);
         }
-        // Somebody comes back to a conversation in which everything is as it was.
+        // A user comes back to a conversation that has not changed.
         self.say(LAST, true)?;
         self.audit(&victim, report)
     }
@@ -106,7 +106,7 @@ impl<'a> Round<'a> {
         Ok(needle)
     }
 
-    /// `outlast chat`, as somebody has it open who does not write.
+    /// `outlast chat`, opened by a user who does not write.
     fn open_terminal(&self) -> Result<Child> {
         let mut terminal = self.product.command(["chat", "main"]);
         let terminal = terminal.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
@@ -145,7 +145,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Kills whom the plan says, when it says.
+    /// Kills the planned process at the planned time.
     fn strike(&self) -> Result<()> {
         let points = self.product.points();
         let held = match self.plan.when {
@@ -170,7 +170,7 @@ impl<'a> Round<'a> {
         }
         self.model.release();
         let victim = self.plan.victim;
-        // Where nothing is left that could start anything, somebody calls about something else.
+        // If no process is left that could start one, an unrelated call is made.
         if victim.has_gateway() && victim.has_engine() {
             self.product.engine();
         }
@@ -203,14 +203,14 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The programs of the conversation's agents that live.
+    /// The running programs of the conversation's agents.
     fn agents(&self) -> Result<Vec<u32>> {
         let listed = self.product.json(["list", "--session", &format!("outlast:agent:{KEY}")]);
         let pids = listed["processes"].as_array().context("a list")?.iter().filter_map(|process| process["pid"].as_u64());
         Ok(pids.map(|pid| pid as u32).collect())
     }
 
-    /// The turn whose words have this in them, once it is finished.
+    /// The turn whose message has this text, once it is finished.
     fn finished(&self, needle: &str) -> Result<TurnInfo> {
         self.until(&format!("the end of the turn about {needle}"), || Ok(self.eyes.turn(KEY, needle).filter(TurnInfo::is_finished)))
     }
@@ -219,7 +219,7 @@ impl<'a> Round<'a> {
         self.until("a gateway", || Ok(self.eyes.show(KEY, None)))
     }
 
-    /// Everything that is wrong when all is answered.
+    /// All problems, once everything is answered.
     fn audit(&self, needle: &str, report: &Report) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         // A notice whose acknowledgement was lost is offered again when its lease is over, and recognised. Nothing may come of that.
@@ -230,7 +230,7 @@ impl<'a> Round<'a> {
         })?;
         for one in history["notices"].as_array().into_iter().flatten() {
             let is_told = needle.contains(one["event"]["session_id"].as_str().unwrap_or("?"));
-            // What an agent was answered itself is consumed.
+            // An end in an answer to an agent is consumed.
             if one["state"] != "delivered" && (is_told || one["state"] != "consumed") {
                 wrong.push(format!("a notice is {}: {one}", one["state"]));
             }
@@ -301,7 +301,7 @@ impl<'a> Round<'a> {
             return Ok(wrong);
         }
         if let Some(pid) = client.into_inner().unwrap_or_else(|e| e.into_inner()) {
-            // It may be over already.
+            // It may have ended already.
             let _gone = faults::kill(pid);
         }
         let kept = tempfile::Builder::new().prefix("real-").tempdir()?.keep();
@@ -333,7 +333,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// Ends a terminal: what it is open for is over.
+/// Ends a terminal that is no longer needed.
 fn end(mut terminal: Child, client: &Mutex<Option<u32>>) {
     drop(terminal.stdin.take());
     // It may be killed already, and it waits for nothing else.

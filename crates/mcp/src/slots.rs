@@ -1,7 +1,7 @@
-//! The places for connections over HTTP.
+//! The slots for connections over HTTP.
 //!
-//! Every user of the machine can connect, and then say nothing. So that those who have the token always find a place, whoever has not shown it gives way to the next one
-//! that comes: first the one that came first.
+//! Every user of the machine can connect and then send nothing. So that clients with the token always find a slot, a connection that has not
+//! shown the token is closed when a new one needs its slot, the oldest first.
 //!
 //! Decision 148: docs/decisions/tools-mcp.md.
 
@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// A number of places.
-pub(crate) struct Places {
+/// A fixed number of slots.
+pub(crate) struct Slots {
     room: Arc<Semaphore>,
-    strangers: Arc<Strangers>,
+    unauthenticated: Arc<Unauthenticated>,
 }
 
-/// Who has not shown the token, in the order in which they came.
+/// The connections that have not shown the token, in the order in which they came.
 #[derive(Default)]
-struct Strangers(Mutex<Waiting>);
+struct Unauthenticated(Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
@@ -25,55 +25,55 @@ struct Waiting {
     leave: BTreeMap<u64, Arc<Notify>>,
 }
 
-/// One that is taken, until it is dropped.
-pub(crate) struct Place {
+/// A slot that a connection holds until it is dropped.
+pub(crate) struct Slot {
     number: u64,
     leave: Arc<Notify>,
-    /// Whether it is kept, once the token was shown.
+    /// Whether the connection keeps its slot. Set when it shows the token.
     kept: OnceLock<bool>,
-    strangers: Arc<Strangers>,
+    unauthenticated: Arc<Unauthenticated>,
     _room: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl Slots {
     pub(crate) fn new(most: usize) -> Self {
-        Self { room: Arc::new(Semaphore::new(most)), strangers: Arc::default() }
+        Self { room: Arc::new(Semaphore::new(most)), unauthenticated: Arc::default() }
     }
 
-    /// Takes one. A stranger gives way if there is none; if there are no strangers either, this waits until somebody leaves.
-    pub(crate) async fn take(&self) -> Place {
+    /// Takes a slot. If none is free, the oldest connection without the token is closed; if there is none, this waits for a free slot.
+    pub(crate) async fn take(&self) -> Slot {
         let room = match self.room.clone().try_acquire_owned() {
             Ok(room) => room,
             Err(_) => {
-                self.strangers.send_away_the_first();
+                self.unauthenticated.close_oldest();
                 self.room.clone().acquire_owned().await.expect("it is never closed")
             }
         };
         let leave = Arc::new(Notify::new());
-        let number = self.strangers.add(leave.clone());
-        Place { number, leave, kept: OnceLock::new(), strangers: self.strangers.clone(), _room: room }
+        let number = self.unauthenticated.add(leave.clone());
+        Slot { number, leave, kept: OnceLock::new(), unauthenticated: self.unauthenticated.clone(), _room: room }
     }
 }
 
-impl Place {
-    /// Whoever has it showed the token. Whether they keep it: not if it was given away just before.
+impl Slot {
+    /// The connection showed the token. False if its slot was given to another connection just before.
     pub(crate) fn keep(&self) -> bool {
-        *self.kept.get_or_init(|| self.strangers.remove(self.number))
+        *self.kept.get_or_init(|| self.unauthenticated.remove(self.number))
     }
 
-    /// Until it has to be given to somebody else.
+    /// Waits until another connection needs this slot.
     pub(crate) async fn given_away(&self) {
         self.leave.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
-        self.strangers.remove(self.number);
+        self.unauthenticated.remove(self.number);
     }
 }
 
-impl Strangers {
+impl Unauthenticated {
     fn add(&self, leave: Arc<Notify>) -> u64 {
         let mut waiting = self.lock();
         waiting.came += 1;
@@ -82,12 +82,12 @@ impl Strangers {
         number
     }
 
-    /// Whether it was still there.
+    /// Whether the connection was still listed.
     fn remove(&self, number: u64) -> bool {
         self.lock().leave.remove(&number).is_some()
     }
 
-    fn send_away_the_first(&self) {
+    fn close_oldest(&self) {
         if let Some((_, leave)) = self.lock().leave.pop_first() {
             leave.notify_one();
         }
@@ -113,27 +113,27 @@ mod tests {
 
     #[test]
     fn the_stranger_who_came_first_gives_way() {
-        let places = Places::new(3);
-        let [known, first, second] = [(); 3].map(|()| now(places.take()).expect("there are places"));
+        let slots = Slots::new(3);
+        let [known, first, second] = [(); 3].map(|()| now(slots.take()).expect("there are slots"));
         assert!(known.keep() && known.keep());
         {
-            let mut next = pin!(places.take());
+            let mut next = pin!(slots.take());
             assert!(now(next.as_mut()).is_none(), "nobody has left yet");
             assert!(now(first.given_away()).is_some() && !first.keep(), "it is too late to show the token");
             assert!(now(known.given_away()).is_none() && now(second.given_away()).is_none());
             drop(first);
             assert!(now(next).expect("one has left").keep());
         }
-        drop(now(places.take()).expect("that one has left too"));
-        assert!(now(second.given_away()).is_none(), "there was a place without it");
+        drop(now(slots.take()).expect("that one has left too"));
+        assert!(now(second.given_away()).is_none(), "there was a slot without it");
     }
 
     #[test]
     fn whoever_showed_the_token_is_waited_for() {
-        let places = Places::new(1);
-        let known = now(places.take()).expect("there is a place");
+        let slots = Slots::new(1);
+        let known = now(slots.take()).expect("there is a slot");
         assert!(known.keep());
-        let mut next = pin!(places.take());
+        let mut next = pin!(slots.take());
         assert!(now(next.as_mut()).is_none() && now(known.given_away()).is_none());
         drop(known);
         assert!(now(next).is_some());

@@ -1,51 +1,52 @@
-//! What a line says about how things went.
+//! Judges how severe a line is.
 //!
-//! Judged line by line from the words that compilers, test runners and servers use. A wrong guess costs room, never truth: lines are chosen by it, not changed.
+//! Each line is judged by the words that compilers, test runners and servers use. A wrong guess only wastes room: it affects which lines are
+//! chosen, and changes no line.
 
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder};
 use std::sync::LazyLock;
 
-/// What a line says.
+/// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sign {
-    /// Nothing of note.
+pub(super) enum Severity {
+    /// No problem.
     Plain,
-    /// Something may be wrong.
+    /// A possible problem.
     Warning,
-    /// Something is wrong.
+    /// A problem.
     Error,
-    /// How it all ended.
+    /// The overall result.
     Verdict,
 }
 
 /// Judges a line.
-pub(super) fn sign(line: &str) -> Sign {
-    // Minified programs and data are no messages; what they are about stands at either end.
-    let line = &line[..crate::cut::boundary(line, JUDGED)];
+pub(super) fn severity(line: &str) -> Severity {
+    // Very long lines are minified programs or data. Only their beginning is judged.
+    let line = &line[..crate::cut::boundary(line, JUDGED_BYTES)];
     if !WORTH_A_LOOK.is_match(line) {
-        return Sign::Plain;
+        return Severity::Plain;
     }
     let text = line.trim();
     if is_verdict(text) {
-        return Sign::Verdict;
+        return Severity::Verdict;
     }
     if is_success_of_one(text) || is_probe(text) {
-        return Sign::Plain;
+        return Severity::Plain;
     }
     if is_error(line, text) {
-        return Sign::Error;
+        return Severity::Error;
     }
     let mild = ["warning", "warn", "error", "errors", "failed", "fail", "failure", "fatal", "exception"];
     match words(text).any(|w| !w.in_name && matches_any(w.text, &mild) && !none_of_it(text, &w)) {
-        true => Sign::Warning,
-        false => Sign::Plain,
+        true => Severity::Warning,
+        false => Severity::Plain,
     }
 }
 
-/// The bytes of a line that are looked at.
-const JUDGED: usize = 2048;
+/// How many bytes of a line are judged.
+const JUDGED_BYTES: usize = 2048;
 
-/// Most lines have none of these and are done with.
+/// Most lines have none of these words and need no closer look.
 static WORTH_A_LOOK: LazyLock<AhoCorasick> = LazyLock::new(|| {
     let signs = LOOK.iter().flat_map(|line| line.split('|')).filter(|sign| !sign.is_empty());
     AhoCorasickBuilder::new().ascii_case_insensitive(true).build(signs).expect("a fixed list of words")
@@ -59,7 +60,7 @@ const LOOK: &[&str] = &[
     "installed|problems|downloaded|unreachable=|stopped|completed|done|total size",
 ];
 
-/// One test or step that went well, whatever its name says.
+/// A single test or step that succeeded, even if its name mentions errors.
 fn is_success_of_one(text: &str) -> bool {
     let end = text.strip_suffix(']').and_then(|t| t.rsplit_once('[')).map_or(text, |(before, _)| before.trim_end());
     let ends =
@@ -85,13 +86,13 @@ fn is_success_of_one(text: &str) -> bool {
         || (starts.iter().any(|s| text.starts_with(s)) && !text.contains("FAIL") && !text.contains("ERROR"))
 }
 
-/// A configure script trying something out: not finding it is no fault.
+/// A probe of a configure script, whose failure is no error.
 fn is_probe(text: &str) -> bool {
     let asks = ["-- Looking for", "-- Performing Test", "-- Check", "-- Detecting", "checking "].iter().any(|s| text.starts_with(s));
     asks && !text.contains("rror:")
 }
 
-/// What lines begin with that tell how it all ended. Separated by `|`.
+/// The beginnings of lines that report the overall result, separated by `|`.
 const VERDICTS: &[&str] = &[
     "test result:|BUILD |[INFO] BUILD |Tests:|Test Suites:|Tests run:|FAILED (|error: could not compile|error: aborting|make: ***|",
     "Finished `|Finished |Finished at|PLAY RECAP|ninja: build stopped|rsync error:|FINISHED --|Successfully |",
@@ -114,15 +115,15 @@ fn is_verdict(text: &str) -> bool {
         "failed", "passed", "error", "errors", "failures", "failure", "problems", "problem", "tests", "examples", "warnings", "packages",
         "ran",
     ];
-    let is_count = |word: &Word<'_>| word.text.bytes().all(|b| b.is_ascii_digit());
-    let first: Vec<Word<'_>> = words(bare).take(6).collect();
+    let is_count = |word: &LineWord<'_>| word.text.bytes().all(|b| b.is_ascii_digit());
+    let first: Vec<LineWord<'_>> = words(bare).take(6).collect();
     let found = first.windows(2).any(|w| is_count(&w[0]) && w[1].at == w[0].end() + 1 && counted.contains(&w[1].text));
     let leads =
         bare.starts_with(|c: char| c.is_ascii_digit()) || ["Found ", "Ran ", "added ", "Executed "].iter().any(|s| bare.starts_with(s));
     found && leads && !bare.contains(": error") && bare.len() < 160
 }
 
-/// What lines have in them that tell of something wrong, wherever it stands. Separated by `|`.
+/// Texts that make a line an error wherever they stand, separated by `|`.
 const FAULTS: &[&str] = &[
     "panicked at|panic: |Segmentation fault|core dumped|undefined reference to|No such file or directory|command not found|",
     "Permission denied|No space left on device|Connection refused|Internal Server Error|ERR!|: *** |(FAILED|cannot find |",
@@ -131,7 +132,7 @@ const FAULTS: &[&str] = &[
 ];
 
 fn is_error(line: &str, text: &str) -> bool {
-    // pytest marks what failed with an `E` at the very edge.
+    // pytest marks failures with an `E` in the first column.
     if line.starts_with("E   ")
         || [
             "● ",
@@ -161,7 +162,7 @@ fn is_error(line: &str, text: &str) -> bool {
     !is_warning(text) && words(text).any(|word| is_error_word(text, &word))
 }
 
-/// `file.go:12:5: message`, which is all that some compilers say.
+/// `file.go:12:5: message`, the only form of an error that some compilers print.
 fn is_at_a_place(text: &str) -> bool {
     let mut parts = text.splitn(4, ':');
     let (file, line, column, said) = (parts.next(), parts.next(), parts.next(), parts.next());
@@ -171,15 +172,15 @@ fn is_at_a_place(text: &str) -> bool {
     is_file && is_number(line) && is_number(column) && said.is_some_and(|s| s.starts_with(' ') && !mild(s))
 }
 
-/// A line that calls itself a warning is one, even if it mentions errors.
+/// Whether a line calls itself a warning. It is one even if it mentions errors.
 fn is_warning(text: &str) -> bool {
     let mut first = words(text).filter(|w| w.text.bytes().any(|b| b.is_ascii_alphabetic())).take(12);
     first.any(|w| matches_any(w.text, &["warning", "warn"]) && !w.in_name)
         && !words(text).any(|w| matches!(w.text, "ERROR" | "error" | "Error") && w.next == Some(':') && !w.in_name)
 }
 
-/// Whether a word makes its line an error, by how it is written and what stands beside it.
-fn is_error_word(text: &str, word: &Word<'_>) -> bool {
+/// Whether a word makes its line an error, by its spelling and its neighbours.
+fn is_error_word(text: &str, word: &LineWord<'_>) -> bool {
     if word.in_name || none_of_it(text, word) {
         return false;
     }
@@ -196,7 +197,7 @@ fn is_error_word(text: &str, word: &Word<'_>) -> bool {
         "fatal" | "failed" | "failure" | "failures" | "Failed" | "Failure" | "Failures" => {
             matches!(word.next, Some(':')) || text.ends_with(word.text) || word.at == 0 || matches!(word.text, "failed" | "Failed")
         }
-        // `TypeError: …`, `java.lang.IllegalStateException`, at the end of what names it.
+        // `TypeError: …`, or `java.lang.IllegalStateException` at the end of a name.
         _ => {
             let names = word.text.len() > 6 && (word.text.ends_with("Error") || word.text.ends_with("Exception"));
             names && matches!(word.next, Some(':') | None) && word.text.starts_with(|c: char| c.is_ascii_uppercase())
@@ -205,7 +206,7 @@ fn is_error_word(text: &str, word: &Word<'_>) -> bool {
 }
 
 /// `0 errors`, `no failures`, `errors: 0`, `failed=0`, `without error`.
-fn none_of_it(text: &str, word: &Word<'_>) -> bool {
+fn none_of_it(text: &str, word: &LineWord<'_>) -> bool {
     let before = text[..word.at].trim_end();
     let before = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
     let after = text[word.end()..].trim_start_matches([':', '=', ' ']);
@@ -215,23 +216,23 @@ fn none_of_it(text: &str, word: &Word<'_>) -> bool {
     zero || matches_any(before, &["0", "no", "without", "any", "zero", "if"])
 }
 
-struct Word<'a> {
+struct LineWord<'a> {
     text: &'a str,
     at: usize,
-    /// What follows it, unless that is a blank or the end.
+    /// The character after it, unless that is a blank or the end.
     next: Option<char>,
-    /// Whether it is a piece of a path, an option or an identifier.
+    /// Whether it is part of a path, an option or an identifier.
     in_name: bool,
 }
 
-impl Word<'_> {
+impl LineWord<'_> {
     fn end(&self) -> usize {
         self.at + self.text.len()
     }
 }
 
-/// The words of a line: letters and digits, with what they stand in.
-fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
+/// The words of a line: letters and digits, with their surroundings.
+fn words(text: &str) -> impl Iterator<Item = LineWord<'_>> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -245,7 +246,7 @@ fn words(text: &str) -> impl Iterator<Item = Word<'_>> {
             || (matches!(next, Some('.' | ':')) && then.is_some_and(|c| is_word(c) || c == ':'));
         // The last part of a dotted name is its own word: `java.lang.IllegalStateException`.
         let in_name = matches!(before, Some('/' | '\\' | '-' | '@' | '`')) || joined;
-        Some(Word { text: &text[start..end], at: start, next: next.filter(|c| !c.is_whitespace()), in_name })
+        Some(LineWord { text: &text[start..end], at: start, next: next.filter(|c| !c.is_whitespace()), in_name })
     })
 }
 
@@ -295,7 +296,7 @@ mod tests {
             "bufio/bufio_test.go:1669:41: undefined: DefaultBufSize",
         ];
         for line in errors {
-            assert_eq!(sign(line), Sign::Error, "{line}");
+            assert_eq!(severity(line), Severity::Error, "{line}");
         }
         let plain = [
             "test error_handling ... ok",
@@ -314,10 +315,10 @@ mod tests {
             "",
         ];
         for line in plain {
-            assert_eq!(sign(line), Sign::Plain, "{line}");
+            assert_eq!(severity(line), Severity::Plain, "{line}");
         }
         for line in ["src/a.c:1:2: warning: unused variable 'error' [-Wunused-variable]", "warning: unused import", "WARN retrying"] {
-            assert_eq!(sign(line), Sign::Warning, "{line}");
+            assert_eq!(severity(line), Severity::Warning, "{line}");
         }
         let verdicts = [
             "test result: FAILED. 3 passed; 1 failed; 0 ignored",
@@ -335,7 +336,7 @@ mod tests {
             "web5   : ok=3    changed=2    unreachable=0    failed=1    skipped=0",
         ];
         for line in verdicts {
-            assert_eq!(sign(line), Sign::Verdict, "{line}");
+            assert_eq!(severity(line), Severity::Verdict, "{line}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! How each set of tools says what to do next, for notes and hints.
+//! How each set of tools names the next step, for notes and hints.
 
 use crate::Profile;
 use outlast_client::LeftProcess;
 
-/// How many processes that were left running a note names.
+/// The most processes that a note about left processes names.
 const MAX_NAMED: usize = 8;
 
 impl Profile {
-    /// How lines of a log are read; of which process, where the reader may not know.
+    /// The call that reads lines of a log.
     pub(crate) fn read_lines(self, first: u64, many: Option<u64>) -> String {
         let limit = many.map(|many| format!(", limit={many}")).unwrap_or_default();
         match self {
             Self::Hermes => format!("process(action=\"log\", offset={first}{limit})"),
             Self::Native => format!("log(offset={first}{limit})"),
-            // It has no way to look back.
+            // These tools cannot read older output.
             Self::Codex => format!("`outlast log --offset {first}{}`", many.map(|many| format!(" --limit {many}")).unwrap_or_default()),
         }
     }
 
-    /// How a process is named that there is.
+    /// How to find the id of an existing process.
     pub(crate) fn known(self) -> &'static str {
         match self {
             Self::Hermes => "process(action=\"list\") lists all processes",
@@ -27,7 +27,7 @@ impl Profile {
         }
     }
 
-    /// How the output of one that is over is seen.
+    /// The call that shows the output of an ended process.
     pub(crate) fn log(self) -> &'static str {
         match self {
             Self::Hermes => "process(action=\"log\")",
@@ -36,17 +36,17 @@ impl Profile {
         }
     }
 
-    /// How one is stopped.
+    /// The call that stops a process.
     pub(crate) fn kill(self, id: &str) -> String {
         match self {
             Self::Hermes => format!("process(action=\"kill\", session_id=\"{id}\")"),
             Self::Native => format!("kill(process=\"{id}\")"),
-            // It has no way to stop one that is over.
+            // These tools cannot stop what an ended process left.
             Self::Codex => format!("`outlast kill {id}`"),
         }
     }
 
-    /// What there is to say of one that is over and has left these running.
+    /// The note for an ended process that left these processes running.
     pub(crate) fn left_running(self, id: &str, left: &[LeftProcess]) -> String {
         let shown: Vec<String> = left.iter().take(MAX_NAMED).map(ToString::to_string).collect();
         let more = if left.len() > MAX_NAMED { format!(" and {} more", left.len() - MAX_NAMED) } else { String::new() };
@@ -57,7 +57,7 @@ impl Profile {
         format!("{processes} still running: {}{more}; {} stops {them}", shown.join(", "), self.kill(id))
     }
 
-    /// How one has to be started so that it takes input.
+    /// The argument with which a process takes input.
     pub(crate) fn input(self) -> &'static str {
         match self {
             Self::Hermes => "pty=true",
@@ -66,7 +66,7 @@ impl Profile {
         }
     }
 
-    /// What a process is called in its arguments.
+    /// The argument that names a process.
     pub(crate) fn process(self) -> &'static str {
         match self {
             Self::Hermes | Self::Codex => "session_id",

@@ -1,4 +1,4 @@
-//! Where a webhook goes.
+//! The address of a receiver.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,11 +6,11 @@ use http::Uri;
 use std::fmt;
 use std::net::IpAddr;
 
-/// An address that was found to be usable. Only its origin is ever shown: user, path and query can hold what opens doors.
+/// A checked address. Only its origin is ever shown: user, path and query can hold credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     pub(crate) tls: bool,
-    /// A name, or an address without brackets.
+    /// A host name, or an IP address without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
     /// For the `Host` header.
@@ -18,26 +18,26 @@ pub struct Target {
     pub(crate) path: String,
     /// For the `Authorization` header, made from the user in the address.
     pub(crate) authorization: Option<String>,
-    /// Whether it must not leave this machine.
+    /// Whether the request must stay on this machine.
     pub(crate) loopback_only: bool,
 }
 
-/// Why an address is none that a webhook can go to. None of them holds the address.
+/// Why a webhook cannot use an address. The error never holds the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadUrl {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("this is no address; one looks like https://example.com/hook")]
     Form,
-    /// Something else than the web.
+    /// It is neither `https://` nor `http://`.
     #[error("a webhook goes to an address that begins with https://, or http:// for this machine")]
     Scheme,
-    /// Unencrypted, to another machine.
+    /// It is `http://` to another machine.
     #[error("http:// is for this machine only, since anyone on the way can read it; use https://, or set `allow_http = true`")]
     Unencrypted,
 }
 
 impl Target {
-    /// Reads an address. Unencrypted ones are for this machine only, unless `allow_http`.
+    /// Parses an address. Unless `allow_http`, `http://` is for this machine only.
     pub fn parse(url: &str, allow_http: bool) -> Result<Self, BadUrl> {
         let uri: Uri = url.trim().parse().map_err(|_| BadUrl::Form)?;
         let tls = match uri.scheme_str() {
@@ -52,7 +52,7 @@ impl Target {
             None => (None, whole.as_str()),
         };
         let host = whole.host().trim_start_matches('[').trim_end_matches(']').to_owned();
-        // A port that is no number, or none behind a colon.
+        // The port is not a number, or it is missing after a colon.
         if host.is_empty() || (whole.port_u16().is_none() && authority.len() != whole.host().len()) {
             return Err(BadUrl::Form);
         }
@@ -74,19 +74,19 @@ impl Target {
 }
 
 impl Target {
-    /// The same server, another path and query.
+    /// The same server with another path and query.
     #[must_use]
     pub fn at(&self, path: impl Into<String>) -> Self {
         Self { path: path.into(), ..self.clone() }
     }
 
-    /// The same server, to which we say who we are.
+    /// The same server, with a user and a password.
     #[must_use]
     pub fn with_login(&self, user: &str, password: &str) -> Self {
         Self { authorization: Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))), ..self.clone() }
     }
 
-    /// The same server, to which we show a key.
+    /// The same server, with a bearer key.
     #[must_use]
     pub fn with_key(&self, key: &str) -> Self {
         Self { authorization: Some(format!("Bearer {key}")), ..self.clone() }
@@ -98,7 +98,7 @@ impl Target {
     }
 }
 
-/// Whether a host is this machine by its name or number. What a name leads to is looked at again when it is known.
+/// Whether a host names this machine. The addresses that a name resolves to are checked again before connecting.
 fn is_loopback(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(address) => address.is_loopback(),
@@ -106,7 +106,7 @@ fn is_loopback(host: &str) -> bool {
     }
 }
 
-/// `%41` and the like in a user or password.
+/// Decodes `%41` and the like in a user or password.
 fn unescape(text: &str) -> Vec<u8> {
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {

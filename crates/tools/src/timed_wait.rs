@@ -1,42 +1,42 @@
-//! A command that is waited for as long as its caller likes, and goes on by itself after that.
+//! Waits for a command for a limited time. After that the command keeps running.
 
 use crate::output::Output;
 use crate::pages::Pages;
-use crate::terminal::{Failure, start};
+use crate::start::{Failure, start};
 use crate::{Answer, Host, Policy, Profile};
 use outlast_client::{Client, ClientError, LeftProcess, Page, ProcessInfo, Spec, Status, Waited, code};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// What became of a process while it was waited for.
+/// The state of a process after the wait.
 pub(crate) struct Yielded {
     pub(crate) id: String,
     /// How it ended, if it did.
     pub(crate) ended: Option<Waited>,
-    /// What it printed from where the caller was.
+    /// Its output from where the caller had read to.
     pub(crate) output: Output,
-    /// How much that is before anything was left out.
+    /// The same output before it was shortened.
     pub(crate) whole: Whole,
     pub(crate) took: Duration,
 }
 
-/// Some output before it was made short.
+/// Output before it was shortened.
 pub(crate) struct Whole {
     pub(crate) text: String,
-    /// Up to which byte of the log it goes.
+    /// The byte of the log after it.
     pub(crate) next_byte: u64,
 }
 
-/// How an output is asked for.
+/// Which output a call asks for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
-    /// From which byte on; nothing is the end of what there is.
+pub(crate) struct WantedOutput {
+    /// The first byte; `None` for the end of the output.
     pub(crate) from: Option<u64>,
-    /// At most so many tokens of it.
+    /// The most tokens.
     pub(crate) tokens: usize,
 }
 
-/// Starts a command.
+/// Starts a command for a call that waits.
 pub(crate) async fn begin(client: &Client, host: &Host, spec: &Spec) -> Result<ProcessInfo, Failure> {
     let started = start(client, host, spec).await;
     if let Err(failure) = &started {
@@ -45,23 +45,23 @@ pub(crate) async fn begin(client: &Client, host: &Host, spec: &Spec) -> Result<P
     started
 }
 
-/// Waits for the end of a process, at most this long, and reads what it printed.
-pub(crate) async fn wait(client: &Client, host: &Host, id: &str, most: Duration, wanted: Wanted) -> Result<Yielded, ClientError> {
+/// Waits for the end of a process, at most `most`, and reads its output.
+pub(crate) async fn wait(client: &Client, host: &Host, id: &str, most: Duration, wanted: WantedOutput) -> Result<Yielded, ClientError> {
     let began = Instant::now();
     let waited = client.wait(id, Some(most.max(Duration::from_millis(1)))).await?;
     let mut ended = (waited.status == "exited").then_some(waited);
     let (output, whole) = read(client, host, id, wanted).await?;
     if output.over && ended.is_none() {
-        // It ended while it was read, which took the notice of its end.
+        // It ended while its output was read, and that read consumed the notice of its end.
         ended = Some(client.wait(id, None).await?);
     }
     Ok(Yielded { id: id.to_owned(), ended, output, whole, took: began.elapsed() })
 }
 
-async fn read(client: &Client, host: &Host, id: &str, wanted: Wanted) -> Result<(Output, Whole), ClientError> {
+async fn read(client: &Client, host: &Host, id: &str, wanted: WantedOutput) -> Result<(Output, Whole), ClientError> {
     let page = wanted.from.map_or(Page::last(LAST_LINES), Page::from_byte);
     let pages = match Pages::read(client, id, page).await {
-        // What retention took since is gone, and the rest begins behind it.
+        // Retention has removed the bytes at the cursor, so all remaining output is read.
         Err(e) if e.code() == code::BAD_REQUEST => Pages::read(client, id, Page::default()).await?,
         read => read?,
     };
@@ -70,25 +70,25 @@ async fn read(client: &Client, host: &Host, id: &str, wanted: Wanted) -> Result<
     Ok((Output { over: pages.page.status == Status::Exited, ..output }, whole))
 }
 
-/// How many lines there are of a log of which nobody knows how far it was read.
+/// How many lines are read if the caller's position in the log is unknown.
 const LAST_LINES: u64 = 200;
 
-/// What becomes of a process that has ended, and whose output was answered.
+/// Whether a process stays that has ended and whose output is in the answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nothing of it is left, and its name is forgotten.
+    /// It was removed.
     Forgotten,
-    /// It keeps its name: there is more to read.
+    /// It stays: there is more output to read.
     Kept,
-    /// It keeps its name: something that it started still runs.
+    /// It stays: processes that it started are still running.
     Running {
-        /// Which processes, as far as they could be found.
+        /// The processes that were found.
         left: Vec<LeftProcess>,
     },
 }
 
 impl Left {
-    /// Forgets a process whose whole output was answered, unless there is more to read or something of it still runs.
+    /// Removes a process whose whole output is in the answer, unless processes that it started are still running.
     pub(crate) async fn of(client: &Client, host: &Host, id: &str, left: &[LeftProcess], more: bool) -> Self {
         if !left.is_empty() {
             return Self::Running { left: left.to_vec() };
@@ -99,12 +99,12 @@ impl Left {
         match client.remove(id).await {
             Ok(_) => Self::Forgotten,
             Err(e) if e.code() == code::STILL_RUNNING => Self::Running { left: Vec::new() },
-            // It stays until it is too old, which does no harm.
+            // It stays until retention removes it, which does no harm.
             Err(_) => Self::Kept,
         }
     }
 
-    /// Adds to an answer what there is to know, under the name that its tools use for a process. Whether the process keeps its name.
+    /// Adds a note about processes that are still running to an answer. True if the process stays.
     pub(crate) fn told(&self, profile: Profile, id: &str, all: &mut Answer) -> bool {
         match self {
             Self::Forgotten => return false,
@@ -121,5 +121,5 @@ impl Left {
     }
 }
 
-/// What there is to say if something outside of the tree of a process holds its output.
+/// The note if a process outside of the tree holds the output open.
 const STILL_PRINTING: &str = "something that it started still runs and may print more";

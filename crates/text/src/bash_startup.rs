@@ -1,10 +1,9 @@
-//! What bash says when it starts without a terminal.
+//! Removes the messages that bash prints when it starts without a terminal.
 
-/// Drops bash's warnings about the terminal that it does not have.
+/// Drops bash's warnings about a missing terminal.
 ///
-/// Those at the head come from its start, the one at the end from giving the terminal back. Only
-/// whole lines in bash's own form are dropped, and only there, so that a command may print the same
-/// words. A line that has not fully arrived stays until it has.
+/// Bash prints warnings at the head when it starts, and one at the end when it gives the terminal back. Only whole lines in bash's own form
+/// at these places are dropped, so a command may print the same words. An incomplete line stays.
 pub fn drop_shell_noise(text: &str) -> &str {
     drop_end_noise(drop_head_noise(text))
 }

@@ -1,11 +1,11 @@
-//! Exit codes that are not zero and yet no failure, or say what failed.
+//! What exit codes of well-known programs mean.
 
 use crate::guard::is_assignment;
 use crate::shell::{End, Line, Simple};
 
-/// What a code other than 0 of this command means, where that is known.
+/// What a code other than 0 of this command means, if that is known.
 ///
-/// A code is that of the last command. Behind a `&&` it may be that of the command before, so the answer is put as a condition.
+/// A code is that of the last command. After a `&&` it may be that of the command before, so the text is then a condition.
 pub(crate) fn meaning(command: &str, code: i32) -> Option<String> {
     if code == 0 {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn meaning(command: &str, code: i32) -> Option<String> {
     }
     let name = name(last)?;
     let what = of(name, last, code)?;
-    // A pipe belongs to its last command; what is before it in the list decides.
+    // A pipe has the code of its last command, so the command before the pipe decides.
     let before = own.find(|c| c.end != End::Pipe);
     let sure = before.is_none_or(|c| c.end != End::And);
     Some(if sure { format!("{name}: {what}") } else { format!("if it is that of {name}: {what}") })

@@ -1,25 +1,25 @@
-//! What is left to do when an answer has reached whoever called: until then it may have to be given again.
+//! What to do once an answer has reached its caller. Until then it may have to be given again.
 
 use outlast_client::{Client, ProcessId, Told, Verdict};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// How far the output of each process was answered, for callers that ask for what is new. Of as many as there is room for.
+/// How far the output of each process was answered, for callers that ask for new output.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors(Mutex<HashMap<ProcessId, u64>>);
 
-/// How many processes are remembered. Of one that is forgotten the end of the output is answered.
-const MOST_CURSORS: usize = 4_096;
+/// The most processes that are remembered. A call for a forgotten one gets the end of its output.
+const MAX_CURSORS: usize = 4_096;
 
 impl Cursors {
     pub(crate) fn get(&self, process: ProcessId) -> Option<u64> {
         self.lock().get(&process).copied()
     }
 
-    /// It was read up to here, or further by another answer.
+    /// Notes that the output was answered up to a byte, or further by another answer.
     fn set(&self, process: ProcessId, byte: u64) {
         let mut all = self.lock();
-        if all.len() >= MOST_CURSORS && !all.contains_key(&process) {
+        if all.len() >= MAX_CURSORS && !all.contains_key(&process) {
             all.clear();
         }
         let known = all.entry(process).or_default();
@@ -31,9 +31,9 @@ impl Cursors {
     }
 }
 
-/// What is left to do when an answer has arrived. Dropped, nothing of it is done, and what was told is told again.
-#[must_use = "the answer counts as not arrived unless `arrived` says so"]
-pub struct After {
+/// What to do once an answer has arrived. If it is dropped, nothing is done, and the notices in the answer are delivered again.
+#[must_use = "the answer counts as lost unless `delivered` is called"]
+pub struct OnDelivered {
     client: Client,
     cursors: Arc<Cursors>,
     rest: Mutex<Rest>,
@@ -41,18 +41,18 @@ pub struct After {
 
 #[derive(Debug, Default)]
 struct Rest {
-    /// Up to which byte.
+    /// Processes and the byte up to which their output was answered.
     read: Vec<(ProcessId, u64)>,
-    /// What was told, each with the word of its lease.
+    /// The notices in the answer, each with its lease token.
     told: Vec<(String, Option<String>)>,
 }
 
-impl After {
+impl OnDelivered {
     pub(crate) fn new(client: Client, cursors: Arc<Cursors>) -> Self {
         Self { client, cursors, rest: Mutex::default() }
     }
 
-    /// Its output is known up to this byte.
+    /// Notes that the answer has the output of a process up to this byte.
     pub(crate) fn read(&self, process: ProcessId, byte: u64) {
         self.lock().read.push((process, byte));
     }
@@ -67,14 +67,14 @@ impl After {
         }
     }
 
-    /// The answer is with whoever called.
-    pub async fn arrived(self) {
+    /// Says that the caller has the answer.
+    pub async fn delivered(self) {
         let Rest { read, told } = std::mem::take(&mut *self.lock());
         for (process, byte) in read {
             self.cursors.set(process, byte);
         }
         for (event, lease) in told {
-            // Not settled, it is told once more when its lease is over, and said to be a repeat.
+            // If this fails, the notice is delivered once more when its lease runs out, marked as a repeat.
             let _again = self.client.settle(&[&event], lease.as_deref(), Verdict::Delivered).await;
         }
     }
@@ -84,9 +84,9 @@ impl After {
     }
 }
 
-impl std::fmt::Debug for After {
+impl std::fmt::Debug for OnDelivered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("After").field("rest", &self.rest).finish_non_exhaustive()
+        f.debug_struct("OnDelivered").field("rest", &self.rest).finish_non_exhaustive()
     }
 }
 

@@ -1,73 +1,73 @@
-//! What is known of a message that is too long to be held: whose answer it is, or what it asks for.
+//! Reads the id and the method of a message that is too long to be held.
 //!
 //! Decision 115: docs/decisions/acp.md.
 
 use serde_json::value::RawValue;
 
-/// The longest `id` and `method` that are looked for.
-const MOST: usize = 1 << 10;
+/// The longest `id` and `method` that are kept.
+const MAX_FIELD_BYTES: usize = 1 << 10;
 
-/// What a message says of itself at its outermost level.
+/// What is known of an oversized message: the fields of its outermost level.
 #[derive(Debug, Clone, Default)]
-pub struct Skimmed {
-    /// Its `id`, as it was written; nothing for one that is none or `null`.
+pub struct OversizedMessage {
+    /// Its `id`, as it was written; `None` if it is missing, `null` or not valid.
     pub id: Option<Box<RawValue>>,
     /// Its `method`.
     pub method: Option<String>,
-    /// How long it is, its end of line included.
+    /// Its length, with its line end.
     pub bytes: u64,
 }
 
-impl PartialEq for Skimmed {
+impl PartialEq for OversizedMessage {
     fn eq(&self, other: &Self) -> bool {
         let id = |s: &Self| s.id.as_ref().map(|id| id.get().to_owned());
         (id(self), &self.method, self.bytes) == (id(other), &other.method, other.bytes)
     }
 }
 
-impl Eq for Skimmed {}
+impl Eq for OversizedMessage {}
 
-/// Reads a message in pieces, and keeps its outermost `id` and `method` alone.
+/// Reads a message in pieces, and keeps only its outermost `id` and `method`.
 #[derive(Debug, Default)]
-pub struct Skim {
+pub struct OversizedReader {
     bytes: u64,
     depth: u32,
-    string: Str,
-    /// What the outermost level is about to say.
-    place: Place,
+    string: InString,
+    /// What comes next at the outermost level.
+    expecting: Expecting,
     key: Vec<u8>,
-    id: Kept,
-    method: Kept,
-    /// It is no object, so it has no fields.
-    strange: bool,
+    id: CapturedText,
+    method: CapturedText,
+    /// It is not an object, so it has no fields.
+    is_not_object: bool,
 }
 
-/// Where in a string.
+/// The position relative to a string.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Str {
+enum InString {
     #[default]
     Outside,
     Inside,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Expecting {
     #[default]
     Key,
     Value,
 }
 
-/// A value that is kept, unless it is too long.
+/// A value that is kept unless it is too long.
 #[derive(Debug, Default)]
-struct Kept {
+struct CapturedText {
     text: Vec<u8>,
-    /// It was begun.
-    some: bool,
+    /// Whether the value has begun.
+    has_begun: bool,
 }
 
-impl Skim {
+impl OversizedReader {
     /// Takes a piece.
     pub fn push(&mut self, bytes: &[u8]) {
         for &b in bytes {
@@ -76,36 +76,36 @@ impl Skim {
         }
     }
 
-    /// What was found.
-    pub fn finish(self) -> Skimmed {
+    /// The fields that were found.
+    pub fn finish(self) -> OversizedMessage {
         let id = self.id.value().filter(|id| {
             let first = id.get().as_bytes().first();
             first.is_some_and(|b| *b == b'"' || *b == b'-' || b.is_ascii_digit())
         });
         let method = self.method.value().and_then(|text| serde_json::from_str(text.get()).ok());
-        Skimmed { id, method, bytes: self.bytes }
+        OversizedMessage { id, method, bytes: self.bytes }
     }
 
     fn byte(&mut self, b: u8) {
-        if self.strange {
+        if self.is_not_object {
             return;
         }
         match (self.string, b) {
-            (Str::Escaped, _) => self.string = Str::Inside,
-            (Str::Inside, b'\\') => self.string = Str::Escaped,
-            (Str::Inside, b'"') => self.string = Str::Outside,
-            (Str::Inside, _) => {}
-            (Str::Outside, b'"') => self.string = Str::Inside,
-            (Str::Outside, _) => return self.mark(b),
+            (InString::Escaped, _) => self.string = InString::Inside,
+            (InString::Inside, b'\\') => self.string = InString::Escaped,
+            (InString::Inside, b'"') => self.string = InString::Outside,
+            (InString::Inside, _) => {}
+            (InString::Outside, b'"') => self.string = InString::Inside,
+            (InString::Outside, _) => return self.mark(b),
         }
         self.keep(b);
     }
 
-    /// Something outside of a string.
+    /// Handles a byte outside of a string.
     fn mark(&mut self, b: u8) {
         match b {
             b'{' | b'[' => {
-                self.strange |= self.depth == 0 && b == b'[';
+                self.is_not_object |= self.depth == 0 && b == b'[';
                 if self.depth > 0 {
                     self.keep(b);
                 }
@@ -118,27 +118,27 @@ impl Skim {
                 }
             }
             b',' if self.depth == 1 => {
-                self.place = Place::Key;
+                self.expecting = Expecting::Key;
                 self.key.clear();
             }
-            b':' if self.depth == 1 => self.place = Place::Value,
+            b':' if self.depth == 1 => self.expecting = Expecting::Value,
             b if b.is_ascii_whitespace() => {}
-            _ if self.depth == 0 => self.strange = true,
+            _ if self.depth == 0 => self.is_not_object = true,
             _ => self.keep(b),
         }
     }
 
     fn keep(&mut self, b: u8) {
         if self.depth == 0 {
-            // A text in place of an object.
-            self.strange = true;
+            // A string in place of an object.
+            self.is_not_object = true;
             return;
         }
-        match self.place {
-            // Keys are at the outermost level alone: what is deeper is a value of one of them.
-            Place::Key if self.key.len() < MOST => self.key.push(b),
-            Place::Key => {}
-            Place::Value => match &self.key[..] {
+        match self.expecting {
+            // Keys are only at the outermost level: deeper levels are part of a value.
+            Expecting::Key if self.key.len() < MAX_FIELD_BYTES => self.key.push(b),
+            Expecting::Key => {}
+            Expecting::Value => match &self.key[..] {
                 b"\"id\"" => self.id.push(b),
                 b"\"method\"" => self.method.push(b),
                 _ => {}
@@ -147,16 +147,16 @@ impl Skim {
     }
 }
 
-impl Kept {
+impl CapturedText {
     fn push(&mut self, b: u8) {
-        self.some = true;
-        if self.text.len() <= MOST {
+        self.has_begun = true;
+        if self.text.len() <= MAX_FIELD_BYTES {
             self.text.push(b);
         }
     }
 
     fn value(self) -> Option<Box<RawValue>> {
-        if !self.some || self.text.len() > MOST {
+        if !self.has_begun || self.text.len() > MAX_FIELD_BYTES {
             return None;
         }
         RawValue::from_string(String::from_utf8(self.text).ok()?).ok()
@@ -168,9 +168,9 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> (Option<String>, Option<String>) {
-        let mut skim = Skim::default();
-        text.as_bytes().chunks(3).for_each(|piece| skim.push(piece));
-        let found = skim.finish();
+        let mut reader = OversizedReader::default();
+        text.as_bytes().chunks(3).for_each(|piece| reader.push(piece));
+        let found = reader.finish();
         assert_eq!(found.bytes, text.len() as u64);
         (found.id.map(|id| id.get().to_owned()), found.method)
     }
@@ -192,6 +192,6 @@ mod tests {
         for text in [r#"{"id":null}"#, r#"{"id":{"a":1}}"#, r#"{"id":true}"#, "[1]", "\"id\"", "{", "", r#"[{"id":1}]"#, r#"{"id":1x}"#] {
             assert_eq!(of(text).0, None, "{text}");
         }
-        assert_eq!(of(&format!(r#"{{"id":"{}"}}"#, "x".repeat(MOST))).0, None);
+        assert_eq!(of(&format!(r#"{{"id":"{}"}}"#, "x".repeat(MAX_FIELD_BYTES))).0, None);
     }
 }

@@ -1,24 +1,24 @@
-//! Runs of lines that say the same: a line for each file compiled, each test passed, each percent done.
+//! Finds runs of similar lines: one for each compiled file, each passed test, each percent done.
 
 use super::Hole;
-use super::signs::{Sign, sign};
+use super::severity::{Severity, severity};
 
-/// A part of a log that is kept or left out as one.
+/// A part of a log that is kept or left out as a whole.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     /// The index of its first line.
     pub(super) first: usize,
     /// How many lines it has.
     pub(super) lines: usize,
-    /// What it says.
-    pub(super) sign: Sign,
-    /// What its line looks like without numbers and names.
+    /// Its severity.
+    pub(super) severity: Severity,
+    /// A hash of its line without numbers and names.
     pub(super) shape: u64,
-    /// Whether these are the lines inside a run, which are never shown.
+    /// Whether these are the inner lines of a run, which are never shown.
     pub(super) folded: bool,
 }
 
-/// Parts a log: each line is an item of its own, but for those inside a run. No run has a hole.
+/// Splits a log into items: the inner lines of a run are one item, and every other line is its own. No run crosses a hole.
 pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<Item> {
     let mut items = Vec::new();
     let ends = holes.iter().map(|hole| hole.at.min(lines.len())).chain([lines.len()]);
@@ -31,10 +31,10 @@ pub(super) fn items(lines: &[&str], holes: &[Hole]) -> Vec<Item> {
 }
 
 fn unbroken(lines: &[&str]) -> Vec<Item> {
-    let looks: Vec<(Sign, u64)> = lines.iter().map(|line| look(line)).collect();
+    let looks: Vec<(Severity, u64)> = lines.iter().map(|line| look(line)).collect();
     let mut items = Vec::new();
     let mut at = 0;
-    let one = |first: usize| Item { first, lines: 1, sign: looks[first].0, shape: looks[first].1, folded: false };
+    let one = |first: usize| Item { first, lines: 1, severity: looks[first].0, shape: looks[first].1, folded: false };
     while at < lines.len() {
         let Some(run) = longest_run(&looks, at) else {
             items.push(one(at));
@@ -42,14 +42,14 @@ fn unbroken(lines: &[&str]) -> Vec<Item> {
             continue;
         };
         let same = run.period == 1 && lines[at..at + run.len].iter().all(|line| *line == lines[at]);
-        // Of lines that are the same to the letter the first says it all; of a progress, where it began and how far it came.
+        // For identical lines the first is enough. For a progress the first and the last are shown.
         let (head, tail) = (run.period, if same { 0 } else { run.period });
         let folded = run.len - head - tail;
-        if folded < FEWEST_FOLDED {
+        if folded < MIN_FOLDED_LINES {
             items.extend((at..at + run.len).map(one));
         } else {
             items.extend((at..at + head).map(one));
-            items.push(Item { first: at + head, lines: folded, sign: Sign::Plain, shape: 0, folded: true });
+            items.push(Item { first: at + head, lines: folded, severity: Severity::Plain, shape: 0, folded: true });
             items.extend((at + head + folded..at + run.len).map(one));
         }
         at += run.len;
@@ -57,41 +57,42 @@ fn unbroken(lines: &[&str]) -> Vec<Item> {
     items
 }
 
-/// Fewer lines than this cost no more than a marker in their place.
-const FEWEST_FOLDED: usize = 3;
-/// How many lines may take turns in a run.
-const LONGEST_PERIOD: usize = 4;
-/// How often they have to.
-const FEWEST_TURNS: usize = 3;
+/// Fewer lines cost no more than the marker in their place.
+const MIN_FOLDED_LINES: usize = 3;
+/// The most lines that may alternate in a run.
+const MAX_PERIOD: usize = 4;
+/// How often they have to repeat.
+const MIN_REPEATS: usize = 3;
 
 struct Run {
     period: usize,
     len: usize,
 }
 
-/// The run that begins at a line. Every line that is looked at is either part of it or one of a few behind it, so all runs together take linear time.
-fn longest_run(looks: &[(Sign, u64)], at: usize) -> Option<Run> {
+/// The longest run that begins at a line. The lines that this reads are part of the run or among the few after it, so all runs together
+/// take linear time.
+fn longest_run(looks: &[(Severity, u64)], at: usize) -> Option<Run> {
     let mut best: Option<Run> = None;
-    for period in 1..=LONGEST_PERIOD {
+    for period in 1..=MAX_PERIOD {
         let ahead = looks[at..].iter().zip(&looks[(at + period).min(looks.len())..]);
         let len = period + ahead.take_while(|(one, other)| one == other).count();
-        if len >= period * FEWEST_TURNS && best.as_ref().is_none_or(|b| len > b.len + b.period) {
+        if len >= period * MIN_REPEATS && best.as_ref().is_none_or(|b| len > b.len + b.period) {
             best = Some(Run { period, len });
         }
     }
     best
 }
 
-fn look(line: &str) -> (Sign, u64) {
-    let sign = sign(line);
-    (sign, shape(line, sign))
+fn look(line: &str) -> (Severity, u64) {
+    let severity = severity(line);
+    (severity, shape(line, severity))
 }
 
-/// A number for what a line looks like: equal for lines that differ in numbers only and, where nothing is wrong with them, for steps of the same kind.
-fn shape(line: &str, sign: Sign) -> u64 {
+/// A hash of a line's form: equal for lines that differ only in numbers, and for plain lines about steps of the same kind.
+fn shape(line: &str, severity: Severity) -> u64 {
     let mut hash = Fnv::new();
-    let mut text = &line[..crate::cut::boundary(line, LOOKED_AT)];
-    if sign == Sign::Plain
+    let mut text = &line[..crate::cut::boundary(line, COMPARED_BYTES)];
+    if severity == Severity::Plain
         && let Some(kind) = kind_of_step(text)
     {
         hash.add(b'\x01');
@@ -104,7 +105,7 @@ fn shape(line: &str, sign: Sign) -> u64 {
     while let Some(&byte) = rest.first() {
         let word = rest.iter().take_while(|b| b.is_ascii_alphanumeric()).count();
         if word > 0 {
-            // A version, a size, a hash: whatever has a digit in it.
+            // A word with a digit: a version, a size, a hash.
             match rest[..word].iter().any(u8::is_ascii_digit) {
                 true => hash.add(b'0'),
                 false => rest[..word].iter().for_each(|b| hash.add(*b)),
@@ -113,7 +114,7 @@ fn shape(line: &str, sign: Sign) -> u64 {
             rest = &rest[word..];
             continue;
         }
-        // A bar or a ruler grows without saying more.
+        // A progress bar or a ruler counts as one character.
         let byte = if matches!(byte, b'=' | b'>' | b'#') { b'=' } else { byte };
         if byte != last {
             hash.add(byte);
@@ -124,10 +125,10 @@ fn shape(line: &str, sign: Sign) -> u64 {
     hash.0
 }
 
-/// Lines are compared by this many bytes.
-const LOOKED_AT: usize = 512;
+/// How many bytes of a line are compared.
+const COMPARED_BYTES: usize = 512;
 
-/// The kind of step that a line tells of, if it is one that tools print once for each file, test or package.
+/// The kind of step that a line reports, if it is one that tools print for each file, test or package.
 fn kind_of_step(line: &str) -> Option<&str> {
     let text = line.trim();
     let end = text.strip_suffix(']').and_then(|t| t.rsplit_once('[')).map_or(text, |(before, _)| before.trim_end());
@@ -156,22 +157,22 @@ fn kind_of_step(line: &str) -> Option<&str> {
     {
         return Some(kind);
     }
-    // The first word behind a count, a percentage or a bracket.
+    // The first word after a count, a percentage or a bracket.
     let mut words = text.split_whitespace();
     let first = words.find(|w| w.bytes().any(|b| b.is_ascii_alphabetic()) && !w.starts_with(['[', '(']))?;
     let first = first.trim_end_matches([':', '.']);
     let first = first.split_once(':').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit())).map_or(first, |(word, _)| word);
     let first = first.rsplit('/').next().unwrap_or(first);
-    if first.len() <= LONGEST_STEP && STEPS.iter().flat_map(|line| line.split('|')).any(|step| step.eq_ignore_ascii_case(first)) {
+    if first.len() <= MAX_STEP_BYTES && STEPS.iter().flat_map(|line| line.split('|')).any(|step| step.eq_ignore_ascii_case(first)) {
         return Some(first);
     }
     // A bare path, as `tar`, `rsync` and `unzip` print it.
     (text.contains('/') && !text.contains(char::is_whitespace)).then_some("/")
 }
 
-const LONGEST_STEP: usize = 16;
+const MAX_STEP_BYTES: usize = 16;
 
-/// What lines of steps begin with, separated by `|`.
+/// The first words of lines about steps, separated by `|`.
 const STEPS: &[&str] = &[
     "adding|ar|building|c++|cc|checking|clang|collecting|compiling|copying|creating|cxx|deleting|documenting|downloaded|",
     "downloading|extracting|fetching|g++|gcc|generating|get|hit|inflating|installing|ld|libtool|linking|mkdir|moving|perl|",

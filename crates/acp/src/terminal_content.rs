@@ -1,4 +1,4 @@
-//! Terminals that an agent shows its client, inside of a tool call. The client does not have them: they are ours. So it is given as text what it would show.
+//! Terminals that an agent shows to its client inside a tool call. The client does not have them, so it gets their output as text.
 //!
 //! Decision 116: docs/decisions/acp.md.
 
@@ -9,12 +9,12 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::ops::Range;
 
-/// The terminals of ours in a message.
+/// The proxy's terminals in a message.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Shown {
-    /// The conversation.
+pub struct ShownTerminals {
+    /// The ACP session.
     pub session: String,
-    /// Where each is written, in order, and its id.
+    /// The position of each terminal in the line, and its id, in order.
     pub terminals: Vec<(Range<usize>, String)>,
 }
 
@@ -22,10 +22,10 @@ pub struct Shown {
 #[serde(rename_all = "camelCase")]
 struct Params<'a> {
     session_id: String,
-    /// Of `session/update`.
+    /// In `session/update`.
     #[serde(borrow, default)]
     update: Option<&'a RawValue>,
-    /// Of `session/request_permission`.
+    /// In `session/request_permission`.
     #[serde(borrow, default)]
     tool_call: Option<&'a RawValue>,
 }
@@ -43,10 +43,10 @@ struct Item {
     terminal_id: String,
 }
 
-impl Shown {
-    /// Finds them in a message of the agent's; nothing where there is none.
+impl ShownTerminals {
+    /// Finds the terminals in a message of the agent; `None` if there are none.
     pub fn find(line: &[u8]) -> Option<Self> {
-        // Nearly all messages have no such word, and need not be read for it.
+        // Nearly all messages lack this word, so they need not be parsed.
         memchr::memmem::find(line, b"\"terminalId\"")?;
         let message = Message::read(line)?;
         let params: Params<'_> = match message.method.as_deref()? {
@@ -59,7 +59,7 @@ impl Shown {
             .filter_map(|raw| {
                 let item: Item = serde_json::from_str(raw.get()).ok()?;
                 let is_ours = item.r#type == "terminal" && item.terminal_id.parse::<ProcessId>().is_ok();
-                // It is a piece of the line, read in place.
+                // `raw` borrows from the line, so its address gives its position.
                 let start = raw.get().as_ptr().addr() - line.as_ptr().addr();
                 is_ours.then(|| (start..start + raw.get().len(), item.terminal_id))
             })
@@ -68,7 +68,7 @@ impl Shown {
         (!terminals.is_empty()).then_some(Self { session: params.session_id, terminals })
     }
 
-    /// The message with other content in their place, in their order. Every other byte is as it was.
+    /// The message with the terminals replaced by other content. All other bytes stay.
     pub fn replaced(&self, line: &[u8], by: &[Value]) -> Vec<u8> {
         let mut out = Vec::with_capacity(line.len());
         let mut at = 0;
@@ -87,7 +87,7 @@ pub(crate) fn content(text: &str) -> Value {
     json!({"type": "content", "content": {"type": "text", "text": text}})
 }
 
-/// A text as it stands, for clients that read Markdown.
+/// A text in a code fence, for clients that render Markdown.
 pub(crate) fn verbatim(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(3.max(longest + 1));
@@ -101,7 +101,7 @@ mod tests {
     const ID: &str = "proc_0123456789ab";
 
     fn replaced(line: &str) -> Option<String> {
-        let shown = Shown::find(line.as_bytes())?;
+        let shown = ShownTerminals::find(line.as_bytes())?;
         let by: Vec<Value> = (0..shown.terminals.len()).map(|n| json!(n)).collect();
         Some(String::from_utf8(shown.replaced(line.as_bytes(), &by)).unwrap())
     }

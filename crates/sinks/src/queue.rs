@@ -1,4 +1,4 @@
-//! Where sinks get what they have to tell, and say what became of it.
+//! Where sinks lease deliveries and report their results.
 
 use outlast_client::{Client, ClientError, Delivery, Push, code};
 use std::collections::HashMap;
@@ -8,67 +8,68 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Mutex;
 use tracing::warn;
 
-/// What became of a delivery.
+/// The result of a delivery, as a sink reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settle {
-    /// The sink has it.
+    /// The receiver has the notice.
     Delivered,
-    /// It failed, and is to be tried again.
+    /// The call failed, and is made again.
     Retry {
         /// How long to wait.
         after: Duration,
-        /// Why it failed.
+        /// The reason, as users read it.
         reason: String,
     },
-    /// It failed, and is not tried again unless somebody asks for it.
+    /// The call failed, and is made again only if a user replays the dead letter.
     Dead {
-        /// Why it failed.
+        /// The reason, as users read it.
         reason: String,
     },
-    /// It was not tried. It is to be lent again later, and this time does not count as an attempt.
+    /// No call was made. The delivery is leased again later, and this lease does not count as an attempt.
     Later {
         /// How long to wait.
         after: Duration,
     },
 }
 
-/// Why a desk did not do what it was asked.
+/// Why a queue refused a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DeskError {
-    /// The engine stops. There is nothing more to do.
+pub enum QueueError {
+    /// The engine stops, so the sink stops, too.
     #[error("the engine is stopping")]
     Stopping,
-    /// The lease is over, or the delivery was settled otherwise.
+    /// The lease ran out, or another taker settled the delivery.
     #[error("the delivery is no longer ours")]
     NotOurs,
-    /// What came cannot be read. What was lent with it, if anything was, comes again when its lease is over; less at once may be read then.
+    /// The answer cannot be read. The deliveries that it leased come again when their lease runs out. A smaller batch may be readable then.
     #[error("{0}")]
     Unreadable(String),
-    /// Something else; asking again may help.
+    /// Another failure. A retry may help.
     #[error("{0}")]
     Failed(String),
 }
 
-/// An engine, as sinks see it.
-pub trait Desk: Send + Sync + 'static {
-    /// Waits until something is due for `sink`, and lends at most `limit` deliveries, lowest `seq` first.
-    fn take(&self, sink: &str, lease: Duration, limit: usize) -> impl Future<Output = Result<Vec<Delivery>, DeskError>> + Send;
+/// The engine's deliveries, as sinks see them.
+pub trait DeliveryQueue: Send + Sync + 'static {
+    /// Waits until a delivery is due for `sink`, and leases at most `limit` deliveries, lowest `seq` first.
+    fn take(&self, sink: &str, lease: Duration, limit: usize) -> impl Future<Output = Result<Vec<Delivery>, QueueError>> + Send;
 
-    /// Says that a sink that wakes an agent is about to tell these, and which of them it may tell, as they are now. The others are its own no more.
-    fn wake(&self, _sink: &str, batch: &[Delivery]) -> impl Future<Output = Result<Vec<Delivery>, DeskError>> + Send {
+    /// Claims the notices that a sink is about to wake an agent for. Returns those that it may deliver, as they are now; the sink no longer
+    /// holds the others.
+    fn wake(&self, _sink: &str, batch: &[Delivery]) -> impl Future<Output = Result<Vec<Delivery>, QueueError>> + Send {
         let batch = batch.to_vec();
         async move { Ok(batch) }
     }
 
-    /// Says what became of a delivery.
-    fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> impl Future<Output = Result<(), DeskError>> + Send;
+    /// Reports the result of a delivery.
+    fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> impl Future<Output = Result<(), QueueError>> + Send;
 }
 
-/// The engine in whose program the sinks run, over connections that are made anew when one is lost.
+/// The deliveries of the engine that runs in this program. A lost connection is replaced.
 pub struct Within<C, E> {
     connect: C,
     ended: E,
-    /// One for each sink, so that what breaks one is nobody else's trouble.
+    /// One for each sink, so that a broken connection affects one sink only.
     clients: Mutex<Clients>,
 }
 
@@ -78,7 +79,7 @@ struct Clients {
     made: u64,
 }
 
-/// A client, and which of all that were made it is: one that is lost must not take the next with it.
+/// A client and its number. A call that fails on an old client must not remove the client that replaced it.
 #[derive(Clone)]
 struct Numbered {
     number: u64,
@@ -91,12 +92,12 @@ where
     E: Fn() -> bool + Send + Sync + 'static,
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    /// An engine to which `connect` is a new connection, and of which `ended` says whether it has ended, so that no connection helps.
+    /// `connect` opens a connection to the engine. `ended` says whether the engine has stopped, so that a new connection is of no use.
     pub fn new(connect: C, ended: E) -> Self {
         Self { connect, ended, clients: Mutex::default() }
     }
 
-    async fn client(&self, sink: &str) -> Result<Numbered, DeskError> {
+    async fn client(&self, sink: &str) -> Result<Numbered, QueueError> {
         let mut clients = self.clients.lock().await;
         if let Some(found) = clients.of.get(sink) {
             return Ok(found.clone());
@@ -108,8 +109,8 @@ where
         Ok(made)
     }
 
-    /// What an answer means. The connection on which none came is let go of; whoever asks next makes another.
-    async fn heard<T>(&self, sink: &str, on: &Numbered, answer: Result<T, ClientError>) -> Result<T, DeskError> {
+    /// Translates an answer. If none came, the connection is dropped, and the next call opens another.
+    async fn check<T>(&self, sink: &str, on: &Numbered, answer: Result<T, ClientError>) -> Result<T, QueueError> {
         let error = match answer {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
@@ -122,32 +123,32 @@ where
         Err(self.why(error))
     }
 
-    fn why(&self, error: ClientError) -> DeskError {
+    fn why(&self, error: ClientError) -> QueueError {
         match &error {
-            ClientError::Refused(e) if e.code == code::STOPPING => DeskError::Stopping,
-            _ if (self.ended)() => DeskError::Stopping,
-            ClientError::Protocol { .. } => DeskError::Unreadable(error.to_string()),
-            _ => DeskError::Failed(error.to_string()),
+            ClientError::Refused(e) if e.code == code::STOPPING => QueueError::Stopping,
+            _ if (self.ended)() => QueueError::Stopping,
+            ClientError::Protocol { .. } => QueueError::Unreadable(error.to_string()),
+            _ => QueueError::Failed(error.to_string()),
         }
     }
 }
 
-impl<C, E, S> Desk for Within<C, E>
+impl<C, E, S> DeliveryQueue for Within<C, E>
 where
     C: Fn() -> S + Send + Sync + 'static,
     E: Fn() -> bool + Send + Sync + 'static,
     S: AsyncRead + AsyncWrite + Send + 'static,
 {
-    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
+    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, QueueError> {
         loop {
             let on = self.client(sink).await?;
             let owed = on.client.deliveries(sink, u32::try_from(limit).unwrap_or(u32::MAX), lease).await;
-            let owed = self.heard(sink, &on, owed).await?;
+            let owed = self.check(sink, &on, owed).await?;
             for unread in &owed.unread {
                 warn!(sink, event = unread.event_id, "dead: it cannot be read: {}", unread.why);
                 let given_up = on.client.give_up(sink, unread).await;
-                if let Err(e) = self.heard(sink, &on, given_up).await {
-                    // It is given again when its lease is over.
+                if let Err(e) = self.check(sink, &on, given_up).await {
+                    // It is leased again when its lease runs out.
                     warn!(sink, event = unread.event_id, "cannot say that it is dead: {e}");
                 }
             }
@@ -157,14 +158,14 @@ where
         }
     }
 
-    async fn wake(&self, sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, DeskError> {
+    async fn wake(&self, sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, QueueError> {
         let on = self.client(sink).await?;
         let may = on.client.wake(sink, batch).await;
-        self.heard(sink, &on, may).await
+        self.check(sink, &on, may).await
     }
 
-    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
-        // Rounded up: what is asked for too early is asked for in vain.
+    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), QueueError> {
+        // Rounded up: a delivery that is asked for too early is not due yet.
         let ms = |time: Duration| u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let push = match settle {
             Settle::Delivered => Push::Delivered,
@@ -174,6 +175,6 @@ where
         };
         let on = self.client(sink).await?;
         let kept = on.client.pushed(sink, delivery, push).await;
-        if self.heard(sink, &on, kept).await? { Ok(()) } else { Err(DeskError::NotOurs) }
+        if self.check(sink, &on, kept).await? { Ok(()) } else { Err(QueueError::NotOurs) }
     }
 }

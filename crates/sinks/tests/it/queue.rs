@@ -1,7 +1,8 @@
-//! A desk in memory. What is to be tried again is due at once, so that no test waits for a schedule; what is handed back stays away.
+//! A delivery queue in memory. A retried delivery is due at once, so that no test waits for a schedule. A delivery that is handed back
+//! does not come again.
 
 use outlast_client::{Body, Delivery, Notice, Owner, ProcessId, Route, Time};
-use outlast_sinks::{Desk, DeskError, Settle, SinkConfig};
+use outlast_sinks::{DeliveryQueue, QueueError, Settle, SinkConfig};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +21,7 @@ struct State {
     settled: Vec<(String, u64, Settle)>,
     stopping: bool,
     leases: u64,
-    /// What an agent has by other ways, by its text, and how often somebody asked.
+    /// Texts of notices that the agent has already, and how often a sink asked which it may deliver.
     had: Vec<String>,
     asked: u32,
 }
@@ -39,12 +40,12 @@ impl Memory {
         Arc::default()
     }
 
-    /// Makes a notice for a conversation due for a sink, and says its `seq`.
+    /// Makes a notice of a session due for a sink, and returns its `seq`.
     pub(crate) fn post(&self, sink: &str, session: &str, text: &str) -> u64 {
         self.post_tried(sink, session, text, 0)
     }
 
-    /// The same, as if it had been tried before.
+    /// The same, as if calls had failed before.
     pub(crate) fn post_tried(&self, sink: &str, session: &str, text: &str, attempts: u32) -> u64 {
         let mut state = self.state.lock().unwrap();
         let seq = state.rows.len() as u64 + 1;
@@ -61,12 +62,12 @@ impl Memory {
         seq
     }
 
-    /// The agent has the notice with this text by other ways.
+    /// The agent has the notice with this text already.
     pub(crate) fn has(&self, text: &str) {
         self.state.lock().unwrap().had.push(text.into());
     }
 
-    /// How often a sink asked what it may tell.
+    /// How often a sink asked which notices it may deliver.
     pub(crate) fn asked(&self) -> u32 {
         self.state.lock().unwrap().asked
     }
@@ -81,8 +82,8 @@ impl Memory {
         self.news.notify_waiters();
     }
 
-    /// Waits until a notice was lent so often.
-    pub(crate) async fn lent(&self, seq: u64, times: u32) {
+    /// Waits until a notice was leased this often.
+    pub(crate) async fn leased(&self, seq: u64, times: u32) {
         let attempts = || self.state.lock().unwrap().rows.iter().find(|r| r.delivery.event.seq == seq).unwrap().delivery.attempts;
         self.until(|_| attempts() >= times).await;
     }
@@ -92,12 +93,12 @@ impl Memory {
         self.news.notify_waiters();
     }
 
-    /// What became of deliveries so far, in order.
+    /// The results reported so far, in order.
     pub(crate) fn settled(&self) -> Vec<(u64, Settle)> {
         self.state.lock().unwrap().settled.iter().map(|(_, seq, settle)| (*seq, settle.clone())).collect()
     }
 
-    /// Waits for so many settlements.
+    /// Waits for this many reports.
     pub(crate) async fn settlements(&self, count: usize) -> Vec<(u64, Settle)> {
         self.until(|settled| settled.len() >= count).await
     }
@@ -129,8 +130,8 @@ impl Memory {
     }
 }
 
-impl Desk for Memory {
-    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, DeskError> {
+impl DeliveryQueue for Memory {
+    async fn take(&self, sink: &str, lease: Duration, limit: usize) -> Result<Vec<Delivery>, QueueError> {
         assert!(limit > 0 && lease > Duration::ZERO);
         loop {
             let news = self.news.notified();
@@ -139,7 +140,7 @@ impl Desk for Memory {
             {
                 let mut state = self.state.lock().unwrap();
                 if state.stopping {
-                    return Err(DeskError::Stopping);
+                    return Err(QueueError::Stopping);
                 }
                 state.leases += 1;
                 let word = format!("lease-{}", state.leases);
@@ -160,11 +161,11 @@ impl Desk for Memory {
         }
     }
 
-    async fn wake(&self, _sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, DeskError> {
+    async fn wake(&self, _sink: &str, batch: &[Delivery]) -> Result<Vec<Delivery>, QueueError> {
         let mut state = self.state.lock().unwrap();
         state.asked += 1;
         if state.asked == 1 {
-            return Err(DeskError::Failed("not now".into()));
+            return Err(QueueError::Failed("not now".into()));
         }
         let may = batch.iter().filter(|d| !state.had.contains(&d.text)).cloned().map(|mut d| {
             d.event.repeat = true;
@@ -173,15 +174,15 @@ impl Desk for Memory {
         Ok(may.collect())
     }
 
-    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), DeskError> {
+    async fn settle(&self, sink: &str, delivery: &Delivery, settle: Settle) -> Result<(), QueueError> {
         let seq = delivery.event.seq;
         let mut state = self.state.lock().unwrap();
         if state.stopping {
-            return Err(DeskError::Stopping);
+            return Err(QueueError::Stopping);
         }
         let row = state.rows.iter_mut().find(|r| r.sink == sink && r.delivery.event.seq == seq).expect("only what was lent is settled");
         if row.delivery.lease != delivery.lease {
-            return Err(DeskError::NotOurs);
+            return Err(QueueError::NotOurs);
         }
         match &settle {
             Settle::Delivered | Settle::Dead { .. } => row.delivery.lease.clear(),
@@ -200,8 +201,8 @@ pub(crate) struct Running {
     task: JoinHandle<()>,
 }
 
-pub(crate) fn start(desk: &Arc<Memory>, sinks: Vec<SinkConfig>) -> Running {
-    Running { task: tokio::spawn(outlast_sinks::run(sinks, Arc::clone(desk))) }
+pub(crate) fn start(queue: &Arc<Memory>, sinks: Vec<SinkConfig>) -> Running {
+    Running { task: tokio::spawn(outlast_sinks::run(sinks, Arc::clone(queue))) }
 }
 
 impl Running {
