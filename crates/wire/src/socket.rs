@@ -135,7 +135,7 @@ mod tests {
         let all = sent.clone();
         let sending = tokio::spawn(async move {
             to.write_all(&all).await.unwrap();
-            assert!(to.full.is_none(), "it is told of room that nobody waits for");
+            assert!(to.full.is_none(), "it is told of room that no write waits for");
             to.shutdown().await.unwrap();
         });
         let mut got = Vec::new();
