@@ -13,7 +13,7 @@ struct Home {
 }
 
 impl Home {
-    /// One matching line of process `of`, whose session has the same number, at second `at`.
+    /// One matching line of process `of`, whose conversation has the same number, at second `at`.
     fn line(&mut self, at: u64, of: u8) -> Vec<Verdict> {
         self.lines(at, of, 1)
     }
@@ -29,7 +29,7 @@ impl Home {
         &self.limiters[&of]
     }
 
-    /// Fifteen processes from `from` on match, and the next match trips the breaker.
+    /// Fifteen processes from `from` on match, and the next one trips the breaker.
     fn trip(&mut self, at: u64, from: u8) -> Vec<Verdict> {
         for of in from..from + 15 {
             assert_eq!(self.line(at, of), [told(0)]);
