@@ -1,4 +1,4 @@
-//! The same client without async: runs each of the commands at once, waits for all, and tells how they ended.
+//! The same client without async: runs all commands at once, waits for them, and prints how they ended.
 //!
 //! ```text
 //! cargo run -p outlast-client --example blocking -- 'make lint' 'make test'

@@ -1,10 +1,10 @@
-//! Starts a command, shows its output as it comes, and exits as it does. Ctrl-C ends this program and not the command.
+//! Starts a command, shows its output as it comes, and exits with its code. Ctrl-C ends this program, not the command.
 //!
 //! ```text
 //! cargo run -p outlast-client --example follow -- 'make test'
 //! ```
 //!
-//! `OUTLAST_HOME` says where, as it does for `outlast`, which has to be in `PATH`.
+//! `OUTLAST_HOME` sets the home, as it does for `outlast`, which has to be in `PATH`.
 
 use outlast_client::{Chunk, Client, Connect, From, Run, Spec, caller};
 use std::error::Error;
@@ -28,7 +28,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         }
     }
     let end = process.wait(None).await?;
-    // Nobody may have seen how it ended, and a signal is no code.
+    // The exit status may be unknown, and a signal is no exit code.
     let code = end.fate.exit_code.flatten().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -1,4 +1,4 @@
-//! The same, for programs without an async runtime.
+//! The same client for programs without an async runtime.
 //!
 //! ```
 //! use outlast_client::blocking::Client;
@@ -38,7 +38,7 @@ pub struct Client {
     inner: crate::Client,
 }
 
-/// Methods that pass their arguments on and wait.
+/// Methods that pass on their arguments and wait.
 macro_rules! waits {
     ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)*) => {
         $($(#[$doc])* pub fn $name(&self, $($arg: $ty),*) -> Result<$out, ClientError> {
@@ -55,7 +55,7 @@ impl Client {
         Ok(Self { runtime, inner })
     }
 
-    /// Speaks over a socket that leads to an engine already.
+    /// Uses a socket that is connected to an engine already.
     pub fn over(stream: std::os::unix::net::UnixStream) -> Result<Self, ClientError> {
         let runtime = runtime()?;
         let inner = runtime.block_on(async {
@@ -65,7 +65,7 @@ impl Client {
         Ok(Self { runtime, inner })
     }
 
-    /// The same connection, speaking for `owner`.
+    /// The same connection, for requests of `owner`.
     pub fn with_owner(&self, owner: Owner) -> Self {
         Self { runtime: self.runtime.clone(), inner: self.inner.with_owner(owner) }
     }
@@ -76,73 +76,73 @@ impl Client {
     }
 
     waits! {
-        /// Like [`Client::run`], with what the engine said about the new process.
+        /// Like [`Client::run`], and returns the engine's description of the new process.
         run_info(run: Run) -> ProcessInfo;
-        /// Starts again what another process ran.
+        /// Runs the command of another process again.
         rerun(process: &str, caller: Caller, env: Vec<EnvVar>) -> ProcessInfo;
-        /// The same, with something else changed: the name or the command.
+        /// The same, with another name or command.
         rerun_changed(process: &str, caller: Caller, env: Vec<EnvVar>, change: RerunChange) -> ProcessInfo;
         /// Stops a process and its whole tree, and starts its command again.
         restart(process: &str, caller: Caller, env: Vec<EnvVar>, grace: Option<Duration>) -> Restarted;
-        /// The processes in a scope: those that run, and with `all` the finished ones too.
+        /// The processes in a scope: the running ones, and with `all` the finished ones, too.
         list(scope: &Scope, all: bool) -> Vec<ProcessInfo>;
-        /// How a process is.
+        /// Describes a process.
         poll(process: &str) -> ProcessInfo;
-        /// A page of output, as readers see it.
+        /// A page of output, without escape sequences and with secrets masked.
         log(process: &str, page: Page) -> LogPage;
         /// Waits for the end, at most this long.
         wait(process: &str, timeout: Option<Duration>) -> Waited;
-        /// Lets go of the waits of a conversation.
+        /// Cancels the waiting calls of a session; its processes keep running.
         interrupt(session: &str) -> Done;
         /// Stops a process and its whole tree.
         kill(process: &str, kill: Kill) -> Killed;
         /// Stops every running process in a scope.
         kill_all(scope: &Scope, kill: Kill) -> KillAll;
-        /// Stops these processes, as a stop of a scope does: no notice of their ends is settled.
+        /// Stops these processes as [`Client::kill_all`] does: the notices of their ends are not settled.
         kill_these(processes: &[ProcessId], kill: Kill) -> KillAll;
         /// Sends a signal to the command itself.
         signal(process: &str, number: i32) -> Killed;
-        /// Writes into the input of a process.
+        /// Writes to the input of a process.
         write(process: &str, bytes: &[u8], at: At) -> Written;
-        /// Writes a line into the input of a process.
+        /// Writes a line to the input of a process.
         submit(process: &str, line: &[u8], at: At) -> Written;
-        /// Ends the input of a process.
+        /// Closes the input of a process.
         close(process: &str) -> Written;
         /// Changes the size of a process's terminal.
         resize(process: &str, rows: u16, cols: u16) -> Done;
-        /// Tells whoever looks at a process to leave.
+        /// Detaches the views of a process.
         view_close(process: &str) -> ViewClosed;
-        /// Forgets a finished process.
+        /// Removes a finished process.
         remove(process: &str) -> Removed;
-        /// Forgets every finished process in a scope.
+        /// Removes every finished process in a scope.
         clean(scope: &Scope) -> Cleaned;
-        /// Forgets these processes, if they are finished.
+        /// Removes those of these processes that are finished.
         clean_these(processes: &[ProcessId]) -> Cleaned;
-        /// Whether something is active.
+        /// Whether anything is active.
         active(about: Activity) -> bool;
-        /// Whether something is active, and how many run in the home.
+        /// Whether anything is active, and how many processes run in the home.
         activity(about: Activity) -> Active;
         /// How many processes run in the home.
         count_running() -> u64;
-        /// Takes in living processes that somebody else started.
+        /// Adopts living processes that Outlast did not start.
         adopt(from: AdoptFrom) -> Adopted;
-        /// How the engine is.
+        /// The state of the engine.
         engine_status() -> EngineStatus;
-        /// The next notices of the owner's conversation.
+        /// Takes the next notices of the owner's session.
         take(take: &Take) -> Notices;
-        /// Says what became of notices that were taken.
+        /// Settles notices that were taken.
         settle(ids: &[&str], lease: Option<&str>, verdict: Verdict) -> Judged;
-        /// Tells the owner's conversation something.
+        /// Posts a notice to the owner's session.
         post(id: Option<&str>, event: Map<String, Value>, route: Route) -> Posted;
-        /// Reads notices, settled ones too, and changes nothing.
+        /// Reads notices, also settled ones, and changes nothing.
         history(wanted: History) -> Vec<Told>;
-        /// Offers notices again.
+        /// Delivers notices again.
         replay(what: Replay) -> u64;
-        /// What sinks gave up on.
+        /// The dead letters of sinks.
         dead_letters(limit: Option<u32>) -> Vec<DeadLetter>;
         /// Whether the owner of a process has seen its end.
         is_completion_consumed(process: &str) -> bool;
-        /// Says that the owner of a process has seen its end.
+        /// Marks the end of a process as seen by its owner.
         mark_completion_consumed(process: &str) -> ();
         /// Sets a barrier and waits until it opens.
         until(until: Until) -> Barrier;
@@ -150,37 +150,37 @@ impl Client {
         until_within(until: Until, at_most: Duration) -> Barrier;
         /// Sets a barrier and does not wait.
         set_until(until: Until) -> Barrier;
-        /// The barriers of the owner's conversation.
+        /// The barriers of the owner's session.
         barriers() -> Vec<Barrier>;
-        /// Takes the barriers of the owner's conversation away.
+        /// Clears the barriers of the owner's session.
         clear_barriers() -> Vec<Barrier>;
-        /// Ends the engine, and returns when it has let go.
+        /// Ends the engine, and returns once it has released the home.
         engine_stop() -> Done;
-        /// Ends the engine so that another one can follow, and returns when it has let go. Every process keeps running.
+        /// Ends the engine so that another one can follow, and returns once it has released the home. Every process keeps running.
         engine_hand_over() -> Done;
     }
 
-    /// Every notice as it is made, from behind `after` or from now on. Looking on settles nothing.
+    /// Every notice as it is made, after the notice `after` or from now on. Following settles no notice.
     pub fn follow_notices(&self, after: Option<u64>) -> Followed {
         Followed { runtime: self.runtime.clone(), inner: self.inner.follow_notices(after), failed: false }
     }
 
-    /// The output there is, as bytes.
+    /// The output so far, as bytes.
     pub fn read(&self, process: &str, from: From) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.read(process, from) }
     }
 
-    /// The output there is and all that comes, as bytes, until it is closed.
+    /// The output so far and all that follows, as bytes, until it is closed.
     pub fn follow(&self, process: &str, from: From) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.follow(process, from) }
     }
 
-    /// Like [`Client::follow`], and then until the command is over.
+    /// Like [`Client::follow`], and continues until the command has ended.
     pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.follow_to_exit(process, from) }
     }
 
-    /// Like [`Client::follow_to_exit`], for somebody who looks on and can be told to leave.
+    /// Like [`Client::follow_to_exit`], as a view that can be detached.
     pub fn view(&self, process: &str, from: From) -> Chunks {
         Chunks { runtime: self.runtime.clone(), inner: self.inner.view(process, from) }
     }
@@ -203,7 +203,7 @@ impl Chunks {
         self.inner.next_byte()
     }
 
-    /// Whether the output is closed, so that nothing will ever follow. Known at the end.
+    /// Whether the output is closed, so that no more will come. Known at the end.
     pub fn closed(&self) -> bool {
         self.inner.closed()
     }
@@ -222,7 +222,7 @@ impl Iterator for Chunks {
     }
 }
 
-/// Notices as they are made, up to the first failure.
+/// Notices as they are made, up to the first error.
 pub struct Followed {
     runtime: Arc<Waiter>,
     inner: crate::Followed,
@@ -242,19 +242,19 @@ impl Iterator for Followed {
     }
 }
 
-/// A runtime that is driven while somebody waits.
+/// A runtime that is driven while a call waits.
 struct Waiter(Option<Runtime>);
 
 impl Waiter {
     fn block_on<F: Future>(&self, future: F) -> F::Output {
-        // Only the destructor takes it out.
+        // Only the destructor takes it.
         self.0.as_ref().expect("the runtime is there").block_on(future)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        // A thread that waits for a lock must not hold up whoever has no more use for the answer.
+        // A thread that waits for a lock must not delay a caller that no longer needs the answer.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }

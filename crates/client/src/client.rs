@@ -1,16 +1,15 @@
-//! Asking the engine.
+//! Requests to the engine.
 
 use crate::error::refusal;
-use crate::follow::{Chunks, ReadOnly, Until};
-use crate::link::{CallError, Cut, Link, read};
+use crate::link::{CallError, Cut, Link, decode, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Redial, Repeat, Tries, to_error};
 use crate::relay::{Passing, Receipt};
-use crate::{ClientError, Connect, Process};
+use crate::{ClientError, Connect};
 use outlast_core::{EnvVar, Owner, ProcessId, Scope, Spec};
 use outlast_wire::code;
 use outlast_wire::v1::{
-    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Found, From, Kill, KillAll, Killed, List, LogPage, Page,
+    Active, Activity, AdoptFrom, Adopted, Caller, Cleaned, Done, EngineStatus, Found, Kill, KillAll, Killed, List, LogPage, Page,
     Process as ProcessInfo, Removed, Request, RerunChange, Restarted, ViewClosed, Waited, Written,
 };
 use serde::de::DeserializeOwned;
@@ -23,13 +22,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// How many bytes of input are sent with one request.
 const WRITE_PIECE: usize = 256 << 10;
-/// How long an engine may take to stop the processes that are to end with it.
+/// How long an engine may take to stop the processes that end with it.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
-/// A way to the engine of one home. Cheap to clone; clones share the connection.
+/// A client of the engine of one home. Cheap to clone; clones share the connection.
 ///
-/// A request whose future is dropped is cancelled. Where `process` is asked for, an id, a unique prefix of at least four of its digits or a name will do;
-/// each request looks it up anew ([`Client::find`]).
+/// Dropping the future of a request cancels it. A `process` is named by its id, a unique prefix with at least four of its digits,
+/// or its name. Each request looks it up again ([`Client::find`]).
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Redial>,
@@ -41,36 +40,37 @@ pub struct Client {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Run {
-    /// The command and how to run it. If its owner is empty, the client's is taken.
+    /// The command and how to run it. An empty owner means the client's.
     pub spec: Spec,
-    /// The surroundings it inherits.
+    /// The environment and limits that it inherits.
     pub caller: Caller,
-    /// The id it is to have, so that asking twice starts once; drawn at random if absent.
+    /// The id to use, so that a repeated request starts nothing twice; random if absent.
     pub id: Option<ProcessId>,
 }
 
 impl Run {
-    /// To run `spec` in the surroundings of `caller`.
+    /// To run `spec` with the environment and limits of `caller`.
     pub fn new(spec: Spec, caller: Caller) -> Self {
         Self { spec, caller, id: None }
     }
 
-    /// The same, under an id that the caller chose.
+    /// The same, with an id that the caller chose.
     pub fn with_id(self, id: ProcessId) -> Self {
         Self { id: Some(id), ..self }
     }
 }
 
-/// Where input begins.
+/// Where input is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Behind whatever was written before.
+    /// After all earlier input.
     End,
-    /// At this byte of the input. What is there already is not written again, so this may be repeated safely by its only writer.
+    /// At this offset of the input. Bytes that are there already are not written again, so the only writer of an input may repeat
+    /// this safely.
     Byte(u64),
 }
 
-/// What a command inherits from this process: these, its resource limits, its priority and its processors.
+/// What a command inherits from this process: this environment and directory, its resource limits, priority and processors.
 ///
 /// ```
 /// let here = outlast_client::caller(std::env::vars_os(), std::path::Path::new("/tmp"));
@@ -91,9 +91,9 @@ impl Client {
         Ok(client)
     }
 
-    /// Speaks over a stream that leads to an engine already, for instance one in this program. It cannot be restarted.
+    /// Uses a stream that is connected to an engine already, for instance to one in this program. It cannot reconnect.
     ///
-    /// Everything shares the one connection, so read on from a [`Chunks`] or drop it: one left standing holds up the others.
+    /// All requests share the one connection. Read a [`Chunks`](crate::Chunks) to its end or drop it: an idle one blocks the other requests.
     pub async fn over<S>(stream: S) -> Result<Self, ClientError>
     where
         S: AsyncRead + AsyncWrite + Send + 'static,
@@ -107,14 +107,15 @@ impl Client {
         Self { shared: Arc::new(shared), owner, relay: None }
     }
 
-    /// The same connection, speaking for `owner`.
+    /// The same connection, for requests of `owner`.
     pub fn with_owner(&self, owner: Owner) -> Self {
         Self { shared: self.shared.clone(), owner, relay: self.relay.clone() }
     }
 
-    /// The same connection for somebody who passes answers on, as a server in front of an agent does. An end that is answered counts as seen by its owner once
-    /// [`Receipt::passed_on`] says that it has arrived; if the receipt is dropped, or this program is killed, its owner is told after all. A process that is
-    /// removed is gone then, too, and not before. Notices that were taken and not settled are given to the next who asks, as possible repeats.
+    /// The same connection for a program that forwards answers, such as a server in front of an agent. The effects of an answer
+    /// wait for [`Receipt::passed_on`]: an end that it shows then counts as seen by its owner, and a process that it reports as
+    /// removed is removed. If the receipt is dropped or this program is killed, the owner is notified of the end after all, and the
+    /// process stays. Notices that were taken and not settled are offered to the next taker, as possible repeats.
     ///
     /// ```
     /// # use outlast_client::{Client, Connect, Owner, Run, Spec, Take, Tell, caller};
@@ -126,7 +127,7 @@ impl Client {
     /// let (asking, receipt) = client.relaying();
     /// let process = asking.run(Run::new(Spec::argv(["true"]).telling(Tell::end()), here)).await?;
     /// let end = process.wait(None).await?;
-    /// println!("{}", end.output); // ... to whoever it is for, and once it is there:
+    /// println!("{}", end.output); // ... to the agent, and once it has arrived:
     /// receipt.passed_on().await?;
     /// assert!(client.take(&Take::default()).await?.notices.is_empty());
     /// # Ok(())
@@ -138,52 +139,26 @@ impl Client {
         (client, Receipt::new(self.owner.clone(), passing))
     }
 
-    /// For whom it speaks.
+    /// The owner for which it makes requests.
     pub fn owner(&self) -> &Owner {
         &self.owner
     }
 
-    /// A handle on a process by its id, which is not looked up until it is used.
-    pub fn process(&self, id: ProcessId) -> Process {
-        Process::new(self.clone(), id)
-    }
-
-    /// Starts a command, and returns once it runs or has failed to. Repeated after a crash of the engine, it still starts once.
-    ///
-    /// ```
-    /// # use outlast_client::{Client, Connect, Run, Spec, caller};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let product = outlast_testkit::product::Product::running();
-    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
-    /// # let dir = product.work();
-    /// let here = caller(std::env::vars_os(), &dir);
-    /// let spec = Spec::argv(["sh", "-c", "echo $GREETING"]).named("greeter").with_env("GREETING", "hello");
-    /// let process = client.run(Run::new(spec, here)).await?;
-    /// assert_eq!(process.poll().await?.name.as_deref(), Some("greeter"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn run(&self, run: Run) -> Result<Process, ClientError> {
-        let info = self.run_info(run).await?;
-        Ok(self.process(info.session_id))
-    }
-
-    /// Like [`Client::run`], with what the engine said about the new process.
+    /// Like [`Client::run`], and returns the engine's description of the new process.
     pub async fn run_info(&self, run: Run) -> Result<ProcessInfo, ClientError> {
         let owner = if run.spec.owner == Owner::default() { self.owner.clone() } else { run.spec.owner.clone() };
-        let request = Request::Run { spec: Box::new(run.spec.into()), want: Some(run.id.map_or_else(draw, Ok)?), caller: run.caller };
+        let request = Request::Run { spec: Box::new(run.spec.into()), want: Some(run.id.map_or_else(random_id, Ok)?), caller: run.caller };
         self.with_owner(owner).ask("start the command", request, Repeat::Safe).await
     }
 
-    /// Starts again what another process ran, in the caller's surroundings of now and with these values given anew.
+    /// Runs the command of another process again, with the caller's current environment and limits, and with these variables set.
     pub async fn rerun(&self, process: &str, caller: Caller, env: Vec<EnvVar>) -> Result<ProcessInfo, ClientError> {
         let env = env.into_iter().map(Into::into).collect();
-        let request = Request::Rerun { process: process.into(), caller, env, want: Some(draw()?) };
+        let request = Request::Rerun { process: process.into(), caller, env, want: Some(random_id()?) };
         self.ask("start it again", request, Repeat::Safe).await
     }
 
-    /// Like [`Client::rerun`], with something else changed: the name or the command.
+    /// Like [`Client::rerun`], with another name or command.
     ///
     /// ```
     /// # use outlast_client::{Client, Command, Connect, RerunChange, Run, Spec, caller};
@@ -210,14 +185,15 @@ impl Client {
             return self.rerun(process, caller, env).await;
         }
         let env = env.into_iter().map(Into::into).collect();
-        let request = Request::RerunChanged { process: process.into(), caller, env, change, want: Some(draw()?) };
+        let request = Request::RerunChanged { process: process.into(), caller, env, change, want: Some(random_id()?) };
         self.ask("start it again", request, Repeat::Safe).await
     }
 
-    /// Stops a process and its whole tree, and starts its command again, in the caller's surroundings of now and with these values given anew. A
-    /// process that could not be started again is not stopped; one that has finished is started only. `grace` is the time between TERM and KILL.
+    /// Stops a process and its whole tree, and runs its command again, with the caller's current environment and limits, and with
+    /// these variables set. A process that could not be started again is not stopped. A finished one is only run again. `grace` is
+    /// the time between TERM and KILL.
     ///
-    /// Use an id: it may be asked again after a crash of the engine, and a name may mean the new process then.
+    /// Use an id: the request may be repeated after a crash of the engine, and a name may refer to the new process then.
     pub async fn restart(
         &self,
         process: &str,
@@ -226,20 +202,20 @@ impl Client {
         grace: Option<Duration>,
     ) -> Result<Restarted, ClientError> {
         let env = env.into_iter().map(Into::into).collect();
-        let request = Request::Restart { process: process.into(), caller, env, want: Some(draw()?), grace_ms: grace.map(millis) };
+        let request = Request::Restart { process: process.into(), caller, env, want: Some(random_id()?), grace_ms: grace.map(millis) };
         self.ask("restart the process", request, Repeat::Safe).await
     }
 
-    /// The processes in a scope: those that run, and with `all` the finished ones too.
+    /// The processes in a scope: the running ones, and with `all` the finished ones, too.
     pub async fn list(&self, scope: &Scope, all: bool) -> Result<Vec<ProcessInfo>, ClientError> {
         let list: List = self.ask("list processes", Request::List { scope: scope.clone(), all }, Repeat::Safe).await?;
         Ok(list.processes)
     }
 
-    /// Which process an id, the beginning of one, or a name means, among those that the owner may touch.
+    /// The process that an id, the beginning of one, or a name refers to, among those that the owner may act on.
     ///
-    /// Of several processes with one name it is the newest that runs, or the newest if none runs. To do several things with one process, look it up once
-    /// and use its id from then on: the name may mean another process a moment later.
+    /// If several processes have the name, it is the newest running one, or the newest if none runs. To do several things with one
+    /// process, look it up once and use its id from then on: the name may refer to another process a moment later.
     ///
     /// ```
     /// # use outlast_client::{Client, Connect, Run, Spec, caller};
@@ -258,87 +234,44 @@ impl Client {
         self.ask("look up the process", Request::Find { process: process.into() }, Repeat::Safe).await
     }
 
-    /// How a process is.
+    /// Describes a process.
     pub async fn poll(&self, process: &str) -> Result<ProcessInfo, ClientError> {
         self.ask("look at the process", Request::Poll { process: process.into() }, Repeat::Safe).await
     }
 
-    /// A page of output, as readers see it: stripped and with secrets masked.
+    /// A page of output for readers: without escape sequences, and with secrets masked.
     pub async fn log(&self, process: &str, page: Page) -> Result<LogPage, ClientError> {
         self.ask("read its log", Request::Log { process: process.into(), page }, Repeat::Safe).await
     }
 
-    /// The output there is, as bytes.
-    pub fn read(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Now, None)
-    }
-
-    /// The output there is and all that comes, as bytes, until it is closed. The command may run on.
-    ///
-    /// ```
-    /// # use outlast_client::{Chunk, Client, Connect, From, Run, Spec, caller};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let product = outlast_testkit::product::Product::running();
-    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
-    /// # let here = caller(std::env::vars_os(), &product.work());
-    /// # let id = client.run(Run::new(Spec::shell("echo one; echo two"), here)).await?.id().to_string();
-    /// let mut chunks = client.follow(&id, From::Last(4));
-    /// while let Some(chunk) = chunks.next().await? {
-    ///     match chunk {
-    ///         Chunk::Bytes { bytes, .. } => print!("{}", String::from_utf8_lossy(&bytes)),
-    ///         Chunk::Gap { from, to, why } => println!("[bytes {from} to {to} are gone: {why}]"),
-    ///     }
-    /// }
-    /// assert!(chunks.closed() && chunks.next_byte() == Some(8));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn follow(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Closed, None)
-    }
-
-    /// Like [`Client::follow`], and then until the command is over, so that a `poll` shows how it ended.
-    pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Exit, None)
-    }
-
-    /// Like [`Client::follow_to_exit`], for a real terminal: as long as it lasts, the terminal answers what the program asks, not the keeper.
-    pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
-        Chunks::new(self.clone(), process, from, Until::Exit, Some(ReadOnly(read_only)))
-    }
-
-    /// Like [`Client::follow_to_exit`], for somebody who looks on and can be told to leave: it ends early if the view is closed.
-    pub fn view(&self, process: &str, from: From) -> Chunks {
-        self.follow_to_exit(process, from).viewed()
-    }
-
-    /// Tells whoever looks at a process to leave; the process goes on. Views are [`Client::attach`] and [`Client::view`].
+    /// Detaches the views of a process; the process keeps running. Views are [`Client::attach`] and [`Client::view`].
     pub async fn view_close(&self, process: &str) -> Result<ViewClosed, ClientError> {
         self.ask("close the view", Request::ViewClose { process: process.into() }, Repeat::Never).await
     }
 
-    /// Waits for the end, at most this long. Goes on over a restart of the engine.
+    /// Waits for the end, at most this long. The wait survives a restart of the engine.
     pub async fn wait(&self, process: &str, timeout: Option<Duration>) -> Result<Waited, ClientError> {
-        // A time too far away to be an instant is no limit.
+        // A time too far in the future for an instant is no limit.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
-        // Asked again when the time is over, it looks once more: no time at all would be refused as a mistake.
+        // After the time is over, a repeated request looks once more. It must not ask for zero time, which would be refused as a
+        // mistake.
         let left = |d: Instant| millis(d.saturating_duration_since(Instant::now())).max(u64::from(timeout != Some(Duration::ZERO)));
         let request = || Request::Wait { process: process.into(), timeout_ms: deadline.map(left) };
         let mut waited: Waited = self.ask_with("wait for its end", request, Repeat::Safe).await?;
         if let (Some(note), Some(timeout)) = (&mut waited.timeout_note, timeout) {
-            // The engine was told what was left by the time it was asked; the caller knows what it asked for.
+            // The repeated request has only the remaining time; the caller expects its own.
             *note = format!("Waited {}s, process still running", millis(timeout) as f64 / 1_000.0);
         }
         Ok(waited)
     }
 
-    /// Lets go of the waits of a conversation; its processes go on.
+    /// Cancels the waiting calls of a session; its processes keep running.
     pub async fn interrupt(&self, session: &str) -> Result<Done, ClientError> {
         self.ask("interrupt the waits", Request::Interrupt { session: session.into() }, Repeat::Safe).await
     }
 
-    /// Stops a process and its whole tree. Asked again after a crash of the engine, it may answer that the process is over already.
+    /// Stops a process and its whole tree. If the request is repeated after a crash of the engine, the answer may be that the
+    /// process has ended already.
     pub async fn kill(&self, process: &str, kill: Kill) -> Result<Killed, ClientError> {
         self.ask("stop the process", Request::Kill { process: process.into(), kill }, Repeat::Safe).await
     }
@@ -348,7 +281,8 @@ impl Client {
         self.ask("stop the processes", Request::KillAll { scope: scope.clone(), kill }, Repeat::Never).await
     }
 
-    /// Stops these processes, as a stop of a scope does: no notice of their ends is settled. One that has ended is left out.
+    /// Stops these processes as [`Client::kill_all`] does: the notices of their ends are not settled. Those that have ended are
+    /// skipped.
     pub async fn kill_these(&self, processes: &[ProcessId], kill: Kill) -> Result<KillAll, ClientError> {
         self.ask("stop the processes", Request::KillThese { processes: processes.to_vec(), kill }, Repeat::Never).await
     }
@@ -358,7 +292,7 @@ impl Client {
         self.ask("send the signal", Request::Signal { process: process.into(), number }, Repeat::Never).await
     }
 
-    /// Writes into the input of a process.
+    /// Writes to the input of a process.
     pub async fn write(&self, process: &str, bytes: &[u8], at: At) -> Result<Written, ClientError> {
         let mut at = at;
         let mut next = None;
@@ -369,7 +303,7 @@ impl Client {
             let taken = usize::try_from(written.bytes_written.unwrap_or(piece.len() as u64)).unwrap_or(piece.len()).min(piece.len());
             done += taken;
             next = written.next_offset;
-            // Whoever does not count may not be alone, and another's bytes must not be taken for ours.
+            // A writer that does not count may not be the only one, and another's bytes must not be taken for its own.
             if let At::Byte(byte) = &mut at {
                 *byte += taken as u64;
             }
@@ -405,12 +339,12 @@ impl Client {
         }
     }
 
-    /// Writes a line into the input of a process: the bytes and a newline.
+    /// Writes a line to the input of a process: the bytes and a newline.
     pub async fn submit(&self, process: &str, line: &[u8], at: At) -> Result<Written, ClientError> {
         self.write(process, &[line, b"\n"].concat(), at).await
     }
 
-    /// Ends the input of a process, behind what was written.
+    /// Closes the input of a process after everything that was written.
     pub async fn close(&self, process: &str) -> Result<Written, ClientError> {
         self.ask("close its input", Request::Close { process: process.into() }, Repeat::Never).await
     }
@@ -420,22 +354,22 @@ impl Client {
         self.ask("resize its terminal", Request::Resize { process: process.into(), rows, cols }, Repeat::Safe).await
     }
 
-    /// Forgets a finished process.
+    /// Removes a finished process.
     pub async fn remove(&self, process: &str) -> Result<Removed, ClientError> {
         self.ask("remove the process", Request::Remove { process: process.into() }, Repeat::Never).await
     }
 
-    /// Forgets every finished process in a scope.
+    /// Removes every finished process in a scope.
     pub async fn clean(&self, scope: &Scope) -> Result<Cleaned, ClientError> {
         self.ask("clean up", Request::Clean { scope: scope.clone() }, Repeat::Never).await
     }
 
-    /// Forgets these processes, if they are finished.
+    /// Removes those of these processes that are finished.
     pub async fn clean_these(&self, processes: &[ProcessId]) -> Result<Cleaned, ClientError> {
         self.ask("clean up", Request::CleanThese { processes: processes.to_vec() }, Repeat::Never).await
     }
 
-    /// Whether something is active.
+    /// Whether anything is active.
     ///
     /// ```
     /// # use outlast_client::{Activity, Client, Connect};
@@ -458,27 +392,27 @@ impl Client {
         Ok(self.activity(Activity::Any).await?.running)
     }
 
-    /// Whether something is active, and how many run in the home.
+    /// Whether anything is active, and how many processes run in the home.
     pub async fn activity(&self, about: Activity) -> Result<Active, ClientError> {
         self.ask("look for activity", Request::Active(about), Repeat::Safe).await
     }
 
-    /// Takes in living processes that somebody else started.
+    /// Adopts living processes that Outlast did not start.
     pub async fn adopt(&self, from: AdoptFrom) -> Result<Adopted, ClientError> {
         self.ask("adopt", Request::Adopt(from), Repeat::Safe).await
     }
 
-    /// How the engine is.
+    /// The state of the engine.
     pub async fn engine_status(&self) -> Result<EngineStatus, ClientError> {
         self.ask("ask how the engine is", Request::EngineStatus, Repeat::Safe).await
     }
 
-    /// Ends the engine, and returns when it has let go. Processes go on unless they were started to end with it.
+    /// Ends the engine, and returns once it has released the home. Processes keep running unless they were started to end with it.
     pub async fn engine_stop(&self) -> Result<Done, ClientError> {
         self.end_engine(Request::EngineStop).await
     }
 
-    /// Ends the engine so that another one can follow, and returns when it has let go. Every process keeps running.
+    /// Ends the engine so that another one can follow, and returns once it has released the home. Every process keeps running.
     pub async fn engine_hand_over(&self) -> Result<Done, ClientError> {
         self.end_engine(Request::EngineHandOver).await
     }
@@ -487,7 +421,7 @@ impl Client {
         let link = self.shared.link().await?;
         let done = match link.call(&self.owner, request, &[]).await {
             Ok(answer) => decode(&answer)?,
-            // It was faster with its end than with its answer.
+            // The engine ended before its answer was sent.
             Err(CallError::Cut(Cut::Gone(_))) => Done::ok(),
             Err(e) => return Err(to_error::<EngineTalk>(e, "stop the engine")),
         };
@@ -504,7 +438,7 @@ impl Client {
         self.shared.can_redial()
     }
 
-    /// A connection for one reader alone where that can be had, else the shared one.
+    /// A connection for one reader alone if one can be made, else the shared one.
     pub(crate) async fn own_link(&self) -> Result<Arc<Link>, ClientError> {
         self.shared.own_link().await
     }
@@ -522,7 +456,7 @@ impl Client {
         self.send(doing, &request, &[], repeat).await.map_err(|e| to_error::<EngineTalk>(e, doing)).and_then(|answer| decode(&answer))
     }
 
-    /// Like [`Client::ask`], for a list of things that can be read one by one: where the answer cannot be read as a whole, its text.
+    /// Like [`Client::ask`], for a list whose items can be read one by one: the text of the answer if it cannot be read as a whole.
     pub(crate) async fn ask_or_text<T: DeserializeOwned>(
         &self,
         doing: &str,
@@ -577,20 +511,16 @@ fn after_some(error: ClientError, done: usize, next: Option<u64>) -> ClientError
     }
 }
 
-/// Rounded up, so that the time that is left is never shorter than it is.
+/// Rounded up, so that a remaining time is never cut short.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-pub(crate) fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
-    read(answer).map_err(ClientError::protocol)
-}
-
-pub(crate) fn draw() -> Result<ProcessId, ClientError> {
+pub(crate) fn random_id() -> Result<ProcessId, ClientError> {
     Ok(ProcessId::from_bytes(random()?))
 }
 
-/// Bytes that no other caller draws.
+/// Random bytes, for ids.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], ClientError> {
     let mut bytes = [0; N];
     let mut drawn = 0;

@@ -1,10 +1,10 @@
-//! What a prompt shows of a home, at the price of one request or one small file.
+//! What a prompt shows of a home, for the price of one request or one small file.
 
 use crate::{Client, ClientError, Connect};
 use outlast_wire::v1::Activity;
 use std::path::Path;
 
-/// How much goes on in a home.
+/// The activity in a home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Counts {
@@ -15,8 +15,8 @@ pub struct Counts {
 }
 
 impl Client {
-    /// Counts running processes and waiting notices. No engine is started for it, whatever `to` says: if none runs, nothing does that an engine knows of, and
-    /// the last engine left the number of notices that wait for the user.
+    /// Counts running processes and waiting notices. This never starts an engine, whatever `to` says: if none runs, no process is
+    /// running that an engine knows, and the last engine has left the number of notices that wait for the user.
     pub async fn counts(to: &Connect) -> Result<Counts, ClientError> {
         let asked = Connect::to(&to.home).speaking_for(to.owner.clone());
         let client = match Self::connect(&asked).await {
@@ -32,7 +32,7 @@ impl Client {
     }
 }
 
-/// The number that the last engine left. It leaves none if nothing waits, and none if it was killed.
+/// The number that the last engine has left. There is none if no notice waited, or if the engine was killed.
 fn left_behind(home: &Path) -> u64 {
     std::fs::read_to_string(home.join("waiting")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
 }

@@ -1,61 +1,61 @@
-//! Why a client got no answer.
+//! Errors of the client.
 
 use crate::Peer;
 use outlast_wire::{code, v1};
 use std::io;
 use std::path::PathBuf;
 
-/// Why something asked through a client was not done.
+/// Why a request of a client failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// The engine or the gateway said no, and why.
+    /// The engine or the gateway refused the request.
     #[error("{0}")]
     Refused(v1::Error),
-    /// There is no answer now; asking again may help.
+    /// There is no answer now; a later request may succeed.
     #[error("{error}")]
     Unavailable {
-        /// What happened, and whether the request may have been done.
+        /// What happened, and whether the request may have been carried out.
         error: String,
-        /// What to do.
+        /// What the caller can do.
         hint: String,
     },
     /// The socket cannot be used.
     #[error("cannot connect to the {peer} at {}: {error}", path.display())]
     Connect {
-        /// Whose socket.
+        /// The program whose socket it is.
         peer: Peer,
-        /// The socket, or the home where there is none.
+        /// The socket, or the home if there is none.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system.
         error: io::Error,
-        /// What to do.
+        /// What the caller can do.
         hint: String,
     },
     /// The program could not be started.
     #[error("cannot start {} with {}: {error}", peer.one(), program.display())]
     Start {
-        /// What was to be started.
+        /// The program that should have been started: engine or gateway.
         peer: Peer,
-        /// The program.
+        /// Its path.
         program: PathBuf,
-        /// What went wrong, or the last it said.
+        /// What went wrong, or the last line of its log.
         error: String,
-        /// What to do.
+        /// What the caller can do.
         hint: String,
     },
     /// The peer violated the protocol.
     #[error("the {peer}'s answer makes no sense: {what}")]
     Protocol {
-        /// Who answered.
+        /// The program that answered.
         peer: Peer,
-        /// What was wrong with it.
+        /// What is wrong with its answer.
         what: String,
     },
 }
 
 impl ClientError {
-    /// A stable name, from [`outlast_wire::code`].
+    /// A stable code, from [`outlast_wire::code`].
     pub fn code(&self) -> &str {
         match self {
             Self::Refused(e) => &e.code,
@@ -67,7 +67,7 @@ impl ClientError {
         }
     }
 
-    /// What to do about it; may be empty.
+    /// What the caller can do; may be empty.
     pub fn hint(&self) -> &str {
         match self {
             Self::Refused(e) => &e.hint,
@@ -84,7 +84,7 @@ impl ClientError {
         }
     }
 
-    /// Whether the engine or the gateway that was asked does not run, and none was to be started.
+    /// Whether the engine or the gateway does not run, and the client was told not to start one.
     pub fn is_not_running(&self) -> bool {
         [code::NOT_RUNNING, code::GATEWAY_NOT_RUNNING].contains(&self.code())
     }
@@ -94,7 +94,7 @@ impl ClientError {
     }
 }
 
-/// A refusal that the client itself makes, in the engine's words.
+/// A refusal by the client itself, in the form of the engine's.
 pub(crate) fn refusal(code: &str, error: String, hint: &str) -> ClientError {
     ClientError::Refused(v1::Error::new(v1::ErrorKind::Refusal, code, error, hint))
 }

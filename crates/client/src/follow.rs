@@ -1,4 +1,4 @@
-//! Reading output as bytes.
+//! Output as bytes.
 
 use crate::link::{CallError, Item, Link, Stream, read};
 use crate::peer::EngineTalk;
@@ -8,30 +8,30 @@ use outlast_core::Time;
 use outlast_wire::v1::{Event, From, ReadEnd, Request};
 use std::sync::Arc;
 
-/// A piece of output. There is no third kind, and whoever reads output has to think of both.
+/// A piece of output. The two variants are all there are, and every reader of output has to handle both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// Bytes as the command wrote them.
     Bytes {
-        /// The offset of the first.
+        /// The offset of the first byte.
         at: u64,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// Bytes that are gone.
+    /// Bytes that are missing.
     Gap {
         /// The first missing byte.
         from: u64,
-        /// The first byte that is there again.
+        /// The first byte after the gap.
         to: u64,
-        /// Why.
+        /// Why they are missing.
         why: String,
     },
 }
 
 /// Output from an offset on, piece by piece.
 ///
-/// Should the engine die, reading goes on over the next one at the byte reached: nothing is missed and nothing comes twice.
+/// If the engine dies, reading continues through the next one at the same offset: no byte is missed and none comes twice.
 pub struct Chunks {
     client: Client,
     process: String,
@@ -40,7 +40,7 @@ pub struct Chunks {
     view: View,
     masked: bool,
     timed: bool,
-    /// When bytes came: from which one on, and the time.
+    /// When bytes arrived: the offset of the first, and the time.
     times: Vec<(u64, Time)>,
     from: From,
     link: Option<Arc<Link>>,
@@ -49,28 +49,76 @@ pub struct Chunks {
     tries: Tries,
 }
 
-/// How long to read.
+/// How far to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// What there is.
+    /// To the current end.
     Now,
-    /// Until no more can come.
+    /// Until the output is closed.
     Closed,
-    /// And until the command is over.
+    /// Until the output is closed and the command has ended.
     Exit,
 }
 
-/// Whether a terminal that looks on sends no input.
+/// Whether an attached terminal sends no input.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadOnly(pub(crate) bool);
 
-/// Whether somebody looks on who can be told to leave.
+/// Whether this reader is a view, which can be detached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum View {
     None,
     Open,
-    /// It was.
+    /// The view was closed.
     Closed,
+}
+
+impl Client {
+    /// The output so far, as bytes.
+    pub fn read(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, Until::Now, None)
+    }
+
+    /// The output so far and all that follows, as bytes, until it is closed. The command may run longer.
+    ///
+    /// ```
+    /// # use outlast_client::{Chunk, Client, Connect, From, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let here = caller(std::env::vars_os(), &product.work());
+    /// # let id = client.run(Run::new(Spec::shell("echo one; echo two"), here)).await?.id().to_string();
+    /// let mut chunks = client.follow(&id, From::Last(4));
+    /// while let Some(chunk) = chunks.next().await? {
+    ///     match chunk {
+    ///         Chunk::Bytes { bytes, .. } => print!("{}", String::from_utf8_lossy(&bytes)),
+    ///         Chunk::Gap { from, to, why } => println!("[bytes {from} to {to} are gone: {why}]"),
+    ///     }
+    /// }
+    /// assert!(chunks.closed() && chunks.next_byte() == Some(8));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn follow(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, Until::Closed, None)
+    }
+
+    /// Like [`Client::follow`], and continues until the command has ended, so that a `poll` shows how.
+    pub fn follow_to_exit(&self, process: &str, from: From) -> Chunks {
+        Chunks::new(self.clone(), process, from, Until::Exit, None)
+    }
+
+    /// Like [`Client::follow_to_exit`], for a real terminal: while it is attached, it answers the program's queries, not the
+    /// keeper.
+    pub fn attach(&self, process: &str, from: From, read_only: bool) -> Chunks {
+        Chunks::new(self.clone(), process, from, Until::Exit, Some(ReadOnly(read_only)))
+    }
+
+    /// Like [`Client::follow_to_exit`], as a view that can be detached: it ends early if the view is closed.
+    pub fn view(&self, process: &str, from: From) -> Chunks {
+        self.follow_to_exit(process, from).viewed()
+    }
 }
 
 impl Chunks {
@@ -93,7 +141,8 @@ impl Chunks {
         }
     }
 
-    /// Waits until the engine knows of this reader: an attached terminal is asked from now on, and a view can be closed.
+    /// Waits until the engine has registered this reader. From then on an attached terminal is sent queries, and a view can be
+    /// closed.
     pub async fn ready(&mut self) -> Result<(), ClientError> {
         while self.end.is_none() && self.stream.is_none() {
             if let Err(e) = self.open().await {
@@ -103,7 +152,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// The next piece, or nothing at the end. May be dropped while it waits, and called again.
+    /// The next piece, or none at the end. The future may be dropped while it waits, and called again.
     pub async fn next(&mut self) -> Result<Option<Chunk>, ClientError> {
         while self.end.is_none() {
             self.ready().await?;
@@ -119,7 +168,7 @@ impl Chunks {
                     return Ok(Some(Chunk::Gap { from, to, why }));
                 }
                 Item::Event(Event::Came { byte, at }) => self.times.push((byte, at)),
-                // What a newer engine says on the way, and the end does not depend on.
+                // An event of a newer engine. It does not affect the end.
                 Item::Event(_) => {}
                 Item::Raw(bytes) => {
                     let From::Byte(at) = self.from else {
@@ -129,12 +178,12 @@ impl Chunks {
                     return Ok(Some(Chunk::Bytes { at, bytes }));
                 }
                 Item::End(end) => {
-                    // The end it is, also if it cannot be read.
+                    // This is the end even if it cannot be read.
                     self.end = Some(ReadEnd::default());
                     let end: ReadEnd = read(&end).map_err(ClientError::protocol)?;
                     self.end = Some(end);
                     if self.next_byte().is_none() {
-                        // There was nothing to read, and this is where it would have begun.
+                        // There was no output, and this is where it would have begun.
                         self.from = From::Byte(end.next_byte);
                     }
                 }
@@ -144,7 +193,7 @@ impl Chunks {
         Ok(None)
     }
 
-    /// The byte after the last one that was returned, once it is known: where to go on another time.
+    /// The byte after the last one that was returned, once it is known: where to continue another time.
     pub fn next_byte(&self) -> Option<u64> {
         match self.from {
             From::Byte(byte) => Some(byte),
@@ -152,42 +201,44 @@ impl Chunks {
         }
     }
 
-    /// Whether the output is closed, so that nothing will ever follow. Known at the end.
+    /// Whether the output is closed, so that no more will come. Known at the end.
     pub fn closed(&self) -> bool {
         self.end.is_some_and(|end| end.closed)
     }
 
-    /// Masks each byte of a secret value with a `*`, for text that is shown. Secret values are those that the process was given under a
-    /// secret's name. Offsets do not change. A value that the program prints in another form, such as base64, is not found.
+    /// Masks each byte of a secret value with a `*`, for text that is displayed. Secret values are those of variables with a
+    /// secret's name in the environment of the process. Offsets do not change. A value that the program prints in another form,
+    /// such as base64, is not found.
     #[must_use]
     pub fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
 
-    /// Has the engine say when the bytes came, for [`Chunks::take_times`].
+    /// Requests the times at which bytes arrived, for [`Chunks::take_times`].
     #[must_use]
     pub fn timed(self) -> Self {
         Self { timed: true, ..self }
     }
 
-    /// Takes what the engine said since about when bytes came, in order: from which byte on, and when, to the second. A byte came within a second of
-    /// the last entry at or before it. Nothing is said of output whose keeper has not recorded it.
+    /// Takes the times that were received so far, in order: the offset of a byte, and when it arrived, to the second. A byte
+    /// arrived within a second of the last entry at or before it. There are no entries for output whose keeper did not record
+    /// times.
     pub fn take_times(&mut self) -> Vec<(u64, Time)> {
         std::mem::take(&mut self.times)
     }
 
-    /// The same for somebody who looks on and leaves when the view is closed.
+    /// The same as a view, which ends when the view is closed.
     pub(crate) fn viewed(self) -> Self {
         Self { view: View::Open, ..self }
     }
 
-    /// Whether it ended because the view was closed. The process goes on.
+    /// Whether it ended because the view was closed. The process keeps running.
     pub fn view_closed(&self) -> bool {
         self.view == View::Closed
     }
 
     async fn open(&mut self) -> Result<(), CallError> {
-        // A reader may be slow, so it does not share its connection where another can be had.
+        // A reader may be slow, so it gets its own connection if one can be made.
         let link = self.client.own_link().await.map_err(CallError::Unsent)?;
         self.link = Some(link.clone());
         if let Some(ReadOnly(read_only)) = self.attach {
@@ -201,7 +252,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// Makes ready to go on after `error`, or gives it back.
+    /// Prepares to continue after `error`, or returns it.
     async fn again(&mut self, error: CallError) -> Result<(), ClientError> {
         self.stream = None;
         let link = self.link.take();

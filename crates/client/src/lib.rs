@@ -1,7 +1,8 @@
-//! Background processes for agents that outlast whoever started them: everything that can be asked of an engine.
+//! The client library of Outlast, which runs background processes for agents. A process outlives the program that started it.
 //!
-//! A [`Client`] speaks to the engine of one home, the directory in which everything about its processes lies. The engine is started when it is needed, and may die
-//! at any time: what can be asked twice without harm is asked again over a new connection, so a caller sees at most a delay. Processes do not notice either.
+//! A [`Client`] talks to the engine of one home, the directory with all data about its processes. The engine is started when it is
+//! needed, and may die at any time. A request that may be repeated is sent again over a new connection, so the caller sees at most
+//! a delay. Processes are not affected.
 //!
 //! # Connecting, running, waiting
 //!
@@ -21,13 +22,15 @@
 //! # }
 //! ```
 //!
-//! `program` is the `outlast` executable. [`Connect::of_env`] finds the same home as the command line does. The environment, directory and umask of a command are
-//! those of the [`Caller`], never the engine's. A [`Spec`] is a shell line or a program with its arguments, and says how to run it. [`Client::run`] returns once the
-//! command runs; that it exits with 3 is no error but an ending.
+//! `program` is the `outlast` executable. [`Connect::of_env`] finds the same home as the command line does. A command gets the
+//! environment, directory and umask of the [`Caller`], never the engine's. A [`Spec`] is a shell line or a program with its
+//! arguments, and says how to run it. [`Client::run`] returns once the command runs; that it exits with 3 is not an error but an
+//! ending.
 //!
 //! # Following output
 //!
-//! Output is bytes, from an offset on. A reader may stop and go on at [`Chunks::next_byte`], today or next week; what is gone is told as a gap, never passed over.
+//! Output is bytes, from an offset on. A reader may stop and continue at [`Chunks::next_byte`], today or next week. Missing bytes
+//! are reported as a gap, never skipped silently.
 //!
 //! ```
 //! use outlast_client::{Chunk, From};
@@ -52,7 +55,7 @@
 //! # }
 //! ```
 //!
-//! For people and models there is [`Client::log`] instead: pages of lines, without escape sequences and with secrets masked.
+//! For people and models use [`Client::log`] instead: pages of lines, without escape sequences and with secrets masked.
 //!
 //! # Writing input
 //!
@@ -67,7 +70,7 @@
 //!
 //! let cat = client.run(Run::new(Spec::argv(["cat"]).with_input(), here)).await?;
 //! let first = cat.submit(b"one", At::Byte(0)).await?;
-//! // With an offset a write may be repeated, for instance after an error: what is there already is not written again.
+//! // With an offset a write may be repeated, for instance after an error: bytes that are there already are not written again.
 //! cat.submit(b"one", At::Byte(0)).await?;
 //! cat.submit(b"two", At::Byte(first.next_offset.unwrap_or(0))).await?;
 //! cat.close().await?;
@@ -78,7 +81,7 @@
 //!
 //! # Stopping
 //!
-//! A stop reaches the whole tree, and its answer says what was seen to die.
+//! A stop reaches the whole tree, and its answer says how many processes were observed to die.
 //!
 //! ```
 //! use outlast_client::Kill;
@@ -97,10 +100,11 @@
 //! # }
 //! ```
 //!
-//! # Being told
+//! # Notices
 //!
-//! Whoever starts a command and goes on, or goes to sleep, can have its end told, and lines that match. A notice belongs to a conversation
-//! ([`Owner::session`]), is lent to whoever takes it, and is over when it is settled: told once, whatever crashed in between.
+//! A client that starts a command and does other work, or exits, can be notified of its end, and of lines that match. A notice
+//! belongs to a session ([`Owner::session`]). It is leased to the client that takes it, and is done when it is settled: it is
+//! delivered once, whatever crashes in between.
 //!
 //! ```
 //! use outlast_client::{Owner, Take, Tell, Verdict};
@@ -119,7 +123,7 @@
 //! while kinds.len() < 2 {
 //!     for told in agent.take(&Take::default().wait()).await?.notices {
 //!         println!("{}", told.text);
-//!         // Now that its owner knows. Without this it is offered again when the lease is over, marked as a repeat.
+//!         // The owner has it now. Without this it is offered again when the lease ends, marked as a repeat.
 //!         agent.settle(&[&told.event.event_id], told.lease.as_deref(), Verdict::Delivered).await?;
 //!         kinds.push(told.event.kind().to_owned());
 //!     }
@@ -130,7 +134,7 @@
 //! # }
 //! ```
 //!
-//! A barrier waits for a process, a pid or a time. Should the waiter die, it stays, and that it opened is told as a notice.
+//! A barrier waits for a process, a pid or a time. If the waiting client dies, the barrier stays, and its opening becomes a notice.
 //!
 //! ```
 //! use outlast_client::Until;
@@ -150,8 +154,8 @@
 //!
 //! # Errors
 //!
-//! [`ClientError`] has a stable [`code`](ClientError::code), a sentence, and a [`hint`](ClientError::hint) on what to do. A *refusal* wants another question,
-//! *unavailable* the same one later.
+//! [`ClientError`] has a stable [`code`](ClientError::code), a sentence, and a [`hint`](ClientError::hint) on what to do. After a
+//! *refusal* ask differently, after *unavailable* ask again later.
 //!
 //! ```
 //! use outlast_client::code;
@@ -169,32 +173,35 @@
 //!
 //! # Without async, and without a second program
 //!
-//! Programs without an async runtime use [`blocking`], which has the same methods. Programs that want no engine beside them embed one, with the crate
-//! `outlast-engine`: `Client::over(engine.connect())`.
+//! Programs without an async runtime use [`blocking`], which has the same methods. A program that wants no separate engine embeds
+//! one, with the crate `outlast-engine`: `Client::over(engine.connect())`.
 //!
 //! # Features
 //!
-//! - `start` (default): to start an engine where none runs, with `Connect::starting`. Without it, `default-features = false`, a client needs neither child
-//!   processes nor signals, and speaks to an engine that runs or to one in the same program.
+//! - `start` (default): lets the client start an engine if none runs, with `Connect::starting`. Without it, `default-features =
+//!   false`, a client needs neither child processes nor signals, and uses a running engine or one in the same program.
 //!
-//! There is no feature for [`blocking`]: it needs nothing that the rest does not.
+//! There is no feature for [`blocking`], which needs no further dependencies.
 //!
 //! # What may change
 //!
-//! Answers, notices, settings and errors grow: their types are not exhaustive. Read their fields, match with a last arm for what you do not know, and make those that
-//! you pass in with their constructors and methods, or by changing fields. [`Chunk`], [`Status`] and [`ErrorKind`] are complete, and so are the small
-//! values [`Owner`], [`Route`], [`Scope`] and [`EnvVar`]. What is listed here is compared with what it was on each change; nothing goes without a new version.
+//! Answers, notices, settings and errors grow: their types are not exhaustive. Read their fields, match with a last arm for unknown
+//! values, and create those that you pass in with their constructors and methods, or by changing fields. [`Chunk`], [`Status`] and
+//! [`ErrorKind`] are complete, and so are the small values [`Owner`], [`Route`], [`Scope`] and [`EnvVar`]. Each change of the
+//! public items is compared with a recorded list; none is removed without a new version.
 //!
 //! # How the examples are run
 //!
-//! `cargo test --workspace` builds `outlast` first, and each example that is not marked otherwise then runs against a real engine in a home of its own, which fails if
-//! anything is left behind. Alone, `cargo build -p outlast && cargo test -p outlast-client --doc` does the same.
+//! `cargo test --workspace` builds `outlast` first. Each example that is not marked otherwise then runs against a real engine in a
+//! home of its own, and fails if any process or file is left. `cargo build -p outlast && cargo test -p outlast-client --doc` runs
+//! the examples alone.
 
 #![forbid(unsafe_code)]
 
 pub mod blocking;
 mod chat;
 mod client;
+mod connect;
 mod counts;
 mod dial;
 mod error;
@@ -212,8 +219,8 @@ mod start;
 
 pub use chat::{Chat, ChatFeed, Heard, Setup, message_id};
 pub use client::{At, Client, Run, caller};
+pub use connect::{Connect, Start};
 pub use counts::Counts;
-pub use dial::{Connect, Start};
 pub use error::ClientError;
 pub use follow::{Chunk, Chunks};
 pub use notices::{Followed, Owed, SessionFeed, Take, Unread};

@@ -1,6 +1,6 @@
 //! One connection, shared by many requests.
 //!
-//! A reader task gives each answer to whoever asked; a writer task sends. Whoever stops waiting has its request cancelled.
+//! A reader task passes each answer to its request; a writer task sends. A request whose future is dropped is cancelled.
 
 use crate::ClientError;
 use crate::error::refusal;
@@ -23,18 +23,18 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 
-/// How long a peer may take to say hello: it is local, and does so before anything else.
+/// How long a peer may take for its hello: it is local, and sends the hello first.
 const HELLO_LIMIT: Duration = Duration::from_secs(30);
 /// How many messages may wait to be sent, and how many frames of a stream may wait to be read.
 const QUEUE: usize = 16;
 
-/// Why a connection is over.
+/// Why a connection has ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Cut {
-    /// The other side went away.
+    /// The peer closed it.
     Gone(String),
-    /// What it said makes no sense.
-    Nonsense(String),
+    /// The peer violated the protocol.
+    ProtocolError(String),
 }
 
 /// Why a request has no answer.
@@ -42,18 +42,18 @@ pub(crate) enum Cut {
 pub(crate) enum CallError {
     Refused(v1::Error),
     Cut(Cut),
-    /// The answer cannot be read. The connection is as good as before.
+    /// The answer cannot be read. The connection can still be used.
     Unreadable {
         /// What is wrong with it.
         what: String,
-        /// The answer as it came, if there is one.
+        /// The text of the answer, if there is one.
         answer: Option<Box<RawValue>>,
     },
     /// It was not sent.
     Unsent(ClientError),
 }
 
-/// What a stream brings.
+/// The next message of a stream.
 #[derive(Debug)]
 pub(crate) enum Item<E = Event> {
     Event(E),
@@ -62,11 +62,11 @@ pub(crate) enum Item<E = Event> {
     Failed(CallError),
 }
 
-/// For whom something is asked.
+/// The owner of a request.
 #[derive(Clone, Copy)]
 struct Sender<'a> {
     owner: &'a Owner,
-    /// Whether the answer is passed on to them by whoever asks.
+    /// Whether the client forwards the answer.
     relay: bool,
 }
 
@@ -90,7 +90,7 @@ struct Shared<T: Talk> {
 pub(crate) struct Link<T: Talk = EngineTalk> {
     shared: Arc<Shared<T>>,
     out: mpsc::Sender<Vec<u8>>,
-    // Bounded by the requests there were: each is cancelled or given up at most once.
+    // Limited by the number of requests: each is cancelled or given up at most once.
     cancels: mpsc::UnboundedSender<u64>,
     reader: tokio::task::AbortHandle,
     born: Instant,
@@ -99,13 +99,13 @@ pub(crate) struct Link<T: Talk = EngineTalk> {
 
 impl<T: Talk> Drop for Link<T> {
     fn drop(&mut self) {
-        // The writer ends by itself when its queue is dropped, after it has sent what was queued.
+        // The writer ends by itself when its queue is dropped, after it has sent everything in it.
         self.reader.abort();
     }
 }
 
 impl<T: Talk> Link<T> {
-    /// Says hello over a connection.
+    /// Exchanges hellos over a connection.
     pub(crate) async fn open<R, W>(read: R, write: W) -> Result<Self, CallError>
     where
         R: AsyncRead + Send + Unpin + 'static,
@@ -132,7 +132,7 @@ impl<T: Talk> Link<T> {
                 hint: peer.stuck_hint().into(),
             }));
         };
-        let hello: v1::Hello = read(&answer?.1).map_err(|e| CallError::Cut(Cut::Nonsense(format!("its hello: {e}"))))?;
+        let hello: v1::Hello = read(&answer?.1).map_err(|e| CallError::Cut(Cut::ProtocolError(format!("its hello: {e}"))))?;
         if !(OLDEST..=VERSION).contains(&hello.version) {
             return Err(CallError::Unsent(refusal(
                 code::BAD_VERSION,
@@ -146,18 +146,18 @@ impl<T: Talk> Link<T> {
         Ok(hello)
     }
 
-    /// Which home the peer serves, if it says so.
+    /// The home that the peer serves, if it says so.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// Asks with a frame made for the request's number, and waits for the answer. `raw` follows the request in raw frames.
+    /// Sends a frame that is made for the request's number, and waits for the answer. `raw` follows the request in raw frames.
     async fn numbered_call(&self, frame: impl FnOnce(u64) -> Vec<u8>, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
         let (tell, told) = oneshot::channel();
         let mut ticket = self.send(frame, raw, Waiter::Answer(tell)).await?;
         let answer = told.await;
         ticket.done = true;
-        // A waiter is dropped unanswered only when the connection is over.
+        // A waiter is dropped without an answer only when the connection has ended.
         let answer = answer.unwrap_or_else(|_| Err(CallError::Cut(self.cut())))?;
         Ok((ticket.id, answer))
     }
@@ -168,9 +168,9 @@ impl<T: Talk> Link<T> {
         Ok(Stream { items, ticket, _link: self.clone() })
     }
 
-    /// The answer to a relayed request has not reached whoever it was for.
+    /// Reports that the answer to a relayed request was not forwarded.
     pub(crate) fn not_passed_on(&self, of: u64) {
-        // If the writer is gone, so is the connection, and with it all that was on its way.
+        // If the writer is gone, so are the connection and all answers on the way.
         let _gone = self.cancels.send(of);
     }
 
@@ -179,13 +179,13 @@ impl<T: Talk> Link<T> {
         !*self.shared.closed.borrow()
     }
 
-    /// Waits until it is over, at most this long.
+    /// Waits until it has ended, at most this long.
     pub(crate) async fn closed(&self, limit: Duration) -> bool {
         let mut closed = self.shared.closed.subscribe();
         tokio::time::timeout(limit, closed.wait_for(|c| *c)).await.is_ok()
     }
 
-    /// How long it has been there.
+    /// How long it has existed.
     pub(crate) fn age(&self) -> Duration {
         self.born.elapsed()
     }
@@ -230,17 +230,17 @@ impl<T: Talk> Link<T> {
 }
 
 impl Link {
-    /// Asks, and waits for the answer. `raw` follows the request in raw frames.
+    /// Sends a request, and waits for the answer. `raw` follows the request in raw frames.
     pub(crate) async fn call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
         self.numbered_call(|id| message(id, Sender { owner, relay: false }, request), raw).await.map(|(_, answer)| answer)
     }
 
-    /// Asks for somebody to whom the answer is passed on. Its number says later what became of it.
+    /// Sends a request whose answer is forwarded. Its number is needed to confirm or to give up the answer later.
     pub(crate) async fn relayed_call(&self, owner: &Owner, request: Request, raw: &[u8]) -> Result<(u64, Box<RawValue>), CallError> {
         self.numbered_call(|id| message(id, Sender { owner, relay: true }, request), raw).await
     }
 
-    /// Asks, and reads what comes until the answer.
+    /// Sends a request, and reads messages until the answer.
     pub(crate) async fn stream(self: &Arc<Self>, owner: &Owner, request: Request) -> Result<Stream, CallError> {
         self.framed_stream(|id| message(id, Sender { owner, relay: false }, request)).await
     }
@@ -251,12 +251,12 @@ fn message(id: u64, from: Sender<'_>, request: Request) -> Vec<u8> {
 }
 
 impl Link<GatewayTalk> {
-    /// Asks the gateway, and waits for the answer.
+    /// Sends a request to the gateway, and waits for the answer.
     pub(crate) async fn ask_gateway(&self, session: Option<String>, request: ChatRequest) -> Result<Box<RawValue>, CallError> {
         self.numbered_call(|id| frame::json(&ChatMessage { id, session, request }), &[]).await.map(|(_, answer)| answer)
     }
 
-    /// Asks the gateway, and reads what comes until the answer.
+    /// Sends a request to the gateway, and reads messages until the answer.
     pub(crate) async fn stream_gateway(
         self: &Arc<Self>,
         session: Option<String>,
@@ -266,7 +266,7 @@ impl Link<GatewayTalk> {
     }
 }
 
-/// A request under way. Dropped before its end, it cancels.
+/// A request under way. Dropping it before its end cancels the request.
 struct Ticket<T: Talk> {
     id: u64,
     shared: Arc<Shared<T>>,
@@ -285,7 +285,7 @@ impl<T: Talk> Drop for Ticket<T> {
     fn drop(&mut self) {
         if !self.done {
             self.forget();
-            // If the writer is gone, so is the connection, and with it the request.
+            // If the writer is gone, so are the connection and the request.
             let _ = self.cancels.send(self.id);
         }
     }
@@ -299,7 +299,7 @@ pub(crate) struct Stream<T: Talk = EngineTalk> {
 }
 
 impl<T: Talk> Stream<T> {
-    /// The next, which is the last if it is an end or a failure.
+    /// The next message. An end or a failure is the last one.
     pub(crate) async fn next(&mut self) -> Item<T::Event> {
         let item = match self.items.recv().await {
             Some(item) => item,
@@ -308,7 +308,7 @@ impl<T: Talk> Stream<T> {
             )),
         };
         self.ticket.done = match &item {
-            // There may be more to come, which nobody would read: it is cancelled.
+            // More may come. Dropping the stream cancels the request.
             Item::Event(_) | Item::Raw(_) | Item::Failed(CallError::Unreadable { .. }) => false,
             Item::End(_) | Item::Failed(_) => true,
         };
@@ -316,7 +316,7 @@ impl<T: Talk> Stream<T> {
     }
 }
 
-/// One message of a peer: the shape of every reply, with the answer left as text.
+/// One message of a peer, with the answer left as text.
 #[derive(Deserialize)]
 #[serde(bound = "E: DeserializeOwned")]
 struct Incoming<E> {
@@ -331,7 +331,7 @@ struct Incoming<E> {
 
 impl<T: Talk> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, Waiting<T::Event>> {
-        // Nothing panics while it is held, so it is never poisoned.
+        // The code that holds it never panics, so it is never poisoned.
         self.waiting.lock().expect("the table of requests is whole")
     }
 
@@ -341,7 +341,7 @@ impl<T: Talk> Shared<T> {
             waiting.over.get_or_insert(cut);
             std::mem::take(&mut waiting.by_id)
         };
-        // Dropped, they tell whoever waits, who then asks why.
+        // Dropping them wakes the requests, which then read the reason.
         drop(waiters);
         self.closed.send_replace(true);
     }
@@ -364,16 +364,16 @@ impl<T: Talk> Shared<T> {
         Ok(())
     }
 
-    /// A reply that is too deep, say. Where it can be told whose it is, it is nobody else's trouble.
+    /// A reply that cannot be read, for instance because it is nested too deeply. If its request is known, only that one fails.
     async fn unreadable(&self, text: &[u8], what: String) -> Result<(), Cut> {
-        /// What is passed over while this is read may be as deep as it likes.
+        /// Fields that are skipped may be nested to any depth.
         #[derive(Deserialize)]
         struct Whose {
             of: u64,
             #[serde(default)]
             answer: Option<Box<RawValue>>,
         }
-        let Ok(Whose { of, answer }) = serde_json::from_slice(text) else { return Err(Cut::Nonsense(what)) };
+        let Ok(Whose { of, answer }) = serde_json::from_slice(text) else { return Err(Cut::ProtocolError(what)) };
         self.finish(of, Err(CallError::Unreadable { what, answer })).await;
         Ok(())
     }
@@ -381,10 +381,10 @@ impl<T: Talk> Shared<T> {
     async fn finish(&self, of: u64, answer: Result<Box<RawValue>, CallError>) {
         let waiter = self.lock().by_id.remove(&of);
         match waiter {
-            // Whoever asked may have left; then nobody misses the answer.
+            // The request may have been cancelled; then its answer is dropped.
             Some(Waiter::Answer(tell)) => drop(tell.send(answer)),
             Some(Waiter::Stream(tell)) => drop(tell.send(answer.map_or_else(Item::Failed, Item::End)).await),
-            // Cancelled, and the answer crossed the cancellation.
+            // The request was cancelled, and the answer crossed the cancellation.
             None => {}
         }
     }
@@ -392,17 +392,22 @@ impl<T: Talk> Shared<T> {
     async fn to_stream(&self, of: u64, item: Item<T::Event>) {
         let tell = match self.lock().by_id.get(&of) {
             Some(Waiter::Stream(tell)) => tell.clone(),
-            // Cancelled, or an event on the way to an answer that nobody looks at.
+            // Cancelled, or an event before an answer whose request does not read events.
             Some(Waiter::Answer(_)) | None => return,
         };
-        // A reader that left has cancelled already.
+        // A reader that was dropped has cancelled its request already.
         let _ = tell.send(item).await;
     }
 }
 
-/// Reads an answer, or a part of one. A field that comes twice counts once: such an answer is read by way of a value.
+/// Reads an answer, or a part of one. A duplicate field counts once: such an answer is read as a value first.
 pub(crate) fn read<T: DeserializeOwned>(text: &RawValue) -> serde_json::Result<T> {
     serde_json::from_str(text.get()).or_else(|_| serde_json::from_str::<Value>(text.get()).and_then(serde_json::from_value))
+}
+
+/// Reads the answer of an engine, or reports a violation of the protocol.
+pub(crate) fn decode<T: DeserializeOwned>(answer: &RawValue) -> Result<T, ClientError> {
+    read(answer).map_err(ClientError::protocol)
 }
 
 async fn receive<T: Talk>(mut read: impl AsyncRead + Unpin, shared: Arc<Shared<T>>) {
@@ -422,19 +427,19 @@ async fn receive<T: Talk>(mut read: impl AsyncRead + Unpin, shared: Arc<Shared<T
 }
 
 async fn deliver<T: Talk>(splitter: &mut Splitter, shared: &Shared<T>) -> Result<(), Cut> {
-    while let Some(frame) = splitter.next_frame().map_err(|e| Cut::Nonsense(e.to_string()))? {
+    while let Some(frame) = splitter.next_frame().map_err(|e| Cut::ProtocolError(e.to_string()))? {
         shared.on_frame(frame).await?;
     }
     Ok(())
 }
 
-/// What is to be sent.
+/// What to send next.
 enum Next {
     Message(Vec<u8>),
     Cancellation(u64),
 }
 
-/// The queue first, so that no cancellation overtakes its request. Nothing once nobody can ask any more.
+/// Messages first, so that no cancellation overtakes its request. None once no more requests can come.
 fn next(cx: &mut Context<'_>, queue: &mut mpsc::Receiver<Vec<u8>>, cancelled: &mut mpsc::UnboundedReceiver<u64>) -> Poll<Option<Next>> {
     if let Poll::Ready(message) = queue.poll_recv(cx) {
         return Poll::Ready(message.map(Next::Message));
@@ -462,7 +467,7 @@ async fn send<T: Talk>(
             return;
         }
     }
-    // The other side may be gone already, which is all that is wanted.
+    // The peer may have closed it already.
     let _ = write.shutdown().await;
 }
 

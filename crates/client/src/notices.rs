@@ -1,6 +1,6 @@
-//! Notices: taking, settling, following and posting them, and barriers.
+//! Notices: taking, settling, following and posting them; and barriers.
 
-use crate::client::{draw, millis};
+use crate::client::{millis, random_id};
 use crate::link::{CallError, Item, Link, Stream, read};
 use crate::peer::EngineTalk;
 use crate::redial::{Repeat, Tries, to_error};
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Take {
-    /// By whom.
+    /// The kind of taker.
     pub by: Taker,
-    /// At most so many.
+    /// The most notices to take.
     pub limit: u32,
-    /// How long they are given to nobody else. Whoever has not settled them by then may find that somebody else was given them.
+    /// How long they are leased. A notice that is not settled by then may be given to another taker.
     pub lease: Duration,
-    /// How long to wait for one; nothing waits for as long as it takes.
+    /// How long to wait for a notice; none waits without a limit.
     pub wait: Option<Duration>,
 }
 
@@ -44,31 +44,31 @@ impl Default for Take {
 }
 
 impl Take {
-    /// The same, for a terminal: what a poll showed is not told.
+    /// The same, for a terminal: an end that a poll showed is not delivered.
     #[must_use]
     pub fn at_a_terminal(self) -> Self {
         Self { by: Taker::Terminal, ..self }
     }
 
-    /// The same, at most so many.
+    /// The same, at most this many.
     #[must_use]
     pub fn limit(self, limit: u32) -> Self {
         Self { limit, ..self }
     }
 
-    /// The same, given to nobody else for this long.
+    /// The same, leased for this long.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { lease, ..self }
     }
 
-    /// The same, and waits for one for as long as it takes.
+    /// The same, and waits for a notice without a limit.
     #[must_use]
     pub fn wait(self) -> Self {
         Self { wait: None, ..self }
     }
 
-    /// The same, and waits for one at most this long.
+    /// The same, and waits for a notice at most this long.
     #[must_use]
     pub fn wait_at_most(self, time: Duration) -> Self {
         Self { wait: Some(time), ..self }
@@ -76,7 +76,7 @@ impl Take {
 }
 
 impl Client {
-    /// The next notices of the owner's conversation. Settle each with [`Client::settle`] once its owner was told.
+    /// Takes the next notices of the owner's session. Settle each with [`Client::settle`] once its owner has it.
     ///
     /// ```
     /// # use outlast_client::{Client, Connect, Take, Verdict};
@@ -98,51 +98,53 @@ impl Client {
         let until = take.wait.and_then(|t| Instant::now().checked_add(t));
         let left = |at: Instant| millis(at.saturating_duration_since(Instant::now()));
         let request = || Request::NoticeNext { taker: take.by, limit: take.limit, lease_ms: millis(take.lease), wait_ms: until.map(left) };
-        // Given to us and lost on the way, a notice comes back when its lease ends, marked as one that may have been told.
+        // If the answer is lost, a notice is offered again when its lease ends, marked as a possible repeat.
         self.ask_with("take notices", request, Repeat::Safe).await
     }
 
-    /// Says what became of notices that were taken. `lease`: the word that was given with them.
+    /// Settles notices that were taken. `lease`: the lease token that came with them.
     pub async fn settle(&self, ids: &[&str], lease: Option<&str>, verdict: Verdict) -> Result<Judged, ClientError> {
         let ids = ids.iter().map(|id| (*id).to_owned()).collect();
         let request = Request::NoticeSettle { ids, lease: lease.map(str::to_owned), verdict };
         self.ask("settle notices", request, Repeat::Safe).await
     }
 
-    /// Every notice as it is made, from behind `after` or from now on: of the owner's conversation, or of all for a person. Looking on settles nothing.
+    /// Every notice as it is made, after the notice `after` or from now on: of the owner's session, or all of them for a person.
+    /// Following settles no notice.
     pub fn follow_notices(&self, after: Option<u64>) -> Followed {
         Followed { client: self.clone(), after, link: None, stream: None, tries: Tries::default() }
     }
 
-    /// Says that a gateway serves this home, for as long as the feed is kept, and brings the sessions of gateways that have notices.
+    /// Registers a gateway for this home as long as the feed exists, and brings the sessions of gateways that have notices.
     pub fn serve(&self) -> SessionFeed {
         SessionFeed { client: self.clone(), stream: None }
     }
 
-    /// Says at the end of a gateway that it has no conversation for these sessions. That holds until a gateway serves again.
+    /// Reports, when a gateway ends, that it has no session with these keys. That holds until a gateway serves again.
     pub async fn disown(&self, sessions: &[String]) -> Result<Done, ClientError> {
         self.ask("say which sessions are not ours", Request::Disown { sessions: sessions.to_vec() }, Repeat::Safe).await
     }
 
-    /// Tells the owner's conversation something. With an `id`, the same again is the same notice. Secrets in it are masked as they are in output.
+    /// Posts a notice to the owner's session. A second post with the same `id` is the same notice. Secrets in it are masked as they
+    /// are in output.
     pub async fn post(&self, id: Option<&str>, event: Map<String, Value>, route: Route) -> Result<Posted, ClientError> {
         let repeat = if id.is_some() { Repeat::Safe } else { Repeat::Never };
         self.ask("post the notice", Request::NoticePost { name: id.map(str::to_owned), event, route }, repeat).await
     }
 
-    /// Reads notices, settled ones too, and changes nothing.
+    /// Reads notices, also settled ones, and changes nothing.
     pub async fn history(&self, wanted: History) -> Result<Vec<Told>, ClientError> {
         let found: Notices = self.ask("read notices", Request::NoticeHistory(wanted), Repeat::Safe).await?;
         Ok(found.notices)
     }
 
-    /// Offers notices again that were delivered, or pushes again what sinks gave up on. How many.
+    /// Offers delivered notices again, or sends dead letters of sinks again. Returns how many.
     pub async fn replay(&self, what: Replay) -> Result<u64, ClientError> {
         let done: Done = self.ask("replay notices", Request::NoticeReplay(what), Repeat::Never).await?;
         Ok(done.count.unwrap_or(0))
     }
 
-    /// What sinks gave up on.
+    /// The dead letters of sinks.
     pub async fn dead_letters(&self, limit: Option<u32>) -> Result<Vec<DeadLetter>, ClientError> {
         #[derive(Deserialize)]
         struct Texts<'a> {
@@ -157,21 +159,22 @@ impl Client {
         letters.into_iter().map(read).collect::<Result<_, _>>().map_err(ClientError::protocol)
     }
 
-    /// Whether the owner of a process has seen its end, so that it is not told.
+    /// Whether the owner of a process has seen its end, so that no notice of it is delivered.
     pub async fn is_completion_consumed(&self, process: &str) -> Result<bool, ClientError> {
         let answer: Consumed =
             self.ask("look at the process", Request::Consumed { process: process.into(), mark: false }, Repeat::Safe).await?;
         Ok(answer.consumed)
     }
 
-    /// Says that the owner of a process has seen its end.
+    /// Marks the end of a process as seen by its owner.
     pub async fn mark_completion_consumed(&self, process: &str) -> Result<(), ClientError> {
         let _marked: Consumed =
             self.ask("mark its end as seen", Request::Consumed { process: process.into(), mark: true }, Repeat::Safe).await?;
         Ok(())
     }
 
-    /// What a sink owes, as soon as it owes something. Each is read by itself, so that one that cannot be read is no reason to lose the others.
+    /// Leases notices that a sink has to deliver, as soon as there are any. Each is parsed separately, so that an unreadable one
+    /// does not lose the others.
     pub async fn deliveries(&self, sink: &str, limit: u32, lease: Duration) -> Result<Owed, ClientError> {
         let request = Request::Deliveries { sink: sink.into(), limit, lease_ms: millis(lease) };
         match self.ask_or_text::<Deliveries>("take what is to be pushed", request).await? {
@@ -180,22 +183,22 @@ impl Client {
         }
     }
 
-    /// Gives up on something that cannot be read. `false`: its lease had ended, and it may be given again.
+    /// Gives up a delivery that cannot be read. `false`: its lease had ended, and it may be leased again.
     pub async fn give_up(&self, sink: &str, unread: &Unread) -> Result<bool, ClientError> {
         let how = Push::Dead { reason: format!("it cannot be read: {}", unread.why) };
         self.pushed_by(sink, unread.seq, &unread.lease, how).await
     }
 
-    /// Says that a sink that wakes an agent is about to tell these, and which of them it may tell, as they are now. The others are its own no more: the agent has
-    /// them by other ways, or somebody else is just telling them.
+    /// Announces that a waking sink is about to deliver these notices. Returns those that it may deliver, in their current state.
+    /// Its leases on the others have ended: the agent has them by other means, or another taker is delivering them.
     pub async fn wake(&self, sink: &str, lent: &[Delivery]) -> Result<Vec<Delivery>, ClientError> {
         let lent = lent.iter().map(|d| Lent::new(d.event.seq, &d.lease)).collect();
-        // Not repeated: whoever was given them by an answer that was lost would not be given them again.
+        // Not repeated: if the answer is lost, a second request would not return the notices that the first one claimed.
         let may: Deliveries = self.ask("ask what may be told", Request::Wake { sink: sink.into(), lent }, Repeat::Never).await?;
         Ok(may.deliveries)
     }
 
-    /// Says how a push went. `false`: its lease had ended, and it may be pushed again.
+    /// Reports how a delivery went. `false`: its lease had ended, and it may be delivered again.
     pub async fn pushed(&self, sink: &str, delivery: &Delivery, how: Push) -> Result<bool, ClientError> {
         self.pushed_by(sink, delivery.event.seq, &delivery.lease, how).await
     }
@@ -206,22 +209,23 @@ impl Client {
         Ok(done.status == "ok")
     }
 
-    /// Sets a barrier and waits until it opens. Should the caller die, it stays, and that it opens is told as a notice.
+    /// Sets a barrier and waits until it opens. If the caller dies, the barrier stays, and its opening becomes a notice.
     pub async fn until(&self, until: Until) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("wait at the barrier", Request::Until { until, barrier, no_wait: false }, Repeat::Safe).await
     }
 
-    /// Like [`Client::until`], for at most this long. One that is not open by then is `waiting`: it stays, and that it opens is told as a notice.
+    /// Like [`Client::until`], for at most this long. A barrier that is not open by then is `waiting`: it stays, and its opening
+    /// becomes a notice.
     pub async fn until_within(&self, until: Until, at_most: Duration) -> Result<Barrier, ClientError> {
-        // On disk first: however short the time is, the barrier is there when it is over.
+        // On disk first: however short the time is, the barrier exists when it is over.
         let set = self.set_until(until.clone()).await?;
         let wait = || Request::Until { until: until.clone(), barrier: Some(set.barrier.clone()), no_wait: false };
         if let Ok(open) = tokio::time::timeout(at_most, self.ask("wait at the barrier", wait(), Repeat::Safe)).await {
             return open;
         }
         match self.barriers().await?.into_iter().find(|b| b.barrier == set.barrier) {
-            // It opened in the last moment. Answered with that, its owner is not told as well.
+            // It opened in the last moment. If this request is answered with that, no notice of it is delivered.
             Some(found) if found.status == "open" => self.ask("wait at the barrier", wait(), Repeat::Safe).await,
             Some(found) => Ok(found),
             None => {
@@ -232,44 +236,44 @@ impl Client {
         }
     }
 
-    /// Sets a barrier and does not wait: that it opens is told as a notice.
+    /// Sets a barrier and does not wait: its opening becomes a notice.
     pub async fn set_until(&self, until: Until) -> Result<Barrier, ClientError> {
         let barrier = Some(barrier_id()?);
         self.ask("set the barrier", Request::Until { until, barrier, no_wait: true }, Repeat::Safe).await
     }
 
-    /// The barriers of the owner's conversation.
+    /// The barriers of the owner's session.
     pub async fn barriers(&self) -> Result<Vec<Barrier>, ClientError> {
         let all: Barriers = self.ask("list barriers", Request::Barriers { clear: false }, Repeat::Safe).await?;
         Ok(all.barriers)
     }
 
-    /// Takes the barriers of the owner's conversation away.
+    /// Clears the barriers of the owner's session.
     pub async fn clear_barriers(&self) -> Result<Vec<Barrier>, ClientError> {
         let all: Barriers = self.ask("clear barriers", Request::Barriers { clear: true }, Repeat::Never).await?;
         Ok(all.barriers)
     }
 }
 
-/// What a sink owes now.
+/// The notices that a sink has to deliver now.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Owed {
-    /// In order.
+    /// By `seq`.
     pub deliveries: Vec<Delivery>,
-    /// Those that were given with them and cannot be read.
+    /// Those that were leased with them and cannot be read.
     pub unread: Vec<Unread>,
 }
 
-/// Something a sink owes that cannot be read. Settle it with [`Client::give_up`], or it is given again when its lease ends.
+/// A delivery that cannot be read. Settle it with [`Client::give_up`], or it is leased again when its lease ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unread {
-    /// Its place among all notices.
+    /// The `seq` of its notice.
     pub seq: u64,
-    /// Its name.
+    /// The id of its notice.
     pub event_id: String,
-    /// The word that settles it.
+    /// The lease token that settles it.
     pub lease: String,
     /// What is wrong with it.
     pub why: String,
@@ -296,7 +300,7 @@ impl Owed {
 
 impl Unread {
     fn new(text: &RawValue, why: String) -> serde_json::Result<Self> {
-        /// What is passed over while this is read may be as deep as it likes.
+        /// Fields that are skipped may be nested to any depth.
         #[derive(Deserialize)]
         struct Names {
             event: EventNames,
@@ -313,17 +317,18 @@ impl Unread {
 }
 
 fn barrier_id() -> Result<String, ClientError> {
-    Ok(draw()?.to_string().replace("proc_", "bar_"))
+    Ok(random_id()?.to_string().replace("proc_", "bar_"))
 }
 
-/// The sessions of gateways that have notices. It ends with its connection: a caller that goes on makes another.
+/// The sessions of gateways that have notices. It ends with its connection: to continue, the caller makes another one.
 pub struct SessionFeed {
     client: Client,
     stream: Option<Stream>,
 }
 
 impl SessionFeed {
-    /// The next ones: all at first, then those that have new notices. May be dropped while it waits, and called again.
+    /// The next sessions: first all of them, then those with new notices. The future may be dropped while it waits, and called
+    /// again.
     pub async fn next(&mut self) -> Result<Vec<String>, ClientError> {
         loop {
             let stream = match &mut self.stream {
@@ -346,7 +351,8 @@ impl SessionFeed {
 
 /// Notices as they are made.
 ///
-/// Should the engine die, following goes on over the next one behind the last that came, or where it began: none is missed and none comes twice.
+/// If the engine dies, following continues through the next one after the last notice, or where it began: none is missed and none
+/// comes twice.
 pub struct Followed {
     client: Client,
     after: Option<u64>,
@@ -356,7 +362,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Waits until everything that is made from now on will come.
+    /// Waits until no notice from then on will be missed.
     pub async fn ready(&mut self) -> Result<(), ClientError> {
         while self.stream.is_none() {
             if let Err(e) = self.open().await {
@@ -366,7 +372,7 @@ impl Followed {
         Ok(())
     }
 
-    /// The next one. May be dropped while it waits, and called again.
+    /// The next notice. The future may be dropped while it waits, and called again.
     pub async fn next(&mut self) -> Result<Told, ClientError> {
         loop {
             self.ready().await?;
@@ -383,18 +389,18 @@ impl Followed {
         }
     }
 
-    /// The last one that came, or the last one before it began: where to go on another time.
+    /// The `seq` of the last notice that came, or of the last one before it began: where to continue another time.
     pub fn after(&self) -> Option<u64> {
         self.after
     }
 
     async fn open(&mut self) -> Result<(), CallError> {
-        // Whoever looks on may be slow, so the connection is not shared where another can be had.
+        // A reader may be slow, so it gets its own connection if one can be made.
         let link = self.client.own_link().await.map_err(CallError::Unsent)?;
         self.link = Some(link.clone());
         let mut stream = link.stream(self.client.owner(), Request::NoticeFollow { after: self.after }).await?;
         match stream.next().await {
-            // From now on is from here on, also over the next engine.
+            // This also fixes where to continue through the next engine.
             Item::Event(Event::Waiting { after }) => self.after = self.after.or(after),
             Item::Failed(e) => return Err(e),
             Item::Event(_) | Item::Raw(_) | Item::End(_) => {

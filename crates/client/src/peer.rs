@@ -1,4 +1,4 @@
-//! Which of our programs is asked, and how each of them is spoken to.
+//! The two programs that a client talks to, and their protocols.
 
 use outlast_core::Owner;
 use outlast_wire::v1::chat::{ChatEvent, ChatMessage, ChatRequest};
@@ -7,13 +7,13 @@ use outlast_wire::{VERSION, code, frame};
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// A program of ours that listens in a home.
+/// A program of Outlast that listens in a home.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Peer {
-    /// The engine, which has the processes.
+    /// The engine, which manages processes.
     Engine,
-    /// The gateway, which has the conversations.
+    /// The gateway, which manages sessions of agents.
     Gateway,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// With its article.
+    /// Its name with an article.
     pub(crate) fn one(self) -> &'static str {
         match self {
             Self::Engine => "an engine",
@@ -43,7 +43,7 @@ impl Peer {
         }
     }
 
-    /// What to do about one that does not answer.
+    /// What to do if it does not answer.
     pub(crate) fn stuck_hint(self) -> &'static str {
         match self {
             Self::Engine => "it may be stopped or stuck: `kill -9` of the engine harms no process, and the next command starts another",
@@ -53,7 +53,7 @@ impl Peer {
         }
     }
 
-    /// What to do about one whose version is not ours.
+    /// What to do if its version does not fit.
     pub(crate) fn version_hint(self) -> &'static str {
         match self {
             Self::Engine => "end it with the `outlast` that started it: `outlast engine stop`; processes keep running",
@@ -61,7 +61,7 @@ impl Peer {
         }
     }
 
-    /// What to do about an answer that makes no sense.
+    /// What to do if it violates the protocol.
     pub(crate) fn nonsense_hint(self) -> &'static str {
         match self {
             Self::Engine => "client and engine may be of different versions: end the engine with `outlast engine stop` and ask again",
@@ -69,7 +69,7 @@ impl Peer {
         }
     }
 
-    /// How one is started where none runs.
+    /// How to start it if it does not run.
     pub(crate) fn none_hint(self) -> &'static str {
         match self {
             Self::Engine => "one is started by any command that needs it, such as `outlast list`",
@@ -107,22 +107,22 @@ impl Peer {
     }
 }
 
-/// What is said over a connection to one of them, beside the requests.
+/// The messages of one of the two protocols, apart from requests.
 pub(crate) trait Talk: Send + Sync + 'static {
-    /// What comes on the way to an answer.
+    /// An event before an answer.
     type Event: DeserializeOwned + Send + 'static;
-    /// Who listens.
+    /// The program that listens.
     const PEER: Peer;
     /// The frame of a hello.
     fn hello(id: u64) -> Vec<u8>;
-    /// The frame that ends request `of`.
+    /// The frame that cancels request `of`.
     fn cancellation(id: u64, of: u64) -> Vec<u8>;
 }
 
-/// With the engine.
+/// The protocol of the engine.
 pub(crate) struct EngineTalk;
 
-/// With the gateway.
+/// The protocol of the gateway.
 pub(crate) struct GatewayTalk;
 
 fn our_name() -> String {

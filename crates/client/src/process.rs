@@ -1,11 +1,11 @@
 //! One process, by its id.
 
-use crate::{At, Chunks, Client, ClientError};
+use crate::{At, Chunks, Client, ClientError, Run};
 use outlast_core::ProcessId;
 use outlast_wire::v1::{From, Kill, Killed, LogPage, Page, Process as ProcessInfo, Removed, Waited, Written};
 use std::time::Duration;
 
-/// A handle on one process. It holds the name, not the process: dropping it changes nothing.
+/// A handle on one process. It holds only the id: dropping it does not affect the process.
 ///
 /// ```
 /// # use outlast_client::{At, Client, Connect, Run, Spec, caller};
@@ -27,6 +27,35 @@ pub struct Process {
     name: String,
 }
 
+impl Client {
+    /// A handle on a process by its id. The id is looked up when the handle is used.
+    pub fn process(&self, id: ProcessId) -> Process {
+        Process::new(self.clone(), id)
+    }
+
+    /// Starts a command, and returns once it runs or could not be started. If the engine crashes, the request is repeated, and the
+    /// command is still started once.
+    ///
+    /// ```
+    /// # use outlast_client::{Client, Connect, Run, Spec, caller};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let product = outlast_testkit::product::Product::running();
+    /// # let client = Client::connect(&Connect::to(product.home().root)).await?;
+    /// # let dir = product.work();
+    /// let here = caller(std::env::vars_os(), &dir);
+    /// let spec = Spec::argv(["sh", "-c", "echo $GREETING"]).named("greeter").with_env("GREETING", "hello");
+    /// let process = client.run(Run::new(spec, here)).await?;
+    /// assert_eq!(process.poll().await?.name.as_deref(), Some("greeter"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run(&self, run: Run) -> Result<Process, ClientError> {
+        let info = self.run_info(run).await?;
+        Ok(self.process(info.session_id))
+    }
+}
+
 impl Process {
     pub(crate) fn new(client: Client, id: ProcessId) -> Self {
         Self { client, id, name: id.to_string() }
@@ -37,7 +66,7 @@ impl Process {
         self.id
     }
 
-    /// How it is.
+    /// Describes it.
     pub async fn poll(&self) -> Result<ProcessInfo, ClientError> {
         self.client.poll(&self.name).await
     }
@@ -47,7 +76,7 @@ impl Process {
         self.client.log(&self.name, page).await
     }
 
-    /// The output there is, as bytes.
+    /// Its output so far, as bytes.
     pub fn read(&self, from: From) -> Chunks {
         self.client.read(&self.name, from)
     }
@@ -72,22 +101,22 @@ impl Process {
         self.client.signal(&self.name, number).await
     }
 
-    /// Writes into its input.
+    /// Writes to its input.
     pub async fn write(&self, bytes: &[u8], at: At) -> Result<Written, ClientError> {
         self.client.write(&self.name, bytes, at).await
     }
 
-    /// Writes a line into its input.
+    /// Writes a line to its input.
     pub async fn submit(&self, line: &[u8], at: At) -> Result<Written, ClientError> {
         self.client.submit(&self.name, line, at).await
     }
 
-    /// Ends its input.
+    /// Closes its input.
     pub async fn close(&self) -> Result<Written, ClientError> {
         self.client.close(&self.name).await
     }
 
-    /// Forgets it, once it is over.
+    /// Removes it if it has ended.
     pub async fn remove(&self) -> Result<Removed, ClientError> {
         self.client.remove(&self.name).await
     }

@@ -1,10 +1,9 @@
-//! For those who ask for somebody else: what they were answered has been seen once it was passed on, and what is to be forgotten is forgotten then.
+//! Answers that a client forwards to another program. Their effects wait until the client confirms that they arrived.
 //!
 //! Decision 103: docs/decisions/tools-mcp.md.
 
 use crate::ClientError;
-use crate::client::decode;
-use crate::link::{CallError, Link, read};
+use crate::link::{CallError, Link, decode, read};
 use crate::peer::EngineTalk;
 use crate::redial::to_error;
 use outlast_core::{Owner, Status};
@@ -14,25 +13,25 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::{Arc, Mutex};
 
-/// Answers that have yet to be passed on, and from which something follows.
+/// Answers with effects that are not confirmed yet.
 #[derive(Default)]
 pub(crate) struct Passing {
-    /// Over which connection each came, and under which number. As many as were asked for, by somebody who holds the receipt.
+    /// The connection and number of each. There are at most as many as the holder of the receipt has sent requests.
     answered: Mutex<Vec<(Arc<Link>, u64)>>,
 }
 
-/// What matters of a process that was looked at.
+/// The part of a process description that matters here.
 #[derive(Deserialize)]
-struct Glance {
+struct StatusOnly {
     status: Status,
 }
 
 impl Passing {
-    /// Asks, and remembers the answer if it matters whether it arrives.
+    /// Sends a request, and records the answer if it has an effect.
     pub(crate) async fn call(&self, link: &Arc<Link>, owner: &Owner, request: Request, raw: &[u8]) -> Result<Box<RawValue>, CallError> {
         let matters: fn(&RawValue) -> bool = match request {
             Request::Log { .. } | Request::Wait { .. } | Request::Kill { .. } | Request::Remove { .. } => |_| true,
-            Request::Poll { .. } => |answer| read::<Glance>(answer).is_ok_and(|seen| seen.status == Status::Exited),
+            Request::Poll { .. } => |answer| read::<StatusOnly>(answer).is_ok_and(|seen| seen.status == Status::Exited),
             Request::NoticeNext { .. } => |answer| read::<Notices>(answer).is_ok_and(|given| !given.notices.is_empty()),
             _ => return link.call(owner, request, raw).await,
         };
@@ -49,7 +48,7 @@ impl Passing {
     }
 }
 
-/// What a [`Client::relaying`](crate::Client::relaying) was answered. Dropped, nothing of it has reached whoever it was for.
+/// The receipt for the answers of a [`Client::relaying`](crate::Client::relaying). Dropping it means that none of them arrived.
 #[must_use = "dropped, it says that nothing was passed on"]
 pub struct Receipt {
     owner: Owner,
@@ -61,8 +60,8 @@ impl Receipt {
         Self { owner, passing }
     }
 
-    /// Everything that was answered so far is where it belongs. Where the engine was restarted meanwhile, what the old one had answered is told again, marked
-    /// as a repeat.
+    /// Confirms that all answers so far have arrived. If the engine was restarted in between, the ends that the old one had shown
+    /// are delivered again, marked as repeats.
     pub async fn passed_on(self) -> Result<(), ClientError> {
         let (mut rest, mut said) = (self.passing.take(), Ok(()));
         while let Some((link, first)) = rest.pop() {
@@ -77,9 +76,9 @@ impl Receipt {
             of.sort_unstable();
             match link.call(&self.owner, Request::Relayed { of }, &[]).await {
                 Ok(answer) => said = said.and(decode::<Done>(&answer).map(drop)),
-                // That engine is gone, and the next one tells what this one could not know to be seen.
+                // That engine is gone. The next one does not know that its answers were seen, and delivers the notices.
                 Err(CallError::Cut(_)) => {}
-                // What came over the other connections has arrived all the same.
+                // Answers over other connections have arrived all the same.
                 Err(e) => said = said.and(Err(to_error::<EngineTalk>(e, "say that an answer has arrived"))),
             }
         }

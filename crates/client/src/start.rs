@@ -1,4 +1,4 @@
-//! Starting an engine or a gateway where none runs.
+//! Starts an engine or a gateway if none runs.
 
 use crate::ClientError;
 use crate::dial::greet;
@@ -20,35 +20,36 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-/// How long a program may take to replay its home. It tells when it is ready or dies; this bounds one that does neither.
+/// How long a program may take to recover its home. It reports when it is ready; this limits one that neither reports nor dies.
 const READY_LIMIT: Duration = Duration::from_secs(120);
-/// How often a program that was killed while it started is started again.
+/// How often a program that was killed during its start is started again.
 const ATTEMPTS: u32 = 5;
-/// How long a program that has let go of the pipe may take to be gone.
+/// How long a program that has closed the pipe may take to exit.
 const EXIT_LIMIT: Duration = Duration::from_secs(5);
 /// How often a client checks a program that holds its lock and does not listen yet.
 const LOCK_RETRY: Duration = Duration::from_millis(20);
-/// How much of the end of its log is looked at for its last words.
+/// How much of the end of the log is searched for the program's last line.
 const LAST_WORDS: u64 = 4 << 10;
-/// What a program says that gives up. One that listens says `ready`.
+/// The report of a program that gives up. A program that listens reports `ready`.
 const FAILED: &[u8] = b"failed\n";
-/// What a gateway says that found another one at work.
+/// The report of a gateway that found another one running.
 const TAKEN: &[u8] = b"taken\n";
 
-/// For whom a program is started.
+/// The kind of client for which a program is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Starter {
-    /// A user or program that asks something of it.
+    /// A client with a request.
     Asker,
-    /// One that only looks on, in place of a gateway that died. None is started if a person stops the gateway just then.
+    /// A client that only follows a session, to replace a gateway that died. None is started if a person stops the gateway in that
+    /// moment.
     Onlooker,
 }
 
-/// A connection to the engine or gateway of `home`, which is started unless another client just did.
+/// A connection to the engine or gateway of `home`, which is started unless another client has just done so.
 pub(crate) async fn started<T: Talk>(home: &Path, program: &Path, starter: Starter) -> Result<Link<T>, ClientError> {
     let at = Place { peer: T::PEER, home, program, starter };
     at.make_home()?;
-    // Held until the program listens, so that of many who come at once one starts it and the others find it.
+    // Held until the program listens. If many clients come at once, one starts the program, and the others find it.
     let lock = at.lock().await?;
     if let Some(link) = greet(home).await? {
         return Ok(link);
@@ -63,15 +64,16 @@ pub(crate) async fn started<T: Talk>(home: &Path, program: &Path, starter: Start
         if let Some(link) = greet(home).await? {
             return Ok(link);
         }
-        // What we started ends at once: the engine or gateway is a child of it, and nobody's from then on.
+        // The started process exits at once: the engine or gateway is its child, and then has no parent among the clients.
         let status = tokio::time::timeout(EXIT_LIMIT, child.process.wait()).await;
         failed = match status {
             Ok(Ok(status)) => at.last_words(child.said).unwrap_or_else(|| ended(status, &child.word)),
             Ok(Err(_)) | Err(_) => "it runs, but does not listen".into(),
         };
-        // One that was killed says nothing about the next; one that gave up would again.
+        // If it was killed, the next one may succeed. If it gave up, the next one would, too.
         let killed = matches!(status, Ok(Ok(s)) if s.signal().is_some() || s.success() && child.word != FAILED);
-        // The engine starts gateways as well, and may have been first: then that one is waited for, or if it is gone by now, another is started.
+        // The engine starts gateways, too, and may have been first. Then the client waits for that gateway, or starts another if it
+        // is gone by now.
         let is_beaten = T::PEER == Peer::Gateway && (child.word == TAKEN || at.is_held());
         if !killed && !is_beaten {
             break;
@@ -89,9 +91,9 @@ struct Place<'a> {
 
 struct Started {
     process: Child,
-    /// What it said of itself; nothing if it was killed before it knew.
+    /// Its report; empty if it was killed before it could report.
     word: Vec<u8>,
-    /// Where its own words begin in the log.
+    /// Where its own lines begin in the log.
     said: u64,
 }
 
@@ -123,7 +125,7 @@ impl Place<'_> {
         }
     }
 
-    /// The lock that the program holds for as long as it lives.
+    /// The lock that the program holds as long as it runs.
     fn life_lock(&self) -> PathBuf {
         self.home.join(match self.peer {
             Peer::Engine => "lock",
@@ -135,7 +137,8 @@ impl Place<'_> {
         File::open(self.life_lock()).is_ok_and(|lock| !is_free(&lock))
     }
 
-    /// How long a program that no longer listens may take to let go of its lock. An engine may be stopping processes, a gateway agents.
+    /// How long a program that no longer listens may take to release its lock. An engine may be stopping processes, a gateway
+    /// agents.
     fn ending_limit(&self) -> Duration {
         match self.peer {
             Peer::Engine => Duration::from_secs(30),
@@ -182,8 +185,8 @@ impl Place<'_> {
             if is_free(&file) {
                 return Ok(None);
             }
-            // A thread that blocks on the lock could not be cancelled once the program listens. So lock and socket are checked again until
-            // the time limit.
+            // A thread that blocks on the lock could not be cancelled once the program listens. So lock and socket are checked
+            // again until the time limit.
             tokio::time::sleep(LOCK_RETRY).await;
         }
         let (error, hint) = match self.peer {
@@ -206,7 +209,7 @@ impl Place<'_> {
         self.home.join(self.peer.log())
     }
 
-    /// The program's log, and how long it is already.
+    /// The program's log, and its current length.
     fn log(&self) -> Result<(File, u64), ClientError> {
         let path = self.log_path();
         if std::fs::metadata(&path).is_ok_and(|m| m.len() > ENGINE_LOG_BYTES) {
@@ -217,12 +220,12 @@ impl Place<'_> {
         Ok((log, said))
     }
 
-    /// Starts the program, and returns when it is ready or has let go of the pipe.
+    /// Starts the program, and returns when it is ready or has closed the pipe.
     async fn spawn(&self, lock: &File, log: File, said: u64) -> Result<Started, ClientError> {
         let (ready, tell) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| self.failed(format!("cannot make a pipe: {e}")))?;
         let mut command = Command::new(self.program);
-        // The pipe comes as its output, which is how a descriptor is passed without a hook between fork and exec.
-        // An engine first called from within a command is not that command's, and a gateway is of no conversation.
+        // The pipe is passed as its standard output, which needs no hook between fork and exec. An engine that is first started
+        // from within a command is not part of that command, and a gateway belongs to no session.
         command.env_remove("OUTLAST_PROCESS_ID");
         match self.peer {
             Peer::Engine => _ = command.arg("__engine"),
@@ -232,7 +235,8 @@ impl Place<'_> {
         if self.starter == Starter::Onlooker {
             command.arg("--unless-stopped");
         }
-        // The lock comes as its input: should we be killed now, the next caller still waits until this program listens or is gone.
+        // The lock is passed as its standard input. If this client is killed now, the next one still waits until the program
+        // listens or has ended.
         let lock = lock.try_clone().map_err(|e| self.failed(format!("cannot pass the lock on: {e}")))?;
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(tell)).stderr(Stdio::from(log)).current_dir("/");
         let process = command.spawn().map_err(|e| ClientError::Start {
@@ -244,7 +248,7 @@ impl Place<'_> {
                 Peer::Gateway => "the `outlast-gateway` program must be there and executable: install it beside `outlast`".into(),
             },
         })?;
-        // Our copy of the pipe's other end lives in the command.
+        // This process's copy of the pipe's other end is in `command`.
         drop(command);
         match tokio::time::timeout(READY_LIMIT, end_of(ready)).await {
             Ok(Ok(word)) => Ok(Started { process, word, said }),
@@ -253,7 +257,7 @@ impl Place<'_> {
         }
     }
 
-    /// The last line the program wrote into its log behind `said`.
+    /// The last line that the program wrote to its log after `said`.
     fn last_words(&self, said: u64) -> Option<String> {
         let mut log = File::open(self.log_path()).ok()?;
         let len = log.metadata().ok()?.len();
@@ -280,7 +284,7 @@ impl Place<'_> {
         }
     }
 
-    /// An error without the path of a log: a home that cannot be used has none.
+    /// An error without the path of a log: an unusable home has none.
     fn unusable(&self, error: String) -> ClientError {
         let hint = "set OUTLAST_HOME to a directory that you can write".into();
         ClientError::Start { peer: self.peer, program: self.program.into(), error, hint }
@@ -292,8 +296,8 @@ impl Place<'_> {
     }
 }
 
-/// Whether a gateway of this home died, or asked to be started again: its lock is free and says that it was at work. An empty lock, or one
-/// that says `stopped`, is that of a gateway that ended as it should.
+/// Whether a gateway of this home died, or asked to be restarted: its lock is free and says that it was running. If the lock file
+/// is empty or says `stopped`, the gateway ended on purpose.
 pub(crate) fn is_gateway_due(home: &Path) -> bool {
     let path = home.join("gateway.lock");
     let says = std::fs::read_to_string(&path).unwrap_or_default();
@@ -305,17 +309,17 @@ pub(crate) fn is_gateway_stopped(home: &Path) -> bool {
     std::fs::read_to_string(home.join("gateway.lock")).unwrap_or_default().trim() == "stopped"
 }
 
-/// Whether no program holds this lock of a home.
+/// Whether no program holds this lock.
 fn is_free(lock: &File) -> bool {
     flock(lock, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
-/// Takes a lock. Waiting for it takes a thread, not the runtime.
+/// Takes a lock. Waiting for it blocks a thread, not the runtime.
 async fn hold(file: File, how: FlockOperation) -> io::Result<File> {
     tokio::task::spawn_blocking(move || flock(&file, how).map(|()| file)).await.map_err(io::Error::other)?.map_err(io::Error::from)
 }
 
-/// Waits for the word, or for the last holder of the other end to let go of it.
+/// Waits for the report, or until the last holder of the other end has closed it.
 async fn end_of(ready: OwnedFd) -> io::Result<Vec<u8>> {
     let mut ready = pipe::Receiver::from_owned_fd(ready)?;
     let mut word = Vec::new();
@@ -327,7 +331,7 @@ fn ended(status: ExitStatus, word: &[u8]) -> String {
     match word {
         TAKEN => "another one was started each time, and did not stay".into(),
         FAILED => "it gave up, and could not write why into its log; is the disk full?".into(),
-        // That is what it came from, which ends well; of itself, an engine that could not start says so.
+        // That is the launcher, which exits with success. An engine that could not start reports that itself.
         _ if status.success() => "it was killed while it started".into(),
         _ => format!("it ended at once, without a word ({status})"),
     }

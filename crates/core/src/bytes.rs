@@ -5,19 +5,19 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-/// An argument, path or environment value as the system has it: any bytes but NUL.
+/// An argument, path or environment value as the system has it: any bytes except NUL.
 ///
-/// In JSON it is a string where it is UTF-8, and `{"hex": "…"}` where it is not, so that nothing is lost and readers stay simple.
+/// In JSON it is a string if it is UTF-8 and `{"hex": "…"}` if it is not. No byte is lost, and readers stay simple.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OsText(Vec<u8>);
 
 impl OsText {
-    /// The bytes.
+    /// The bytes, borrowed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes, given up.
+    /// The bytes, taken out.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
@@ -32,12 +32,12 @@ impl OsText {
         Path::new(self.as_os_str())
     }
 
-    /// For showing: what is not UTF-8 becomes U+FFFD.
+    /// As text for display. Invalid UTF-8 becomes U+FFFD.
     pub fn to_lossy(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.0)
     }
 
-    /// Whether a NUL is inside, which no argument, path or value may have.
+    /// Whether it contains a NUL, which no argument, path or value may contain.
     pub fn has_nul(&self) -> bool {
         self.0.contains(&0)
     }

@@ -1,8 +1,8 @@
-//! What may be asked of a process, where it stands.
+//! What may be asked of a process in each phase.
 
 use crate::{Incarnation, Outcome, Phase, Stop};
 
-/// A caller's wish.
+/// A caller's request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// End it.
@@ -11,52 +11,52 @@ pub enum Ask {
     Signal(i32),
     /// Put bytes into its input.
     Write,
-    /// End its input.
+    /// Close its input.
     CloseInput,
-    /// Forget it and its files.
+    /// Delete the process and its files.
     Remove,
 }
 
-/// What the edge then does.
+/// What the engine does to fulfil a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Have the keeper stop the tree.
     StopTree(Stop),
-    /// No keeper is there: stop what descends from this life.
+    /// Stop the descendants of this incarnation without a keeper.
     StopOrphan(Incarnation, Stop),
-    /// Have the keeper pass this signal on.
+    /// Have the keeper send this signal to the command.
     PassSignal(i32),
-    /// No keeper is there: signal this life.
+    /// Send this signal to this incarnation without a keeper.
     SignalOrphan(Incarnation, i32),
-    /// Have the keeper take the input.
+    /// Have the keeper write to the input.
     PassInput,
-    /// Have the keeper end the input.
+    /// Have the keeper close the input.
     EndInput,
-    /// Delete row and folder.
+    /// Delete the index row and the folder.
     Forget,
 }
 
-/// Why not.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is over.
+    /// The process has ended.
     #[error("Process has already finished")]
     AlreadyExited {
-        /// With what.
+        /// Its exit code, if it is known.
         exit_code: Option<i32>,
     },
-    /// It takes no input.
+    /// The process has no input, or its input was closed.
     #[error("Process stdin not available (non-local backend or stdin closed)")]
     NoInput,
-    /// It runs.
+    /// The process is running.
     #[error("the process is still running: stop it first")]
     StillRunning,
-    /// It has not started yet.
+    /// The process has not started yet.
     #[error("the process is still starting: ask again in a moment")]
     StillStarting,
 }
 
-/// Turns a wish into what is to be done, or refuses it. `takes_input`: whether it was started with an input that is still open.
+/// Returns what to do for a request, or why it is refused. `takes_input`: whether it was started with an input that is still open.
 pub fn decide(phase: &Phase, ask: Ask, takes_input: bool) -> Result<Action, Refusal> {
     let over = |outcome: Option<&Outcome>| Refusal::AlreadyExited { exit_code: outcome.and_then(Outcome::exit_code) };
     match (phase, ask) {

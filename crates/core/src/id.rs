@@ -1,4 +1,4 @@
-//! Our name for one process.
+//! The id of a process, and the ways to name one.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -11,7 +11,7 @@ const PREFIX: &str = "proc_";
 const SHORTEST: usize = 4;
 
 impl ProcessId {
-    /// The id made of these six bytes, which the caller draws at random.
+    /// The id with these six bytes. The caller draws them at random.
     pub const fn from_bytes(bytes: [u8; 6]) -> Self {
         Self(bytes)
     }
@@ -29,11 +29,11 @@ impl std::fmt::Display for ProcessId {
     }
 }
 
-/// Why a text names no process.
+/// A text that names no process.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{given:?} is not a process id: expected proc_ and 12 hexadecimal digits, or at least {SHORTEST} of them")]
 pub struct BadId {
-    /// What was given.
+    /// The text, cut after 80 characters.
     pub given: String,
 }
 
@@ -48,7 +48,7 @@ impl std::str::FromStr for ProcessId {
     }
 }
 
-/// How a caller names a process: in full, or by a prefix that must turn out to be unique.
+/// How a caller names a process: by its whole id, or by a prefix that must be unique.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdRef {
     /// All twelve digits.
@@ -58,7 +58,7 @@ pub enum IdRef {
 }
 
 impl IdRef {
-    /// Whether this could mean `id`.
+    /// Whether `id` is this id, or begins with this prefix.
     pub fn matches(&self, id: ProcessId) -> bool {
         match self {
             Self::Exact(exact) => *exact == id,

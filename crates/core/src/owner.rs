@@ -1,44 +1,45 @@
-//! For whom a process runs, and who may touch it.
+//! Who owns a process, and who may act on it.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The conversation, task and generation a request speaks for. All empty: a person at a shell.
+/// The session, task and generation for which a request is made. All empty: a person at a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Owner {
-    /// The conversation's key.
+    /// The key of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The task inside or across conversations.
+    /// The task, which may be part of a session or span several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Which life of the conversation: opaque.
+    /// The generation of the session: opaque.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
 }
 
 impl Owner {
-    /// A conversation.
+    /// The owner that is a session.
     pub fn session(key: impl Into<String>) -> Self {
         Self { session: Some(key.into()), ..Self::default() }
     }
 
-    /// The conversation of an agent that names none: the stable pair of its program's name and the directory it works in. Whoever sees
-    /// both, its tools or its hooks, comes to the same key.
+    /// The session of an agent that names none: its program's name and its working directory. The agent's tools and hooks know
+    /// both, so they derive the same key.
     pub fn of_agent(client: &str, dir: &Path) -> Self {
         let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-') { c.to_ascii_lowercase() } else { '-' };
         Self::session(format!("mcp:{}:{}", client.chars().map(plain).collect::<String>(), dir.display()))
     }
 
-    /// Whether a request by this owner may touch a process of `other`. Without a session it is a person of the same user, who may touch everything.
+    /// Whether a request of this owner may act on a process of `other`. A request without a session is a person's, who may act on
+    /// every process of the user.
     pub fn may_touch(&self, other: &Self) -> bool {
         self.session.is_none() || self.session == other.session
     }
 }
 
-/// Where in a chat an owner is: what a channel needs to answer there. Opaque to us.
+/// Where in a chat an owner is: what a channel needs to answer there. Opaque to Outlast.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Route {
@@ -63,26 +64,26 @@ pub struct Route {
 }
 
 impl Route {
-    /// Whether nothing is known.
+    /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Which processes a list or a stop of many is about. A process belongs if its task *or* its session is the one named.
+/// Which processes a list or a stop is about. A process belongs to the scope if its task *or* its session is the named one.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scope {
-    /// Those of this task.
+    /// Processes of this task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Those of this session.
+    /// Processes of this session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 
 impl Scope {
-    /// The processes of a conversation.
+    /// The processes of a session.
     pub fn session(key: impl Into<String>) -> Self {
         Self { session: Some(key.into()), ..Self::default() }
     }
@@ -92,7 +93,7 @@ impl Scope {
         Self { task: Some(task.into()), ..Self::default() }
     }
 
-    /// Whether a process of `owner` belongs. An empty scope is everything.
+    /// Whether a process of `owner` belongs to the scope. Every process belongs to an empty scope.
     pub fn takes(&self, owner: &Owner) -> bool {
         match (&self.task, &self.session) {
             (None, None) => true,
@@ -100,7 +101,7 @@ impl Scope {
         }
     }
 
-    /// Whether it belongs by its session alone, though a task was named too.
+    /// Whether the process belongs by its session only, although the scope names a task too.
     pub fn by_session_only(&self, owner: &Owner) -> bool {
         self.task.is_some() && self.session.is_some() && self.task != owner.task && self.session == owner.session
     }

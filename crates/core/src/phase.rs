@@ -1,174 +1,63 @@
-//! Where a process stands, and how facts move it on.
+//! The phase of a process, and how records change it.
 
-use crate::{Owner, Record, Time};
+use crate::{Cause, Ending, Incarnation, Outcome, OutputEnd, Record, Stop, Time};
 use serde::{Deserialize, Serialize};
-use std::time::Duration;
-
-/// One life of a pid: the same number in another life is a stranger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Incarnation {
-    /// The number.
-    pub pid: u32,
-    /// When it started, in the kernel's ticks since boot.
-    pub start_ticks: u64,
-    /// Which boot of the machine.
-    pub boot: u128,
-}
-
-/// How a command ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It said so itself.
-    Code(i32),
-    /// A signal ended it.
-    Signal {
-        /// Which.
-        number: i32,
-        /// Whether it left a core.
-        dumped_core: bool,
-    },
-    /// It never ran.
-    NeverStarted(StartFailure),
-    /// It ended, and its status could not be had.
-    Unknown,
-}
-
-/// Why a command never ran.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StartFailure {
-    /// The kernel's error number, or 0 where it was not the kernel.
-    pub errno: i32,
-    /// The step that failed, with what it was about.
-    pub what: String,
-}
-
-impl StartFailure {
-    /// What a shell would answer: 127 where there is no such program, 126 for everything else.
-    pub fn shell_code(&self) -> i32 {
-        const ENOENT: i32 = 2;
-        const ENOTDIR: i32 = 20;
-        if matches!(self.errno, ENOENT | ENOTDIR) { 127 } else { 126 }
-    }
-}
-
-/// Why it ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// Nobody of ours asked.
-    OfItsOwn,
-    /// A stop was asked for.
-    Asked {
-        /// By whom.
-        by: Owner,
-        /// Through what: `process.kill`, `kill_all`.
-        source: String,
-    },
-    /// Its time was over.
-    Deadline,
-}
-
-/// How, why and when a command ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ending {
-    /// How.
-    pub outcome: Outcome,
-    /// Why.
-    pub cause: Cause,
-    /// When it was seen.
-    pub at: Time,
-    /// Whether the kernel killed it because memory ran out. False also if that is not known.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub oom: bool,
-}
-
-/// What is known of the output once nobody can write it any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputEnd {
-    /// How much there was in all.
-    pub end: u64,
-    /// How many descendants were still alive then. They were left running.
-    pub left_running: u32,
-}
-
-/// How hard a stop is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopWay {
-    /// Ask, wait this long, then kill what is left.
-    Escalate {
-        /// How long; zero kills at once.
-        grace: Duration,
-    },
-    /// Ask, and leave it at that.
-    TermOnly,
-}
-
-/// A request to end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stop {
-    /// Who asked.
-    pub cause: Cause,
-    /// How hard.
-    pub way: StopWay,
-}
 
 /// Where a process stands. Each variant holds what is true there and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "snake_case")]
 pub enum Phase {
-    /// Written down, not started.
+    /// The request is on disk; the command has not started.
     Accepted,
-    /// Alive.
+    /// The command is alive, and a keeper supervises it.
     Running {
-        /// Which life.
+        /// Its incarnation.
         of: Incarnation,
-        /// Set once it has closed its output while it runs on.
+        /// Set if every writer has closed the output while the command runs.
         closed: Option<OutputEnd>,
     },
-    /// Asked to end.
+    /// The command is alive, and a stop was requested.
     Stopping {
-        /// Which life.
+        /// Its incarnation.
         of: Incarnation,
         /// The latest request.
         stop: Stop,
-        /// Set once it has closed its output.
+        /// Set if every writer has closed the output.
         closed: Option<OutputEnd>,
     },
-    /// Ended; someone still holds its output.
+    /// The command has ended; another process still holds its output open.
     Draining {
-        /// How.
+        /// How the command ended.
         ending: Ending,
     },
-    /// Ended, and nothing more will come.
+    /// The command has ended, and its output is complete.
     Done {
-        /// How.
+        /// How the command ended.
         ending: Ending,
-        /// What there was to read.
+        /// What is known about the output.
         output: OutputEnd,
     },
-    /// Alive, and no keeper looks after it.
+    /// The command is alive, and its keepers are dead.
     Orphaned {
-        /// Which life.
+        /// Its incarnation.
         of: Incarnation,
     },
-    /// Dead, and nobody saw how.
+    /// The command is dead, and its exit status is unknown.
     Lost {
-        /// The last life that was seen.
+        /// The last incarnation that was observed.
         last_seen: Option<Incarnation>,
-        /// When it was found gone.
+        /// When it was found dead.
         at: Time,
     },
 }
 
-/// The two words of the contract.
+/// The contract's `status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Alive, as far as anybody knows.
+    /// Alive, as far as Outlast knows.
     Running,
-    /// Over.
+    /// Ended.
     Exited,
 }
 
@@ -177,18 +66,18 @@ pub enum Status {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
-    /// Of its own.
+    /// It ended on its own.
     Exited,
-    /// We ended it.
+    /// A stop or a time limit ended it.
     Killed,
-    /// Nobody saw.
+    /// Its exit status is unknown.
     Lost,
-    /// It never ran.
+    /// It was never executed.
     FailedStart,
 }
 
 impl Phase {
-    /// Running or exited.
+    /// The contract's `status` of this phase.
     pub fn status(&self) -> Status {
         match self {
             Self::Accepted | Self::Running { .. } | Self::Stopping { .. } | Self::Orphaned { .. } => Status::Running,
@@ -196,12 +85,12 @@ impl Phase {
         }
     }
 
-    /// Alive, with a keeper to look after it.
+    /// Whether it is alive and has a keeper.
     pub fn is_kept_alive(&self) -> bool {
         matches!(self, Self::Running { .. } | Self::Stopping { .. })
     }
 
-    /// The `phase` word that callers see.
+    /// The `phase` value that callers see.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Accepted => "starting",
@@ -215,7 +104,7 @@ impl Phase {
         }
     }
 
-    /// How it ended, once it has and somebody saw.
+    /// How it ended, if it has ended and its keeper or the engine observed the end.
     pub fn ending(&self) -> Option<&Ending> {
         match self {
             Self::Draining { ending } | Self::Done { ending, .. } => Some(ending),
@@ -223,7 +112,7 @@ impl Phase {
         }
     }
 
-    /// The life that can still be signalled.
+    /// The incarnation that can still be signalled.
     pub fn alive(&self) -> Option<Incarnation> {
         match self {
             Self::Running { of, .. } | Self::Stopping { of, .. } | Self::Orphaned { of } => Some(*of),
@@ -231,12 +120,12 @@ impl Phase {
         }
     }
 
-    /// Whether nothing more can happen to it.
+    /// Whether no further record can change the phase.
     pub fn is_final(&self) -> bool {
         matches!(self, Self::Done { .. } | Self::Lost { .. })
     }
 
-    /// Why it is over, once it is.
+    /// The contract's `completion_reason`, once the process has ended.
     pub fn reason(&self) -> Option<Reason> {
         if let Self::Lost { .. } = self {
             return Some(Reason::Lost);
@@ -249,7 +138,7 @@ impl Phase {
         })
     }
 
-    /// The contract's `termination_source`: who ended it, or an empty text.
+    /// The contract's `termination_source`: what ended it, or an empty text.
     pub fn source(&self) -> &str {
         if let Self::Lost { .. } = self {
             return "backend_lost";
@@ -264,36 +153,17 @@ impl Phase {
     }
 }
 
-impl Outcome {
-    /// What a wait status of the kernel's says.
-    pub fn of_wait_status(status: i32) -> Self {
-        match status & 0x7f {
-            0 => Self::Code((status >> 8) & 0xff),
-            number => Self::Signal { number, dumped_core: status & 0x80 != 0 },
-        }
-    }
-
-    /// The own code, or minus the signal; nothing where nobody knows one.
-    pub fn exit_code(&self) -> Option<i32> {
-        match self {
-            Self::Code(c) => Some(*c),
-            Self::Signal { number, .. } => Some(-number),
-            Self::NeverStarted(_) | Self::Unknown => None,
-        }
-    }
-}
-
-/// A record that cannot follow.
+/// A record that is impossible in this phase.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("a process that is {} cannot have been {record:?}", phase.word())]
 pub struct Impossible {
-    /// Where the process stood.
+    /// The phase of the process.
     pub phase: Phase,
-    /// What was said to have happened.
+    /// The record.
     pub record: Record,
 }
 
-/// Moves a process on by one fact. Replay is this, in a loop. A fact that was known already changes nothing.
+/// Returns the phase after `record`. Replay calls this in a loop. A record that is known already changes nothing.
 pub fn apply(phase: Phase, record: Record) -> Result<Phase, Box<Impossible>> {
     use Phase as P;
     use Record as R;
@@ -319,10 +189,10 @@ pub fn apply(phase: Phase, record: Record) -> Result<Phase, Box<Impossible>> {
             P::Orphaned { of }
         }
         (p @ P::Orphaned { .. }, R::StopAsked { .. }) => p,
-        // We ended it ourselves, or the kernel still knew its status.
+        // The engine ended it, or the kernel still knew its exit status.
         (P::Orphaned { .. }, R::Ended { ending, .. }) => P::Draining { ending },
 
-        // Asked too late: the end came first, and stands.
+        // The stop came too late: the process had ended before.
         (p @ (P::Draining { .. } | P::Done { .. } | P::Lost { .. }), R::StopAsked { .. }) => p,
         (P::Draining { ending }, R::OutputClosed { output, .. }) => P::Done { ending, output },
         (p @ (P::Draining { .. } | P::Done { .. }), R::Started { .. }) => p,
@@ -330,7 +200,7 @@ pub fn apply(phase: Phase, record: Record) -> Result<Phase, Box<Impossible>> {
         (P::Done { ending: known, output }, R::Ended { ending, .. }) if known == ending => P::Done { ending, output },
         (P::Done { ending, output: known }, R::OutputClosed { output, .. }) if known == output => P::Done { ending, output },
         (p @ P::Lost { .. }, R::Lost { .. } | R::Started { .. }) => p,
-        // The keepers died after the end: what more was written is not known, the end is.
+        // The keepers died after the command ended: its end is known, the length of its output is not.
         (p @ (P::Draining { .. } | P::Done { .. }), R::Lost { .. }) => p,
 
         (p, R::TakenOver { .. } | R::Gap { .. } | R::Accepted { .. }) => p,

@@ -39,7 +39,7 @@ pub fn kernel_limits(limits: &BTreeMap<String, ResourceLimit>) -> Vec<(Resource,
     RESOURCES.into_iter().filter_map(|(name, resource)| Some((resource, rlimit(limits.get(name)?)))).collect()
 }
 
-/// Limits of a caller, which its command gets as well. An absent value is unknown, and is left as it is.
+/// Limits that a command inherits from its caller. An absent value is unknown and is not changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -1,15 +1,15 @@
-//! Facts about a process, as whoever saw them wrote them down.
+//! Facts about a process, as the component that observed them wrote them down.
 
 use crate::{Ending, Incarnation, OutputEnd, Stop, Time};
 use serde::{Deserialize, Serialize};
 
-/// Which of the two keepers.
+/// One of the two keepers of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The parent of the command.
     Holder,
-    /// The mover of its output.
+    /// The process that copies the output.
     Pump,
 }
 
@@ -17,111 +17,112 @@ pub enum Role {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GapWhy {
-    /// Old output made room for new.
+    /// Old output was deleted to make room.
     Retention,
     /// The disk was full, or refused the write.
     DiskFull,
-    /// The machine went down before they were on disk, or the file was damaged.
+    /// The machine crashed before the bytes were on disk, or the file was damaged.
     Lost,
 }
 
-/// One fact. Past tense: it happened.
+/// One fact about a process. Names are in the past tense.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The request was written down.
+    /// The request is on disk.
     Accepted {
-        /// When.
+        /// When it was written.
         at: Time,
     },
-    /// The command runs.
+    /// The command was executed.
     Started {
-        /// When.
+        /// When it started.
         at: Time,
-        /// Which life of which pid.
+        /// Its incarnation.
         of: Incarnation,
     },
-    /// A living process that somebody else started was taken in.
+    /// A process that Outlast did not start was adopted.
     Adopted {
-        /// When.
+        /// When it was adopted.
         at: Time,
-        /// Which life of which pid.
+        /// Its incarnation.
         of: Incarnation,
     },
-    /// Somebody asked it to end.
+    /// A stop was requested.
     StopAsked {
-        /// When.
+        /// When it was requested.
         at: Time,
-        /// Who, and how hard.
+        /// The request.
         stop: Stop,
     },
-    /// The command itself ended; its output may still be open.
+    /// The command ended; its output may still be open.
     Ended {
-        /// How and why, and when.
+        /// How, why and when it ended.
         ending: Ending,
-        /// How much output there was by then.
+        /// The length of the output at that moment.
         log_end: u64,
     },
-    /// Nobody can write its output any more.
+    /// Every writer has closed the output.
     OutputClosed {
-        /// When.
+        /// When the last writer closed it.
         at: Time,
-        /// What is known then.
+        /// What is known about the output.
         output: OutputEnd,
     },
-    /// One keeper died and the other made a new one.
+    /// One keeper died, and the other started a new one.
     TakenOver {
-        /// When.
+        /// When the new one started.
         at: Time,
-        /// The one that died.
+        /// The keeper that died.
         role: Role,
-        /// The how-manieth time.
+        /// How often this has happened to the process.
         times: u32,
     },
     /// Output was dropped.
     Gap {
-        /// When the first byte of it was dropped.
+        /// When its first byte was dropped.
         at: Time,
-        /// First missing byte.
+        /// The first missing byte.
         from: u64,
-        /// First byte that is there again.
+        /// The first byte after the gap.
         to: u64,
-        /// Why.
+        /// Why the bytes are missing.
         why: GapWhy,
     },
-    /// Lines of its output held what it is watched for.
+    /// Lines of the output contained a watched pattern.
     Matched(Matched),
     /// Both keepers are dead, and the command is alive.
     Orphaned {
-        /// When that was found.
+        /// When that was detected.
         at: Time,
-        /// The life that goes on.
+        /// The incarnation that keeps running.
         of: Incarnation,
     },
-    /// It is dead, and nobody saw how.
+    /// The command is dead, and its exit status is unknown.
     Lost {
-        /// When that was found.
+        /// When that was detected.
         at: Time,
     },
 }
 
-/// Lines that matched, of at most a second.
+/// Lines that matched a watched pattern within one second.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Matched {
-    /// When the first of them was seen.
+    /// When the first of them was written.
     pub at: Time,
-    /// The same in microseconds since the machine was started, which no clock change moves.
+    /// The same moment in microseconds since boot, which no clock change moves.
     pub up: u64,
-    /// The byte at which the first of them begins.
+    /// The offset of the first of them in the output.
     pub offset: u64,
-    /// The byte up to which all output is accounted for: in this record, in an earlier one, or because it did not match.
+    /// All output up to this offset is accounted for: it is in this record, in an earlier one, or did not match.
     pub upto: u64,
-    /// The pattern that the first of them holds; the first in the request's order if there are several.
+    /// The pattern that the first line contains. If it contains several, the first in the request's order.
     pub pattern: String,
-    /// How many lines.
+    /// How many lines matched.
     pub count: u64,
-    /// The first of them, stripped of escape sequences: at most 20 lines and 2,000 characters. Raw: secrets are masked by whoever shows them.
+    /// The first lines, without escape sequences: at most 20 lines and 2,000 characters. Secrets are not masked here; the program
+    /// that shows the lines masks them.
     pub lines: Vec<String>,
-    /// Whether the last of `lines` was cut, or more lines would have followed.
+    /// Whether the last of `lines` was cut, or there were more lines.
     pub cut: bool,
 }

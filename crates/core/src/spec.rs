@@ -1,4 +1,4 @@
-//! What a caller asks to have run.
+//! What a caller requests to run.
 
 use crate::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// The command as one text, for people and for the `command` field.
+    /// The command as one text for display, and for the `command` field.
     pub fn shown(&self) -> String {
         match self {
             Self::Shell(line) => line.to_lossy().into_owned(),
@@ -46,11 +46,11 @@ impl std::fmt::Debug for EnvVar {
     }
 }
 
-/// What a stop of the engine does to the process.
+/// What happens to the process when the engine is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStop {
-    /// It goes on.
+    /// It keeps running.
     #[default]
     Keep,
     /// It is stopped.
@@ -67,41 +67,41 @@ pub enum OnStop {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Spec {
-    /// The command.
+    /// The command to run.
     pub command: Command,
-    /// Where; the caller's own directory if absent.
+    /// Its working directory; if absent, the caller's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<OsText>,
-    /// Variables given by name, over everything inherited.
+    /// Variables that are set over the inherited environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
-    /// On a terminal.
+    /// Whether it runs on a terminal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pty: bool,
-    /// With a pipe for its input; without one, and without a terminal, input is at its end from the start.
+    /// Whether its input is a pipe. Without a pipe or a terminal its input is empty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stdin: bool,
-    /// A name for people.
+    /// A name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Labels by which processes are found together.
+    /// Labels, by which processes can be found together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// For whom.
+    /// Who owns the process.
     #[serde(default)]
     pub owner: Owner,
-    /// How long it may run.
+    /// How long it may run before it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "millis")]
     pub timeout: Option<Duration>,
-    /// What a stop of the engine does to it.
+    /// What happens to it when the engine is stopped.
     #[serde(default)]
     pub on_stop: OnStop,
-    /// What its owner is to be told of it.
+    /// What its owner is notified of.
     #[serde(default, skip_serializing_if = "Tell::is_nothing")]
     pub tell: Tell,
 }
 
-/// What the owner of a process is to be told. On record before the command may run.
+/// What the owner of a process is notified of. Written to disk before the command starts.
 ///
 /// ```
 /// # use outlast_core::Tell;
@@ -112,19 +112,21 @@ pub struct Spec {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Tell {
-    /// Its end.
+    /// The end of the process.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub completion: bool,
-    /// Its end only if nobody in its conversation waits for it when it comes: whoever started it means to be there, and may die.
+    /// The end of the process, but only if no client of its session waits for it at that moment. The client that started it intends
+    /// to wait for it, but may die.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unless_waited_for: bool,
-    /// Whoever starts it waits for its end next: one that comes before they could ask is kept for them for a moment.
+    /// The client that starts it will wait for its end next. If the process ends before that request arrives, the notice is kept
+    /// for the client for a moment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub awaited: bool,
-    /// Each line that contains one of these, in this order of preference.
+    /// Each line that contains one of these patterns, in this order of preference.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,
-    /// How many characters of output the completion carries; absent means the contract's default.
+    /// How many characters of output the completion notice carries; absent means the contract's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chars: Option<u32>,
     /// Where in a chat the owner is.
@@ -133,24 +135,24 @@ pub struct Tell {
 }
 
 impl Tell {
-    /// Whether nothing is to be told.
+    /// Whether it asks for no notice.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The end.
+    /// Notify of the end.
     pub fn end() -> Self {
         Self { completion: true, ..Self::default() }
     }
 
-    /// Lines that contain `text` too.
+    /// The same, and also of lines that contain `text`.
     #[must_use]
     pub fn line(mut self, text: impl Into<String>) -> Self {
         self.watch.push(text.into());
         self
     }
 
-    /// The same, for an owner who is there in a chat.
+    /// The same, for an owner in a chat.
     #[must_use]
     pub fn to(self, route: Route) -> Self {
         Self { route, ..self }
@@ -185,7 +187,7 @@ impl Spec {
         }
     }
 
-    /// The same, under a name for people.
+    /// The same, with a name for display.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
@@ -204,7 +206,7 @@ impl Spec {
         Self { cwd: Some(dir.into()), ..self }
     }
 
-    /// The same, with this variable over everything inherited.
+    /// The same, with this variable set over the inherited environment.
     #[must_use]
     pub fn with_env(mut self, name: impl Into<OsText>, value: impl Into<OsText>) -> Self {
         self.env.push(EnvVar { name: name.into(), value: value.into() });
@@ -223,31 +225,31 @@ impl Spec {
         Self { stdin: true, ..self }
     }
 
-    /// The same, for somebody else than whoever asks.
+    /// The same, for another owner than the caller.
     #[must_use]
     pub fn owned_by(self, owner: Owner) -> Self {
         Self { owner, ..self }
     }
 
-    /// The same, for at most this long.
+    /// The same, with this time limit.
     #[must_use]
     pub fn at_most(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The same, stopped when the engine is.
+    /// The same, stopped when the engine is stopped.
     #[must_use]
     pub fn ending_with_the_engine(self) -> Self {
         Self { on_stop: OnStop::Kill, ..self }
     }
 
-    /// The same, and its owner is told this of it.
+    /// The same, and its owner is notified of this.
     #[must_use]
     pub fn telling(self, tell: Tell) -> Self {
         Self { tell, ..self }
     }
 
-    /// One with every field set, for tests of formats: a field that one of them forgets is missed there.
+    /// A spec with every field set, for tests of formats: they notice a field that a format omits.
     #[doc(hidden)]
     pub fn with_everything() -> Self {
         Self {

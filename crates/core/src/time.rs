@@ -1,13 +1,13 @@
-//! Instants as they are written down: UTC, microseconds.
+//! Times as they are written down: UTC, microseconds.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// An instant in UTC, in microseconds since 1970. Shown and serialised as RFC 3339.
+/// A time in UTC, in microseconds since 1970. Displayed and serialised as RFC 3339.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
 impl Time {
-    /// The instant `micros` microseconds after the start of 1970.
+    /// The time `micros` microseconds after the start of 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
@@ -17,7 +17,7 @@ impl Time {
         self.0
     }
 
-    /// Seconds from `earlier` to this instant, never negative: a clock that was stepped back must not show a negative age.
+    /// Seconds from `earlier` to this time. Never negative, so a clock that was set back shows no negative age.
     pub fn seconds_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0) / 1_000_000
     }
@@ -27,7 +27,7 @@ impl std::fmt::Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(t) => write!(f, "{t:.6}"),
-            // Out of the calendar: only a damaged file can say so, and it must still print.
+            // Outside the calendar. Only a damaged file holds such a time, and it must be printable, too.
             Err(_) => write!(f, "{}us", self.0),
         }
     }

@@ -1,8 +1,7 @@
-//! Which matches are told: a limiter for each process, and a breaker for the home.
+//! Which matches become notices: a limiter for each process, and a circuit breaker for the home.
 //!
-//! Both are states that a pure function advances, from one fact and its time to the next. Stored with the notices that came of
-//! them, in one transaction, they make a replay give the same notices again. All times are microseconds since the machine was
-//! started, which no clock change moves.
+//! A pure function moves both states on, from one fact to the next. They are stored in one transaction with the notices that the
+//! fact caused, so a replay produces the same notices. All times are microseconds since boot, which no clock change moves.
 //!
 //! Decisions 47 and 48: docs/decisions/watch.md.
 
@@ -11,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// How late a fact may be told after another with a later time, of whichever process, if nobody knows in which boot it was seen. One
-/// that lies further back is taken for another boot's: nothing that was stored then may silence it.
+/// How much later than a newer fact of any process a fact may arrive if it is unknown in which boot it was observed. An older one
+/// is taken for a fact of another boot, and times stored in that boot must not suppress it.
 pub const MOST_LATE: Duration = Duration::from_secs(60);
 
-/// How much is told.
+/// How many matches become notices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// The least time between two matches of one process.
+    /// The least time between two match notices of one process.
     pub spacing: Duration,
-    /// After so many spacings in a row with matches held back, a process is no longer watched.
+    /// After matches were held back in this many spacings in a row, a process is no longer watched.
     pub strikes: u32,
-    /// After so many matches in its life, a process is no longer watched.
+    /// After this many match notices, a process is no longer watched.
     pub lifetime: Option<u32>,
-    /// The most matches of all processes in a window; the next one trips the breaker.
+    /// The most match notices of all processes within a window. The next match trips the breaker.
     pub burst: u32,
     /// How long a match counts towards the burst.
     pub window: Duration,
-    /// How long a tripped breaker holds everything back.
+    /// How long a tripped breaker holds back all matches.
     pub rest: Duration,
 }
 
@@ -48,53 +47,53 @@ impl Default for Rules {
 /// A fact: lines of a process matched.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// When, in the boot in which it was seen.
+    /// When it was observed, by the clock of its own boot.
     pub up: u64,
-    /// When, in the boot whose times the breaker holds: the same if that is the boot it was seen in, else when it is told. Nothing if
-    /// nobody knows which it was seen in.
+    /// When it was observed, by the clock of the boot whose times the breaker holds. That is `up` if both are the same boot, else
+    /// the time at which the fact is handled. None if the boot of the fact is unknown.
     pub here: Option<u64>,
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
-    /// The conversation it belongs to.
+    /// The session that owns it.
     pub session: &'a str,
-    /// How many lines.
+    /// How many lines matched.
     pub count: u64,
 }
 
-/// What is to be told.
+/// What the owner is notified of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The match that was seen, to the process's owner.
     Match {
-        /// How many lines before it were held back.
+        /// How many earlier lines were held back.
         suppressed: u64,
     },
-    /// That the process is no longer watched, and its end will be told once, to the process's owner.
+    /// The process is no longer watched. Its owner is notified of that now, and once of its end.
     Disabled {
-        /// How many lines were held back since the last match that was told.
+        /// How many lines were held back since the last match notice.
         suppressed: u64,
-        /// In the contract's words.
+        /// A text in the contract's wording.
         message: String,
     },
-    /// That nothing is told for a while, to one conversation.
+    /// Matches are held back for a while. One session is notified of that.
     Tripped {
-        /// Which.
+        /// The session.
         session: String,
-        /// In the contract's words.
+        /// A text in the contract's wording.
         message: String,
     },
-    /// That matches are told again, to one conversation.
+    /// Matches are no longer held back. One session is notified of that.
     Released {
-        /// Which.
+        /// The session.
         session: String,
         /// How many of its matches were held back.
         suppressed: u64,
-        /// In the contract's words.
+        /// A text in the contract's wording.
         message: String,
     },
 }
 
-/// What is remembered of one process.
+/// The state of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limiter {
@@ -106,22 +105,22 @@ pub struct Limiter {
     disabled: bool,
 }
 
-/// What is remembered of the home.
+/// The state of the home.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Breaker {
     /// The latest time of any fact.
     last: u64,
-    /// When the matches were told that still count towards the burst: never more than that.
+    /// The times of the match notices that still count towards the burst; never more than the burst allows.
     admitted: VecDeque<u64>,
     tripped: Option<Trip>,
 }
 
-/// A breaker that holds everything back.
+/// A tripped breaker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Trip {
     until: u64,
-    /// How many matches of each conversation were held back; no more conversations than have processes that ran meanwhile.
+    /// How many matches of each session were held back. There are no more sessions here than have running processes.
     suppressed: BTreeMap<String, u64>,
 }
 
@@ -157,7 +156,7 @@ pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: 
             told.extend(tripped);
         }
     }
-    // A breaker that refuses the last match does not give the process another one: what its owner has to know is that there will be none.
+    // A breaker that refuses the last match does not grant the process another one: its owner has to know that no more will come.
     if last {
         told.push(limiter.disable(lifetime_message(rules, seen.process)));
     }
@@ -165,27 +164,27 @@ pub fn watch(rules: &Rules, limiter: &mut Limiter, breaker: &mut Breaker, seen: 
 }
 
 impl Limiter {
-    /// How many matches were told.
+    /// How many matches became notices.
     pub fn hits(&self) -> u32 {
         self.hits
     }
 
-    /// How many lines were held back since the last match that was told.
+    /// How many lines were held back since the last match notice.
     pub fn suppressed(&self) -> u64 {
         self.suppressed
     }
 
-    /// How many spacings in a row had matches held back.
+    /// In how many spacings in a row matches were held back.
     pub fn strikes(&self) -> u32 {
         self.strikes
     }
 
-    /// Whether the process is no longer watched. Its end is then told once, asked for or not.
+    /// Whether the process is no longer watched. Its end then becomes one notice, requested or not.
     pub fn is_disabled(&self) -> bool {
         self.disabled
     }
 
-    /// Forgets times, which mean nothing after the machine was started anew. What was counted stands.
+    /// Forgets times, which mean nothing after a reboot. Counts are kept.
     pub fn rebooted(&mut self) {
         self.cooldown_until = self.cooldown_until.map(|_| 0);
     }
@@ -217,7 +216,7 @@ enum Answer {
 }
 
 impl Breaker {
-    /// When [`Breaker::tick`] has something to tell.
+    /// When [`Breaker::tick`] has something to report.
     pub fn due(&self) -> Option<u64> {
         self.tripped.as_ref().map(|trip| trip.until)
     }
@@ -225,7 +224,7 @@ impl Breaker {
     /// Ends a rest that is over by `up`, a time of the same boot, and tells every conversation that it held something back from.
     pub fn tick(&mut self, up: u64) -> Vec<Verdict> {
         match &self.tripped {
-            // A fact that is told late, however late, finds the breaker as the latest one left it.
+            // A fact that arrives late finds the breaker as the latest fact left it.
             Some(trip) if up.max(self.last) >= trip.until => self.release(),
             _ => Vec::new(),
         }
@@ -239,7 +238,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it holds a time that has not come by `up`, and so cannot be of the same boot.
+    /// Whether it holds a time later than `up`, which cannot be of the same boot.
     pub fn is_ahead_of(&self, up: u64) -> bool {
         self.last > up
     }
@@ -253,13 +252,13 @@ impl Breaker {
 
     fn release(&mut self) -> Vec<Verdict> {
         let Some(trip) = self.tripped.take() else { return Vec::new() };
-        // As if somebody had looked just then: whether a timer or a match ends the rest makes no difference.
+        // As if a timer had fired at that moment: it makes no difference whether a timer or a match ends the trip.
         self.last = self.last.max(trip.until);
         let told = |(session, suppressed)| Verdict::Released { session, suppressed, message: released_message(suppressed) };
         trip.suppressed.into_iter().map(told).collect()
     }
 
-    /// Whether a match may be told at the latest time there was.
+    /// Whether a match may become a notice at the latest time.
     fn ask(&mut self, rules: &Rules, session: &str) -> Answer {
         let window = micros(rules.window);
         while self.admitted.front().is_some_and(|at| self.last.saturating_sub(*at) >= window) {

@@ -1,4 +1,4 @@
-//! The control socket: who is connected, what they asked, what they are told.
+//! The control socket: connections, incoming requests, outgoing messages.
 
 use outlast_wire::frame::{self, Frame, Splitter};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
@@ -11,9 +11,10 @@ use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// How many may be connected at once. An engine has one connection for all who follow the output, and one for each request that is under way.
+/// How many connections there may be at once. An engine has one for all clients that follow the output, and one for each request
+/// under way.
 const MOST: usize = 256;
-/// What may wait for a peer that does not read, before it is let go.
+/// How many bytes may wait for a peer that does not read before its connection is closed.
 const BACKLOG: usize = 1 << 20;
 
 /// One connection.
@@ -24,23 +25,23 @@ pub(crate) struct Conn {
     split: Splitter,
     unsent: Vec<u8>,
     greeted: bool,
-    /// An engine that wants news.
+    /// Whether the peer is an engine that wants news.
     pub(crate) listener: bool,
-    /// A real terminal looks on through it.
+    /// Whether a real terminal is attached through it.
     pub(crate) attached: bool,
-    /// Asks for output past a length.
+    /// Requests for output past a length.
     pub(crate) awaits: Vec<(u64, u64)>,
-    /// Asks that wait for the stop to be over.
+    /// Requests that wait for the end of the stop.
     pub(crate) stops: Vec<u64>,
     over: bool,
 }
 
-/// What came in.
+/// What a connection received.
 #[derive(Debug)]
 pub(crate) enum Came {
-    /// An ask.
+    /// A request.
     Ask { conn: u64, id: u64, ask: Ask },
-    /// Bytes for an ask.
+    /// Bytes for a request.
     Bytes { conn: u64, of: u64, bytes: Vec<u8> },
 }
 
@@ -52,12 +53,12 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Whether an engine listens.
+    /// Whether an engine listens for news.
     pub(crate) fn has_listener(&self) -> bool {
         self.conns.iter().any(|c| c.listener && !c.over)
     }
 
-    /// Takes a connection on which the hellos need not be said: whoever has the other end has made both, and listens.
+    /// Adds a connection without hellos: its engine has sent both, and listens.
     pub(crate) fn take(&mut self, engine: OwnedFd) {
         self.add(engine);
         if let Some(conn) = self.conns.last_mut() {
@@ -81,18 +82,18 @@ impl Control {
         });
     }
 
-    /// Takes whoever wants to connect and is of our user, or root.
+    /// Accepts connections of the own user and of root.
     pub(crate) fn accept(&mut self, listen: &OwnedFd) {
         while let Ok(fd) = rustix::net::accept_with(listen, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             let ours = rustix::net::sockopt::socket_peercred(&fd).is_ok_and(|c| c.uid.is_root() || c.uid == rustix::process::geteuid());
-            // One too many, or a stranger: closing tells.
+            // One connection too many, or another user: closing it tells the peer.
             if ours && self.conns.len() < MOST {
                 self.add(fd);
             }
         }
     }
 
-    /// Reads from one connection what is there.
+    /// Reads what has arrived on one connection.
     pub(crate) fn read(&mut self, conn: u64) -> Vec<Came> {
         let mut came = Vec::new();
         let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) else { return came };
@@ -112,7 +113,8 @@ impl Control {
                     Ok(ToKeeper { id, ask }) if c.greeted => came.push(Came::Ask { conn, id, ask }),
                     Ok(ToKeeper { id, .. }) => c.refuse(id, code::BAD_REQUEST, "say hello first"),
                     Err(e) => {
-                        // Which ask it was may still be legible; a newer engine then learns that we are too old for it.
+                        // The number of the request may still be readable. A newer engine then learns that this keeper is too old
+                        // for the request.
                         let id = serde_json::from_slice::<serde_json::Value>(&json).ok().and_then(|v| v["id"].as_u64()).unwrap_or(0);
                         c.refuse(id, code::BAD_REQUEST, &format!("not understood: {e}"));
                     }
@@ -127,7 +129,7 @@ impl Control {
         came
     }
 
-    /// Says something to one connection.
+    /// Sends a message on one connection.
     pub(crate) fn say(&mut self, conn: u64, of: Option<u64>, say: Say) {
         if let Some(c) = self.conns.iter_mut().find(|c| c.id == conn) {
             c.say(of, say);
@@ -141,25 +143,25 @@ impl Control {
         }
     }
 
-    /// Tells every engine to look.
+    /// Tells every engine that the folder has changed.
     pub(crate) fn news(&mut self) {
         for c in self.conns.iter_mut().filter(|c| c.listener) {
             c.say(None, Say::News);
         }
     }
 
-    /// Waits until an engine that listens leaves, which it does once it has written down the end, or says something.
+    /// Waits until a listening engine leaves, which it does once it has stored the end, or sends something.
     pub(crate) fn wait_for_listener(&self, longest: Duration) {
         let mut fds: Vec<PollFd<'_>> =
             self.conns.iter().filter(|c| c.listener && !c.over).map(|c| PollFd::new(&c.fd, PollFlags::IN)).collect();
         if !fds.is_empty() {
             let longest = Timespec { tv_sec: 0, tv_nsec: i64::from(longest.subsec_nanos()) };
-            // Late or interrupted: then it is not waited for.
+            // If it is late or the wait is interrupted, the keeper does not wait longer.
             let _late = poll(&mut fds, Some(&longest));
         }
     }
 
-    /// Sends what waits, and lets go of those that are over. The ids of these.
+    /// Sends what waits, and closes the connections that are over. Returns their ids.
     pub(crate) fn flush(&mut self) -> Vec<u64> {
         for c in &mut self.conns {
             c.send();
@@ -171,7 +173,7 @@ impl Control {
 }
 
 impl Conn {
-    /// Whether something waits for it to read.
+    /// Whether bytes wait for the peer to read.
     pub(crate) fn is_behind(&self) -> bool {
         !self.unsent.is_empty()
     }
@@ -201,7 +203,7 @@ impl Conn {
     fn pass_meta(&mut self, of: u64, meta: BorrowedFd<'_>) {
         self.send();
         let message = frame::json(&FromKeeper { of: Some(of), say: Say::Meta });
-        // A descriptor goes with the first byte of its message, so nothing may wait before it.
+        // A descriptor goes with the first byte of its message, so no bytes may wait before it.
         let passed = if self.is_behind() { Err(Errno::AGAIN) } else { send_with(&self.fd, &message, meta) };
         match passed {
             Ok(sent) => self.unsent.extend(&message[sent..]),
@@ -226,12 +228,12 @@ impl Conn {
     }
 }
 
-/// Sends bytes and a descriptor. How many bytes were taken: the descriptor goes with the first.
+/// Sends bytes and a descriptor. Returns how many bytes were taken: the descriptor goes with the first.
 fn send_with(to: &OwnedFd, bytes: &[u8], fd: BorrowedFd<'_>) -> rustix::io::Result<usize> {
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut room);
     let fds = [fd];
-    // Made for just this one.
+    // It has space for exactly one descriptor.
     control.push(SendAncillaryMessage::ScmRights(&fds));
     sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }

@@ -1,4 +1,4 @@
-//! The end: seen, recorded, told, reaped, in this order.
+//! The end of the command: observed, recorded, reported, reaped, in this order.
 //!
 //! Decision 9: docs/decisions/keeper.md; Decision 262: docs/decisions/stop.md.
 
@@ -11,11 +11,11 @@ use outlast_store::points;
 use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// How long the heir of a command has to reap it.
+/// How long the new parent of an orphaned command has to reap it.
 const HEIR: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Looks whether the command is over and publishes its status. The parent does it without reaping; if the parent is none of us, the
-/// kernel or `/proc` may still tell. Whether the status is published now.
+/// Checks whether the command has ended, and publishes its status. The parent does that without reaping. If neither keeper is the
+/// parent, the kernel or `/proc` may still have the status. Returns whether the status is published now.
 pub(crate) fn observe(pair: &Pair) -> bool {
     let live = pair.live();
     if live.wait_status().is_some() {
@@ -34,7 +34,8 @@ pub(crate) fn observe(pair: &Pair) -> bool {
     }
 }
 
-/// The command is not our child: either the other keeper's, who will publish, or its parent died and somebody else reaps it.
+/// The command is not a child of this keeper. Either the other keeper is its parent and will publish the status, or its parent died
+/// and another process reaps it.
 fn observe_as_stranger(pair: &Pair) -> bool {
     let live = pair.live();
     let Some(cmd) = &pair.cmd else { return false };
@@ -43,7 +44,7 @@ fn observe_as_stranger(pair: &Pair) -> bool {
     }
     let pid = live.cmd.load(SeqCst) as u32;
     let ticks = live.cmd_ticks.load(SeqCst);
-    // Its number may be a stranger's by now.
+    // Its pid may belong to another process by now.
     let is_it = outlast_store::os::start_ticks(pid).is_ok_and(|t| ticks == 0 || t == ticks);
     let parent = outlast_store::os::parent_of(pid).filter(|_| is_it);
     let keepers = [live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
@@ -57,9 +58,9 @@ fn observe_as_stranger(pair: &Pair) -> bool {
     let since = pair.over_since.get().unwrap_or_else(std::time::Instant::now);
     pair.over_since.set(Some(since));
     match parent {
-        // Its heir reaps it at once, after which the kernel tells.
+        // Its new parent reaps it at once. After that the kernel has the status.
         Some(_) if os::keeps_status() && since.elapsed() < HEIR => false,
-        // Or never: then the zombie itself tells those whom it trusts.
+        // Or never. Then the zombie has the status, readable for processes that it trusts.
         Some(_) => match os::zombie_status(pid) {
             Some(status) => {
                 publish(pair, Some(status));
@@ -78,7 +79,7 @@ fn publish(pair: &Pair, status: Option<i32>) {
     pair.live().publish_status(status, outlast_store::os::now().micros());
 }
 
-/// Gives the pid back, once the record is safe. Until then nobody else can have it.
+/// Reaps the command once its end is recorded. Until then its pid cannot be reused.
 pub(crate) fn reap_if_recorded(pair: &Pair) {
     let live = pair.live();
     if !live.has(flag::RECORDED) || live.has(flag::REAPED) {
@@ -93,19 +94,19 @@ pub(crate) fn reap_if_recorded(pair: &Pair) {
     }
 }
 
-/// Reaps what the tree has left to us, the command itself and the other keeper aside.
+/// Reaps the processes that the tree has left to this keeper, except for the command and the other keeper.
 pub(crate) fn reap_orphans(pair: &Pair) {
     let live = pair.live();
     let kept = [live.cmd.load(SeqCst) as u32, live.holder.load(SeqCst) as u32, live.pump.load(SeqCst) as u32];
     for child in outlast_store::os::children_of_one_thread(std::process::id()) {
         if !kept.contains(&child) {
-            // Still running, or gone already: either is fine.
+            // It may still run, or be gone already.
             let _left = os::reap_pid(child);
         }
     }
 }
 
-/// How it ended, from what was published.
+/// How the command ended, from its published status.
 pub(crate) fn ending(pair: &Pair) -> Option<Ending> {
     let live = pair.live();
     let status = live.wait_status()?;
@@ -133,7 +134,7 @@ fn is_kill(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Signal { number: 9, .. } | Outcome::Code(137))
 }
 
-/// Whether a TERM that was sent long ago can have been the reason.
+/// Whether a TERM that was sent earlier can have been the reason.
 fn by_term(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Signal { number: 15, .. } | Outcome::Code(143))
 }

@@ -1,4 +1,4 @@
-//! The parent of the command. Starts it, waits, publishes its end, gives its pid back. Does as little as can be.
+//! The parent of the command. Starts it, waits for its end, publishes the end, reaps it. Does as little else as possible.
 //!
 //! Decision 9: docs/decisions/keeper.md.
 
@@ -10,14 +10,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// How often the pump's pulse is felt, in seconds: two still ones while something waits for it, and it is taken for hung.
+/// How often the pump's heartbeat is checked, in seconds. A pump counts as hung after two checks without progress while work waits
+/// for it.
 const PULSE: i64 = 5;
-/// How long a pump that was continued has before it is replaced, in seconds.
+/// How long a pump has after a CONT before it is replaced, in seconds.
 const SECOND_CHANCE: i64 = 2;
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
-    if !crate::ready::wait(pair, Role::Holder) {
-        // Nothing was started, and the pump sees to what was made; if it is dead, that is ours.
+    if !crate::wait_for_go::wait(pair, Role::Holder) {
+        // Nothing was started. The pump cleans up; if it is dead, this keeper does.
         if pair.partner_is_over() {
             crate::pump::let_go(pair);
             crate::pump::clean_home(pair);
@@ -26,7 +27,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
     }
     outlast_store::points::reach("holder.go");
     spawn::start(pair);
-    // What is said there from here on is between the engine and the pump.
+    // From here on the connection is between the engine and the pump.
     pair.engine = None;
     let mut pulse = Pulse { beat: u64::MAX, still: 0 };
     let mut noted = false;
@@ -49,7 +50,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
                 crate::pump::clean_home(pair);
                 return Next::Exit;
             }
-            // The pump is about to clean up; should it die first, that is left to us.
+            // The pump is about to clean up. If it dies first, this keeper cleans up.
             orphans = wait(pair, &mut pulse);
             continue;
         }
@@ -61,10 +62,10 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
                 Ok(Some(role)) => return Next::Become(role),
                 Ok(None) => {
                     (pulse, noted) = (Pulse { beat: u64::MAX, still: 0 }, false);
-                    // If the disk refuses, readers find this keeper by its command line.
+                    // If the write is refused, readers find this keeper by its command line.
                     let _later = pair.meta.save();
                 }
-                // No process to be had now: until there is one, output waits in its pipe.
+                // No process can be created now. Until one can, output waits in its pipe.
                 Err(_) => std::thread::sleep(std::time::Duration::from_millis(100)),
             }
             continue;
@@ -78,13 +79,13 @@ struct Pulse {
     still: u32,
 }
 
-/// Sleeps until something happens, or the pump's pulse is due. Whether a child has ended.
+/// Sleeps until an event, or until the next check of the heartbeat. Returns whether a child has ended.
 fn wait(pair: &Pair, pulse: &mut Pulse) -> bool {
     let watch_cmd = pair.live().wait_status().is_none();
     let mut fds = vec![PollFd::new(&pair.wake_holder, PollFlags::IN), PollFd::new(&pair.signals, PollFlags::IN)];
     fds.extend(pair.partner.as_ref().map(|p| PollFd::new(p, PollFlags::IN)));
     fds.extend(pair.cmd.as_ref().filter(|_| watch_cmd).map(|c| PollFd::new(c, PollFlags::IN)));
-    // Dead, and not ours to wait for: its heir reaps it soon, and no descriptor says when.
+    // Dead, and not a child of this keeper: its new parent reaps it soon, and no descriptor reports that.
     let waiting_for_heir = watch_cmd && pair.cmd.as_ref().is_some_and(|c| os::is_over(c.as_fd()));
     let timeout = if waiting_for_heir {
         fds.pop();
@@ -100,7 +101,8 @@ fn wait(pair: &Pair, pulse: &mut Pulse) -> bool {
     os::read_signals(pair.signals.as_fd()).contains(&(libc::SIGCHLD as u32))
 }
 
-/// A pump that does nothing while output or the end waits for it is continued, then killed; its death is what replaces it.
+/// Continues a pump that does nothing while output or the end waits for it, and kills it later. Its death makes this keeper replace
+/// it.
 fn feel(pair: &Pair, pulse: &mut Pulse) {
     let beat = pair.live().heartbeat.load(SeqCst);
     let live = pair.live();
@@ -117,7 +119,7 @@ fn feel(pair: &Pair, pulse: &mut Pulse) {
             2 => libc::SIGCONT,
             _ => libc::SIGKILL,
         };
-        // Gone meanwhile: its handle tells.
+        // If it is gone, its handle reports that.
         let _gone = os::send(pump.as_fd(), number);
     }
 }

@@ -1,9 +1,7 @@
-//! Takes input so that no byte is written twice and none is lost: through a spool that both keepers hold.
+//! Writes input through a spool that both keepers hold, so that no byte is written twice and none is lost.
 //!
-//! Bytes are put into the spool only while it is empty, and count as taken from then on. From there the kernel moves them to the command.
-//! Whoever dies in between leaves them in the spool or behind it, and how many are in it says which.
-//!
-//! Decision 35: docs/decisions/stop.md.
+//! Bytes are put into the spool only while it is empty, and count as written from then on. The kernel moves them from there to the
+//! command. If a keeper dies in between, they are in the spool or past it, and the number of bytes in the spool tells which.
 
 use crate::pair::{Pair, Pipe};
 use outlast_core::Role;
@@ -19,50 +17,50 @@ use std::sync::atomic::Ordering::SeqCst;
 const CALLER: u32 = 1;
 const ANSWER: u32 = 2;
 const END: u32 = 3;
-/// How much is put into the spool at once: what a pipe of an ordinary size takes whole.
+/// How many bytes are put into the spool at once: a pipe of ordinary size takes them whole.
 const FILL: usize = 32 << 10;
 
-/// Who asked for a write: a connection and its number for the ask.
+/// The request to which a write belongs: a connection, and its number for the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Asker {
     pub(crate) conn: u64,
     pub(crate) ask: u64,
 }
 
-/// A write that is under way.
+/// A write in progress.
 #[derive(Debug)]
 struct Write {
     by: Asker,
     at: Option<u64>,
     len: u64,
-    /// Bytes of it that have come in, taken ones included.
+    /// Its bytes that have arrived, with those already written.
     received: u64,
-    /// Bytes of it that are done with: taken, or there before.
+    /// Its bytes that need no more work: they were written, now or earlier.
     done: u64,
-    /// Set when its turn comes: where it begins.
+    /// Where it begins; set when its turn comes.
     start: Option<u64>,
     held: VecDeque<u8>,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Finished {
     /// All of it is in the input.
     Written { by: Asker, taken: u64, next: u64 },
-    /// It is not, and why.
+    /// It is not in the input; `error` says why.
     Refused { by: Asker, code: &'static str, error: String },
 }
 
-/// The writes of this pump, in the order in which they came.
+/// The writes of this pump, in the order of arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     writes: VecDeque<Write>,
-    /// Those refused while their bytes were still coming in.
+    /// Those that were refused while their bytes were still arriving.
     refused: Vec<(Asker, u64)>,
 }
 
 impl Input {
-    /// Finds out what the last pump had done, from what is in the spool.
+    /// Finds out from the contents of the spool how far the last pump got.
     pub(crate) fn recover(pair: &Pair) {
         let Some(spool) = &pair.in_spool else { return };
         let live = pair.live();
@@ -74,7 +72,7 @@ impl Input {
         }
     }
 
-    /// A write is announced.
+    /// Begins a write whose bytes will follow.
     pub(crate) fn announce(&mut self, by: Asker, at: Option<u64>, len: u64) {
         self.writes.push_back(Write { by, at, len, received: 0, done: 0, start: None, held: VecDeque::new() });
     }
@@ -98,18 +96,19 @@ impl Input {
         self.writes.iter().any(|w| w.by.conn == conn && w.held.len() > 2 * FILL)
     }
 
-    /// A connection is gone. What it had written stays written.
+    /// Forgets a closed connection. What it has written stays written.
     pub(crate) fn forget(&mut self, conn: u64) {
         self.writes.retain(|w| w.by.conn != conn);
         self.refused.retain(|(r, _)| r.conn != conn);
     }
 
-    /// Whether something waits for room in the command's input.
+    /// Whether bytes wait for space in the command's input.
     pub(crate) fn wants_room(&self, pair: &Pair) -> bool {
         pair.in_spool.as_ref().is_some_and(|s| s.filled() > 0)
     }
 
-    /// Moves what can be moved. `answers` go first: a program waits for them. They answer the questions in the log up to `asked_to`.
+    /// Moves as many bytes as possible. `answers` go first, because the program waits for them. They answer the queries in the log
+    /// up to `asked_to`.
     pub(crate) fn go_on(&mut self, pair: &mut Pair, answers: &mut Vec<u8>, asked_to: u64) -> Vec<Finished> {
         let mut finished = Vec::new();
         loop {
@@ -124,7 +123,7 @@ impl Input {
                 break;
             }
             if !answers.is_empty() {
-                // Bounded so that the spool takes them whole: then all questions up to here are answered.
+                // Limited so that the spool takes them whole: then all queries up to here are answered.
                 pair.live().answering.store(asked_to, SeqCst);
                 let n = fill(pair, answers, ANSWER);
                 answers.drain(..n);
@@ -145,7 +144,7 @@ impl Input {
         finished
     }
 
-    /// Puts the next part of the first write into the spool. Whether anything changed.
+    /// Puts the next part of the first write into the spool. Returns whether anything changed.
     fn fill_next(&mut self, pair: &Pair, finished: &mut Vec<Finished>) -> bool {
         let taken = pair.live().in_client.load(SeqCst);
         let Some(w) = self.writes.front_mut() else { return false };
@@ -157,7 +156,7 @@ impl Input {
             finished.push(Finished::Refused { by: w.by, code: code::BAD_OFFSET, error });
             return true;
         }
-        // What is in the input already, from an attempt that was cut off, is not written again.
+        // Bytes that an interrupted attempt has put into the input are not written again.
         let known = taken.saturating_sub(start.saturating_add(w.done)).min(w.held.len() as u64) as usize;
         w.held.drain(..known);
         w.done += known as u64;
@@ -177,7 +176,7 @@ impl Input {
         n > 0
     }
 
-    /// A terminal's input is ended by a character, and can go on after it. Whether that was put into the spool.
+    /// A character ends the input of a terminal, which can continue after it. Returns whether the character was put into the spool.
     fn end_terminal_if_asked(&self, pair: &Pair) -> bool {
         match &pair.input {
             Some(tty) if pair.settings.pty && pair.live().has(flag::INPUT_CLOSE_ASKED) => fill(pair, &[crate::tty::eof_char(tty)], END) > 0,
@@ -185,7 +184,7 @@ impl Input {
         }
     }
 
-    /// Ends the input if that was asked for and everything before it is through. Whether it is ended.
+    /// Closes the input if that was requested and everything before it was moved. Returns whether it is closed.
     fn end_pipe_if_asked(&mut self, pair: &mut Pair) -> bool {
         let live = pair.live();
         if pair.settings.pty || !live.has(flag::INPUT_CLOSE_ASKED) || live.has(flag::INPUT_CLOSED) {
@@ -202,7 +201,7 @@ impl Input {
         let taken = pair.live().in_client.load(SeqCst);
         while let Some(w) = self.writes.pop_front() {
             self.note_refused(&w);
-            // A retry of what had been taken before the input was closed is told so.
+            // A repeated write of bytes that were written before the input was closed gets that answer.
             match w.at {
                 Some(at) if at.checked_add(w.len).is_some_and(|end| end <= taken) => {
                     finished.push(Finished::Written { by: w.by, taken: w.len, next: taken })
@@ -222,7 +221,7 @@ impl Input {
     }
 }
 
-/// Puts bytes into the empty spool and counts them as taken.
+/// Puts bytes into the empty spool and counts them as written.
 fn fill(pair: &Pair, bytes: &[u8], kind: u32) -> usize {
     let Some(spool) = &pair.in_spool else { return 0 };
     let live = pair.live();
@@ -235,7 +234,7 @@ fn fill(pair: &Pair, bytes: &[u8], kind: u32) -> usize {
     n
 }
 
-/// Counts what is in the spool as taken, by whom it was meant for. Done again after a kill it comes to the same.
+/// Counts the bytes in the spool as written, by their kind. Repeating it after a kill has the same result.
 fn commit(live: &Live, target: u64) {
     let kind = live.in_kind.load(SeqCst);
     match kind {
@@ -252,7 +251,7 @@ fn commit(live: &Live, target: u64) {
     live.in_target.store(target, SeqCst);
 }
 
-/// Moves the spool's contents to the command. Whether the spool is empty now.
+/// Moves the contents of the spool to the command. Returns whether the spool is empty now.
 fn drain(pair: &mut Pair) -> bool {
     let (Some(spool), Some(input)) = (&pair.in_spool, &pair.input) else { return false };
     let live = pair.live();
@@ -270,7 +269,7 @@ fn drain(pair: &mut Pair) -> bool {
             Ok(_) | Err(Errno::AGAIN) => return false,
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if move_by_hand(live, spool, input) == Ok(true) => {}
             Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if spool.filled() > 0 => return false,
-            // Nobody can read it any more.
+            // No process can read it any more.
             Err(_) => {
                 discard(spool);
                 close(pair);
@@ -280,8 +279,8 @@ fn drain(pair: &mut Pair) -> bool {
     }
 }
 
-/// Moves the spool's contents to the command if `splice` is refused. In between the bytes are in memory only. Bytes that do not fit go back
-/// to the spool. Returns whether anything was moved.
+/// Moves the contents of the spool to the command if `splice` is refused. In between, the bytes are in memory only. Bytes that do
+/// not fit go back to the spool. Returns whether any bytes were moved.
 fn move_by_hand(live: &Live, spool: &Pipe, input: &OwnedFd) -> Result<bool, Errno> {
     live.set(flag::BY_HAND | flag::IN_HAND);
     let mut bytes = vec![0; FILL];
@@ -302,7 +301,7 @@ fn discard(spool: &Pipe) {
     while matches!(rustix::io::read(&spool.r, &mut rest), Ok(n) if n > 0) {}
 }
 
-/// Closes the input here and, woken, in the other keeper: the command sees its end only when both have.
+/// Closes the input here, and wakes the other keeper to close it, too: the command sees the end of its input only when both have.
 fn close(pair: &mut Pair) {
     pair.live().set(flag::INPUT_CLOSED);
     pair.catch_up();

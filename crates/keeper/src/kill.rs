@@ -1,8 +1,9 @@
-//! Stops the tree: the command first, then the rest, then whatever is left, for good.
+//! Stops the tree: first the command, then the rest, then KILL for all that is left.
 //!
-//! The leader alone is asked first, so that a program which shuts its own children down gets to do it, and a shell cannot go on to its next
-//! command because its current one was killed. Once it is gone, or half the grace is, everybody is asked. At the end of the grace all are
-//! killed, and killed again until none is found. How far this has come lies in `meta`: a new pump goes on with it.
+//! TERM goes to the leader alone at first. A program that shuts its own children down can do so, and a shell cannot start its next
+//! command because its current one was killed. Once the leader has ended, or half the grace has passed, all processes get TERM. At
+//! the end of the grace all get KILL, repeatedly until none is found. `meta` records how far a stop has come, so a new pump
+//! continues it.
 //!
 //! Decision 30: docs/decisions/stop.md.
 
@@ -21,11 +22,12 @@ use std::time::Duration;
 const LEADER_ASKED: u32 = 1;
 const ALL_ASKED: u32 = 2;
 const KILLED: u32 = 3;
-/// How long after the hard kill a survivor may still be on its way out.
+/// How long after KILL a survivor may still be exiting.
 const SETTLE: Duration = Duration::from_millis(900);
-/// How often a tree is looked at while it dies: an orphan's end is told to its heir, which may be the other keeper.
+/// The longest pause between two looks at a tree that is dying: an orphan's end is reported to its new parent, which may be the
+/// other keeper.
 const LOOK: Duration = Duration::from_millis(5);
-/// The first time: most are gone as soon as they are asked. From then on twice as long each time, up to the usual.
+/// The first pause: most processes end as soon as they get TERM. Each pause is twice as long as the one before, up to [`LOOK`].
 const FIRST_LOOK: Duration = Duration::from_micros(300);
 
 /// How a stop ended.
@@ -33,43 +35,43 @@ const FIRST_LOOK: Duration = Duration::from_micros(300);
 pub(crate) struct Stopped {
     pub(crate) seen_dead: u32,
     pub(crate) survivors: Vec<u32>,
-    /// Why the disk refused the record of it, if it did.
+    /// Why the record of the stop could not be written, if it could not.
     pub(crate) unrecorded: Option<String>,
 }
 
-/// A stop under way in this pump.
+/// A stop that this pump carries out.
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     seen: BTreeSet<u32>,
-    /// How often it was looked at.
+    /// How many looks there were.
     looks: u32,
     last_look: u64,
     empty_looks: u32,
-    /// Why the disk refused the record of it, if it did. It is carried out all the same.
+    /// Why the record of the stop could not be written, if it could not. The stop is carried out all the same.
     unrecorded: Option<String>,
 }
 
-/// What became of a request to stop.
+/// The result of a request to stop.
 pub(crate) enum Begun {
-    /// It is under way.
+    /// The stop is in progress.
     UnderWay,
-    /// The leader was signalled, and that is all that was asked for.
+    /// The leader got TERM, and the request wants no more than that.
     Signalled {
-        /// Why the disk refused the record of it, if it did.
+        /// Why the record of the stop could not be written, if it could not.
         unrecorded: Option<String>,
     },
-    /// It had ended before.
+    /// The command had ended before.
     AlreadyEnded,
-    /// What a command leaves running is stopped once its end is recorded, and that is not the case.
+    /// The descendants of an ended command can be stopped only once its end is recorded, and it is not.
     NotEnded,
 }
 
 impl Stopping {
-    /// Takes a request to stop: on record first, then the first signal.
+    /// Accepts a request to stop: first records it, then sends the first signal.
     pub(crate) fn begin(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
         let live = pair.live();
         let Some(cmd) = &pair.cmd else { return Begun::AlreadyEnded };
-        // Dead already, though perhaps nobody has published it: then it ended of its own, and stays so.
+        // It is dead already, although its status may not be published yet: it ended on its own.
         if live.wait_status().is_some() || os::is_over(cmd.as_fd()) {
             return Begun::AlreadyEnded;
         }
@@ -95,8 +97,8 @@ impl Stopping {
         Begun::UnderWay
     }
 
-    /// Takes a request to stop what is left of the tree of a command that has ended: on record first, then the first signals. How the command ended stays
-    /// as it is recorded, so the place for the stop in `meta` is left alone.
+    /// Accepts a request to stop the descendants of an ended command: first records it, then sends the first signals. The recorded
+    /// end of the command must not change, so the stop is not written to `meta`.
     pub(crate) fn begin_left(&mut self, pair: &Pair, stop: &Stop, journal: impl FnOnce(&Record)) -> Begun {
         let live = pair.live();
         if !live.has(flag::RECORDED) {
@@ -123,7 +125,7 @@ impl Stopping {
         Begun::UnderWay
     }
 
-    /// Sets when all are asked and when they are killed. A repeated request may bring that forward, never put it off.
+    /// Sets the times for TERM and KILL to all. A repeated request may move them forward, never back.
     fn set_times(&mut self, pair: &Pair, grace: u64) {
         let live = pair.live();
         let (time, under_way) = (boottime_ns(), live.stop_step.load(SeqCst) != 0);
@@ -136,12 +138,12 @@ impl Stopping {
         }
         live.flags.fetch_and(!flag::STOP_DONE, SeqCst);
         (self.last_look, self.looks, self.empty_looks) = (0, 0, 0);
-        // Before anybody is asked: who is gone at the first look would not be among those seen to die.
+        // Before any signal: a process that is gone at the first look would not be counted as observed to die.
         self.seen.extend(tree::members(pair));
         live.stop_step.fetch_max(LEADER_ASKED, SeqCst);
     }
 
-    /// Does what is due. The result, once there is one.
+    /// Does what is due. Returns the result once the stop is over.
     pub(crate) fn go_on(&mut self, pair: &Pair) -> Option<Stopped> {
         let live = pair.live();
         let step = live.stop_step.load(SeqCst);
@@ -158,7 +160,7 @@ impl Stopping {
         let leader_gone = live.wait_status().is_some();
         let members = tree::members(pair);
         self.count_dead(pair, &members);
-        // Without a leaf a single look may miss one that moves: only the second empty one counts.
+        // Without a leaf, a single look may miss a process that moves. Only the second empty look counts.
         self.empty_looks = if members.is_empty() && leader_gone { self.empty_looks + 1 } else { 0 };
         if self.empty_looks >= if pair.leaf().is_some() { 1 } else { 2 } {
             return Some(self.finish(pair, Vec::new()));
@@ -176,7 +178,7 @@ impl Stopping {
             tree::signal_all(pair, &members, libc::SIGTERM);
             tree::signal_all(pair, &members, libc::SIGCONT);
             points::reach("pump.stop.asked");
-            // Said after it was done: a new pump asks them again rather than not at all.
+            // Recorded after the signals: a new pump sends them again rather than not at all.
             live.stop_step.store(ALL_ASKED, SeqCst);
             self.looks = 0;
         }
@@ -189,17 +191,17 @@ impl Stopping {
         (live.stop_step.load(SeqCst) != 0 && !live.has(flag::STOP_DONE)).then(|| self.pause())
     }
 
-    /// How long after the last look the next one is.
+    /// The pause between the last look and the next one.
     fn pause(&self) -> Duration {
         FIRST_LOOK.saturating_mul(1 << self.looks.min(8)).min(LOOK)
     }
 
-    /// Kills everybody, also those born while it is done. Who was still there.
+    /// Kills all members, also those that are forked meanwhile. Returns those that were still there.
     fn kill(&mut self, pair: &Pair, mut members: BTreeSet<u32>) -> Vec<u32> {
         if tree::leaf_of_ours_alone(pair).is_some_and(|leaf| leaf.kill().is_ok()) {
             self.seen.extend(members.iter().copied());
         } else {
-            // What is stopped cannot fork: once a look finds nobody new, the set is whole.
+            // A suspended process cannot fork: once a look finds no new process, the set is complete.
             for _ in 0..64 {
                 tree::signal_all(pair, &members, libc::SIGSTOP);
                 let again = tree::members(pair);
@@ -224,22 +226,22 @@ impl Stopping {
     fn finish(&mut self, pair: &Pair, survivors: Vec<u32>) -> Stopped {
         let live = pair.live();
         if survivors.is_empty() {
-            // The leader at least, though it may have been gone before the first look.
+            // At least the leader, even if it was gone before the first look.
             live.stop_dead.fetch_max(1, SeqCst);
             live.set(flag::STOP_DONE);
         } else {
-            // It goes on, and can be stopped again.
+            // The stop has failed: the process keeps running, and can be stopped again.
             live.stop_step.store(0, SeqCst);
         }
         Stopped { seen_dead: live.stop_dead.load(SeqCst), survivors, unrecorded: self.unrecorded.take() }
     }
 }
 
-/// Asks the leader to end. One that is stopped cannot act on TERM until it is continued.
+/// Sends TERM to the leader. A suspended leader cannot act on TERM until it is continued.
 fn ask(pair: &Pair) {
     if let Some(cmd) = &pair.cmd {
         for number in [libc::SIGTERM, libc::SIGCONT] {
-            // Gone meanwhile: that is what was wanted.
+            // It may be gone already.
             let _gone = os::send(cmd.as_fd(), number);
         }
     }

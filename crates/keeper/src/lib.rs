@@ -1,30 +1,32 @@
-//! One process, from its start to its last record.
+//! The keepers of one process, from its start to its last record.
 //!
-//! Two processes look after each command. The **holder** is its parent: it starts it, waits for its end, and does as little else as can be.
-//! The **pump** moves its output into the log, takes its input, stops its tree, and writes the record of its end. Each holds every descriptor
-//! the other needs, so that whichever dies, the other makes a new one by forking, at any instant and any number of times. What they know lies
-//! in `meta`, in a mapping they share.
+//! Two processes supervise each command. The **holder** is its parent. It starts the command, waits for its end, and does as little
+//! else as possible. The **pump** copies its output to the log, writes its input, stops its tree, and records its end. Each has all
+//! descriptors that the other needs. If one dies, the other forks a new one, at any moment and any number of times. Their shared
+//! state is in `meta`, in a mapping that both share.
 //!
-//! No threads, no async runtime, no database: a thread could still write after the pump's pidfd has fired, and memory counts a thousandfold.
+//! There are no threads, no async runtime and no database. A thread could still write after the pump's pidfd has reported its
+//! death, and there may be a thousand keepers, so their memory counts.
 
 mod control;
+mod copy_output;
 mod end;
+mod fork_server;
 mod holder;
 mod input;
 mod kill;
 mod limits;
-mod mover;
-mod nest;
+mod notify_engine;
 mod os;
 mod pair;
+mod prepared;
 mod pump;
-mod ready;
 mod spawn;
 mod start;
-mod tell;
+mod start_engine;
 mod tree;
 mod tty;
-mod wake;
+mod wait_for_go;
 mod watch;
 
 use outlast_core::Role;
@@ -34,18 +36,18 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// What a role does next.
+/// What a keeper does next.
 pub(crate) enum Next {
-    /// This is the new process: it has this role.
+    /// This is the new process, with this role.
     Become(Role),
-    /// Nothing is left to do.
+    /// All work is done.
     Exit,
 }
 
 pub use os::close_inherited;
 
-/// Into the log of the engine of this process's home. Our standard error leads to the one there was when the nest was made, and may have been set aside since.
-/// On a full disk nobody hears it, and that must harm nobody.
+/// Writes to the log of the engine of this process's home. Standard error leads to the log file of the time at which the fork
+/// server was started, which may have been rotated since. On a full disk the message is lost, which must not cause another failure.
 pub(crate) fn complain(folder: &Path, what: std::fmt::Arguments<'_>) {
     let line = format!("outlast-keeper: {what}\n");
     let log = folder.ancestors().nth(2).map(|root| Home::new(root).engine_log());
@@ -53,7 +55,7 @@ pub(crate) fn complain(folder: &Path, what: std::fmt::Arguments<'_>) {
     let _unheard = log.map_or_else(|| std::io::stderr().write_all(line.as_bytes()), |mut log| log.write_all(line.as_bytes()));
 }
 
-/// Runs as the keepers of one process; `args` name its folder. The result is for `exit`.
+/// Runs as the keepers of one process; `args` name its folder. Returns the exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
     let mut args = args.into_iter();
     let (Some(dir), None) = (args.next(), args.next()) else {
@@ -61,9 +63,9 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
         return 64;
     };
     let dir = PathBuf::from(dir);
-    let mut pair = match ready(&dir) {
+    let mut pair = match prepare_pair(&dir) {
         Ok(Some(pair)) => pair,
-        // Somebody else looks after it, or it was started before.
+        // Other keepers have it, or it was started before.
         Ok(None) => return 0,
         Err(e) => {
             complain(&dir, format_args!("{e}"));
@@ -78,21 +80,22 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> i32 {
         };
         match next {
             Next::Become(new) => role = new,
-            // No destructors: what is ours to remove was removed, and the rest is the kernel's to close.
+            // No destructors: the keepers' own files were removed, and the kernel closes the rest.
             Next::Exit => os::exit_now(0),
         }
     }
 }
 
-/// A pair that has everything but its command; from a nest, once it is asked for.
-fn ready(folder: &Path) -> Result<Option<pair::Pair>, start::StartError> {
-    if nest::is_unnamed(folder) {
-        let asked = nest::run(folder)?;
-        return start::prepare(asked.folder, Some(asked.engine), Some(asked.image), asked.ground);
+/// A pair with everything except its command. In the fork server, returns once a keeper is requested.
+fn prepare_pair(folder: &Path) -> Result<Option<pair::Pair>, start::StartError> {
+    if fork_server::is_unnamed(folder) {
+        let keeper = fork_server::run(folder)?;
+        return start::prepare(keeper.folder, Some(keeper.engine), Some(keeper.image), keeper.base);
     }
     let engine = start::engine_at_stdin()?;
-    // What the engine's first caller had open must reach neither us nor the command: a lock there would be held for ever.
+    // Descriptors of the program that started the engine must reach neither the keepers nor the command: a lock held through one
+    // would never be released.
     os::close_inherited(engine.as_ref().map(AsRawFd::as_raw_fd));
     let image = engine.as_ref().and_then(|_| start::image_at_stdout());
-    start::prepare(folder.to_owned(), engine, image, start::Ground::lay()?)
+    start::prepare(folder.to_owned(), engine, image, start::KeeperBase::open()?)
 }

@@ -1,9 +1,9 @@
-//! What both keepers hold, and how one makes the other.
+//! The state that both keepers share, and how one forks the other.
 //!
 //! Decisions 4, 5 and 8: docs/decisions/keeper.md.
 
 use crate::os::{self, Fork, Kin, Leaf};
-use crate::spawn::Prepared;
+use crate::prepared::Prepared;
 use outlast_core::{OsText, ProcessId, Role};
 use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::{Live, Meta, flag};
@@ -22,29 +22,29 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe whose both ends never block us.
+    /// A pipe with two nonblocking ends.
     pub(crate) fn new() -> io::Result<Self> {
         use rustix::pipe::PipeFlags;
         let (r, w) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         Ok(Self { r, w })
     }
 
-    /// How many bytes are inside.
+    /// How many bytes it contains.
     pub(crate) fn filled(&self) -> u64 {
         rustix::io::ioctl_fionread(&self.r).unwrap_or(0)
     }
 }
 
-/// The descriptors that the command gets. Both keepers keep them until it exists, because a new holder would need them.
+/// The descriptors for the command. Both keepers hold them until it exists, because a new holder would need them.
 #[derive(Debug)]
 pub(crate) struct Ends {
     pub(crate) stdin: OwnedFd,
     pub(crate) output: OwnedFd,
-    /// Closed by a successful exec: its other end then reads as ended.
+    /// Closed by a successful exec. Its other end then reads end-of-file.
     pub(crate) _executed: OwnedFd,
 }
 
-/// What was asked for, as far as it matters after the start.
+/// The parts of the request that matter after the start.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) keep: Keep,
@@ -55,16 +55,16 @@ pub(crate) struct Settings {
     /// How long the command may run.
     pub(crate) timeout: Option<Duration>,
     pub(crate) pty: bool,
-    /// Program and directory as an error names them.
+    /// Program and directory as errors name them.
     pub(crate) program: OsText,
     pub(crate) cwd: OsText,
-    /// What its output is searched for.
+    /// The patterns for which its output is searched.
     pub(crate) watch: Vec<String>,
-    /// Whether somebody is to be told of anything.
+    /// Whether its owner is to be notified of anything.
     pub(crate) tells: bool,
 }
 
-/// Everything the two share. After a fork both have all of it.
+/// What the two keepers share. After a fork both have all of it.
 #[derive(Debug)]
 pub(crate) struct Pair {
     pub(crate) id: ProcessId,
@@ -73,17 +73,17 @@ pub(crate) struct Pair {
     pub(crate) folder: Option<FileId>,
     pub(crate) meta: Meta,
     pub(crate) settings: Settings,
-    /// The command, ready to be executed; gone once it was.
+    /// The command, ready to be executed; none after the start.
     pub(crate) prepared: Option<Prepared>,
     pub(crate) ends: Option<Ends>,
-    /// The other end of the one that a successful exec closes.
+    /// The other end of the pipe that a successful exec closes.
     pub(crate) executed: Option<OwnedFd>,
-    /// Where output comes from: a pipe's read end, or the terminal.
+    /// The source of output: a pipe's read end, or the terminal.
     pub(crate) out: Option<OwnedFd>,
     pub(crate) spool: Pipe,
     pub(crate) copy: Pipe,
     pub(crate) null: OwnedFd,
-    /// Where input goes: a pipe's write end, or the terminal.
+    /// The destination of input: a pipe's write end, or the terminal.
     pub(crate) input: Option<OwnedFd>,
     pub(crate) in_spool: Option<Pipe>,
     pub(crate) listen: OwnedFd,
@@ -92,16 +92,16 @@ pub(crate) struct Pair {
     pub(crate) signals: OwnedFd,
     /// A handle on the command.
     pub(crate) cmd: Option<OwnedFd>,
-    /// When a command that is not our child was first seen to be over.
+    /// When a command that is not a child of this keeper was first observed to have ended.
     pub(crate) over_since: std::cell::Cell<Option<std::time::Instant>>,
     /// A handle on the other keeper.
     pub(crate) partner: Option<OwnedFd>,
     pub(crate) leaf: Option<Leaf>,
     /// The OOM counter before the command ran, if there is one.
     pub(crate) oom_kills: Option<os::OomKills>,
-    /// Where we say that the command was executed, for whoever has keepers and no engine.
+    /// Where the keepers report that the command was executed, if they were started without an engine.
     pub(crate) report: Option<OwnedFd>,
-    /// The connection of that engine, until the pump takes it.
+    /// The connection of the engine that started them, until the pump takes it.
     pub(crate) engine: Option<OwnedFd>,
 }
 
@@ -115,12 +115,12 @@ impl Pair {
         self.folder.is_none() || FileId::at(&self.dir.path).ok() == self.folder
     }
 
-    /// The cgroup in which the command's tree is, if it is in one.
+    /// The cgroup of the command's tree, if it has one.
     pub(crate) fn leaf(&self) -> Option<&Leaf> {
         self.leaf.as_ref().filter(|_| self.live().has(flag::LEAF))
     }
 
-    /// Makes the other keeper. In the new process: its role.
+    /// Forks the other keeper. In the new process: its role.
     pub(crate) fn fork(&mut self, role: Role) -> io::Result<Option<Role>> {
         let me = os::open_pidfd(rustix::process::getpid().as_raw_nonzero().get())?;
         points::reach(match role {
@@ -129,7 +129,7 @@ impl Pair {
         });
         let forked = match role {
             Role::Holder => os::fork(&self.live().holder, &Kin::Child)?,
-            // Not our child: what descends from us is the command's tree.
+            // Not a child of this process: descendants of the holder are the command's tree.
             Role::Pump => os::fork(&self.live().pump, &Kin::Sibling)?,
         };
         match forked {
@@ -144,7 +144,8 @@ impl Pair {
             }
             Fork::Child => {
                 self.partner = Some(me);
-                // Each in its own session, so that no signal to a group takes both; and an heir of orphans, which is not inherited.
+                // Each keeper has its own session, so that no signal to a group reaches both. Each is a subreaper, which is not
+                // inherited.
                 let _already_leader = rustix::process::setsid();
                 let _from_3_4 = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
                 Ok(Some(role))
@@ -157,7 +158,7 @@ impl Pair {
         self.partner.as_ref().is_none_or(|fd| os::is_over(fd.as_fd()))
     }
 
-    /// Notes the death of the other and what it means for the next one.
+    /// Records the death of the other keeper, and what it means for the next one.
     pub(crate) fn note_death(&self, role: Role) {
         let live = self.live();
         match role {
@@ -176,11 +177,11 @@ impl Pair {
             Role::Pump => &self.wake_pump,
             Role::Holder => &self.wake_holder,
         };
-        // A counter that is full is a wake-up that was not read yet.
+        // A full counter is a wake-up that was not read yet.
         let _full = rustix::io::write(fd, &1_u64.to_ne_bytes());
     }
 
-    /// Learns when the command's number became its own, while it is.
+    /// Reads when the command's pid was started, while the pid is still the command's.
     pub(crate) fn learn_ticks(&self) {
         let live = self.live();
         if live.cmd_ticks.load(SeqCst) == 0
@@ -190,17 +191,17 @@ impl Pair {
         }
     }
 
-    /// What both do whenever they look: close what the command has by now, learn who it is, let go of a closed input.
+    /// What both keepers do at each wake-up: close what the command has by now, learn its pid, close an input that was closed.
     pub(crate) fn catch_up(&mut self) {
         let cmd = self.live().cmd.load(SeqCst);
         if cmd != 0 || self.live().wait_status().is_some() {
-            // It has its own by now, or will never need them.
+            // The command has its own by now, or will never need them.
             self.ends = None;
             self.prepared = None;
         }
         if cmd != 0 {
             if self.cmd.is_none() {
-                // Not reaped before the record is safe, so the number is still its own.
+                // It is not reaped before its end is recorded, so the pid is still its own.
                 self.cmd = os::open_pidfd(cmd).ok();
             }
             self.learn_ticks();

@@ -1,15 +1,16 @@
-//! Moves output, takes input, stops the tree, records the end. Here is the loop, with what it waits for; its two jobs are in files of their own.
+//! The loop of the pump, which moves output, writes input, stops the tree, and records the end. The handling of output and of
+//! requests is in submodules.
 
 mod output;
 mod save;
 mod serve;
 
 use crate::control::Control;
+use crate::copy_output::OutputCopier;
 use crate::input::Input;
 use crate::kill::Stopping;
-use crate::mover::Mover;
+use crate::notify_engine::PendingNews;
 use crate::pair::Pair;
-use crate::tell::Telling;
 use crate::{Next, end, os, start};
 use outlast_core::{Cause, Record, Role, Stop, StopWay};
 use outlast_store::journal::Journal;
@@ -21,9 +22,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// How often in a row a pump may die without getting on before it goes on without scanning.
+/// After this many deaths in a row without progress, the next pump does not scan the output.
 const STUCK: u32 = 3;
-/// How long a command that has closed its output may take to end before it is said to go on without: most close it by ending.
+/// How long a command that has closed its output may take to end before it is reported as running without output: most commands
+/// close it by ending.
 const CLOSING: Duration = Duration::from_millis(5);
 
 pub(crate) fn run(pair: &mut Pair) -> Next {
@@ -46,7 +48,7 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
         pump.see_closing();
         pump.settle();
         let listened = pump.control.has_listener();
-        pump.telling.go_on(pump.pair, listened);
+        pump.news.go_on(pump.pair, listened);
         pump.mind_deadline();
         pump.go_on_stopping();
         pump.move_input();
@@ -61,17 +63,17 @@ pub(crate) fn run(pair: &mut Pair) -> Next {
     }
 }
 
-/// How a pump begins.
+/// How the first steps of a pump went.
 enum Begun {
-    /// As one with a holder and a command.
+    /// It has a holder and a command.
     Yes,
-    /// Not at all: it was called off.
+    /// The start was cancelled.
     Never,
-    /// As something else, in the process that was just made.
+    /// This is a new process with this role.
     As(Role),
 }
 
-/// The first pump makes the holder, and waits with it for the word of the engine. Later ones have nothing to wait for.
+/// The first pump forks the holder, and both wait for the engine's go-ahead. Later pumps do not wait.
 fn begin(pair: &mut Pair) -> Begun {
     if pair.live().has(flag::GO) {
         return Begun::Yes;
@@ -81,14 +83,14 @@ fn begin(pair: &mut Pair) -> Begun {
     {
         return Begun::As(role);
     }
-    if crate::ready::wait(pair, Role::Pump) {
-        // It may have looked just before the word came, and finds it taken now.
+    if crate::wait_for_go::wait(pair, Role::Pump) {
+        // The holder may have looked just before the go-ahead came. It finds it in `meta` now.
         pair.wake(Role::Holder);
         return Begun::Yes;
     }
     if let Some(holder) = &pair.partner {
         pair.wake(Role::Holder);
-        // It sees the same, and leaves.
+        // The holder sees the same, and exits.
         let _left = poll(&mut [PollFd::new(holder, PollFlags::IN)], Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
     }
     let_go(pair);
@@ -98,22 +100,22 @@ fn begin(pair: &mut Pair) -> Begun {
 
 struct Pump<'a> {
     pair: &'a mut Pair,
-    mover: Mover,
+    copier: OutputCopier,
     input: Input,
     control: Control,
     stopping: Stopping,
     journal: Option<Journal>,
-    telling: Telling,
-    /// A terminal that nobody has open while the command lives: asked again at this instant.
+    news: PendingNews,
+    /// When to read a terminal again that no process has open while the command lives.
     ask_terminal_at: Option<Instant>,
-    /// The log's length when waiting readers were last told.
+    /// The log's length that was last reported to waiting readers.
     told: u64,
     holder_tried: Option<Instant>,
-    /// When the output was found closed, while it is not said yet.
+    /// When the output was found to be closed, while that is not reported yet.
     closing: Option<Instant>,
-    /// When those that are left running were first counted.
+    /// When the descendants left running were first counted.
     left_since: Option<Instant>,
-    /// When `meta` is to be on disk for the first time.
+    /// When `meta` is to be written to disk for the first time.
     settle_at: Option<Instant>,
     saving: save::Saving,
 }
@@ -124,7 +126,7 @@ impl<'a> Pump<'a> {
         let deaths = live.pump_deaths.load(SeqCst);
         if deaths > 0 {
             let commits = live.commits();
-            // One that had nothing to do was not stuck.
+            // A pump without work to do was not stuck.
             let owed = pair.spool.filled() > 0;
             let stuck = if live.stuck_at.swap(commits, SeqCst) == commits && owed { live.stuck.fetch_add(1, SeqCst) + 1 } else { 0 };
             live.stuck.store(stuck, SeqCst);
@@ -133,21 +135,21 @@ impl<'a> Pump<'a> {
             }
         }
         Input::recover(pair);
-        let mover = Mover::new(pair);
+        let copier = OutputCopier::new(pair);
         let mut control = Control::default();
         if let Some(engine) = pair.engine.take()
-            && crate::ready::take(&engine).is_ok()
+            && crate::wait_for_go::take(&engine).is_ok()
         {
             control.take(engine);
         }
         let mut pump = Self {
-            mover,
+            copier,
             pair,
             input: Input::default(),
             control,
             stopping: Stopping::default(),
             journal: None,
-            telling: Telling::default(),
+            news: PendingNews::default(),
             ask_terminal_at: None,
             told: 0,
             holder_tried: None,
@@ -157,36 +159,36 @@ impl<'a> Pump<'a> {
             saving: save::Saving::new(),
         };
         if deaths > 0 {
-            // The last one may have died between writing and telling.
-            if pump.mover.watch.is_some() {
+            // The last pump may have died between the record and the report.
+            if pump.copier.watch.is_some() {
                 pump.owe_matches();
             }
             pump.record(&Record::TakenOver { at: now(), role: Role::Pump, times: deaths });
             if pump.pair.live().has(flag::RECORDED) {
-                // Whether the end was told is not known.
-                pump.telling.owe_end(pump.pair, false);
+                // It is unknown whether the end was reported.
+                pump.news.owe_end(pump.pair, false);
             }
         }
         pump
     }
 
-    /// Appends to the journal, which is made with its first record. On a full disk the fact is in `meta` alone.
+    /// Appends to the journal, which is created with its first record. On a full disk the fact is in `meta` only.
     fn record(&mut self, record: &Record) {
         append(&mut self.journal, self.pair, record);
     }
 
-    /// Makes a holder where there is none: at the start, and whenever one has died.
+    /// Forks a holder if there is none: at the start, and after one has died.
     fn keep_holder(&mut self) -> Option<Next> {
         if self.pair.live().has(flag::DONE) || !self.pair.partner_is_over() {
             return None;
         }
         let first = self.pair.partner.is_none();
         if !first {
-            // Its children are ours from before its handle fired.
+            // Its children have passed to this process before its handle reported its death.
             let holder = self.pair.live().holder.load(SeqCst);
             if holder != 0 {
                 let _not_ours = os::reap_pid(holder as u32);
-                // The number may pass to a stranger now.
+                // The pid may be reused now.
                 self.pair.live().holder.store(0, SeqCst);
             }
             end::observe(self.pair);
@@ -203,7 +205,7 @@ impl<'a> Pump<'a> {
             Ok(None) => {
                 self.holder_tried = None;
                 if !first {
-                    // If the disk refuses, readers find this keeper by its command line.
+                    // If the write is refused, readers find this keeper by its command line.
                     let _later = self.pair.meta.save();
                     let times = self.pair.live().holder_deaths.load(SeqCst);
                     self.record(&Record::TakenOver { at: now(), role: Role::Holder, times });
@@ -216,7 +218,7 @@ impl<'a> Pump<'a> {
         None
     }
 
-    /// Nothing has run: no holder could be made.
+    /// The command was not started, because no holder could be forked.
     fn never_started(&mut self, error: std::io::Error) {
         let live = self.pair.live();
         live.exec_step.store(5, SeqCst);
@@ -235,46 +237,45 @@ impl<'a> Pump<'a> {
         if live.stop_step.load(SeqCst) == 0 {
             let _under_way = self.stop(&Stop { cause: Cause::Deadline, way: StopWay::Escalate { grace: self.pair.settings.grace } });
         }
-        // Only now that it is under way: a pump killed before leaves it to the next.
+        // Only once the stop is in progress: if this pump is killed before, the next one begins it.
         self.pair.live().deadline.store(0, SeqCst);
     }
 
-    /// Writes down the lines that matched, and tells.
+    /// Records the lines that matched, and reports them.
     fn tell_matches(&mut self, last: bool) {
-        let Self { pair, mover, journal, control, .. } = self;
-        let Some(watch) = &mut mover.watch else { return };
+        let Self { pair, copier, journal, control, .. } = self;
+        let Some(watch) = &mut copier.watch else { return };
         if !watch.write(pair, journal, last) {
             return;
         }
         control.news();
         self.owe_matches();
         let listened = self.control.has_listener();
-        self.telling.go_on(self.pair, listened);
+        self.news.go_on(self.pair, listened);
         points::reach("matched.told");
-        if let Some(watch) = &mut self.mover.watch {
+        if let Some(watch) = &mut self.copier.watch {
             watch.cleared(self.pair);
         }
     }
 
-    /// An engine has to hear of everything that is in the journal now.
+    /// An engine has to store everything that is in the journal now.
     fn owe_matches(&mut self) {
         let end = self.journal.as_ref().map(Journal::end);
         let end = end.or_else(|| std::fs::metadata(self.pair.dir.journal()).ok().map(|m| m.len()));
-        self.telling.owe_matches(end.unwrap_or(0));
+        self.news.owe_matches(end.unwrap_or(0));
     }
 
-    /// Whether nothing is left to do, and the file is complete.
+    /// Whether all work is done and the file is complete.
     fn is_done(&mut self) -> bool {
         let live = self.pair.live();
         let stopped = live.stop_step.load(SeqCst) == 0 || live.has(flag::STOP_DONE);
-        let over =
-            live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && !self.telling.keeps(self.pair) && self.pair.executed.is_none();
+        let over = live.has(flag::RECORDED | flag::OUTPUT_CLOSED) && stopped && !self.news.keeps(self.pair) && self.pair.executed.is_none();
         over && self.hand_over()
     }
 
-    /// The last steps: nothing is left to lose.
+    /// The last steps, after which no data can be lost.
     fn leave(&mut self) {
-        // Where a full disk has kept them waiting.
+        // A full disk may have kept them waiting.
         self.tell_matches(true);
         self.pair.live().set(flag::DONE);
         points::reach("pump.done");
@@ -283,7 +284,7 @@ impl<'a> Pump<'a> {
         self.pair.wake(Role::Holder);
         if let Some(holder) = &self.pair.partner {
             let mut fds = [PollFd::new(holder, PollFlags::IN)];
-            // It has only to wake up; should it be stopped, it finds the same when it goes on.
+            // The holder only has to wake up. If it is suspended, it finds the same when it is continued.
             let _late = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
             let _not_ours = os::reap(holder.as_fd());
         }
@@ -316,7 +317,7 @@ impl<'a> Pump<'a> {
         if self.input.wants_room(self.pair) {
             fds.extend(self.pair.input.as_ref().map(|i| PollFd::new(i, PollFlags::OUT)));
         }
-        fds.extend(self.telling.ready().map(|ready| PollFd::new(ready, PollFlags::IN)));
+        fds.extend(self.news.ready().map(|ready| PollFd::new(ready, PollFlags::IN)));
         let is_ours = live.wait_status().is_none() && live.holder_deaths.load(SeqCst) > 0;
         let cmd_over = is_ours && self.pair.cmd.as_ref().is_some_and(|c| os::is_over(c.as_fd()));
         if is_ours && !cmd_over {
@@ -333,7 +334,7 @@ impl<'a> Pump<'a> {
         }
     }
 
-    /// When something is due that no descriptor tells of.
+    /// The next moment at which something is due that no descriptor reports.
     fn next_due(&self, more: bool, cmd_over: bool) -> Option<Duration> {
         if more {
             return Some(Duration::ZERO);
@@ -346,16 +347,16 @@ impl<'a> Pump<'a> {
         };
         let terminal = self.ask_terminal_at.map(|t| t.saturating_duration_since(Instant::now()));
         let holder = self.holder_tried.map(|_| Duration::from_millis(100));
-        // Dead, and its heir has yet to reap it.
+        // Dead, and its new parent has not reaped it yet.
         let heir = cmd_over.then_some(Duration::from_millis(2));
-        let matches = self.mover.watch.as_ref().and_then(|w| w.due());
-        let telling = self.telling.due(self.control.has_listener());
+        let matches = self.copier.watch.as_ref().and_then(|w| w.due());
+        let news = self.news.due(self.control.has_listener());
         let closing = self.closing.map(|since| CLOSING.saturating_sub(since.elapsed()));
         let settle = self.settle_at.map(|at| at.saturating_duration_since(Instant::now()));
         let is_counting = self.left_since.is_some() && live.has(flag::RECORDED) && !live.has(flag::OUTPUT_CLOSED);
         let left = is_counting.then_some(output::LEFT_LOOK);
         let (save, stop) = (self.saving.due(), self.stopping.due(self.pair));
-        [deadline, terminal, holder, heir, matches, telling, closing, settle, left, save, stop].into_iter().flatten().min()
+        [deadline, terminal, holder, heir, matches, news, closing, settle, left, save, stop].into_iter().flatten().min()
     }
 }
 
@@ -371,7 +372,7 @@ fn append(journal: &mut Option<Journal>, pair: &Pair, record: &Record) {
     }
 }
 
-/// Removes what is the keepers' own: the socket, and the leaf if nobody is left in it.
+/// Removes the keepers' own files: the socket, and the leaf if it is empty.
 pub(crate) fn clean(pair: &Pair) {
     let_go(pair);
     pair.live().set(flag::CLEAN);
@@ -379,16 +380,17 @@ pub(crate) fn clean(pair: &Pair) {
     let _refused = pair.meta.release();
 }
 
-/// Removes what a pair has outside of its folder.
+/// Removes what a pair has outside its folder.
 pub(crate) fn let_go(pair: &Pair) {
-    // Gone with its directory, or removed by the other keeper.
+    // It is gone with its directory, or the other keeper removed it.
     let _gone = std::fs::remove_file(start::socket_path(pair.settings.run_dir.as_path(), pair.id));
     if let Some(leaf) = &pair.leaf {
         leaf.remove();
     }
 }
 
-/// Where no engine is there to do it, the last keeper to go takes the place of the home along. An engine that is just leaving waits for whoever has said that it leaves, too.
+/// If no engine is there to do it, the last keeper removes the home's cgroup. An engine that is shutting down waits for the keepers
+/// that have announced their exit.
 pub(crate) fn clean_home(pair: &Pair) {
     let home = outlast_store::dir::Home { root: pair.settings.home.as_path().to_owned() };
     if outlast_store::lock::is_held(&home.lock()).unwrap_or(true) {

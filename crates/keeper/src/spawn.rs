@@ -1,14 +1,14 @@
-//! Starts the command: its pid is on record before it can run.
+//! Starts the command. Its pid is recorded before it can run.
 //!
 //! Decisions 7, 81 and 154: docs/decisions/keeper.md; Decision 151: docs/decisions/store.md.
 
-use crate::limits::PreparedLimits;
 use crate::os::{self, Kin};
 use crate::pair::Pair;
+use crate::prepared::Prepared;
 use outlast_core::Role;
 use outlast_store::meta::{Live, flag};
 use outlast_store::points;
-use outlast_store::spec::{Launch, SpecFile};
+use outlast_store::spec::SpecFile;
 use outlast_wire::frame;
 use outlast_wire::v1::keeper::{FromKeeper, Say};
 use rustix::fd::AsFd;
@@ -26,44 +26,12 @@ const EXECUTE: u32 = 4;
 const FORK: u32 = 5;
 const RECORD: u32 = 6;
 
-/// What a step was, in words.
+/// The step as a text.
 pub(crate) fn step_name(step: u32) -> &'static str {
     STEPS.get(step as usize).copied().unwrap_or(STEPS[0])
 }
 
-/// A command in the form in which the kernel takes it. Made before the fork, so that the child needs no memory.
-#[derive(Debug)]
-pub(crate) struct Prepared {
-    program: CString,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-    cwd: CString,
-    pty: bool,
-    umask: u32,
-    limits: Option<PreparedLimits>,
-    nofile: Option<u64>,
-    oom: Option<String>,
-}
-
-impl Prepared {
-    pub(crate) fn new(launch: &Launch, pty: bool) -> Self {
-        // The engine has refused NULs; should one have come through, the text before it is what the kernel would have seen.
-        let text = |b: &[u8]| CString::new(b.split(|c| *c == 0).next().unwrap_or(b"")).unwrap_or_default();
-        Self {
-            program: text(launch.program.as_bytes()),
-            argv: launch.argv.iter().map(|a| text(a.as_bytes())).collect(),
-            env: launch.env.iter().map(|v| text(&[v.name.as_bytes(), b"=", v.value.as_bytes()].concat())).collect(),
-            cwd: text(launch.cwd.as_bytes()),
-            pty,
-            umask: launch.umask.unwrap_or(0o022),
-            limits: launch.limits.as_ref().map(PreparedLimits::new),
-            nofile: launch.nofile,
-            oom: (launch.oom_score_adj > 0).then(|| launch.oom_score_adj.to_string()),
-        }
-    }
-}
-
-/// Starts the command, if nobody has. Only a holder calls this, and there is never more than one.
+/// Starts the command unless it was started before. Only a holder calls this, and there is never more than one.
 pub(crate) fn start(pair: &mut Pair) {
     if pair.live().cmd.load(SeqCst) != 0 || pair.live().wait_status().is_some() {
         return;
@@ -72,7 +40,7 @@ pub(crate) fn start(pair: &mut Pair) {
     let argv = pointers(&prepared.argv);
     let env = pointers(&prepared.env);
     points::reach("holder.start.before");
-    // An attempt that was cut off may have left its failure behind.
+    // An interrupted attempt may have left its failure behind.
     fail(pair.live(), 0, 0);
     pair.live().started_at.store(outlast_store::os::now().micros(), SeqCst);
     if let Some(timeout) = pair.settings.timeout {
@@ -94,7 +62,7 @@ pub(crate) fn start(pair: &mut Pair) {
         Some(leaf) => {
             live.set(flag::LEAF);
             os::start(&live.cmd, &Kin::ChildIn(leaf.fd()), run).or_else(|_| {
-                // Without clone3 the child moves itself, before it executes anything.
+                // Without clone3 the child moves itself before it executes the command.
                 os::start(&live.cmd, &Kin::Child, || {
                     if leaf.enter().is_err() {
                         // The leaf cannot be entered (its parent has controllers). The tree is then found by descent.
@@ -111,7 +79,7 @@ pub(crate) fn start(pair: &mut Pair) {
             points::reach("holder.start.after");
             pair.cmd = pidfd;
             pair.learn_ticks();
-            // If the disk refuses, the pump tries again.
+            // If the write is refused, the pump tries again.
             let _later = pair.meta.save();
             points::reach("holder.start.saved");
             tell(pair);
@@ -133,7 +101,8 @@ fn never(pair: &mut Pair, step: u32, error: &std::io::Error) {
     pair.wake(Role::Pump);
 }
 
-/// It was executed, or could not be. Whoever waits to hear of it hears it from here, without waiting for the pump to wake up; the pump tells everybody else.
+/// Reports to the waiting engine that the command was executed or could not be, without waiting for the pump to wake up. The pump
+/// tells all other engines.
 fn tell(pair: &Pair) {
     let Some(engine) = &pair.engine else { return };
     scrub(pair);
@@ -142,12 +111,13 @@ fn tell(pair: &Pair) {
         pair.live().set(flag::STARTED);
     }
     points::reach("holder.told");
-    // Gone meanwhile: the next engine finds it in meta. There is nothing in the way of so few bytes.
+    // If the engine is gone, the next one finds the state in `meta`. The socket has space for so few bytes.
     let _gone =
         rustix::net::send(engine, &frame::json(&FromKeeper { of: None, say: Say::News }), SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
 }
 
-/// Removes what was needed to start. Before it is said that the command runs: whoever reads that finds no secret on the disk any more.
+/// Removes the part of the request for the start. This happens before the start is reported: a client that reads the report finds
+/// no secret on disk.
 pub(crate) fn scrub(pair: &Pair) {
     if let Err(error) = SpecFile::scrub(&pair.dir) {
         crate::complain(&pair.dir.path, format_args!("{}: {error}", pair.id));
@@ -163,7 +133,7 @@ fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
     texts.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Between clone and exec, in the holder's own memory. Returns only with the step that failed.
+/// Runs between clone and exec, in the holder's memory. Returns only if a step failed.
 fn child(pair: &Pair, prepared: &Prepared, argv: &[*const libc::c_char], env: &[*const libc::c_char]) -> (u32, i32) {
     let errno = |e: std::io::Error| e.raw_os_error().unwrap_or(libc::EIO);
     let _leads_already = rustix::process::setsid();
@@ -179,7 +149,7 @@ fn child(pair: &Pair, prepared: &Prepared, argv: &[*const libc::c_char], env: &[
         }
     }
     if let Some(value) = &prepared.oom {
-        // Raising needs no privilege; where it is refused all the same, the command runs as likely to be killed as anyone.
+        // Raising it needs no privilege. If it is refused, the command is as likely to be killed as other processes.
         let _refused = std::fs::write("/proc/self/oom_score_adj", value);
     }
     if let Some(limits) = &prepared.limits {

@@ -1,8 +1,8 @@
-//! From a folder with a request to a pair that is ready to start it.
+//! From a folder with a request to a pair that is ready to start the command.
 
 use crate::os::{self, Leaf};
 use crate::pair::{Ends, Pair, Pipe, Settings};
-use crate::spawn::Prepared;
+use crate::prepared::Prepared;
 use outlast_core::ProcessId;
 use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::{Image, Meta, flag};
@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Why keepers could not begin. Nothing was started then.
+/// Why the keepers could not begin. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("{path}: not the folder of a process")]
@@ -31,13 +31,13 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> StartErr
     move |e| StartError::System { doing, error: e.into() }
 }
 
-/// The connection to an engine that was given to us as standard input.
+/// The connection to the engine, if it was passed as standard input.
 pub(crate) fn engine_at_stdin() -> Result<Option<OwnedFd>, StartError> {
     if rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_err() {
-        // Whatever it is leads to no engine.
+        // It is something else, and leads to no engine.
         return Ok(None);
     }
-    // Without the engine's word nothing may be started.
+    // Without the engine's go-ahead nothing may be started.
     rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map(Some).map_err(failed("keep the engine's connection"))
 }
 
@@ -46,27 +46,27 @@ pub(crate) fn image_at_stdout() -> Option<Image> {
     rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).ok().and_then(Image::from_fd)
 }
 
-/// What a keeper needs whatever it keeps. A nest has it ready.
+/// The descriptors that every keeper needs. The fork server opens them ahead.
 #[derive(Debug)]
-pub(crate) struct Ground {
+pub(crate) struct KeeperBase {
     signals: OwnedFd,
     null: OwnedFd,
     spool: Pipe,
     copy: Pipe,
-    /// Both ends of the one that a successful exec closes.
+    /// Both ends of the pipe that a successful exec closes.
     executed: (OwnedFd, OwnedFd),
     wake_pump: OwnedFd,
     wake_holder: OwnedFd,
-    /// The file with the kernel's OOM counter.
+    /// The file of the kernel's OOM counter.
     oom_kills: Option<PathBuf>,
 }
 
-impl Ground {
-    pub(crate) fn lay() -> Result<Self, StartError> {
+impl KeeperBase {
+    pub(crate) fn open() -> Result<Self, StartError> {
         if let Some(dir) = std::env::var_os("OUTLAST_TEST_POINTS") {
             points::configure(dir.into());
         }
-        // Without this the keepers would end with the terminal or the session of whoever started the engine.
+        // Without this the keepers would end with the terminal or session of the program that started the engine.
         let _already_leader = rustix::process::setsid();
         rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("become heir of orphans"))?;
         let signals = os::take_signals().map_err(failed("take signals"))?;
@@ -85,11 +85,11 @@ impl Ground {
     }
 }
 
-/// Makes everything ready. `None` if there is nothing to start: other keepers have it, or had it.
+/// Prepares the pair. `None` if there is nothing to start: other keepers have it, or had it.
 ///
-/// `image` is the live copy of `meta`, which the engine created and holds. The engine reads the pid there that the kernel stored, even if
-/// both keepers are killed at once.
-pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Image>, ground: Ground) -> Result<Option<Pair>, StartError> {
+/// `image` is the live copy of `meta`, which the engine created and holds. The engine reads the pid there that the kernel stored,
+/// even if both keepers are killed at once.
+pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Image>, base: KeeperBase) -> Result<Option<Pair>, StartError> {
     let id: ProcessId = path
         .file_name()
         .and_then(|n| n.to_str())
@@ -104,7 +104,7 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Imag
         return Ok(None);
     }
     match engine {
-        // Earlier ones may have been told, and have died before they could do anything about it.
+        // Earlier keepers may have received the go-ahead, and have died before they acted on it.
         Some(_) => _ = meta.live().flags.fetch_and(!flag::GO, SeqCst),
         None => _ = meta.live().set(flag::GO),
     }
@@ -114,7 +114,7 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Imag
     meta.live().pump.store(rustix::process::getpid().as_raw_nonzero().get(), SeqCst);
     points::reach("pump.prepare");
 
-    let Ground { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder, oom_kills } = ground;
+    let KeeperBase { signals, null, spool, copy, executed: (executed_r, executed_w), wake_pump, wake_holder, oom_kills } = base;
     let streams = Streams::make(&launch, &meta, &null)?;
     let listen = listen(&socket_path(launch.run_dir.as_path(), id)).map_err(failed("listen on the control socket"))?;
     let leaf = launch.cgroup.as_ref().and_then(|parent| Leaf::make(parent.as_path(), &id.to_string()).ok());
@@ -123,7 +123,7 @@ pub(crate) fn prepare(path: PathBuf, engine: Option<OwnedFd>, image: Option<Imag
         true => None,
         false => Some(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3).map_err(failed("keep the report pipe"))?),
     };
-    // From here on our own standard streams lead nowhere: a closed terminal must not reach us.
+    // From here on the standard streams lead nowhere: a closed terminal must not affect the keepers.
     os::put_at(null.as_fd(), 0).map_err(failed("let go of standard input"))?;
     os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
 
@@ -187,7 +187,7 @@ impl Streams {
                     let dup = |fd: &OwnedFd| fd.try_clone().map_err(failed("copy a descriptor"));
                     return Ok(Self { input: Some(dup(&master)?), out: master, cmd_stdin: dup(&slave)?, cmd_output: slave, pty: true });
                 }
-                // Nothing has run yet, so the pipe below is the only start. The caller is told.
+                // Nothing has run yet, so the pipe below is used from the start. The caller is warned.
                 Err(_) => meta.live().set(flag::NO_PTY),
             };
         }
@@ -205,18 +205,18 @@ impl Streams {
     }
 }
 
-/// Each end of a pipe is its own open description: the command's end stays as it is.
+/// Each end of a pipe is its own open description, so the command's end stays blocking.
 fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
     Ok(rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// Where a process's control socket lies.
+/// The path of a process's control socket.
 pub(crate) fn socket_path(run_dir: &Path, id: ProcessId) -> PathBuf {
     run_dir.join(id.to_string())
 }
 
-/// Listens at `path`, in place of whatever lies there: the lock on `meta` says that it is ours.
+/// Listens at `path` and replaces an existing file: the lock on `meta` proves that the path is this pair's.
 pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

@@ -1,4 +1,4 @@
-//! Who belongs to the command's tree, and how to signal them and nobody else.
+//! Which processes belong to the command's tree, and how to signal exactly those.
 //!
 //! Decision 8: docs/decisions/keeper.md; Decision 38: docs/decisions/stop.md.
 
@@ -11,11 +11,12 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// The pids that descend from the command now, zombies aside.
+/// The pids that descend from the command now, without zombies.
 ///
-/// Orphans of the tree pass to the holder, or to the pump once a holder has died: so what descends from either, themselves aside, is the tree.
-/// The leaf adds what left by other ways. After a holder's death some may have passed to neither; those carry the process id in their environment.
-/// An engine that was first called from within the tree descends from us too, with the keepers of others, of this home or of another: they are not the tree.
+/// Orphans of the tree pass to the holder, or to the pump once a holder has died. So the descendants of either, except for the
+/// keepers themselves, are the tree. The leaf adds those that left it in other ways. After a holder's death some may have passed to
+/// neither keeper; they carry the process id in their environment. An engine that was started from within the tree descends from
+/// the keepers, too, with the keepers of other processes, of this home or another. They are not part of the tree.
 pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     let (pump, holder) = keepers(pair);
     let mut found: BTreeSet<u32> = pair.leaf().map(|l| l.pids().into_iter().collect()).unwrap_or_default();
@@ -28,7 +29,7 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
                 open.push(cmd);
                 found.insert(cmd);
             }
-            // It has ended, and its children are somebody else's.
+            // It has ended, and its children have another parent.
             Some(_) => _ = seen.insert(cmd),
         }
     }
@@ -52,7 +53,7 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
             found.extend(children);
         }
     }
-    // Those who could not leave our leaf are in it with all that is theirs.
+    // Those that could not leave the leaf are in it with all their descendants.
     let mut theirs: Vec<u32> = foreign.iter().copied().collect();
     while let Some(parent) = theirs.pop() {
         theirs.extend(children_of(parent).into_iter().filter(|child| foreign.insert(*child)));
@@ -62,7 +63,8 @@ pub(crate) fn members(pair: &Pair) -> BTreeSet<u32> {
     found
 }
 
-/// The members that go on. One that is about to end, as the last holder of an output does when it is found closed, is not left running.
+/// The members that keep running. The last writer of an output may be about to exit when the output is found to be closed; it does
+/// not count.
 pub(crate) fn left(pair: &Pair) -> Vec<Incarnation> {
     members(pair).into_iter().filter_map(|pid| incarnation_of(pid).ok()).filter(runs_on).collect()
 }
@@ -71,17 +73,17 @@ fn keepers(pair: &Pair) -> (u32, u32) {
     (pair.live().pump.load(SeqCst) as u32, pair.live().holder.load(SeqCst) as u32)
 }
 
-/// Whether the command's number may be a stranger's by now: whoever reaped it, its handle says so.
+/// Whether the command's pid may be reused by now: its handle tells, no matter which process has reaped it.
 fn is_reaped(pair: &Pair) -> bool {
     pair.cmd.as_ref().is_none_or(|cmd| os::send(cmd.as_fd(), 0).is_err_and(|e| e.raw_os_error() == Some(libc::ESRCH)))
 }
 
-/// Whether a process is an engine or a keeper, of whatever home.
+/// Whether a process is an engine or a keeper of any home.
 fn is_outlast(pid: u32) -> bool {
     program_of(pid).is_some()
 }
 
-/// The leaf, if everything in it may be killed at once: an engine or keeper of another process may have found no way out of it.
+/// The leaf, if everything in it may be killed at once. An engine or keeper of another process may have been unable to leave it.
 pub(crate) fn leaf_of_ours_alone(pair: &Pair) -> Option<&os::Leaf> {
     pair.leaf().filter(|leaf| !leaf.pids().into_iter().any(is_outlast))
 }
@@ -92,8 +94,9 @@ fn marked(pair: &Pair) -> Vec<u32> {
     entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok()).filter(|pid| is_marked(pair, *pid)).collect()
 }
 
-/// Whether a process was started as part of this one: its environment says so. Where that may not be read (root without CAP_SYS_PTRACE, and a process of another user), its session
-/// does, for as long as the command is not reaped: nobody else's session can have that number.
+/// Whether a process was started as part of this one: its environment says so. If the environment may not be read (root without
+/// CAP_SYS_PTRACE, and a process of another user), its session decides as long as the command is not reaped: no other session can
+/// have that number.
 fn is_marked(pair: &Pair, pid: u32) -> bool {
     let mark = format!("OUTLAST_PROCESS_ID={}", pair.id);
     match std::fs::read(format!("/proc/{pid}/environ")) {
@@ -106,15 +109,15 @@ fn is_marked(pair: &Pair, pid: u32) -> bool {
     }
 }
 
-/// A handle on a member, or nothing if the number no longer means one. Opened first and looked at second: while the handle's process is not
-/// reaped its number is its own, so what is read of the number is true of the handle.
+/// A handle on a member; none if the pid belongs to another process. Opened first, checked second: while the handle's process is
+/// not reaped, its pid is not reused, so what is read about the pid is true of the handle.
 pub(crate) fn handle(pair: &Pair, pid: u32) -> Option<OwnedFd> {
     let fd = os::open_pidfd(i32::try_from(pid).ok()?).ok()?;
     let belongs = belongs(pair, pid);
     (belongs && !is_gone(&fd)).then_some(fd)
 }
 
-/// Whether the process behind a handle is over. One that we may not signal is there.
+/// Whether the process behind a handle has ended. A process that may not be signalled exists.
 fn is_gone(fd: &OwnedFd) -> bool {
     os::send(fd.as_fd(), 0).is_err_and(|e| e.raw_os_error() != Some(libc::EPERM))
 }
@@ -128,7 +131,7 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
         return true;
     }
     let mut at = pid;
-    // A chain of parents longer than this is a loop made by numbers passing on while we read.
+    // A longer chain of parents is a loop, made by pids that were reused while they were read.
     for _ in 0..10_000 {
         match outlast_store::os::parent_of(at) {
             Some(0 | 1) => break,
@@ -144,12 +147,12 @@ fn belongs(pair: &Pair, pid: u32) -> bool {
     pair.live().holder_deaths.load(SeqCst) > 0 && is_marked(pair, pid)
 }
 
-/// Signals every member once. How many were reached.
+/// Signals every member once. Returns how many were reached.
 pub(crate) fn signal_all(pair: &Pair, members: &BTreeSet<u32>, number: i32) -> u32 {
     let mut reached = 0;
     for pid in members {
         if let Some(fd) = handle(pair, *pid) {
-            // Gone between look and signal: that is what was wanted.
+            // It may be gone by now.
             reached += u32::from(os::send(fd.as_fd(), number).is_ok());
         }
     }

@@ -1,4 +1,4 @@
-//! Terminals: made, resized, and their questions answered.
+//! Terminals: opening, resizing, and answers to their queries.
 //!
 //! Decisions 10 and 43: docs/decisions/keeper.md.
 
@@ -8,7 +8,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 use std::io;
 
-/// A new terminal of this size: our end, which never blocks us, and the command's.
+/// Opens a terminal of this size: the keepers' end, which is nonblocking, and the command's.
 pub(crate) fn open(rows: u16, cols: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     let master = rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     rustix::pty::grantpt(&master)?;
@@ -23,7 +23,7 @@ pub(crate) fn open(rows: u16, cols: u16) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, slave))
 }
 
-/// Changes the size; the kernel tells the program.
+/// Changes the size; the kernel signals the program.
 pub(crate) fn resize(master: &OwnedFd, rows: u16, cols: u16) -> io::Result<()> {
     Ok(rustix::termios::tcsetwinsize(master, Winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 })?)
 }
@@ -37,23 +37,23 @@ pub(crate) fn eof_char(master: &OwnedFd) -> u8 {
     })
 }
 
-/// The longest question that is looked for; longer sequences are not questions.
+/// The longest query that is recognised; longer sequences are not queries.
 const LONGEST: usize = 24;
 
-/// Finds the questions a program puts to its terminal, across the pieces in which they arrive.
+/// Finds the queries of a program to its terminal, across the pieces in which they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
-    /// The beginning of a sequence whose end has not come.
+    /// The beginning of a sequence whose end has not arrived.
     held: Vec<u8>,
 }
 
 impl Questions {
-    /// How many bytes at the end may be the beginning of a question.
+    /// How many bytes at the end may be the beginning of a query.
     pub(crate) fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// The answers to the questions that end in `bytes`, for a terminal of this size.
+    /// The answers to the queries that end in `bytes`, for a terminal of this size.
     pub(crate) fn answers(&mut self, bytes: &[u8], size: (u16, u16)) -> Vec<u8> {
         let mut out = Vec::new();
         if self.held.is_empty() && memchr::memchr(0x1b, bytes).is_none() {
@@ -118,7 +118,7 @@ fn answer(sequence: &[u8], (rows, cols): (u16, u16), out: &mut Vec<u8>) {
         b"19t" => out.extend_from_slice(format!("\x1b[9;{rows};{cols}t").as_bytes()),
         b"?u" => out.extend_from_slice(b"\x1b[?0u"),
         _ => {
-            // Is this mode set? "I do not know it" lets the program go on.
+            // Is this mode set? The answer "unknown mode" lets the program continue.
             if let Some(mode) = body.strip_suffix(b"$p")
                 && mode.iter().all(|c| c.is_ascii_digit() || *c == b'?')
             {

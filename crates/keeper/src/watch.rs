@@ -1,12 +1,12 @@
-//! What the process is watched for: found as its output passes, and written into the journal once.
+//! Watched patterns: matches are found as output passes through memory, and are recorded in the journal once.
 //!
 //! ```text
-//! search   what was just committed   in the memory through which it passes
-//! store    one store in `meta`       how far it was searched, and what was found: a kill from here on loses nothing
+//! search   the committed bytes       in the memory through which they pass
+//! store    one store in `meta`       how far the search got and what it found: a kill from here on loses nothing
 //! begin    one store in `meta`       where in the journal the record will be
-//! append   to the journal            whoever comes after a kill looks there whether it is whole
-//! tell     listeners, or an engine
-//! clear    one store in `meta`       nothing waits any more
+//! append   to the journal            after a kill, the next pump looks there whether the record is complete
+//! report   to listeners, or to a new engine
+//! clear    one store in `meta`       no match waits any more
 //! ```
 //!
 //! Decisions 67 and 170: docs/decisions/watch.md.
@@ -30,32 +30,32 @@ const MERGED_LONGER_FROM: u64 = 640 << 10;
 const DOUBLED_EVERY: u64 = 16 << 10;
 /// The longest time a match waits for its record.
 const MERGED_AT_MOST: Duration = Duration::from_secs(60 * 60);
-/// A line that stays unfinished for so long is looked at as it is: it may be a prompt.
+/// A line that stays unfinished for this long is searched as it is: it may be a prompt.
 const STAYS: Duration = Duration::from_millis(200);
-/// How often a pump may die at the same place before its heirs search no more.
+/// After this many deaths of pumps at the same place, their successors do not search any more.
 const STUCK: u32 = 3;
-/// How much of the log is searched again at once.
+/// How many bytes of the log are searched again at once.
 const PIECE: usize = 64 << 10;
 
 /// The pump's search.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    /// Made with the first output: a process that says nothing costs nothing.
+    /// Made with the first output: a process without output needs none.
     scanner: Option<Scanner>,
-    /// When the first match that waits was seen.
+    /// When the first waiting match was observed.
     seen: Option<Waiting>,
-    /// When a record was last written, or tried.
+    /// When a record was last written, or attempted.
     tried: Option<Instant>,
     /// How long a match waits after that.
     merged: Duration,
-    /// Where the unfinished line begins, and when it is looked at.
+    /// Where the unfinished line begins, and when it will be searched.
     look: Option<(u64, Instant)>,
-    /// Nothing more is searched; what waits is still written.
+    /// Nothing more is searched; waiting matches are still recorded.
     over: bool,
 }
 
 impl Watch {
-    /// Goes on where the last pump stopped. `None` if there is nothing to look for.
+    /// Continues where the last pump stopped. `None` if there are no patterns.
     pub(crate) fn resume(pair: &Pair) -> Option<Self> {
         if pair.settings.watch.is_empty() {
             return None;
@@ -72,7 +72,7 @@ impl Watch {
         Some(watch)
     }
 
-    /// What the last pump found and did not write, and what it did not get to.
+    /// Takes over the matches that the last pump found and did not record, and searches what it did not get to.
     fn inherit(&mut self, pair: &Pair) {
         let live = pair.live();
         let mut watched = live.watched();
@@ -84,7 +84,7 @@ impl Watch {
         let (commit, _) = live.commit();
         let cursor = Cursor { upto: watched.upto, counted: watched.counted };
         if self.over {
-            // Not even for its text: that may be what made the others die.
+            // The text is not read again: it may be the cause of the earlier deaths.
             let waiting = watched.waiting.map(|w| Found::unquoted(w.offset, w.pattern as usize, w.count));
             let mut idle = Scanner::new(&[], cursor);
             idle.put_back(waiting);
@@ -98,13 +98,13 @@ impl Watch {
         let log = LogReader::open(&pair.dir, pair.settings.keep);
         let next = |scanner: &mut Scanner, to: u64| match log.read(scanner.at(), to, PIECE, &gaps) {
             Ok(Chunk::Bytes { bytes, .. }) => search(pair, scanner, &bytes),
-            // What is not there any more cannot be searched; that it is missing is on record.
+            // Missing bytes cannot be searched. The gap is recorded.
             Ok(Chunk::Gap { to, .. }) => scanner.skip_to(to),
             Ok(Chunk::End) | Err(_) => scanner.skip_to(to),
         };
         let mut scanner = Scanner::new(&pair.settings.watch, cursor);
         if let Some(w) = watched.waiting {
-            // How many is known; which lines they were is read again.
+            // Their number is known; the lines are read again.
             scanner.restart(Cursor { upto: w.offset, counted: false });
             while scanner.at() < watched.upto && !scanner.found().is_some_and(Found::is_full) {
                 next(&mut scanner, watched.upto);
@@ -126,7 +126,7 @@ impl Watch {
         self.scanner = Some(scanner);
     }
 
-    /// What was just committed at `at`.
+    /// Searches the bytes that were just committed at `at`.
     pub(crate) fn see(&mut self, pair: &Pair, at: u64, bytes: &[u8]) {
         if self.over {
             return;
@@ -140,7 +140,7 @@ impl Watch {
         points::reach("matched.stored");
     }
 
-    /// When something is to be done that no descriptor tells of.
+    /// When something is due that no descriptor reports.
     pub(crate) fn due(&self) -> Option<Duration> {
         let write = self
             .scanner
@@ -151,13 +151,13 @@ impl Watch {
         write.into_iter().chain(look).min()
     }
 
-    /// Nothing that comes from now on counts.
+    /// Ignores everything from now on.
     pub(crate) fn end(&mut self) {
         self.over = true;
     }
 
-    /// Writes down what was found, if it is time for that, or if this is the `last` chance before the end is recorded. Whether a record was written;
-    /// it is told next, and [`Watch::cleared`] after that.
+    /// Records what was found, if it is time for that, or if this is the `last` chance before the end is recorded. Returns whether
+    /// a record was written. It is reported next, and [`Watch::cleared`] comes after that.
     pub(crate) fn write(&mut self, pair: &Pair, journal: &mut Option<Journal>, last: bool) -> bool {
         let Some(mut scanner) = self.scanner.take() else { return false };
         if !self.over && (last || self.look.is_some_and(|(_, at)| at <= Instant::now())) {
@@ -171,7 +171,7 @@ impl Watch {
         written
     }
 
-    /// The record was told.
+    /// The record was reported.
     pub(crate) fn cleared(&mut self, pair: &Pair) {
         let Some(mut scanner) = self.scanner.take() else { return };
         let _written = scanner.take();
@@ -201,7 +201,7 @@ impl Watch {
         self.store(pair, scanner, Some(open.end()));
         points::reach("matched.before-append");
         if open.append(&record).is_err() {
-            // A full disk: it waits in `meta`, grows there, and is tried again.
+            // The disk is full: the match waits in `meta`, more are added to it, and the record is tried again.
             *journal = None;
             return false;
         }
@@ -210,7 +210,7 @@ impl Watch {
         true
     }
 
-    /// An unfinished line is looked at when it has stayed so; what was added to it does not put that off.
+    /// Searches an unfinished line that did not change for a while. Bytes that are added to it do not delay that.
     fn look(&mut self, scanner: &Scanner) {
         let line = scanner.cursor().upto;
         self.look = match self.look {
@@ -235,7 +235,7 @@ fn merged_for(journal: u64) -> Duration {
     MERGED.saturating_mul(1 << doublings.min(12)).min(MERGED_AT_MOST)
 }
 
-/// Whether what waits is in the journal: a record of it was begun there, and is whole.
+/// Whether the waiting match is in the journal: its record was begun there, and is complete.
 fn is_written(pair: &Pair, watched: &Watched) -> bool {
     let (Some(waiting), Some(begun)) = (watched.waiting, watched.begun) else { return false };
     let Ok(read) = journal::read_from(&pair.dir.journal(), begun) else { return false };
@@ -243,7 +243,7 @@ fn is_written(pair: &Pair, watched: &Watched) -> bool {
     matches!(first, Some(Record::Matched(m)) if m.upto == watched.upto && m.offset == waiting.offset)
 }
 
-/// Output that makes every pump die that searches it is moved, and searched no more. `poll` says so. A pump that died elsewhere has nothing to do with it.
+/// Skips output that crashes every pump that searches it; `poll` warns about that. The death of a pump elsewhere does not count.
 fn give_up_if_stuck(pair: &Pair) {
     let live = pair.live();
     let at = live.watch_searching.swap(0, SeqCst);
@@ -259,7 +259,7 @@ fn give_up_if_stuck(pair: &Pair) {
     }
 }
 
-/// Searches, and leaves word where, should it be the last thing it does.
+/// Searches, and stores beforehand where it searches, in case that crashes the pump.
 fn search(pair: &Pair, scanner: &mut Scanner, bytes: &[u8]) {
     let searching = &pair.live().watch_searching;
     searching.store(scanner.at() + 1, SeqCst);

@@ -4,13 +4,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How long the log becomes before SQLite begins anew at its front: a thousand pages with their heads.
+/// How long the log gets before SQLite starts again at its beginning: a thousand pages with their headers.
 const LOG_BYTES: u64 = 32 + 1_000 * (24 + 4_096);
-/// Only where there is so much room that nobody misses those bytes.
+/// The log is lengthened only if this much space is free.
 const ROOM: u64 = 256 << 20;
 
-/// Writes the log of a database to its full length once. A commit that makes a file longer waits for the file system's own journal as well; one that writes over
-/// what is there does not. To SQLite, zeros behind what it wrote are the end. The caller is the only one who writes, and there is a log.
+/// Writes the log of a database to its full length once. A commit that makes a file longer also waits for the file system's
+/// journal; one that overwrites existing bytes does not. SQLite takes zeros after its last entry for the end. The caller is the
+/// only writer, and the log exists.
 pub fn lengthen_log(database: &Path) -> io::Result<()> {
     let mut path = database.to_owned().into_os_string();
     path.push("-wal");

@@ -1,17 +1,19 @@
-//! Where things lie: the home, and one folder for each process.
+//! Paths: the home, and one folder for each process.
 
-use crate::blank::BLANK;
 use crate::points;
 use outlast_core::ProcessId;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What a folder is called while it is being removed. No process has such a name, so a removal that was cut short is never taken for a process.
+/// The prefix of a folder that is being removed. No process has such a name, so an interrupted removal is never taken for a
+/// process.
 const REMOVED: &str = ".removed";
 /// The mark in a folder that is being removed and could not be renamed.
 const REMOVED_MARK: &str = "removed";
-/// What stands on the command line of a keeper where the name of its process will be. As long as one, so that there is room for it.
+/// The prefix of the name of a spare folder, which no process uses yet. Folders on disk have this name, so it stays.
+pub(crate) const SPARE: &str = ".blank-";
+/// Stands in a keeper's command line where the id of its process will be. It has the length of an id, so that the id fits.
 pub const UNNAMED: &str = "keepers-yet-to-be";
 
 /// The identity of a file or directory, independent of its path.
@@ -33,10 +35,10 @@ impl FileId {
     }
 }
 
-/// The directory that holds everything of one user or one engine.
+/// The directory that holds all data of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Home {
-    /// Where it is.
+    /// Its path.
     pub root: PathBuf,
 }
 
@@ -56,12 +58,12 @@ impl Home {
         self.root.join("lock.ns")
     }
 
-    /// Held by whoever starts an engine.
+    /// Held by the client that starts an engine.
     pub fn start_lock(&self) -> PathBuf {
         self.root.join("start.lock")
     }
 
-    /// How many notices waited for the user when the last engine ended. It is there only while no engine runs.
+    /// How many notices waited for the user when the last engine ended. The file exists only while no engine runs.
     pub fn waiting(&self) -> PathBuf {
         self.root.join("waiting")
     }
@@ -71,7 +73,7 @@ impl Home {
         self.root.join("index.db")
     }
 
-    /// Programs that must stay as they are while a process runs.
+    /// Copies of programs that must not change while a process runs.
     pub fn bin(&self) -> PathBuf {
         self.root.join("bin")
     }
@@ -86,17 +88,17 @@ impl Home {
         self.root.join("clock")
     }
 
-    /// What the engine has to say.
+    /// The engine's log.
     pub fn engine_log(&self) -> PathBuf {
         self.root.join("engine.log")
     }
 
-    /// What it, or the one before it, had to say earlier.
+    /// The older part of the engine's log.
     pub fn old_engine_log(&self) -> PathBuf {
         self.root.join("engine.log.old")
     }
 
-    /// A link to the directory of the sockets, whose own path is short.
+    /// A link to the directory of the sockets, whose path is short.
     pub fn run_link(&self) -> PathBuf {
         self.root.join("run")
     }
@@ -106,12 +108,12 @@ impl Home {
         self.root.join("run.d")
     }
 
-    /// The folder of folders.
+    /// The directory of the processes' folders.
     pub fn processes(&self) -> PathBuf {
         self.root.join("proc")
     }
 
-    /// Where the folder of a process will be that a keeper has not been told yet. Never made.
+    /// The path that keepers use for the folder of a process before they know its id. It is never created.
     pub fn nest(&self) -> PathBuf {
         self.processes().join(UNNAMED)
     }
@@ -121,7 +123,7 @@ impl Home {
         ProcessDir { path: self.processes().join(id.to_string()) }
     }
 
-    /// Every process that has a folder, sorted. What is not named like a process is ignored.
+    /// Every process that has a folder, sorted. Entries that are not named like a process are ignored.
     pub fn ids(&self) -> io::Result<Vec<ProcessId>> {
         let mut ids = Vec::new();
         for entry in entries(&self.processes())? {
@@ -138,7 +140,8 @@ impl Home {
         Ok(ids)
     }
 
-    /// Makes the home and its folders, open to their owner alone, or says why this cannot be a home. What is there already is kept.
+    /// Creates the home and its directories, accessible to their owner only. Existing ones are kept. The error says why a directory
+    /// cannot be a home.
     pub fn create(&self) -> Result<(), HomeError> {
         if std::fs::symlink_metadata(&self.root).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
             && let Some(above) = self.root.parent().filter(|p| !p.as_os_str().is_empty())
@@ -152,7 +155,7 @@ impl Home {
         Ok(())
     }
 
-    /// Finishes removals that were cut short, and removes what was made ahead of need by an engine that is gone.
+    /// Finishes interrupted removals, and removes the spare folders of an earlier engine.
     pub fn sweep(&self) -> io::Result<()> {
         for entry in entries(&self.processes())? {
             let entry = entry?;
@@ -163,7 +166,7 @@ impl Home {
             {
                 self.process(id).remove_marked()?;
             }
-            if removed || name.as_encoded_bytes().starts_with(BLANK.as_bytes()) {
+            if removed || name.as_encoded_bytes().starts_with(SPARE.as_bytes()) {
                 remove_tree(&entry.path())?;
             }
         }
@@ -175,23 +178,23 @@ impl Home {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HomeError {
-    /// Somebody else's.
+    /// The directory belongs to another user.
     #[error("{path} belongs to user {owner}, and you are user {you}: choose a state directory of your own")]
     NotYours {
         /// The directory, or the link to it.
         path: PathBuf,
-        /// Whose it is.
+        /// The user that owns it.
         owner: u32,
-        /// Who asks.
+        /// The user of this program.
         you: u32,
     },
-    /// Something else is there.
+    /// The path is not a directory.
     #[error("{path} is not a directory: move it away, or choose another state directory")]
     NotADirectory {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
-    /// Others may enter, and the file system does not let us change that.
+    /// Other users may enter it, and the file system does not support changing that.
     #[error(
         "{path} is open to other users (mode {mode:03o}) and cannot be closed: choose a state directory on a file system that keeps modes"
     )]
@@ -201,20 +204,20 @@ pub enum HomeError {
         /// Its permissions.
         mode: u32,
     },
-    /// We may not write there.
+    /// Its file system is read-only for this user.
     #[error("{path} cannot be written: make it writable (chmod u+rwx), or choose another state directory")]
     ReadOnly {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// Anything else.
+    /// Another error.
     #[error("cannot make or use the state directory {path}")]
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -230,19 +233,19 @@ impl HomeError {
     }
 }
 
-/// Makes sure that `path` is a directory that belongs to us, that nobody else may enter, and that we may write.
+/// Makes sure that `path` is a directory that belongs to this user, that other users may not enter, and that can be written.
 fn own_folder(path: &Path) -> Result<(), HomeError> {
     let failed = |e| HomeError::of(path, e);
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-        // On a read-only file system the answer for what exists may be either of the two.
+        // On a read-only file system the error for an existing path may be either of the two.
         Err(e) if e.kind() == io::ErrorKind::ReadOnlyFilesystem && path.exists() => {}
         Err(e) => return Err(failed(e)),
     }
     let you = rustix::process::geteuid().as_raw();
     let link = std::fs::symlink_metadata(path).map_err(failed)?;
-    // Whoever owns a link can point it elsewhere later. Root could do worse anyway.
+    // The owner of a link can change its target later. Root could do worse anyway.
     if link.is_symlink() && link.uid() != you && link.uid() != 0 {
         return Err(HomeError::NotYours { path: path.to_owned(), owner: link.uid(), you });
     }
@@ -267,50 +270,50 @@ fn own_folder(path: &Path) -> Result<(), HomeError> {
     rustix::fs::access(path, all).map_err(|e| failed(e.into()))
 }
 
-/// The folder of one process, which is the truth about it.
+/// The folder of one process. It is the authority on that process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessDir {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
 }
 
 impl ProcessDir {
-    /// Makes the folder. That it exists already is an error: an id is used once.
+    /// Creates the folder. It is an error if it exists: an id is used only once.
     pub fn create(&self) -> io::Result<()> {
         std::fs::DirBuilder::new().mode(0o700).create(&self.path)
     }
 
-    /// The request.
+    /// The request of the process.
     pub fn spec(&self) -> PathBuf {
         self.path.join("spec")
     }
 
-    /// Identity, state and end.
+    /// Identity, live state and record of the end.
     pub fn meta(&self) -> PathBuf {
         self.path.join("meta")
     }
 
-    /// What happened.
+    /// Records about the process, in order.
     pub fn journal(&self) -> PathBuf {
         self.path.join("journal")
     }
 
-    /// How many lines lie before each segment.
+    /// How many lines come before each segment.
     pub fn lines(&self) -> PathBuf {
         self.path.join("lines")
     }
 
-    /// When output came.
+    /// When output arrived.
     pub fn times(&self) -> PathBuf {
         self.path.join("times")
     }
 
-    /// The part of the log that begins with byte `first`.
+    /// The segment of the log that begins with byte `first`.
     pub fn segment(&self, first: u64) -> PathBuf {
         self.path.join(segment_name(first))
     }
 
-    /// The first bytes of the segments that are there, sorted.
+    /// The first bytes of the existing segments, sorted.
     pub fn segments(&self) -> io::Result<Vec<u64>> {
         let mut firsts = Vec::new();
         for entry in entries(&self.path)? {
@@ -322,9 +325,9 @@ impl ProcessDir {
         Ok(firsts)
     }
 
-    /// Removes the folder and what is in it, following no link. That it is gone already is fine.
+    /// Removes the folder and its contents without following links. It is not an error if it is gone already.
     pub fn remove(&self) -> io::Result<()> {
-        // Cut short half-way the folder would look like a damaged process; under the other name it looks like nothing.
+        // A half-removed folder would look like a damaged process. Under the other name it is ignored.
         let mut name = self.path.clone().into_os_string();
         name.push(REMOVED);
         let aside = PathBuf::from(name);
@@ -342,8 +345,8 @@ impl ProcessDir {
         }
     }
 
-    /// Whether the folder counts as removed, although parts of it may be left: it is gone, marked or empty. The removal of a marked folder
-    /// ends with an empty one.
+    /// Whether the folder counts as removed: it is gone, marked or empty, although parts of it may be left. The removal of a marked
+    /// folder ends with an empty one.
     pub fn is_removed(&self) -> bool {
         let is_there = |path: &Path| std::fs::symlink_metadata(path).is_ok();
         if is_there(&self.spec()) && !is_there(&self.path.join(REMOVED_MARK)) {
@@ -352,7 +355,7 @@ impl ProcessDir {
         is_there(&self.path.join(REMOVED_MARK)) || entries(&self.path).is_ok_and(|mut left| left.next().is_none())
     }
 
-    /// Removes a marked folder, the mark last, so that its rest is never taken for a process.
+    /// Removes a marked folder, the mark last, so that what is left is never taken for a process.
     fn remove_marked(&self) -> io::Result<()> {
         for entry in entries(&self.path)? {
             let entry = entry?;
@@ -367,13 +370,13 @@ impl ProcessDir {
         remove_tree(&self.path)
     }
 
-    /// How much disk the folder's files take.
+    /// How much disk space the folder's files use.
     pub fn disk_bytes(&self) -> io::Result<u64> {
         let mut blocks = 0;
         for entry in entries(&self.path)? {
             match entry?.metadata() {
                 Ok(m) => blocks += m.blocks(),
-                // Retention took it meanwhile.
+                // The file was deleted by retention in the meantime.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -389,11 +392,11 @@ fn segment_name(first: u64) -> String {
 fn segment_first(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("log.")?;
     let first = digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())??;
-    // One name for each segment, or a stray `log.0` could stand in for the head.
+    // Each segment has exactly one name. Otherwise a stray `log.0` could be taken for the head.
     (segment_name(first) == name).then_some(first)
 }
 
-/// What lies in a folder; nothing where there is no folder.
+/// The entries of a directory; none if it does not exist.
 fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<std::fs::DirEntry>>> {
     match std::fs::read_dir(path) {
         Ok(found) => Ok(Some(found).into_iter().flatten()),
@@ -403,7 +406,7 @@ fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<std::fs::D
 }
 
 fn remove_tree(path: &Path) -> io::Result<()> {
-    // Removes a link as a link, and goes into real folders only.
+    // Removes a link itself, and enters real directories only.
     match std::fs::remove_dir_all(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,

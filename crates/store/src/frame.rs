@@ -1,11 +1,11 @@
-//! A checksummed piece of a file: `u32 length | u32 crc32 of version and payload | u8 version | payload`, little endian.
+//! A checksummed section of a file: `u32 length | u32 crc32 of version and payload | u8 version | payload`, little endian.
 
 use std::io;
 
 /// Bytes before the payload.
 pub(crate) const HEAD: usize = 9;
 
-/// What the first bytes of a frame say.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) len: u32,
@@ -24,7 +24,7 @@ impl Head {
     }
 }
 
-/// Adds a frame that holds `value` as JSON. Nothing is added if that would be longer than `limit`.
+/// Appends a frame that holds `value` as JSON. Appends nothing if the frame would be longer than `limit`.
 pub(crate) fn push(out: &mut Vec<u8>, version: u8, value: &impl serde::Serialize, limit: usize) -> io::Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD]);

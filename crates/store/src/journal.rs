@@ -1,4 +1,4 @@
-//! What happened to a process, in order: an eight-byte header, then frames that only ever get more.
+//! The records of a process, in order: an eight-byte header, then frames. A journal only grows.
 
 use crate::dir::ProcessDir;
 use crate::{frame, segments, v1};
@@ -10,27 +10,27 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 const HEADER: [u8; 8] = *b"OLJRNL1\n";
-/// A record is far smaller. What claims to be larger is damage, and is not made room for.
+/// Records are far smaller. A length above this is damage, and no memory is allocated for it.
 const FRAME_LIMIT: usize = 1 << 20;
-/// How much of a journal is read in one go.
+/// How many bytes of a journal one read returns.
 const READ_LIMIT: u64 = 8 << 20;
 
-/// Writes a journal. One at a time: the caller holds the lock of the process.
+/// Writes a journal. There is one writer at a time: the caller holds the lock of the process.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
     file: Option<File>,
     end: u64,
-    /// A write failed half-way, and what it left could not be cut off yet.
+    /// Whether a write failed half-way, and its remains could not be cut off yet.
     torn: bool,
     set_aside: Option<Damage>,
 }
 
 impl Journal {
-    /// Opens the journal in `dir` behind its last whole frame. It is created with its first record.
+    /// Opens the journal in `dir` after its last complete frame. The file is created with its first record.
     ///
-    /// What a killed writer left of a frame is cut off. If frames are damaged, they and all behind them are moved to `journal.damaged` and cut off too, since no
-    /// reader gets past them: [`Journal::set_aside`] says so.
+    /// An incomplete frame of a killed writer is cut off. If frames are damaged, no reader gets past them. They and everything
+    /// after them are moved to `journal.damaged`, which [`Journal::set_aside`] reports.
     pub fn open_for_append(dir: &ProcessDir) -> io::Result<Self> {
         let path = dir.journal();
         let mut journal = Self { path, file: None, end: 0, torn: false, set_aside: None };
@@ -45,7 +45,7 @@ impl Journal {
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         if let Some(damage) = scan.damage {
-            // Losing the copy loses no record that could be read.
+            // If the copy fails, no record that could be read is lost.
             let _ = set_aside(&file, damage.offset, &dir.path.join("journal.damaged"));
             journal.set_aside = Some(damage);
         }
@@ -56,12 +56,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// The damage that was found when the journal was opened, and cut off.
+    /// The damage that was found when the journal was opened, and was cut off.
     pub fn set_aside(&self) -> Option<&Damage> {
         self.set_aside.as_ref()
     }
 
-    /// Adds a record in one write and returns where the next one will begin. After an error the record is not there.
+    /// Appends a record in one write, and returns where the next one will begin. After an error the record is not there.
     pub fn append(&mut self, record: &Record) -> io::Result<u64> {
         let mut bytes = Vec::with_capacity(256);
         if self.end == 0 {
@@ -82,7 +82,7 @@ impl Journal {
             }
             Err(e) => {
                 self.torn = true;
-                // If that fails too, it is tried again before the next record; readers take it for what it is, a torn end.
+                // If this fails, too, it is tried again before the next record. Readers recognise a torn end.
                 let _ = self.cut_off();
                 Err(e)
             }
@@ -94,7 +94,7 @@ impl Journal {
         self.end
     }
 
-    /// Waits until every record is on disk.
+    /// Waits until all records are on disk.
     pub fn sync(&self) -> io::Result<()> {
         match &self.file {
             Some(file) => Ok(rustix::fs::fdatasync(file)?),
@@ -111,45 +111,45 @@ impl Journal {
     }
 }
 
-/// Where a journal can be read no further, though it goes on.
+/// Damage that keeps readers from reading on, although the journal continues.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the journal is damaged at byte {offset}: {what}")]
 pub struct Damage {
-    /// The byte at which the damaged frame begins.
+    /// The offset of the damaged frame.
     pub offset: u64,
     /// What is wrong with it.
     pub what: &'static str,
 }
 
-/// A whole frame that this version does not understand.
+/// A complete frame that this version does not understand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
-    /// Where it begins.
+    /// Its offset.
     pub offset: u64,
-    /// The version it was written in.
+    /// The version that wrote it.
     pub version: u8,
-    /// What it calls itself, if that could be read.
+    /// The name of its record, if it could be read.
     pub kind: Option<String>,
 }
 
-/// What was read of a journal.
+/// The result of reading a journal.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JournalRead {
-    /// The records, each with the byte at which it begins.
+    /// The records, each with its offset.
     pub records: Vec<(u64, Record)>,
     /// Frames that were skipped because a newer version wrote them.
     pub unknown: Vec<Unknown>,
-    /// From where to read on.
+    /// Where to read on.
     pub cursor: u64,
-    /// Whether there is more to read at once: a very long journal is handed out in parts.
+    /// Whether more can be read now: a long journal is returned in parts.
     pub more: bool,
-    /// What keeps anybody from reading on.
+    /// Damage after which nothing can be read.
     pub damage: Option<Damage>,
 }
 
-/// Reads the records from `cursor` on, which is 0 or what an earlier read returned. No file is an empty journal.
+/// Reads the records from `cursor` on, which is 0 or the result of an earlier read. A missing file is an empty journal.
 ///
-/// A frame that is still being written, or was torn by a crash, is no damage: the cursor stays before it.
+/// A frame that is being written, or was torn by a crash, is no damage: the cursor stays before it.
 pub fn read_from(path: &Path, cursor: u64) -> io::Result<JournalRead> {
     let mut read = JournalRead { cursor, ..JournalRead::default() };
     let file = match segments::open(path, OFlags::RDONLY) {
@@ -161,7 +161,7 @@ pub fn read_from(path: &Path, cursor: u64) -> io::Result<JournalRead> {
         let record = if version == v1::VERSION { serde_json::from_slice::<v1::Record>(payload).ok() } else { None };
         match record {
             Some(record) => read.records.push((offset, record.into())),
-            // The checksum is right, so it was meant: somebody newer knows what.
+            // The checksum is right, so a newer version wrote it.
             None => read.unknown.push(Unknown { offset, version, kind: kind(payload) }),
         }
     })?;
@@ -181,14 +181,14 @@ fn kind(payload: &[u8]) -> Option<String> {
 
 #[derive(Default)]
 struct Scan {
-    /// Behind the last whole frame.
+    /// The end of the last complete frame.
     cursor: u64,
     more: bool,
     newer: bool,
     damage: Option<Damage>,
 }
 
-/// Goes through whole frames from `cursor` on and stops at the first that is not whole, or when `limit` bytes were read.
+/// Visits complete frames from `cursor` on. Stops at the first incomplete one, or after `limit` bytes.
 fn scan(file: &File, cursor: u64, limit: u64, mut found: impl FnMut(u64, u8, &[u8])) -> io::Result<Scan> {
     let end = file.metadata()?.len();
     let mut scan = Scan { cursor, ..Scan::default() };
@@ -237,8 +237,9 @@ fn scan(file: &File, cursor: u64, limit: u64, mut found: impl FnMut(u64, u8, &[u
             scan.cursor += (frame::HEAD + payload.len()) as u64;
             continue;
         }
-        // Not whole. It is the torn end if nothing follows, and if what is there can be the beginning of one record: such text holds no control
-        // characters, so that a wrong length, which would swallow the records behind it, is not taken for one. After a power cut the rest may be zeros.
+        // Incomplete. It is the torn end if nothing follows and the bytes can be the beginning of one record. The text of a record
+        // holds no control characters, so a damaged length that would swallow the records after it is recognised. After a power cut
+        // the rest may be zeros.
         let text = payload.iter().rposition(|&b| b != 0).map_or(&payload[..0], |last| &payload[..=last]);
         let one_record = head.version != v1::VERSION || text.iter().all(|&b| b >= b' ');
         if !(one_record && only_zeros(&mut input)?) {

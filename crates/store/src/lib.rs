@@ -1,4 +1,4 @@
-//! What lies on disk, one folder a process.
+//! The files on disk: one folder for each process.
 //!
 //! | file | what | who writes |
 //! |---|---|---|
@@ -18,6 +18,7 @@ pub mod dir;
 mod frame;
 pub mod journal;
 pub mod lines;
+mod live;
 pub mod lock;
 pub mod meta;
 pub mod os;

@@ -1,7 +1,8 @@
-//! Line numbers that stay true after old segments were dropped.
+//! Line numbers that stay correct after old segments were deleted.
 //!
-//! The file `lines` says for each segment how many newlines lie before it. With that and the bytes that are there, every line that is kept is found by its
-//! number. Where the file is damaged or missing, numbers are counted from what is there, and said to be inexact if that leaves a doubt.
+//! The file `lines` holds, for each segment, the number of newlines before it. With that and the remaining bytes, every remaining
+//! line can be found by its number. If the file is damaged or missing, numbers are counted from the remaining bytes, and marked as
+//! inexact if that leaves a doubt.
 //!
 //! ```text
 //!  0  magic, 8 bytes
@@ -22,18 +23,18 @@ const VERSION: u32 = 1;
 const HEADER: u64 = 16;
 const ENTRY: u64 = 12;
 
-/// How many newlines there are before a byte.
+/// How many newlines come before a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineTotal {
-    /// The byte.
+    /// The offset of the byte.
     pub at: u64,
-    /// Newlines before it.
+    /// The newlines before it.
     pub newlines: u64,
 }
 
 impl LineTotal {
-    /// Counts `bytes`, which come next in the log. Each time they enter a segment behind the head, `entered` gets its number and the newlines before it:
-    /// what [`LineIndex::note`] wants.
+    /// Counts `bytes`, which come next in the log. Each time they enter a segment after the head, `entered` gets its number and the
+    /// newlines before it: the arguments of [`LineIndex::note`].
     pub fn advance(&mut self, keep: Keep, mut bytes: &[u8], mut entered: impl FnMut(u64, u64)) {
         while !bytes.is_empty() {
             let index = keep.index_of(self.at);
@@ -50,12 +51,12 @@ impl LineTotal {
     }
 }
 
-/// Writes the file `lines`. One at a time: the caller holds the lock of the process.
+/// Writes the file `lines`. There is one writer at a time: the caller holds the lock of the process.
 #[derive(Debug, Clone, Copy)]
 pub struct LineIndex;
 
 impl LineIndex {
-    /// Notes that `count` newlines lie before segment `index`. Doing it again changes nothing. The head needs no note.
+    /// Records that `count` newlines come before segment `index`. Repeating it changes nothing. The head needs no entry.
     pub fn note(dir: &ProcessDir, index: u64, count: u64) -> io::Result<()> {
         let Some(at) = entry_at(index) else { return Ok(()) };
         let file = segments::open(&dir.lines(), OFlags::CREATE | OFlags::WRONLY)?;
@@ -67,30 +68,30 @@ impl LineIndex {
     }
 }
 
-/// What is known of a log: how long it is, what is on record as missing, and a count of its lines.
+/// What is known about a log: its length, the recorded gaps, and its line count.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<'a> {
-    /// How long the log is.
+    /// The length of the log.
     pub end: u64,
-    /// Gaps on record.
+    /// The recorded gaps.
     pub gaps: &'a [Gap],
-    /// The writer's own count, newlines in gaps included. Ignored if it is of a byte behind `end`.
+    /// The writer's own count, with newlines in gaps. Ignored if it is for a byte after `end`.
     pub total: LineTotal,
 }
 
-/// Where a line is.
+/// The place of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineAt {
-    /// It begins here.
+    /// It begins at this offset.
     At(u64),
     /// Its beginning is missing.
     Gone {
-        /// The first line behind the gap of which something is kept, possibly without its own beginning: this line or a later one.
+        /// The first line after the gap of which something is kept, possibly without its beginning: this line or a later one.
         first_kept_line: u64,
-        /// Where what is kept of that begins; the end of the log if nothing is.
+        /// The first kept byte of that line; the end of the log if nothing is kept.
         offset: u64,
     },
-    /// There are not that many.
+    /// The log has fewer lines.
     Past,
 }
 
@@ -99,18 +100,18 @@ pub enum LineAt {
 pub struct Told<T> {
     /// The answer.
     pub value: T,
-    /// `false` if missing bytes or a damaged index leave a doubt about line numbers.
+    /// False if missing bytes or a damaged index leave a doubt about line numbers.
     pub exact: bool,
 }
 
 /// The last lines of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastLines {
-    /// Where they begin.
+    /// The offset of the first of them.
     pub offset: u64,
     /// The number of the first of them.
     pub line: u64,
-    /// How many lines the log has in all. One that is not finished counts.
+    /// How many lines the log has. An unfinished line counts.
     pub total: u64,
     /// Whether fewer lines than asked for were taken because of the byte limit.
     pub cut: bool,
@@ -126,7 +127,7 @@ pub struct LineMap {
 }
 
 impl LineMap {
-    /// The line index in `dir`. That there is none yet is fine; one that is damaged is used as far as it goes.
+    /// Opens the line index in `dir`. It may be missing. A damaged one is used as far as it is intact.
     pub fn open(dir: &ProcessDir, keep: Keep) -> io::Result<Self> {
         let index = match segments::open(&dir.lines(), OFlags::RDONLY) {
             Ok(file) => {
@@ -139,15 +140,15 @@ impl LineMap {
         Ok(Self { index, keep })
     }
 
-    /// Where line `line` begins. Lines count from 0.
+    /// The place of line `line`. Lines count from 0.
     pub fn offset_of_line(&self, reader: &LogReader, line: u64, log: Written<'_>) -> io::Result<Told<LineAt>> {
         settled(|| {
             let pieces = self.pieces(reader, log)?;
-            // Line 0 begins with the log, every other one behind the newline of that number.
+            // Line 0 begins with the log, every other one after the newline of that number.
             let (begin, exact) = match pieces.iter().find(|p| p.before < line && line <= p.after) {
                 Some(p) if p.there => match nth(reader, p.from, p.to, line - p.before, log)? {
                     Some(newline) => (Some(newline + 1), p.exact),
-                    // Somebody changed the bytes: there are fewer lines than were counted.
+                    // The bytes were changed: there are fewer lines than were counted.
                     None => (Some(p.to), false),
                 },
                 Some(p) => (Some(p.from), p.exact),
@@ -164,7 +165,7 @@ impl LineMap {
         })
     }
 
-    /// The number of the line that holds byte `offset`: how many newlines are before it.
+    /// The number of the line that contains byte `offset`: how many newlines come before it.
     pub fn line_of_offset(&self, reader: &LogReader, offset: u64, log: Written<'_>) -> io::Result<Told<u64>> {
         settled(|| {
             let pieces = self.pieces(reader, log)?;
@@ -176,12 +177,13 @@ impl LineMap {
         })
     }
 
-    /// How many lines there are. One that is not finished counts.
+    /// How many lines the log has. An unfinished line counts.
     pub fn lines(&self, reader: &LogReader, log: Written<'_>) -> io::Result<Told<u64>> {
         settled(|| count(reader, &self.pieces(reader, log)?, log))
     }
 
-    /// The last `n` lines, found from the end, in `max_bytes` of output at most. Where a line's beginning is missing, what is kept of it is taken.
+    /// The last `n` lines within at most `max_bytes` of output, found from the end. If the beginning of a line is missing, its
+    /// remaining part is returned.
     pub fn last_lines(&self, reader: &LogReader, n: u64, max_bytes: u64, log: Written<'_>) -> io::Result<LastLines> {
         settled(|| {
             let pieces = self.pieces(reader, log)?;
@@ -192,7 +194,7 @@ impl LineMap {
             }
             let floor = floor(&pieces, max_bytes, log.end);
             let line = total.value.saturating_sub(n);
-            // The newline before the first of them, if it is in reach.
+            // The newline before the first of them, if it is within reach.
             let (begin, exact) = match pieces.iter().find(|p| p.before < line && line <= p.after) {
                 Some(p) if p.there => {
                     let low = p.from.max(floor.saturating_sub(1));
@@ -219,7 +221,7 @@ impl LineMap {
         })
     }
 
-    /// The log in pieces that are there or missing as a whole, with the newlines before and after each.
+    /// The log in pieces that are present or missing as a whole, with the newlines before and after each.
     fn pieces(&self, reader: &LogReader, log: Written<'_>) -> Result<Vec<Piece>, Trouble> {
         let mut pieces = Vec::new();
         for Extent { from, to, missing } in reader.extents(log.end, log.gaps)? {
@@ -234,7 +236,7 @@ impl LineMap {
         }
         let edges: Vec<u64> = std::iter::once(0).chain(pieces.iter().map(|p| p.to)).collect();
         let mut known: Vec<Option<u64>> = edges.iter().map(|&at| self.known(at, log)).collect();
-        // What the notes do not say is counted, from the nearest place of which they do.
+        // Counts that the index lacks are derived from the nearest known ones.
         for (i, p) in pieces.iter().enumerate() {
             if let (true, Some(before), None) = (p.there, known[i], known[i + 1]) {
                 known[i + 1] = Some(before.saturating_add(newlines(reader, p.from, p.to, log)?));
@@ -245,7 +247,7 @@ impl LineMap {
                 known[i] = Some(after.saturating_sub(newlines(reader, p.from, p.to, log)?));
             }
         }
-        // Between two gaps there may be output that nothing ties to a number: then at least this many lines are before it.
+        // Nothing may tie the output between two gaps to a line number. Then at least this many lines come before it.
         let mut least = 0;
         for (i, p) in pieces.iter_mut().enumerate() {
             p.before = known[i].unwrap_or(least).max(least);
@@ -260,7 +262,7 @@ impl LineMap {
         Ok(pieces)
     }
 
-    /// The newlines before `at`, where somebody wrote that down.
+    /// The newlines before `at`, if they are recorded.
     fn known(&self, at: u64, log: Written<'_>) -> Option<u64> {
         if at == 0 {
             return Some(0);
@@ -276,7 +278,7 @@ impl LineMap {
         let index = self.keep.index_of(at);
         let file = self.index.as_ref().filter(|_| self.keep.segment_at(index).0 == at)?;
         let mut entry = [0; ENTRY as usize];
-        // What cannot be read is not known, and will be counted.
+        // An entry that cannot be read counts as absent, and the newlines are counted.
         let whole = read_at(file, &mut entry, entry_at(index)?).unwrap_or(false);
         let [a, b, c, d, e, f, g, h, crc @ ..] = entry;
         let count = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
@@ -295,9 +297,9 @@ struct Piece {
     exact: bool,
 }
 
-/// Why an answer was not found at once.
+/// Why an answer was not found at the first try.
 enum Trouble {
-    /// Bytes were dropped while they were counted.
+    /// Bytes were deleted while they were counted.
     Moved,
     Io(io::Error),
 }
@@ -308,7 +310,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Asks again while the log moves on underneath.
+/// Repeats the search while the log is being changed.
 fn settled<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> io::Result<T> {
     for _ in 0..16 {
         match ask() {
@@ -320,7 +322,7 @@ fn settled<T>(mut ask: impl FnMut() -> Result<T, Trouble>) -> io::Result<T> {
     Err(io::Error::other("the log is dropped faster than it can be read: ask for a later part of it"))
 }
 
-/// Newlines in all.
+/// The newlines of the whole log.
 fn all(pieces: &[Piece]) -> Told<u64> {
     pieces.last().map_or(Told { value: 0, exact: true }, |p| Told { value: p.after, exact: p.exact })
 }
@@ -334,7 +336,7 @@ fn count(reader: &LogReader, pieces: &[Piece], log: Written<'_>) -> Result<Told<
     })
 }
 
-/// Nothing if byte `at` is there; else the next place from which on there is something, with the newlines before it.
+/// None if byte `at` is kept; else the next kept byte, with the newlines before it.
 fn kept_from(pieces: &[Piece], at: u64, end: u64) -> Option<Told<LineTotal>> {
     let here = pieces.iter().position(|p| (p.from..p.to).contains(&at))?;
     if pieces[here].there {
@@ -342,17 +344,17 @@ fn kept_from(pieces: &[Piece], at: u64, end: u64) -> Option<Told<LineTotal>> {
     }
     Some(match pieces[here..].iter().find(|p| p.there) {
         Some(p) => Told { value: LineTotal { at: p.from, newlines: p.before }, exact: p.exact },
-        // Whether a line begins there at all is not known: the last newline may have been the last byte.
+        // It is unknown whether a line begins there: the last newline may have been the last byte.
         None => Told { value: LineTotal { at: end, newlines: all(pieces).value }, exact: false },
     })
 }
 
-/// Newlines before an edge of a piece.
+/// The newlines before an edge of a piece.
 fn before(pieces: &[Piece], edge: u64) -> u64 {
     pieces.iter().find(|p| p.from == edge).map_or(all(pieces).value, |p| p.before)
 }
 
-/// From where on there are `max_bytes` of output, gaps not counted.
+/// The offset from which on there are `max_bytes` of output, without gaps.
 fn floor(pieces: &[Piece], max_bytes: u64, end: u64) -> u64 {
     let mut left = max_bytes;
     let mut floor = end;
@@ -369,7 +371,7 @@ fn floor(pieces: &[Piece], max_bytes: u64, end: u64) -> u64 {
     floor
 }
 
-/// The first line that begins at or behind `floor`; if there is none, what is left of the last one.
+/// The first line that begins at `floor` or later; if there is none, the rest of the last line.
 fn first_line_from(reader: &LogReader, pieces: &[Piece], floor: u64, log: Written<'_>) -> Result<Told<LineTotal>, Trouble> {
     let mut rest_of_line = None;
     for p in pieces.iter().filter(|p| p.to > floor || (p.there && p.to == floor)) {
@@ -393,7 +395,7 @@ fn first_line_from(reader: &LogReader, pieces: &[Piece], floor: u64, log: Writte
     Ok(rest_of_line.unwrap_or(end))
 }
 
-/// How many newlines are in `[from, to)`, all of which is there.
+/// How many newlines are in `[from, to)`, which is kept entirely.
 fn newlines(reader: &LogReader, from: u64, to: u64, log: Written<'_>) -> Result<u64, Trouble> {
     let mut count = 0;
     let mut at = from;
@@ -427,7 +429,7 @@ fn nth_back(reader: &LogReader, from: u64, to: u64, mut n: u64, log: Written<'_>
     while end > from {
         let at = end.saturating_sub(PIECE as u64).max(from);
         let bytes = bytes(reader, at, end, log)?;
-        // A piece lies in one segment, so this is all of it, unless it was cut short underneath.
+        // A piece lies within one segment, so the read is complete unless the segment was truncated.
         if bytes.len() as u64 != end - at {
             return Err(Trouble::Moved);
         }
@@ -469,7 +471,7 @@ fn checksum(index: u64, count: u64) -> u32 {
     crc.finalize()
 }
 
-/// Fills `buf` from `at`, or says that the file ends before.
+/// Fills `buf` from `at`. Returns false if the file ends before.
 fn read_at(file: &File, buf: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(buf, at) {
         Ok(()) => Ok(true),

@@ -1,6 +1,6 @@
-//! Who may write: a lock that belongs to the open file description.
+//! Locks that belong to an open file description.
 //!
-//! Both keepers share the description on which `meta` was locked, so the lock is free exactly when both are dead.
+//! Both keepers share the description on which `meta` was locked. So the lock is free exactly when both are dead.
 
 use rustix::fs::FlockOperation;
 use std::fs::File;
@@ -8,10 +8,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often, and how far apart, a lock is tried: whoever asks [`is_held`] has it for an instant.
+/// The pauses between the attempts to take a lock: a program that calls [`is_held`] holds it for an instant.
 const TRIES: [Duration; 3] = [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(4)];
 
-/// Takes the lock on `file` for as long as any copy of its description is open. `false` if somebody else has it.
+/// Takes the lock on `file` for as long as any copy of its description is open. False if another program holds it.
 pub fn try_hold(file: &File) -> io::Result<bool> {
     let mut tries = TRIES.iter();
     loop {
@@ -26,12 +26,12 @@ pub fn try_hold(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Takes the lock, waiting for whoever has it.
+/// Takes the lock, and waits for the program that holds it.
 pub fn hold(file: &File) -> io::Result<()> {
     Ok(rustix::fs::flock(file, FlockOperation::LockExclusive)?)
 }
 
-/// Whether somebody holds the lock on the file at `path`. A file that is not there is held by nobody.
+/// Whether a program holds the lock on the file at `path`. A missing file is not locked.
 pub fn is_held(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Ok(f) => f,

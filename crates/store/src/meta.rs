@@ -1,4 +1,4 @@
-//! `meta`: 4 KiB, twice. The live copy is an [`Image`] in memory. The file is the durable copy, and carries the lock.
+//! `meta`: 4 KiB, in two copies. The live copy is an [`Image`] in memory. The file is the durable copy, and carries the lock.
 //!
 //! On a full disk that copies on write, a store to a mapped file kills the program. So the file is only written with `pwrite`: at the
 //! start, at every takeover, stop and end, and otherwise at most once a second. A refused write is tried again.
@@ -11,18 +11,20 @@
 //! 3072  ended      the record of the end, checksummed and synced: the truth about it
 //! ```
 
+mod bytes;
 mod image;
-mod live;
 mod read;
 mod stamp;
 mod v1;
 mod write;
 
+pub use crate::live::{Commit, Live, MAX_LEFT_RECORDED, Waiting, Watched, flag, noted};
 pub use image::{Found, Image};
-pub use live::{Commit, Live, MAX_LEFT_RECORDED, Waiting, Watched, flag, noted};
 pub use read::{Ended, MetaError, Snapshot};
 pub use stamp::{Stamp, Stamped};
 pub use write::{Meta, retire};
+
+use crate::live::LIVE_AT;
 
 /// The length of the file.
 pub const LEN: usize = 4096;
@@ -30,7 +32,6 @@ pub const LEN: usize = 4096;
 const NAMED_FD: usize = 52;
 /// The process that made the live copy.
 const NAMED_PID: usize = 56;
-pub(crate) const LIVE_AT: usize = 64;
 const STOP_AT: usize = 1024;
 const STOP_LEN: usize = 1024;
 const GAPS_AT: usize = 2048;

@@ -1,8 +1,8 @@
-//! Test points: places at which a test may hold one of our processes, to look at it or to kill it there.
+//! Test points: places at which a test may pause a process of Outlast, to inspect it or to kill it there.
 //!
-//! Only with the feature `test-points`; without it [`reach`] is nothing. A test makes a FIFO `<dir>/<name>`. The first
-//! process to reach the point renames it to `<name>.held.<pid>` and then waits until a test opens the FIFO for writing. With a file
-//! `<name>.panics` in its place, every process that reaches the point panics there.
+//! Only with the feature `test-points`; without it [`reach`] does nothing. A test makes a FIFO `<dir>/<name>`. The first process
+//! that reaches the point renames it to `<name>.held.<pid>`, and waits until a test opens the FIFO for writing. If the file
+//! `<name>.panics` exists instead, every process that reaches the point panics there.
 
 #[cfg(feature = "test-points")]
 mod on {
@@ -11,18 +11,18 @@ mod on {
 
     static DIR: OnceLock<PathBuf> = OnceLock::new();
 
-    /// Names the directory in which tests put their FIFOs. Without it no point holds.
+    /// Sets the directory in which tests put their FIFOs. Without it no point pauses.
     pub fn configure(dir: PathBuf) {
         let _first_stands = DIR.set(dir);
     }
 
-    /// Waits here if a test asked for it.
+    /// Pauses here if a test requested it.
     pub fn reach(name: &str) {
         let Some(dir) = DIR.get() else { return };
         assert!(!dir.join(format!("{name}.panics")).exists(), "a test has this point panic: {name}");
         let held = dir.join(format!("{name}.held.{}", std::process::id()));
         if std::fs::rename(dir.join(name), &held).is_ok() {
-            // Opening a FIFO for reading blocks until there is a writer: that is the wait.
+            // Opening a FIFO for reading blocks until there is a writer.
             let _released = std::fs::File::open(&held);
         }
     }
@@ -30,9 +30,9 @@ mod on {
 
 #[cfg(not(feature = "test-points"))]
 mod off {
-    /// Nothing: this build has no test points.
+    /// Does nothing: this build has no test points.
     pub fn configure(_dir: std::path::PathBuf) {}
-    /// Nothing: this build has no test points.
+    /// Does nothing: this build has no test points.
     #[inline(always)]
     pub fn reach(_name: &str) {}
 }

@@ -62,7 +62,7 @@ fn holds(pid: u32, is_it: impl Fn(&Path) -> bool) -> bool {
     })
 }
 
-/// Removes the kernel's mark of a removed file, as when a home is removed under its engine.
+/// Removes the kernel's mark for deleted files. A home may be removed under its engine.
 fn without_mark(file: PathBuf) -> PathBuf {
     match file.as_os_str().as_bytes().strip_suffix(b" (deleted)") {
         Some(name) => Path::new(std::ffi::OsStr::from_bytes(name)).to_owned(),

@@ -1,7 +1,7 @@
-//! The raw log: a head that is never dropped, and behind it segments named by their first byte, of which the last ones are kept.
+//! The raw log: a head that is never deleted, and after it segments named by their first byte, of which the last ones are kept.
 //!
-//! Whoever writes says how far it got elsewhere (`meta`); bytes past that may be written once more, at the same place and the same.
-//! A hole is told as what it is: never read as zeros, never skipped without a word.
+//! The writer records elsewhere (in `meta`) how far it got. Bytes after that may be written again, the same bytes at the same
+//! place. A gap is reported as one: it is never read as zeros, and never skipped silently.
 //!
 //! Decision 18: docs/decisions/store.md.
 
@@ -15,12 +15,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// How a log is laid out, and how much of it is kept. Each is at least one byte: zero counts as one.
+/// The layout of a log, and how much of it is kept. Each length is at least one byte: zero counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
     /// Length of the head.
     pub head: u64,
-    /// Length of each segment behind it.
+    /// Length of each segment after the head.
     pub segment: u64,
     /// How much of the end is kept, besides the head.
     pub tail: u64,
@@ -33,12 +33,12 @@ impl Default for Keep {
 }
 
 impl Keep {
-    /// First byte and length of the segment that holds byte `offset`.
+    /// First byte and length of the segment that contains byte `offset`.
     pub fn segment_of(self, offset: u64) -> (u64, u64) {
         self.segment_at(self.index_of(offset))
     }
 
-    /// The how-manieth segment holds byte `offset`. The head is number 0.
+    /// The number of the segment that contains byte `offset`. The head is number 0.
     pub fn index_of(self, offset: u64) -> u64 {
         match offset.checked_sub(self.head.max(1)) {
             None => 0,
@@ -54,57 +54,58 @@ impl Keep {
         }
     }
 
-    /// The first segment that is kept once the log is `end` long, the head aside.
+    /// The first segment after the head that is kept once the log is `end` long.
     fn first_kept(self, end: u64) -> u64 {
-        // The segment of the last byte always stays, and tells readers how far the writer has come.
+        // The segment of the last byte always stays: it shows readers how far the writer got.
         self.index_of(end.saturating_sub(self.tail.max(1))).max(1)
     }
 }
 
-/// Bytes that are not there.
+/// A range of missing bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// The first of them.
+    /// The first missing byte.
     pub from: u64,
-    /// The first byte that is there again.
+    /// The first byte after the gap.
     pub to: u64,
-    /// What took them.
+    /// Why they are missing.
     pub why: GapWhy,
 }
 
-/// Writes the log. One at a time: the caller holds the lock of the process.
+/// Writes the log. There is one writer at a time: the caller holds the lock of the process.
 #[derive(Debug)]
 pub struct LogWriter {
     dir: ProcessDir,
-    /// The folder itself: a segment is created in it also while the home is elsewhere. None if it could not be opened; then its path counts.
+    /// The folder itself, so that segments can be created in it after the home was moved. None if it could not be opened; then its
+    /// path is used.
     folder: Option<OwnedFd>,
     keep: Keep,
-    /// The segment written last, by number.
+    /// The segment that was written last, with its number.
     open: Option<(u64, File)>,
-    /// Every segment before this one is known to be gone, the head aside. `None`: not looked yet.
+    /// Every segment after the head and before this one is known to be deleted. `None`: not checked yet.
     dropped_to: Option<u64>,
 }
 
-/// A write that did not go through.
+/// A write that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write the log: {written} bytes were written")]
 pub struct WriteFailure {
-    /// How many bytes are in the file all the same.
+    /// How many bytes were written before the error.
     pub written: usize,
-    /// What the system said.
+    /// The error of the system.
     #[source]
     pub error: io::Error,
 }
 
 impl LogWriter {
-    /// A writer for the log in `dir`. Nothing is created before the first byte.
+    /// A writer for the log in `dir`. No file is created before the first byte.
     pub fn open(dir: &ProcessDir, keep: Keep) -> Self {
         let how = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&dir.path, how, Mode::empty()).ok();
         Self { dir: dir.clone(), folder, keep, open: None, dropped_to: None }
     }
 
-    /// Puts `bytes` at `at`. Doing it again changes nothing.
+    /// Writes `bytes` at `at`. Repeating it changes nothing.
     pub fn write_at(&mut self, at: u64, bytes: &[u8]) -> Result<(), WriteFailure> {
         let mut written = 0;
         while written < bytes.len() {
@@ -124,7 +125,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Drops the segments that a log of length `end` no longer keeps. Does nothing unless a boundary was passed.
+    /// Deletes the segments that a log of length `end` no longer keeps. Does nothing unless a segment boundary was passed.
     pub fn retain(&mut self, end: u64) -> io::Result<()> {
         let first_kept = self.keep.first_kept(end);
         if first_kept <= self.dropped_to.unwrap_or(1) {
@@ -137,7 +138,7 @@ impl LogWriter {
                     self.dropped_to = Some(index + 1);
                 }
             }
-            // Whoever wrote before may have been killed with some of it undone.
+            // An earlier writer may have been killed in the middle of this.
             None => {
                 let kept_from = self.keep.segment_at(first_kept).0;
                 for first in self.dir.segments()? {
@@ -154,7 +155,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Waits until what was written to the current segment is on disk.
+    /// Waits until the current segment is on disk.
     pub fn sync(&self) -> io::Result<()> {
         match &self.open {
             Some((_, file)) => Ok(rustix::fs::fdatasync(file)?),
@@ -184,50 +185,50 @@ impl LogWriter {
     }
 }
 
-/// A piece of the log, as a reader gets it.
+/// A piece of the log, as a reader receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chunk {
     /// Output.
     Bytes {
-        /// Where it begins.
+        /// Its offset.
         at: u64,
         /// What the process wrote.
         bytes: Vec<u8>,
     },
-    /// Output that is not there any more.
+    /// Output that is missing.
     Gap {
-        /// First missing byte.
+        /// The first missing byte.
         from: u64,
-        /// First byte that is there again, or the end.
+        /// The first byte after the gap, or the end.
         to: u64,
-        /// What took it.
+        /// Why it is missing.
         why: GapWhy,
     },
-    /// There is no more.
+    /// The end of the log.
     End,
 }
 
-/// A range of the log that is there, or that is missing for one reason.
+/// A range of the log that is present, or missing for one reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// First byte.
     pub from: u64,
-    /// First byte behind it.
+    /// The first byte after it.
     pub to: u64,
-    /// Why it is missing; `None` where it is there.
+    /// Why it is missing; `None` if it is present.
     pub missing: Option<GapWhy>,
 }
 
-/// What a copy did.
+/// The result of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Copied {
     /// How many bytes were copied.
     pub bytes: u64,
-    /// What was not there, in order.
+    /// What was missing, in order.
     pub gaps: Vec<Gap>,
 }
 
-/// Reads the log, also while it is written and dropped.
+/// Reads the log, also while it is written and segments are deleted.
 #[derive(Debug, Clone)]
 pub struct LogReader {
     dir: ProcessDir,
@@ -235,24 +236,24 @@ pub struct LogReader {
 }
 
 impl LogReader {
-    /// A reader of the log in `dir`, which may not have begun yet.
+    /// A reader of the log in `dir`, which may be empty.
     pub fn open(dir: &ProcessDir, keep: Keep) -> Self {
         Self { dir: dir.clone(), keep }
     }
 
-    /// How this log is laid out.
+    /// The layout of this log.
     pub fn keep(&self) -> Keep {
         self.keep
     }
 
-    /// How far the files go, whatever anybody wrote down about it: for a log whose `meta` is damaged.
+    /// The end of the log according to its files, regardless of any record: for a log whose `meta` is damaged.
     pub fn found_end(&self) -> io::Result<u64> {
         let Some(last) = self.dir.segments()?.pop() else { return Ok(0) };
         Ok(last.saturating_add(std::fs::symlink_metadata(self.dir.segment(last))?.len()))
     }
 
-    /// What there is at `from` of a log that is known to be `end` long: at most `max` bytes (at least one), or a whole gap.
-    /// `gaps` are those on record; others are found. Fewer bytes than asked for do not mean the end.
+    /// The piece at `from` of a log that is known to be `end` long: at most `max` bytes (at least one), or a whole gap. `gaps` are
+    /// the recorded ones; others are detected. Fewer bytes than requested do not mean the end.
     pub fn read(&self, from: u64, end: u64, max: usize, gaps: &[Gap]) -> io::Result<Chunk> {
         if from >= end {
             return Ok(Chunk::End);
@@ -268,7 +269,7 @@ impl LogReader {
         let here = extents.iter().find(|e| (e.from..e.to).contains(&from));
         Ok(match here {
             Some(Extent { to, missing: Some(why), .. }) => Chunk::Gap { from, to: *to, why: *why },
-            // It could not be read a moment ago. Only somebody who meddles with the folder can have brought it back.
+            // It could not be read a moment ago. Only tampering with the folder can have brought it back.
             Some(_) | None => {
                 let (first, len) = self.keep.segment_of(from);
                 Chunk::Gap { from, to: end.min(first.saturating_add(len)), why: GapWhy::Lost }
@@ -305,7 +306,7 @@ impl LogReader {
         }
     }
 
-    /// Writes the bytes of `[from, end)` that are there to `out`, and says which were not.
+    /// Writes the present bytes of `[from, end)` to `out`, and returns which were missing.
     pub fn copy_to(&self, from: u64, end: u64, gaps: &[Gap], out: &mut impl Write) -> io::Result<Copied> {
         let mut copied = Copied::default();
         let mut at = from;
@@ -325,10 +326,10 @@ impl LogReader {
         }
     }
 
-    /// What of the first `end` bytes is there and what is missing: touching ranges, neighbours always of different kinds.
+    /// Which of the first `end` bytes are present and which are missing: adjacent ranges, neighbours always of different kinds.
     pub fn extents(&self, end: u64, gaps: &[Gap]) -> io::Result<Vec<Extent>> {
         let firsts: Vec<u64> = self.dir.segments()?.into_iter().filter(|&f| self.keep.segment_of(f).0 == f).collect();
-        // The writer may have gone on since `end` was read, and dropped what `end` alone would keep.
+        // The writer may have continued since `end` was read, and deleted segments that `end` would keep.
         let written = firsts.last().map_or(0, |&last| last.saturating_add(self.keep.segment_of(last).1));
         let reached = gaps.iter().map(|g| g.to).fold(end.max(written), u64::max);
         let mut dropped_to = self.keep.segment_at(self.keep.first_kept(reached)).0;
@@ -340,7 +341,7 @@ impl LogReader {
             }
             let found = match std::fs::symlink_metadata(self.dir.segment(first)) {
                 Ok(m) => m.len(),
-                // Dropped since the folder was listed, and with it everything before.
+                // Deleted since the folder was listed, and all segments before it, too.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {
                     dropped_to = dropped_to.max(first.saturating_add(self.keep.segment_of(first).1));
                     continue;
@@ -383,10 +384,10 @@ impl LogReader {
     }
 }
 
-/// How much is read at once.
+/// How many bytes are read at once.
 pub(crate) const PIECE: usize = 64 << 10;
 
-/// Extents in the making: from 0 on without a hole, merged, cut at the end.
+/// Extents under construction: contiguous from 0 on, merged, cut at the end.
 struct Extents {
     list: Vec<Extent>,
     end: u64,
@@ -408,7 +409,7 @@ impl Extents {
         }
     }
 
-    /// No file holds what comes before `to`. Only what lies between the head and the kept tail was dropped on purpose.
+    /// No file holds the bytes before `to`. Only those between the head and the kept tail were deleted by retention.
     fn miss_until(&mut self, to: u64, head_end: u64, dropped_to: u64) {
         self.push(to.min(head_end), Some(GapWhy::Lost));
         self.push(to.min(dropped_to), Some(GapWhy::Retention));
@@ -427,13 +428,13 @@ impl Extents {
     }
 }
 
-/// Opens a file of ours: private, closed on exec, never through a link.
+/// Opens a file of the folder: private, closed on exec, never through a link.
 pub(crate) fn open(path: &Path, how: OFlags) -> io::Result<File> {
     let fd = rustix::fs::open(path, how | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::RUSR | Mode::WUSR)?;
     Ok(fd.into())
 }
 
-/// The same for a file in `folder`, wherever that is by now; by its path if there is no descriptor of the folder.
+/// The same for a file in `folder`, wherever that was moved; by its path if there is no descriptor of the folder.
 fn open_in(folder: Option<&OwnedFd>, path: &Path, how: OFlags) -> io::Result<File> {
     match (folder, path.file_name()) {
         (Some(folder), Some(name)) => {

@@ -1,4 +1,4 @@
-//! The request, as it was taken: what is kept of it, and what is needed once, to start.
+//! The request as it was accepted: what is kept of it, and what is needed once, to start the command.
 //!
 //! An eight-byte header, then two frames. The second holds the raw command and environment, and is cut off once the command runs.
 //!
@@ -18,31 +18,31 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const HEADER: [u8; 8] = *b"OLSPEC1\n";
-/// Arguments and variables take 2 MiB at most, and at worst six bytes in JSON for each of theirs.
+/// Arguments and variables take at most 2 MiB, and as JSON at most six times that.
 const SECTION_LIMIT: usize = 16 << 20;
 
-/// What is kept of a request for as long as the process is.
+/// The part of a request that is kept as long as the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Its name.
+    /// The process id.
     pub id: ProcessId,
-    /// What was asked for, without secrets.
+    /// The request without secrets.
     pub spec: Spec,
     /// SHA-256 of the whole request, in hexadecimal.
     pub hash: String,
-    /// When it was taken.
+    /// When it was accepted.
     pub accepted_at: Time,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: OsText,
-    /// The shell that reads the line, where it is one.
+    /// The shell that runs the command line, if it is one.
     pub shell: Option<OsText>,
     /// Whether secrets were removed from the command.
     pub command_scrubbed: bool,
     /// Names of variables whose values were removed.
     pub env_scrubbed: Vec<OsText>,
-    /// What the caller was warned of.
+    /// Warnings that the caller was given.
     pub warnings: Vec<String>,
-    /// How its log is laid out: the same as in its [`Launch`].
+    /// The layout of its log: the same as in its [`Launch`].
     pub keep: Keep,
     /// The digests that find the values of its secret variables in its output.
     pub masks: Option<Masks>,
@@ -68,16 +68,16 @@ pub struct MaskedValue {
     pub digest: String,
 }
 
-/// What a keeper needs to start the command, raw. Gone once it has started.
+/// What a keeper needs to start the command, raw. Removed once it has started.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The file to execute.
     pub program: OsText,
-    /// Its arguments, the first being its name.
+    /// Its arguments; the first is its name.
     pub argv: Vec<OsText>,
     /// Its whole environment.
     pub env: Vec<EnvVar>,
-    /// Where it starts.
+    /// The working directory.
     pub cwd: OsText,
     /// Rows and columns of its terminal, if it gets one.
     pub pty: Option<(u16, u16)>,
@@ -85,29 +85,29 @@ pub struct Launch {
     pub stdin: bool,
     /// How long it may run.
     pub timeout: Option<Duration>,
-    /// How its log is laid out.
+    /// The layout of its log.
     pub keep: Keep,
     /// The home.
     pub home: OsText,
-    /// The directory for the control socket.
+    /// The directory of the control socket.
     pub run_dir: OsText,
-    /// The program with which to start an engine.
+    /// The program that starts an engine.
     pub engine: Option<OsText>,
-    /// The cgroup in which a leaf may be made.
+    /// The cgroup in which the command may get a leaf.
     pub cgroup: Option<OsText>,
-    /// How much sooner than others the kernel may kill it.
+    /// How much earlier than others the kernel may kill it when memory runs out.
     pub oom_score_adj: i32,
-    /// How long a stop waits before the hard kill, unless it says otherwise.
+    /// How long a stop waits between TERM and KILL, unless the request says otherwise.
     pub grace: Duration,
-    /// The mask for files it makes: the caller's.
+    /// The file mode mask of the caller.
     pub umask: Option<u32>,
-    /// The limit of open descriptors, if `limits` does not have it: written by engines that knew no other limits.
+    /// The limit of open descriptors, if `limits` does not contain it: engines of earlier versions wrote only this limit.
     pub nofile: Option<u64>,
-    /// How an error names the program, where its path holds a secret.
+    /// The name of the program in errors, if its path contains a secret.
     pub program_shown: Option<OsText>,
-    /// How an error names the directory, where its path holds a secret.
+    /// The name of the directory in errors, if its path contains a secret.
     pub cwd_shown: Option<OsText>,
-    /// The limits of its caller.
+    /// The limits of the caller.
     pub limits: Option<ProcessLimits>,
 }
 
@@ -122,18 +122,18 @@ impl std::fmt::Debug for Launch {
 /// Why a request could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// It was never written, or removed.
+    /// It was never written, or was removed.
     #[error("there is no request {path}")]
     Missing {
-        /// Where it should be.
+        /// The expected path.
         path: PathBuf,
     },
-    /// It is not as it was written.
+    /// Its contents are not valid.
     #[error("the request {path} is damaged at byte {offset}: {what}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The offset of the damage.
         offset: u64,
         /// What is wrong.
         what: &'static str,
@@ -144,14 +144,14 @@ pub enum SpecError {
         /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {doing} the request {path}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// What was attempted.
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -161,12 +161,12 @@ pub enum SpecError {
 pub struct SpecFile;
 
 impl SpecFile {
-    /// Writes the request. That there is one already is an error.
+    /// Writes the request. It is an error if the file exists.
     pub fn create(dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
         Self::write(dir, OFlags::CREATE | OFlags::EXCL, kept, launch)
     }
 
-    /// Writes the request into a file that is there, and empty.
+    /// Writes the request to an existing, empty file.
     pub(crate) fn fill(dir: &ProcessDir, kept: &Kept, launch: &Launch) -> Result<(), SpecError> {
         Self::write(dir, OFlags::empty(), kept, launch)
     }
@@ -179,13 +179,13 @@ impl SpecFile {
         frame::push(&mut bytes, v1::VERSION, &LaunchV1::from(launch), SECTION_LIMIT).map_err(failed)?;
         let mut file = segments::open(&path, how | OFlags::WRONLY).map_err(failed)?;
         file.write_all(&bytes).map_err(|e| {
-            // Half a request is none. If it cannot be removed, it reads as damaged.
+            // Half a request is unusable. If the file cannot be removed, it reads as damaged.
             let _ = std::fs::remove_file(&path);
             failed(e)
         })
     }
 
-    /// Reads what is kept, and what is needed to start unless it was scrubbed.
+    /// Reads the kept part, and the part for the start unless it was scrubbed.
     pub fn read(dir: &ProcessDir) -> Result<(Kept, Option<Launch>), SpecError> {
         let open = Open::of(dir, OFlags::RDONLY)?;
         let (kept, kept_end) = open.section::<KeptV1>(HEADER.len() as u64)?;
@@ -193,22 +193,22 @@ impl SpecFile {
         Ok((kept.into(), open.launch(kept_end)?))
     }
 
-    /// Reads what is kept.
+    /// Reads the kept part.
     pub fn read_kept(dir: &ProcessDir) -> Result<Kept, SpecError> {
         let open = Open::of(dir, OFlags::RDONLY)?;
         let (kept, _) = open.section::<KeptV1>(HEADER.len() as u64)?;
         kept.map(Into::into).ok_or_else(|| open.damaged(HEADER.len() as u64, "nothing is kept"))
     }
 
-    /// Reads what is needed to start, or nothing if it was scrubbed.
+    /// Reads the part for the start; none if it was scrubbed.
     pub fn read_launch(dir: &ProcessDir) -> Result<Option<Launch>, SpecError> {
         let open = Open::of(dir, OFlags::RDONLY)?;
         open.launch(open.kept_end()?)
     }
 
-    /// Removes what was needed to start, secrets and all. Works on a full disk, and again.
+    /// Removes the part for the start, with its secrets. Works on a full disk, and can be repeated.
     ///
-    /// If what is kept is damaged, nobody can tell where it ends; then it goes too, and the damage is told.
+    /// If the kept part is damaged, its end is unknown. Then it is removed, too, and the damage is reported.
     pub fn scrub(dir: &ProcessDir) -> Result<(), SpecError> {
         let open = Open::of(dir, OFlags::RDWR)?;
         let (end, told) = match open.kept_end() {
@@ -251,7 +251,7 @@ impl Open {
         }
     }
 
-    /// The section at `at` and where it ends; nothing if the file ends there.
+    /// The section at `at` and its end; none if the file ends there.
     fn section<T: DeserializeOwned>(&self, at: u64) -> Result<(Option<T>, u64), SpecError> {
         let Some((version, payload)) = self.frame(at)? else { return Ok((None, at)) };
         if version != v1::VERSION {
@@ -261,11 +261,11 @@ impl Open {
         Ok((Some(value), at + (frame::HEAD + payload.len()) as u64))
     }
 
-    /// What is needed to start, which lies behind what is kept.
+    /// The part for the start, which follows the kept part.
     fn launch(&self, kept_end: u64) -> Result<Option<Launch>, SpecError> {
         match self.section::<LaunchV1>(kept_end) {
             Ok((launch, _)) => Ok(launch.map(Into::into)),
-            // Scrubbed while it was read.
+            // It was scrubbed while it was read.
             Err(SpecError::Damaged { .. }) if self.file.metadata().is_ok_and(|m| m.len() == kept_end) => Ok(None),
             Err(e) => Err(e),
         }
@@ -305,7 +305,7 @@ impl Open {
 
     fn fill(&self, buf: &mut [u8], at: u64) -> Result<(), SpecError> {
         self.file.read_exact_at(buf, at).map_err(|source| match source.kind() {
-            // Cut between our look at its length and now.
+            // Cut off between the reads of the length and of the bytes.
             io::ErrorKind::UnexpectedEof => self.damaged(at, "it is cut short"),
             _ => SpecError::Io { path: self.path.clone(), doing: "read", source },
         })

@@ -1,8 +1,8 @@
-//! When output came.
+//! When output arrived.
 //!
-//! The pump notes in the file `times` the byte at which output begins that comes a second or more after the last note. So each byte came
-//! within a second of the last note before it. Output of the first second has no note: it came within a second of the start. Notes are not
-//! synced. Once there are 65,536, each new one takes the place of the oldest.
+//! When output arrives a second or more after the last note, the pump adds a note with its offset and the time to the file `times`.
+//! So each byte arrived within a second of the last note before it. Output of the first second has no note: it arrived within a
+//! second of the start. Notes are not synced. Once there are 65,536, each new one replaces the oldest.
 //!
 //! ```text
 //!  0  magic, 8 bytes
@@ -27,12 +27,12 @@ const NOTE: usize = 20;
 /// How many notes are kept: 18 hours of output that never pauses.
 const MOST_NOTES: u64 = 1 << 16;
 
-/// At this time, output came that begins at this byte.
+/// At this time, the output from this byte on arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeNote {
-    /// The byte.
+    /// The offset.
     pub byte: u64,
-    /// When.
+    /// The time.
     pub at: Time,
 }
 
@@ -41,14 +41,14 @@ pub struct TimeNote {
 pub struct TimeNotes {
     /// In the order of their bytes.
     pub notes: Vec<TimeNote>,
-    /// Whether the oldest are gone.
+    /// Whether the oldest were overwritten.
     pub is_cut: bool,
     /// Where the next note goes.
     next: u64,
 }
 
 impl TimeNotes {
-    /// Reads the notes in `dir`. That there are none is fine, and what is damaged is left out.
+    /// Reads the notes in `dir`. There may be none. Damaged notes are skipped.
     pub fn read(dir: &ProcessDir) -> io::Result<Self> {
         let bytes = match segments::open(&dir.times(), OFlags::RDONLY) {
             Ok(mut file) => {
@@ -70,7 +70,7 @@ impl TimeNotes {
         Ok(Self { notes: found.into_iter().map(|(_, note)| note).collect(), is_cut: slots >= MOST_NOTES, next })
     }
 
-    /// When byte `byte` came, to the second; nothing if its note is gone. `started` is when the command was started.
+    /// When byte `byte` arrived, to the second; none if its note was overwritten. `started` is when the command was started.
     pub fn time_of(&self, byte: u64, started: Time) -> Option<Time> {
         match self.notes.partition_point(|note| note.byte <= byte).checked_sub(1) {
             Some(n) => Some(self.notes[n].at),
@@ -78,32 +78,32 @@ impl TimeNotes {
         }
     }
 
-    /// The first byte that came at `time` or later, up to a second too early. `end` is where the output ends.
+    /// The first byte that arrived at `time` or later; it may begin up to a second too early. `end` is where the output ends.
     pub fn first_byte_since(&self, time: Time, started: Time, end: u64) -> u64 {
         let second = |at: Time| Time::from_micros(at.micros().saturating_add(1_000_000));
         let first = TimeNote { byte: 0, at: started };
         let all = std::iter::once(first).chain(self.notes.iter().copied());
-        // Output of a note came within a second of it. What is older than every note is of an unknown time, and is not left out.
+        // The output of a note arrived within a second of it. Output before every note is of unknown time, and is included.
         all.clone()
             .find(|note| second(note.at) > time)
             .map_or(end, |note| if self.is_cut && Some(note) == self.notes.first().copied() { 0 } else { note.byte })
     }
 }
 
-/// Writes the notes of a process. One at a time: the caller holds the lock of the process.
+/// Writes the notes of a process. There is one writer at a time: the caller holds the lock of the process.
 #[derive(Debug, Default)]
 pub struct TimeWriter {
     next: u64,
 }
 
 impl TimeWriter {
-    /// Goes on behind the notes that are there.
+    /// Continues after the existing notes.
     pub fn open(dir: &ProcessDir) -> Self {
-        // Notes that cannot be read are written over, and readers leave out what is damaged.
+        // Notes that cannot be read are overwritten; readers skip damaged ones.
         Self { next: TimeNotes::read(dir).unwrap_or_default().next }
     }
 
-    /// Notes that output from `byte` on comes now.
+    /// Records that output from this byte on arrives now.
     pub fn note(&mut self, dir: &ProcessDir, note: TimeNote) -> io::Result<()> {
         let file = segments::open(&dir.times(), OFlags::CREATE | OFlags::WRONLY)?;
         file.write_all_at(&header(), 0)?;
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!((empty.time_of(7, at(100)), empty.first_byte_since(at(200), at(100), 50)), (Some(at(100)), 50));
         let mut writer = TimeWriter::open(&dir);
         writer.note(&dir, note(10, 110)).unwrap();
-        // Another pump goes on behind it.
+        // Another pump continues after it.
         let mut writer = TimeWriter::open(&dir);
         writer.note(&dir, note(30, 200)).unwrap();
         let notes = TimeNotes::read(&dir).unwrap();

@@ -1,4 +1,5 @@
-//! How facts and requests look on disk, first version. A name changed elsewhere changes nothing here; a name changed here is an outage.
+//! How records and requests are written to disk, version 1. Renaming an internal type changes nothing here; changing a name here
+//! makes old homes unreadable.
 //!
 //! Decision 19: docs/decisions/store.md.
 
@@ -188,7 +189,7 @@ pub(crate) enum OnStop {
     Kill,
 }
 
-/// Rounded up: a wait of less than a microsecond must not become none.
+/// Rounded up: a wait of less than a microsecond must not become zero.
 pub(crate) fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX)
 }
@@ -226,7 +227,7 @@ impl From<&core::Record> for Record {
             R::TakenOver { at, role, times } => Self::TakenOver { at: at.micros(), role: (*role).into(), times: *times },
             R::Gap { at, from, to, why } => Self::Gap { at: at.micros(), from: *from, to: *to, why: (*why).into() },
             R::Matched(m) => {
-                // Taken apart by name, so that a new field cannot be forgotten here.
+                // Destructured, so that a new field cannot be forgotten here.
                 let core::Matched { at, up, offset, upto, pattern, count, lines, cut } = m.clone();
                 Self::Matched { at: at.micros(), up, offset, upto, pattern, count, lines, cut }
             }
@@ -433,7 +434,7 @@ impl From<Tell> for core::Tell {
 
 impl From<&core::Spec> for Spec {
     fn from(spec: &core::Spec) -> Self {
-        // A new field that is forgotten here is missed by the test that writes `Spec::with_everything`.
+        // A new field that is forgotten here is found by the test that writes `Spec::with_everything`.
         let core::Spec { command, cwd, env, pty, stdin, name, labels, owner, timeout, on_stop, tell, .. } = spec;
         Self {
             command: match command {

@@ -92,7 +92,7 @@ fn launch() -> Launch {
 
 const GAPS: [Gap; 1] = [Gap { from: 700, to: 720, why: GapWhy::DiskFull }];
 
-/// Made the fixture, once. Run it again only for a version that has none yet: what is there is what must stay readable.
+/// Wrote the fixture, once. Run it again only for a version without a fixture: existing ones must stay readable.
 #[test]
 #[ignore = "writes into the repository"]
 fn generate_fixture_state_v1() {

@@ -4,12 +4,13 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The program of this name, from the same profile as the caller. For those to whom cargo does not say where it is: documentation examples, and tests of
+/// The path of a built program, from the caller's own profile. For callers to which cargo does not give the path: documentation
+/// examples, and tests of another package than the program's.
 /// another package than the program's.
 ///
 /// # Panics
 ///
-/// If it was not built, so that nothing passes that did not run.
+/// If it was not built: a test without it must not pass.
 pub fn program(name: &str) -> PathBuf {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let path = target().join(profile).join(name);
@@ -21,7 +22,7 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
-/// Where cargo builds, which environment and configuration may say.
+/// Cargo's target directory, which environment and configuration may set.
 fn target() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

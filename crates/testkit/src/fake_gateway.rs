@@ -1,4 +1,4 @@
-//! A gateway that is played by the test, over the real socket and frames. What it was told is in a store of its own, which outlives it as a
+//! A gateway that the test simulates, over the real socket and frames. Its data is in a store of its own, which outlives it as a
 //! database would.
 
 use outlast_core::Time;
@@ -22,19 +22,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// When everything happens.
+/// The time of every event.
 pub const AT: Time = Time::from_micros(1_700_000_000_000_000);
 
-/// What the gateway does with a request beside answering it.
+/// What goes wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is killed before it has looked at the request.
+    /// The gateway is killed before it looks at the request.
     DieBefore,
-    /// It has done what was asked, and is killed before it answers.
+    /// The gateway carries the request out, and is killed before it answers.
     DieAfter,
-    /// It answers with this text in place of a frame's JSON.
+    /// The gateway answers with this text instead of a frame's JSON.
     Garble(&'static str),
-    /// It says that it is ending, and ends.
+    /// The gateway answers that it is shutting down, and ends.
     RefuseAndLeave,
 }
 
@@ -43,14 +43,14 @@ struct Book {
     conversations: BTreeMap<String, Conversation>,
     next_turn: u64,
     next_part: u64,
-    /// What was asked, in order, over all lives.
+    /// All requests in order, across restarts.
     asked: Vec<ChatRequest>,
-    /// What happens to the next requests of an operation.
+    /// What goes wrong with the next requests of an operation.
     faults: Vec<(&'static str, Fault)>,
     drained: bool,
     followers: Vec<Follower>,
     waiters: Vec<Waiter>,
-    /// Turns are answered at once with their words, unless this says otherwise.
+    /// Turns are answered at once with their message, unless this is set.
     holds_turns: bool,
 }
 
@@ -75,7 +75,7 @@ struct Waiter {
     to: Arc<Mutex<UnixStream>>,
 }
 
-/// One life of the gateway.
+/// One run of the gateway.
 struct Life {
     connections: Vec<UnixStream>,
     is_over: bool,
@@ -83,7 +83,7 @@ struct Life {
 
 /// The gateway of a home.
 pub struct FakeGateway {
-    /// Held so that no real gateway starts beside this one.
+    /// Held so that no real gateway is started beside this one.
     _lock: Option<File>,
     home: PathBuf,
     book: Arc<(Mutex<Book>, Condvar)>,
@@ -91,7 +91,7 @@ pub struct FakeGateway {
 }
 
 impl FakeGateway {
-    /// Listens in a home, which gets a directory for sockets if it has none.
+    /// Listens in a home. Creates a directory for sockets if there is none.
     pub fn start(home: &Path) -> Self {
         let gateway = Self {
             _lock: None,
@@ -108,8 +108,8 @@ impl FakeGateway {
         gateway
     }
 
-    /// The same as the only gateway of the home, also between two of its lives: a real one that a client starts meanwhile finds the lock
-    /// taken, and the client waits for this one.
+    /// The same as the only gateway of the home, also while it does not listen: a real one that a client starts finds the lock
+    /// held, and the client waits for this one.
     pub fn alone(home: &Path) -> Self {
         let mut gateway = Self::start(home);
         let lock = File::create(home.join("gateway.lock")).expect("a lock file");
@@ -118,7 +118,7 @@ impl FakeGateway {
         gateway
     }
 
-    /// Listens again, with everything that was written down.
+    /// Listens again, with all its data.
     pub fn listen(&self) {
         *lock(&self.life) = Life { connections: Vec::new(), is_over: false };
         let listener = UnixListener::bind(self.socket()).expect("a socket");
@@ -152,7 +152,7 @@ impl FakeGateway {
         self.home.join("run/gateway")
     }
 
-    /// The next request of this operation, such as `send`, goes wrong. Several are used up in order.
+    /// Lets the next request of this operation, such as `send`, go wrong. Several are used in order.
     pub fn fail_next(&self, op: &'static str, fault: Fault) {
         lock(&self.book.0).faults.push((op, fault));
     }
@@ -162,12 +162,12 @@ impl FakeGateway {
         lock(&self.book.0).holds_turns = true;
     }
 
-    /// Everything that was asked of it.
+    /// All requests that it received.
     pub fn asked(&self) -> Vec<ChatRequest> {
         lock(&self.book.0).asked.clone()
     }
 
-    /// Waits until something was asked, and gives all of it.
+    /// Waits for a request, and returns it.
     pub fn wait_for(&self, what: &str, is_so: impl Fn(&ChatRequest) -> bool) -> ChatRequest {
         let deadline = Instant::now() + crate::product::PATIENCE;
         let mut book = lock(&self.book.0);
@@ -181,7 +181,7 @@ impl FakeGateway {
         }
     }
 
-    /// Waits until so many terminals follow a conversation.
+    /// Waits until this many terminals follow a session.
     pub fn wait_for_followers(&self, key: &str, count: usize) {
         let deadline = Instant::now() + crate::product::PATIENCE;
         while self.followers(key).len() != count {
@@ -190,27 +190,27 @@ impl FakeGateway {
         }
     }
 
-    /// For each terminal that follows a conversation, whether a person is at it.
+    /// For each terminal that follows a session, whether a person uses it.
     pub fn followers(&self, key: &str) -> Vec<bool> {
         lock(&self.book.0).followers.iter().filter(|f| f.key == key).map(|f| f.is_attended).collect()
     }
 
-    /// The turns of a conversation.
+    /// The turns of a session.
     pub fn turns(&self, key: &str) -> Vec<TurnInfo> {
         lock(&self.book.0).conversations.get(key).map(|c| c.turns.clone()).unwrap_or_default()
     }
 
-    /// Writes a part, and tells those who follow.
+    /// Writes a part, and sends it to the followers.
     pub fn part(&self, key: &str, turn: Option<u64>, content: &Content) -> u64 {
         lock(&self.book.0).part(key, turn, content)
     }
 
-    /// Tells those who follow a piece of a reply.
+    /// Sends a piece of a reply to the followers.
     pub fn draft(&self, key: &str, turn: u64, from: u64, text: &str) {
         lock(&self.book.0).tell(key, &ChatEvent::Draft { turn, attempt: 1, from, text: text.into() });
     }
 
-    /// Changes a turn, and tells those who follow and those who wait for it.
+    /// Changes a turn, and tells its followers and waiting clients.
     pub fn change(&self, key: &str, turn: u64, change: impl FnOnce(&mut TurnInfo)) {
         lock(&self.book.0).change(key, turn, change);
     }
@@ -220,7 +220,7 @@ impl FakeGateway {
         lock(&self.book.0).reply(key, turn, text);
     }
 
-    /// Puts a conversation elsewhere.
+    /// Changes the standing of a session.
     pub fn stand(&self, key: &str, standing: Standing, strikes: u32) {
         let mut book = lock(&self.book.0);
         let conversation = book.conversation(key);
@@ -229,17 +229,17 @@ impl FakeGateway {
         book.tell(key, &ChatEvent::Standing { standing, strikes, generation });
     }
 
-    /// Forgets everything, as if its database had been deleted.
+    /// Deletes all data, as if its database had been removed.
     pub fn forget(&self) {
         let mut book = lock(&self.book.0);
         (book.next_part, book.next_turn) = (1, 1);
         book.conversations.clear();
     }
 
-    /// Sends raw bytes to all who follow.
+    /// Sends raw bytes to all followers.
     pub fn say_raw(&self, key: &str, bytes: &[u8]) {
         for follower in lock(&self.book.0).followers.iter().filter(|f| f.key == key) {
-            // One that has left hears nothing.
+            // A follower that has closed the connection receives nothing.
             let _gone = lock(&follower.to).write_all(bytes);
         }
     }
@@ -260,12 +260,12 @@ fn kill(life: &Mutex<Life>, socket: &Path, book: &(Mutex<Book>, Condvar)) {
     if std::mem::replace(&mut life.is_over, true) {
         return;
     }
-    // The thread that accepts leaves with this connection.
+    // The accepting thread ends with this connection.
     let _last = UnixStream::connect(socket);
-    // A home that was removed has none.
+    // A home that was removed has no socket.
     let _gone = std::fs::remove_file(socket);
     for stream in life.connections.drain(..) {
-        // One that the client has closed is closed.
+        // The client may have closed it already.
         let _gone = stream.shutdown(std::net::Shutdown::Both);
     }
     let mut book = lock(&book.0);
@@ -308,7 +308,7 @@ impl Book {
             self.waiters.retain(|w| {
                 let is_his = w.key == key && w.turn == turn;
                 if is_his {
-                    // One that has left waits for nothing.
+                    // A client that has closed the connection no longer waits.
                     let _gone = lock(&w.to).write_all(&frame::json(&ChatReply::answer(w.of, found.clone())));
                 }
                 !is_his
@@ -377,7 +377,7 @@ impl Connection {
         lock(&self.book.0).followers.retain(|f| !Arc::ptr_eq(&f.to, &self.to));
     }
 
-    /// Whether to go on.
+    /// Returns whether to continue.
     fn on_message(&mut self, ChatMessage { id, request, .. }: ChatMessage) -> bool {
         let op = serde_json::to_value(&request).expect("it serialises")["op"].as_str().expect("a word").to_owned();
         let fault = {
@@ -403,7 +403,7 @@ impl Connection {
                 return self.die();
             }
             Some(Fault::DieAfter) => {
-                // What it answers is not sent.
+                // Its answer is not sent.
                 self.to = Arc::new(Mutex::new(UnixStream::pair().expect("a pair").0));
                 self.answer(id, request);
                 return self.die();
@@ -420,7 +420,7 @@ impl Connection {
     }
 
     fn say(&self, bytes: &[u8]) {
-        // One that has left hears nothing.
+        // A client that has closed the connection receives nothing.
         let _gone = lock(&self.to).write_all(bytes);
     }
 
@@ -520,7 +520,7 @@ impl Connection {
             ChatRequest::Wait { key, turn, .. } => {
                 match book.conversation(&key).turns.iter().find(|t| t.id == turn) {
                     Some(found) if found.is_finished() => self.done(id, found),
-                    // The client has a clock of its own.
+                    // The client measures the timeout itself.
                     Some(_) => book.waiters.push(Waiter { key, turn, of: id, to: self.to.clone() }),
                     None => self.refuse(id, Error::new(ErrorKind::Refusal, code::NO_CONVERSATION, format!("there is no turn {turn}"), "")),
                 }

@@ -1,4 +1,4 @@
-//! Keepers without an engine: a folder with a request, and the program that looks after it.
+//! Keepers without an engine: a folder with a request, and the program that supervises its process.
 
 use anyhow::{Context, Result, ensure};
 use outlast_core::{EnvVar, OsText, ProcessId, Spec, Tell, Time};
@@ -32,7 +32,7 @@ pub struct Nursling {
 }
 
 impl Nursery {
-    /// A fresh one below `parent`, removed when dropped.
+    /// A fresh home below `parent`, removed when dropped.
     pub fn new(parent: &Path) -> Result<Self> {
         let tmp = tempfile::Builder::new().prefix("nursery").tempdir_in(parent)?;
         let home = Home { root: tmp.path().join("home") };
@@ -47,7 +47,7 @@ impl Nursery {
         self
     }
 
-    /// A place for the test's own files.
+    /// A directory for the test's own files.
     pub fn path(&self) -> &Path {
         self.tmp.path()
     }
@@ -57,12 +57,12 @@ impl Nursery {
         &self.home
     }
 
-    /// What a shell line would be launched with; change it before [`Nursery::start`].
+    /// The launch of a shell line; change it before [`Nursery::start`].
     pub fn shell(&self, line: &str) -> Launch {
         self.argv(&["/bin/sh", "-c", line])
     }
 
-    /// What a program would be launched with.
+    /// The launch of a program.
     pub fn argv(&self, argv: &[&str]) -> Launch {
         let var = |n: &str, v: &str| EnvVar { name: n.into(), value: v.into() };
         Launch {
@@ -88,12 +88,12 @@ impl Nursery {
         }
     }
 
-    /// Writes the request down and starts a keeper for it.
+    /// Writes the request and starts a keeper for it.
     pub fn start(&self, keeper: &Path, launch: Launch, points: Option<&Path>) -> Result<Nursling> {
         self.start_watched(keeper, launch, points, &[])
     }
 
-    /// The same, its output watched for these.
+    /// The same, with watched patterns.
     pub fn start_watched(&self, keeper: &Path, mut launch: Launch, points: Option<&Path>, watch: &[String]) -> Result<Nursling> {
         let n = self.next.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let id = ProcessId::from_bytes([0, 0, (n >> 24) as u8, (n >> 16) as u8, (n >> 8) as u8, n as u8]);
@@ -133,14 +133,14 @@ impl Nursling {
         nursery.path().join("run").join(self.id.to_string())
     }
 
-    /// What its `meta` says now.
+    /// The current contents of its `meta`.
     pub fn meta(&self) -> Result<Snapshot> {
         Ok(Snapshot::read(&self.dir)?)
     }
 
-    /// Waits until both keepers are gone: the lock that both share becomes free.
+    /// Waits until both keepers are gone: their shared lock becomes free.
     pub fn wait_gone(&mut self) -> Result<Snapshot> {
-        // Reaped in passing; a keeper that took over is somebody else's child.
+        // Reaps the first keeper. One that took over is not a child of this process.
         self.child.wait()?;
         let meta = File::open(self.dir.meta())?;
         rustix::fs::flock(&meta, rustix::fs::FlockOperation::LockShared)?;
@@ -156,7 +156,7 @@ impl Nursling {
         Ok(())
     }
 
-    /// The log as it was written, which must have no gap.
+    /// The whole log, which must have no gap.
     pub fn log(&self) -> Result<Vec<u8>> {
         let meta = self.meta()?;
         let mut out = Vec::new();

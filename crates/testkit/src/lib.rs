@@ -10,3 +10,4 @@ pub mod points;
 pub mod product;
 pub mod reboot;
 pub mod trees;
+mod waiting;

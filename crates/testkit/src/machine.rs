@@ -1,35 +1,36 @@
-//! What some tests need of the machine: to be root, mounts of their own, cgroups. Where it cannot be had, a test says so by name and is skipped.
+//! What some tests need from the machine: root, private mounts, cgroups. If it is not available, the test prints its name and is
+//! skipped.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Says that a test is skipped, and why.
+/// Prints that a test is skipped, and why.
 pub fn skipped(name: &str, why: impl std::fmt::Display) {
     eprintln!("skipped: {name}: {why}");
 }
 
-/// Whether we are root.
+/// Whether this is root.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether other users may enter every directory above `dir`, as they cannot with a private `TMPDIR`. A test can change the owner of `dir`
-/// itself.
+/// Whether other users may enter every directory above `dir`. With a private `TMPDIR` they cannot. A test can change the owner of
+/// `dir` itself.
 pub fn lets_others_in(dir: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let is_open = |dir: &Path| std::fs::metadata(dir).is_ok_and(|meta| meta.permissions().mode() & 0o001 != 0);
     dir.ancestors().skip(1).all(is_open)
 }
 
-/// Whether we may raise a lowered priority again (CAP_SYS_NICE). Root in a container often may not.
+/// Whether this process may raise a lowered priority again (CAP_SYS_NICE). Root in a container often may not.
 pub fn may_raise_priority() -> bool {
     const CAP_SYS_NICE: u32 = 23;
     has_capability(CAP_SYS_NICE)
 }
 
-/// Whether we may examine processes of other users (CAP_SYS_PTRACE). Root in a container often may not.
+/// Whether this process may examine processes of other users (CAP_SYS_PTRACE). Root in a container often may not.
 pub fn may_examine_others() -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
     has_capability(CAP_SYS_PTRACE)
@@ -41,8 +42,8 @@ fn has_capability(number: u32) -> bool {
     effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & (1 << number) != 0)
 }
 
-/// Runs `what` on a thread that has its mounts to itself; whoever it starts has them too, and they end with the last of them. An error if the machine does
-/// not allow it, and then `what` did not run.
+/// Runs `what` on a thread with mounts of its own. Processes that it starts share them, and the last of them ends them. An error if
+/// the machine does not allow that; then `what` did not run.
 pub fn in_own_mounts(what: impl FnOnce() + Send) -> Result<()> {
     ensure!(is_root(), "only root may make mounts");
     let ran = std::thread::scope(|scope| {
@@ -67,10 +68,10 @@ fn own_mounts() -> Result<()> {
     }
 }
 
-/// Runs `what` in `dir`, on a thread that is another user's, who may do nothing in particular. Paths that are relative lead there whatever lies above it may
-/// forbid. An error if the machine does not allow it, and then `what` did not run.
+/// Runs `what` in `dir`, on a thread of another, unprivileged user. Relative paths work whatever the directories above allow. An
+/// error if the machine does not allow that; then `what` did not run.
 pub fn as_stranger<T: Send>(dir: &Path, what: impl FnOnce() -> T + Send) -> Result<T> {
-    ensure!(is_root(), "only root can become somebody else");
+    ensure!(is_root(), "only root can become another user");
     let ran = std::thread::scope(|scope| {
         scope
             .spawn(|| -> Result<T> {
@@ -93,13 +94,14 @@ fn own_directory() -> Result<()> {
     }
 }
 
-/// The user and group that own nothing.
+/// The user and group without files.
 const NOBODY: libc::uid_t = 65534;
 
 #[allow(unsafe_code)]
 fn become_nobody() -> Result<()> {
     let none: *const libc::gid_t = std::ptr::null();
-    // SAFETY: the calls as such, not the library's of the same names, change this thread alone, which was made for it and ends soon. No list is read.
+    // SAFETY: these are the raw system calls, which unlike the library's functions change this thread alone. The thread was made
+    // for this and ends soon. No list is read.
     let done = unsafe {
         libc::syscall(libc::SYS_setgroups, 0, none) == 0
             && libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY) == 0
@@ -123,7 +125,7 @@ pub fn mount_image(dir: &Path, kind: &str, mib: u64) -> Result<()> {
     Ok(())
 }
 
-/// Fills a file system until nothing more can be written, with files that [`free`] removes.
+/// Fills a file system completely, with files that [`free`] removes.
 pub fn fill(dir: &Path) -> Result<()> {
     use std::io::Write;
     for round in 0..3 {
@@ -147,21 +149,21 @@ pub fn free(dir: &Path) -> Result<()> {
     call("sync", &["-f", dir.to_str().context("a path in UTF-8")?])
 }
 
-/// Mounts a tmpfs of so many bytes at `dir`, which is made.
+/// Mounts a tmpfs of this many bytes at `dir`, which is created.
 pub fn mount_tmpfs(dir: &Path, options: &str) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     call("mount", &["-t", "tmpfs", "-o", options, "tmpfs", &dir.to_string_lossy()])
 }
 
-/// Unmounts what this thread sees mounted at `dir` and below it, so that the directory can be removed.
+/// Unmounts all mounts of this thread at `dir` and below, so that the directory can be removed.
 pub fn unmount_all(dir: &Path) -> Result<()> {
     let mounts = std::fs::read_to_string("/proc/thread-self/mounts").context("read the mounts")?;
     let places = mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| Path::new(place).starts_with(dir));
-    // The last one lies on top.
+    // The last one is on top.
     places.collect::<Vec<_>>().into_iter().rev().try_for_each(|place| call("umount", &["--lazy", place]))
 }
 
-/// Changes how `dir`, which is mounted, may be used.
+/// Changes the options of the mount at `dir`.
 pub fn remount(dir: &Path, options: &str) -> Result<()> {
     call("mount", &["-o", &format!("remount,{options}"), &dir.to_string_lossy()])
 }
@@ -172,7 +174,7 @@ fn call(program: &str, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A cgroup of the test's own, removed with it.
+/// A cgroup for one test, removed with it.
 #[derive(Debug)]
 pub struct Group {
     /// Its directory.
@@ -182,12 +184,12 @@ pub struct Group {
 static GROUPS: AtomicU32 = AtomicU32::new(0);
 
 impl Group {
-    /// One in the v2 hierarchy.
+    /// A cgroup in the v2 hierarchy.
     pub fn v2() -> Result<Self> {
         Self::below(&mount_of("cgroup2", None).context("no cgroup v2 hierarchy is mounted")?)
     }
 
-    /// One in the v1 hierarchy of a controller.
+    /// A cgroup in the v1 hierarchy of a controller.
     pub fn v1(controller: &str) -> Result<Self> {
         Self::below(&mount_of("cgroup", Some(controller)).with_context(|| format!("no cgroup v1 hierarchy of {controller} is mounted"))?)
     }
@@ -210,12 +212,12 @@ impl Group {
         Ok(std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?.trim().to_owned())
     }
 
-    /// Who is in it.
+    /// The pids in it.
     pub fn pids(&self) -> Vec<u32> {
         self.get("cgroup.procs").unwrap_or_default().lines().filter_map(|l| l.parse().ok()).collect()
     }
 
-    /// The same call, made from inside.
+    /// The same call, made from inside it.
     pub fn around(&self, call: &Command) -> Command {
         let mut inside = Command::new("/bin/sh");
         inside
@@ -235,8 +237,8 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for pid in self.pids() {
-            // What a failed test left in it; a good one has none.
-            let _gone = crate::product::kill_and_wait(pid);
+            // A failed test may leave processes in it; a passed one does not.
+            let _gone = crate::waiting::kill_and_wait(pid);
         }
         let removed = std::fs::remove_dir(&self.path);
         if let (Err(e), false) = (removed, std::thread::panicking()) {

@@ -2,21 +2,19 @@
 
 use crate::os::Refusal;
 use crate::{leftovers, points::Points};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use outlast_core::ProcessId;
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::meta::Snapshot;
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a fact may take before a test gives up. Far longer than anything takes: it only turns a hang into a failure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub use crate::waiting::{PATIENCE, eventually, kill_and_wait, terminate, wait_for_end};
 
-/// A home, and the program that serves it. Dropping it stops everything, and fails the test if anything is left.
+/// A home, and the program that serves it. Dropping it stops everything, and fails the test if anything is left behind.
 #[derive(Debug)]
 pub struct Product {
     tmp: Option<tempfile::TempDir>,
@@ -34,7 +32,8 @@ impl Product {
         Self::in_dir(program, &std::env::temp_dir())
     }
 
-    /// A fresh home with an engine in it, for documentation examples: started here, so that nothing of the user's settings and login files counts.
+    /// A fresh home with an engine in it, for documentation examples. The engine is started here, so that the user's settings and
+    /// login files have no effect.
     pub fn running() -> Self {
         let product = Self::new(crate::built::program("outlast"));
         product.engine();
@@ -70,7 +69,7 @@ impl Product {
         self
     }
 
-    /// The `outlast` that is tested.
+    /// The `outlast` under test.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -85,7 +84,7 @@ impl Product {
         self.root.join("work")
     }
 
-    /// The user's home directory: empty dotfiles.
+    /// The user's home directory, with empty dotfiles.
     pub fn user(&self) -> PathBuf {
         self.root.join("user")
     }
@@ -102,7 +101,7 @@ impl Product {
         std::fs::write(dir.join("config.toml"), toml).expect("a file");
     }
 
-    /// A call of the program, in an environment with nothing of ours in it.
+    /// A call of the program, in a clean environment.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(&self.program);
         command
@@ -123,40 +122,40 @@ impl Product {
         command
     }
 
-    /// Calls it and takes what it prints.
+    /// Calls the program and returns its output.
     pub fn call<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Answer {
         Answer::of(self.command(args).output().expect("outlast runs"))
     }
 
-    /// Calls it with this on its standard input.
+    /// Calls the program with this standard input.
     pub fn call_with_input<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>, input: &[u8]) -> Answer {
         use std::io::Write;
         let mut child =
             self.command(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("outlast runs");
-        // Closed early by a call that refuses: its answer says so.
+        // A call that is refused closes its input early; its answer says so.
         let _refused = child.stdin.take().expect("a pipe").write_all(input);
         Answer::of(child.wait_with_output().expect("outlast ends"))
     }
 
-    /// Calls it with `--json` and takes the object it answers, whatever its exit code.
+    /// Calls the program with `--json` and returns the object that it prints, whatever its exit code.
     pub fn json<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Value {
         let args: Vec<OsString> = args.into_iter().map(|a| a.as_ref().to_owned()).collect();
         let (verb, rest) = args.split_first().expect("a verb");
         self.call([verb.clone(), "--json".into()].into_iter().chain(rest.iter().cloned())).json()
     }
 
-    /// Starts a shell line and gives its id.
+    /// Starts a shell line and returns its id.
     pub fn run(&self, line: &str) -> String {
         self.run_with(&[], line)
     }
 
-    /// Starts a shell line with flags and gives its id.
+    /// Starts a shell line with flags and returns its id.
     pub fn run_with(&self, flags: &[&str], line: &str) -> String {
         let started = self.json(["run"].iter().chain(flags).chain(&["--", line]));
         started["session_id"].as_str().unwrap_or_else(|| panic!("not started: {started}")).to_owned()
     }
 
-    /// Waits for the end and gives the answer.
+    /// Waits for the end and returns the answer.
     pub fn wait(&self, id: &str) -> Value {
         self.json(["wait", id, "--timeout", "60"])
     }
@@ -166,12 +165,12 @@ impl Product {
         self.home().process(id.parse::<ProcessId>().expect("a process id"))
     }
 
-    /// What its `meta` says now.
+    /// The current contents of its `meta`.
     pub fn meta(&self, id: &str) -> Snapshot {
         Snapshot::read(&self.folder(id)).expect("a meta file")
     }
 
-    /// What its `meta` says once both keepers have done everything about its start: each waits for something to happen.
+    /// The contents of its `meta` once both keepers have done all work for its start and wait for events.
     pub fn meta_at_rest(&self, id: &str) -> Snapshot {
         eventually("keepers at rest", || {
             let meta = self.meta(id);
@@ -179,20 +178,20 @@ impl Product {
         })
     }
 
-    /// The pid of the engine, started if there was none.
+    /// The pid of the engine, which is started if none runs.
     pub fn engine(&self) -> u32 {
         let status = self.json(["engine", "status"]);
         status["pid"].as_u64().unwrap_or_else(|| panic!("no engine: {status}")) as u32
     }
 
-    /// Kills the engine with SIGKILL and waits until it is gone.
+    /// Kills the engine with SIGKILL and waits until it has exited.
     pub fn kill_engine(&self) -> u32 {
         let pid = self.engine();
         kill_and_wait(pid).expect("the engine can be killed");
         pid
     }
 
-    /// Everything of ours that is alive.
+    /// All living processes of this home.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let mut all = leftovers::processes(&self.root);
         if !self.home.starts_with(&self.root) {
@@ -201,7 +200,7 @@ impl Product {
         all
     }
 
-    /// Stops whatever runs, then the engine, and waits until nothing of ours is left.
+    /// Stops all processes, then the engine, and waits until none is left.
     pub fn shut_down(&self) -> Result<()> {
         if self.home().root.exists() {
             self.call(["kill", "--all", "--grace", "0"]);
@@ -216,7 +215,7 @@ impl Product {
             }
             if began.elapsed() > PATIENCE {
                 for (pid, _) in &left {
-                    // Not to be carried into the next test; the failure is told below.
+                    // It must not disturb the next test; the failure is reported below.
                     let _gone = kill_and_wait(*pid);
                 }
                 bail!("still running: {left:?}");
@@ -225,7 +224,7 @@ impl Product {
         }
         if let Some(dir) = self.socket_dir() {
             let mut names: Vec<_> = std::fs::read_dir(&dir).map(|d| d.flatten().map(|e| e.file_name()).collect()).unwrap_or_default();
-            // The engine's own is replaced at its next start.
+            // The engine's own socket is replaced at its next start.
             names.retain(|n| n != "engine");
             ensure!(names.is_empty(), "sockets left: {names:?}");
             std::fs::remove_dir_all(&dir).or_else(|e| if e.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
@@ -237,7 +236,7 @@ impl Product {
         Ok(())
     }
 
-    /// Where its sockets are.
+    /// The directory of its sockets.
     pub fn socket_dir(&self) -> Option<PathBuf> {
         std::fs::read_link(self.home().run_link()).ok()
     }
@@ -258,7 +257,7 @@ impl Drop for Product {
     }
 }
 
-/// What a call answered.
+/// The output of a call.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// Its exit code, if it exited.
@@ -279,7 +278,7 @@ impl Answer {
         String::from_utf8_lossy(&self.out).into_owned()
     }
 
-    /// The one object on one line.
+    /// Standard output as one JSON object.
     pub fn json(&self) -> Value {
         let text = self.text();
         assert_eq!(text.lines().count(), 1, "one object on one line, not {text:?} (stderr {:?})", self.err);
@@ -299,46 +298,6 @@ impl From<Output> for Answer {
     }
 }
 
-/// Kills one process and waits until it is gone.
-pub fn kill_and_wait(pid: u32) -> Result<()> {
-    let raw = rustix::process::Pid::from_raw(i32::try_from(pid)?).context("a pid")?;
-    let handle = match rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()) {
-        Ok(handle) => handle,
-        Err(rustix::io::Errno::SRCH) => return Ok(()),
-        Err(e) => return Err(e.into()),
-    };
-    match rustix::process::pidfd_send_signal(handle.as_fd(), rustix::process::Signal::KILL) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-        Err(e) => return Err(e.into()),
-    }
-    ensure!(over(&handle, PATIENCE), "{pid} does not die");
-    Ok(())
-}
-
-/// Sends SIGTERM to a process.
-pub fn terminate(pid: u32) {
-    if let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
-        // One that is gone needs none.
-        let _gone = rustix::process::kill_process(raw, rustix::process::Signal::TERM);
-    }
-}
-
-/// Waits until a process is over, at most this long. Whether it is.
-pub fn wait_for_end(pid: u32, at_most: Duration) -> bool {
-    let Some(raw) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return true };
-    match rustix::process::pidfd_open(raw, rustix::process::PidfdFlags::empty()) {
-        Ok(handle) => over(&handle, at_most),
-        Err(_) => true,
-    }
-}
-
-fn over(handle: &impl AsFd, at_most: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut fds = [PollFd::new(handle, PollFlags::IN)];
-    let at_most = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: i64::from(at_most.subsec_nanos()) };
-    matches!(poll(&mut fds, Some(&at_most)), Ok(n) if n > 0)
-}
-
 /// Whether a process waits in `poll`. True if the kernel does not say where it is.
 fn waits_in_poll(pid: u32) -> bool {
     let Ok(call) = std::fs::read_to_string(format!("/proc/{pid}/syscall")) else { return pid != 0 };
@@ -348,16 +307,4 @@ fn waits_in_poll(pid: u32) -> bool {
     #[cfg(not(target_arch = "x86_64"))]
     let is_old_poll = false;
     is_old_poll || number == Some(libc::SYS_ppoll)
-}
-
-/// Waits for a fact that no descriptor tells of, looking often, and fails loudly if it does not come.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(began.elapsed() < PATIENCE, "never came: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

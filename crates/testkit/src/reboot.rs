@@ -1,21 +1,22 @@
-//! The machine was restarted: nothing of ours runs, and every folder is of an earlier boot.
+//! Simulates a restart of the machine: no process of the home runs, and every folder is from an earlier boot.
 
 use crate::product::{Product, kill_and_wait};
 use anyhow::{Context, Result};
 use std::os::unix::fs::FileExt;
 
-/// Where `meta` holds the boot it was made in, and the sum over what comes before.
+/// The bytes of `meta` that hold its boot.
 const BOOT: std::ops::Range<usize> = 24..40;
+/// How many bytes of `meta` its checksum covers.
 const SUMMED: usize = 48;
 
-/// Kills everything of a home at once, and makes its folders those of another boot.
+/// Kills all processes of a home at once, and marks its folders as from another boot.
 pub fn reboot(p: &Product) -> Result<()> {
     loop {
         let all = p.processes();
         if all.is_empty() {
             break;
         }
-        // Stopped first, so that nobody sees another die: the power goes for all in one instant.
+        // All are suspended first, so that none sees another die: a power cut ends all at the same moment.
         for (pid, _) in &all {
             let pid = rustix::process::Pid::from_raw(i32::try_from(*pid)?).context("a pid")?;
             // One that is gone need not be stopped.

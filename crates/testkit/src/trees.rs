@@ -1,11 +1,11 @@
-//! Trees that do not want to end: shell lines for a stop to be tried on.
+//! Trees of processes that resist a stop: shell lines for tests of stops.
 //!
-//! Each makes the file `ready` in its directory once the tree stands. Whatever a tree does, it stays in that directory, which is how
-//! [`alive_in`] finds what is left of it: a directory is inherited by those who leave the session, clear their environment or change their parent.
+//! Each creates the file `ready` in its directory once the tree exists. All processes of a tree stay in that directory, where
+//! [`alive_in`] finds them: a process keeps its directory if it leaves the session, clears its environment or changes its parent.
 
 use std::path::Path;
 
-/// A tree: what it is called, and the line that makes it.
+/// A tree: its name, and the line that starts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tree {
     /// For messages.
@@ -14,12 +14,12 @@ pub struct Tree {
     pub line: &'static str,
 }
 
-/// All of them.
+/// All trees.
 pub fn all() -> Vec<Tree> {
     vec![ignorers(), leavers(), double_forks(), strippers(), stopped(), forking_loop(), hoppers(), born_in_the_grace(), crowd()]
 }
 
-/// A parent and two children, none of which ends when asked.
+/// A parent and two children that ignore TERM.
 pub fn ignorers() -> Tree {
     Tree { name: "ignorers", line: "trap '' TERM HUP INT; sleep 1000 & sleep 1000 & touch ready; while :; do wait; sleep 1000; done" }
 }
@@ -32,7 +32,7 @@ pub fn leavers() -> Tree {
     }
 }
 
-/// Daemons in the old way: their parents are gone, and they hold none of the output.
+/// Daemons of the old kind: their parents have exited, and they hold no output open.
 pub fn double_forks() -> Tree {
     Tree {
         name: "double forks",
@@ -41,7 +41,7 @@ pub fn double_forks() -> Tree {
     }
 }
 
-/// Children that carry nothing of the environment they were given, in sessions of their own, with dead parents.
+/// Children with an empty environment, in their own sessions, with dead parents.
 pub fn strippers() -> Tree {
     Tree {
         name: "strippers",
@@ -49,12 +49,12 @@ pub fn strippers() -> Tree {
     }
 }
 
-/// Stopped processes, which act on nothing until they are continued.
+/// Suspended processes, which act on no signal until they are continued.
 pub fn stopped() -> Tree {
     Tree { name: "stopped", line: "sleep 1000 & kill -STOP $!; setsid sleep 1000 & kill -STOP $!; touch ready; kill -STOP $$; sleep 1000" }
 }
 
-/// A loop that goes on making children which ignore the request to end.
+/// A loop that keeps starting children which ignore TERM.
 pub fn forking_loop() -> Tree {
     Tree {
         name: "forking loop",
@@ -62,7 +62,7 @@ pub fn forking_loop() -> Tree {
     }
 }
 
-/// Processes that live for a moment and pass on to the next, so that whoever is seen is gone by the time it is signalled.
+/// Processes that live for a moment and start the next one, so that a process that was found is gone when it is signalled.
 pub fn hoppers() -> Tree {
     Tree {
         name: "hoppers",
@@ -70,7 +70,7 @@ pub fn hoppers() -> Tree {
     }
 }
 
-/// Children that are made because the stop has begun, by a leader that stays.
+/// Children that a surviving leader starts because the stop has begun.
 pub fn born_in_the_grace() -> Tree {
     Tree {
         name: "born in the grace",
@@ -88,7 +88,7 @@ pub fn crowd() -> Tree {
     }
 }
 
-/// Who lives in `dir`, zombies aside, with a word on each.
+/// The processes in `dir` without zombies, with a short description of each.
 pub fn alive_in(dir: &Path) -> Vec<(u32, String)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries

@@ -1,70 +1,70 @@
-//! Stable names of errors. They are part of the interface: never renamed, only added.
+//! Stable error codes. They are part of the interface: a code may be added, never renamed.
 
-/// There is no process of that name.
+/// No process has this name.
 pub const NOT_FOUND: &str = "not_found";
 /// A prefix names more than one process.
 pub const AMBIGUOUS_ID: &str = "ambiguous_id";
 /// A text cannot name a process.
 pub const BAD_ID: &str = "bad_id";
-/// The process is over.
+/// The process has ended.
 pub const ALREADY_EXITED: &str = "already_exited";
-/// The process takes no input.
+/// The process has no open input.
 pub const NO_INPUT: &str = "no_input";
-/// Input was given at an offset that leaves a hole.
+/// Input was sent at an offset that would leave a hole.
 pub const BAD_OFFSET: &str = "bad_offset";
-/// The process does not read its input, and there is no more room.
+/// The process does not read its input, and the buffer is full.
 pub const INPUT_FULL: &str = "input_full";
-/// It is not known whether input reached the process.
+/// It is unknown whether the input reached the process.
 pub const MAYBE_WRITTEN: &str = "maybe_written";
-/// Nobody looks at the process.
+/// No terminal is attached to the process.
 pub const NO_VIEW: &str = "no_view";
-/// What was asked needs an ended process.
+/// The request needs a process that has ended.
 pub const STILL_RUNNING: &str = "still_running";
-/// The request cannot be run as it is.
+/// The spec cannot be run.
 pub const BAD_SPEC: &str = "bad_spec";
-/// An id was used again for something else.
+/// The id belongs to a process with another spec.
 pub const ID_TAKEN: &str = "id_taken";
-/// Too many are running.
+/// The home has as many running processes as it allows.
 pub const TOO_MANY: &str = "too_many_running";
-/// The process belongs to another conversation.
+/// The process belongs to another session.
 pub const NOT_YOURS: &str = "not_yours";
-/// A value that had to be removed is needed.
+/// A value is needed that was not kept, because it was secret.
 pub const SCRUBBED: &str = "scrubbed";
-/// The pid is not alive, or not the one that was meant.
+/// The pid is dead, or belongs to another process than the expected one.
 pub const NOT_THAT_PROCESS: &str = "not_that_process";
-/// A message was not understood.
+/// The message was not understood.
 pub const BAD_REQUEST: &str = "bad_request";
-/// The other side speaks no version we know.
+/// The peer speaks no version that this build knows.
 pub const BAD_VERSION: &str = "bad_version";
-/// The stop left something alive.
+/// Some processes survived the stop.
 pub const SURVIVORS: &str = "survivors";
-/// Ask again.
+/// Try again later.
 pub const UNAVAILABLE: &str = "unavailable";
-/// The engine's home was removed or replaced. A repeated request is answered by another engine.
+/// The engine's home was removed or replaced. If the request is repeated, another engine answers it.
 pub const HOME_GONE: &str = "home_gone";
-/// The engine is about to end, and did nothing: ask again, and another engine answers.
+/// The engine is shutting down and did nothing. If the request is repeated, another engine answers it.
 pub const STOPPING: &str = "stopping";
-/// The fault is ours, or the machine's.
+/// A bug in Outlast, or an error of the machine.
 pub const FAULT: &str = "fault";
-/// The caller's words make no sense, and were not sent.
+/// The caller's arguments are invalid; nothing was sent.
 pub const USAGE: &str = "usage";
-/// No engine runs, and none was to be started.
+/// No engine runs, and the client was told not to start one.
 pub const NOT_RUNNING: &str = "engine_not_running";
 /// The engine's socket cannot be used.
 pub const CANNOT_CONNECT: &str = "engine_cannot_connect";
 /// No engine could be started.
 pub const CANNOT_START: &str = "engine_cannot_start";
-/// The system refuses a call that every start needs.
+/// The system refuses a call that every start of a process needs.
 pub const REFUSED_CALL: &str = "refused_call";
-/// The other side said what it cannot mean.
+/// The peer violated the protocol.
 pub const PROTOCOL: &str = "protocol";
-/// There is no conversation of that key, or no such turn in it.
+/// No session has this key, or the session has no such turn.
 pub const NO_CONVERSATION: &str = "no_conversation";
-/// No gateway runs, and none was to be started.
+/// No gateway runs, and the client was told not to start one.
 pub const GATEWAY_NOT_RUNNING: &str = "gateway_not_running";
 /// The gateway's socket cannot be used.
 pub const GATEWAY_CANNOT_CONNECT: &str = "gateway_cannot_connect";
 /// No gateway could be started.
 pub const GATEWAY_CANNOT_START: &str = "gateway_cannot_start";
-/// A reader of a conversation did not keep up, and events were left out: it follows again behind the last part that it has.
+/// A client that follows a session was too slow, and events were dropped. It follows again after the last part that it received.
 pub const TOO_SLOW: &str = "too_slow";

@@ -1,13 +1,13 @@
-//! Length, kind, payload.
+//! Frames: length, kind, payload.
 //!
-//! `u32` little-endian length of what follows, one byte of kind, then a JSON text or, for raw frames, a
-//! `u64` number of the message they belong to and the bytes.
+//! A frame is the little-endian `u32` length of the rest, one byte of kind, and the payload. The payload is a JSON text. In a raw
+//! frame it is the `u64` number of the message that the bytes belong to, followed by the bytes.
 
 use serde::Serialize;
 
-/// The longest frame either side accepts: a request with a large environment fits, a mistake does not take all memory.
+/// The longest frame that either side accepts. A request with a large environment fits; a damaged length cannot use up all memory.
 pub const MAX: usize = 16 << 20;
-/// How many raw bytes are put into one frame.
+/// The most raw bytes in one frame.
 pub const RAW_CHUNK: usize = 64 << 10;
 
 const JSON: u8 = 0;
@@ -22,40 +22,40 @@ pub enum Frame {
     Raw {
         /// The number of the message they belong to.
         of: u64,
-        /// The bytes.
+        /// The raw bytes.
         bytes: Vec<u8>,
     },
 }
 
-/// What is wrong with bytes that should be frames.
+/// Why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadFrame {
-    /// Too long to be meant.
+    /// The length is above [`MAX`].
     #[error("a frame of {len} bytes is longer than the limit of {MAX}")]
     TooLong {
-        /// What the length said.
+        /// The length field.
         len: usize,
     },
-    /// Not a kind we know.
+    /// The kind is unknown.
     #[error("a frame of unknown kind {kind}")]
     UnknownKind {
-        /// The kind.
+        /// The kind byte.
         kind: u8,
     },
-    /// Shorter than its own header.
+    /// The frame is shorter than its own header.
     #[error("a frame too short for its kind")]
     TooShort,
 }
 
-/// The frame that carries `message`.
+/// A frame that carries `message`.
 pub fn json<T: Serialize>(message: &T) -> Vec<u8> {
     let mut out = vec![0, 0, 0, 0, JSON];
-    // Our message types hold only strings, numbers and lists with string keys, which always serialise.
+    // Message types hold only strings, numbers and lists with string keys. Those always serialise.
     serde_json::to_writer(&mut out, message).expect("a message serialises");
     finish(out)
 }
 
-/// The frame of an answer to message `of` that is JSON already.
+/// A frame with an answer to message `of`. The answer is already JSON.
 pub fn answer(of: u64, json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() + 48);
     out.extend_from_slice(&[0, 0, 0, 0, JSON]);
@@ -65,7 +65,7 @@ pub fn answer(of: u64, json: &[u8]) -> Vec<u8> {
     finish(out)
 }
 
-/// The frame that carries `bytes` for message `of`.
+/// A frame that carries `bytes` for message `of`.
 pub fn raw(of: u64, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(13 + bytes.len());
     out.extend_from_slice(&[0, 0, 0, 0, RAW]);
@@ -80,7 +80,7 @@ fn finish(mut out: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Cuts frames out of bytes as they arrive.
+/// Splits incoming bytes into frames.
 #[derive(Debug, Default)]
 pub struct Splitter {
     held: Vec<u8>,
@@ -88,7 +88,7 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Takes bytes in.
+    /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 && self.start == self.held.len() {
             self.held.clear();
@@ -100,7 +100,7 @@ impl Splitter {
         self.held.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if there is one.
+    /// The next complete frame, if there is one.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, BadFrame> {
         let rest = &self.held[self.start..];
         let Some((head, body)) = rest.split_first_chunk::<4>() else { return Ok(None) };

@@ -1,9 +1,8 @@
-//! What crosses a socket, versioned.
+//! The messages on Outlast's sockets, versioned.
 //!
-//! A connection begins with a hello from each side. After that, frames: a length, a kind, and either
-//! a JSON message or raw bytes that belong to one (see [`frame`]). [`v1`] holds the messages between
-//! a client and the engine, [`v1::keeper`] those between the engine and a keeper. Their types are
-//! their own, so that a rename elsewhere never becomes an outage.
+//! A connection begins with a hello from each side. Frames follow: a length, a kind, and either a JSON message or raw bytes that
+//! belong to one (see [`frame`]). [`v1`] holds the messages between a client and the engine, [`v1::keeper`] those between the
+//! engine and a keeper. Their types are used for nothing else, so renaming an internal type cannot change the protocol.
 
 #![cfg_attr(not(feature = "socket"), forbid(unsafe_code))]
 
@@ -15,7 +14,7 @@ mod os;
 pub mod socket;
 pub mod v1;
 
-/// The version this build speaks, and the oldest it still understands.
+/// The newest version that this build speaks.
 pub const VERSION: u32 = 1;
-/// The oldest version this build still understands.
+/// The oldest version that this build understands.
 pub const OLDEST: u32 = 1;

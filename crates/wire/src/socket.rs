@@ -1,7 +1,7 @@
-//! A socket for those who wait with tokio.
+//! A socket for tokio tasks that waits for room only when a write would block.
 //!
-//! tokio's own has the kernel tell whenever there is room to write, which is each time the other side has read something: whoever asks is woken when the question was
-//! read, and once more when it was answered. This one has it told only while there is no room.
+//! With tokio's own socket, the kernel reports room for writing each time the peer has read something. A client would be woken when
+//! the engine has read the request, and again by the answer. This socket asks for that report only while its buffer is full.
 //!
 //! Decision 100: docs/decisions/engine.md.
 
@@ -17,22 +17,23 @@ use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// What comes in. The connection is closed when this and its [`Sender`] are dropped.
+/// The receiving half. The connection is closed when this and its [`Sender`] are dropped.
 #[derive(Debug)]
 pub struct Receiver {
     stream: Arc<AsyncFd<UnixStream>>,
 }
 
-/// What goes out. Dropped before its [`Receiver`], it leaves the connection open; shut down, it tells the other side that nothing more comes.
+/// The sending half. Dropping it before its [`Receiver`] leaves the connection open; shutting it down tells the peer that no more
+/// bytes will come.
 #[derive(Debug)]
 pub struct Sender {
     stream: Arc<AsyncFd<UnixStream>>,
-    /// The same socket once more, while there is no room in it.
+    /// A second registration of the socket, only while its buffer is full.
     full: Option<AsyncFd<UnixStream>>,
 }
 
 impl Receiver {
-    /// Reads by another call than `read`, such as one that takes descriptors. Waits while it would block.
+    /// Reads with another call than `read`, such as one that receives descriptors. Waits while the call would block.
     pub async fn read_with<T>(&mut self, mut read: impl FnMut(&UnixStream) -> io::Result<T>) -> io::Result<T> {
         loop {
             let mut ready = self.stream.readable().await?;
@@ -43,12 +44,13 @@ impl Receiver {
     }
 }
 
-/// How much is taken at once.
+/// The most bytes that one read takes.
 const PIECE: usize = 8 << 10;
 
-/// Takes what has come, and says how much that was; nothing at the end. Can be dropped half-way and called again.
+/// Reads what has arrived and returns the number of bytes; zero at the end of the stream. The future may be dropped half-way and
+/// called again.
 ///
-/// What it comes in is there only while there is something: whoever waits, and a thousand do, holds no room for it.
+/// Its buffer is allocated only when bytes have arrived. A thousand waiting connections hold no buffers.
 pub async fn take(from: &mut (impl AsyncRead + Unpin), frames: &mut Splitter) -> io::Result<usize> {
     poll_fn(|cx| {
         let mut piece = [0; PIECE];
@@ -60,7 +62,7 @@ pub async fn take(from: &mut (impl AsyncRead + Unpin), frames: &mut Splitter) ->
     .await
 }
 
-/// Makes a connected socket one that is waited for. Must be called inside a tokio runtime.
+/// Splits a connected socket into its halves. Must be called inside a tokio runtime.
 pub fn halves(stream: UnixStream) -> io::Result<(Receiver, Sender)> {
     stream.set_nonblocking(true)?;
     let stream = Arc::new(awaited(stream, Interest::READABLE)?);
@@ -74,7 +76,7 @@ impl AsyncRead for Receiver {
             let room = buf.initialize_unfilled();
             match ready.get_inner().read(room) {
                 Ok(read) => {
-                    // Less than there was room for was all there is. Nothing at all is the end, which stays.
+                    // A read shorter than the buffer took all there was. A read of zero bytes is the end, which remains readable.
                     if 0 < read && read < room.len() {
                         ready.clear_ready();
                     }
@@ -101,7 +103,7 @@ impl AsyncWrite for Sender {
                 }
             }
             match &self.full {
-                // It was tried behind what it says now.
+                // Clears the readiness that was seen before the write was tried.
                 Some(full) => ready!(full.poll_write_ready(cx))?.clear_ready(),
                 None => self.full = Some(awaited(self.stream.get_ref().try_clone()?, Interest::WRITABLE)?),
             }
@@ -133,7 +135,7 @@ mod tests {
         let all = sent.clone();
         let sending = tokio::spawn(async move {
             to.write_all(&all).await.unwrap();
-            assert!(to.full.is_none(), "it is told of room that nobody waits for");
+            assert!(to.full.is_none(), "it is told of room that no write waits for");
             to.shutdown().await.unwrap();
         });
         let mut got = Vec::new();
@@ -163,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Whoever waits for an answer is not woken because the question was read.
+    /// A task that waits for an answer is not woken because the peer read its request.
     #[tokio::test]
     async fn a_read_wakes_nobody() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -177,7 +179,7 @@ mod tests {
         let mut room = ReadBuf::new(&mut buffer);
         assert!(Pin::new(&mut from).poll_read(&mut Context::from_waker(&waker), &mut room).is_pending());
         theirs.read_exact(&mut [0; 8]).unwrap();
-        // Told of behind whatever that may have caused.
+        // Sent after everything that the read may have caused.
         rings.write_all(b"!").unwrap();
         bell.read_exact(&mut [0]).await.unwrap();
         assert_eq!(woken.0.load(SeqCst), 0);

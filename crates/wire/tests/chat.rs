@@ -1,4 +1,5 @@
-//! `fixtures/wire-v1/chat-*.jsonl`: what an older client or gateway says stays readable, and what a newer one says does not break this one.
+//! `fixtures/wire-v1/chat-*.jsonl`: messages of older clients and gateways stay readable, and messages of newer ones do not break
+//! this one.
 
 use outlast_core::{OsText, Time};
 use outlast_wire::v1::chat::{
@@ -123,7 +124,7 @@ fn lines<T: serde::Serialize>(of: &[T]) -> String {
     of.iter().map(|m| serde_json::to_string(m).expect("it serialises") + "\n").collect()
 }
 
-/// Reads each line as what it was, and compares what that says today with what was written then: fields may be added, none lost or renamed.
+/// Reads each line as its type, and compares what that type writes today with the line: fields may be added, none lost or renamed.
 fn check<T: serde::Serialize + for<'de> serde::Deserialize<'de>>(file: &str) {
     let text = std::fs::read_to_string(dir().join(file)).expect("a fixture");
     assert!(text.lines().count() > 3, "{file} is not empty");
@@ -135,7 +136,7 @@ fn check<T: serde::Serialize + for<'de> serde::Deserialize<'de>>(file: &str) {
     }
 }
 
-/// Whether `now` says everything that `then` said.
+/// Whether `now` contains everything that `then` contains.
 fn holds(now: &Value, then: &Value) -> bool {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => then.iter().all(|(k, v)| now.get(k).is_some_and(|n| holds(n, v))),
@@ -187,7 +188,7 @@ fn what_a_newer_peer_adds_breaks_nothing() {
     assert_eq!(message.request, ChatRequest::Stop { key: KEY.into(), request_id: None });
 }
 
-/// A script reads these fields also where they have no value.
+/// Scripts read these fields also if they have no value.
 #[test]
 fn a_turn_says_every_field() {
     let turn = serde_json::to_value(TurnInfo::queued(1, TurnKind::Message, "msg:1")).expect("it serialises");
@@ -204,7 +205,7 @@ fn generate_fixture_wire_v1_chat() {
     }
 }
 
-/// A request is spread out in its message: a field of the same name as one of the message's would be taken for that.
+/// A request is flattened into its message, so none of its fields may have the name of a field of the message.
 #[test]
 fn a_chat_request_has_no_field_of_its_messages_name() {
     for message in requests() {

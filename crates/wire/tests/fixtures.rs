@@ -1,4 +1,4 @@
-//! `fixtures/wire-v1`: what an older client, engine or keeper says stays readable.
+//! `fixtures/wire-v1`: messages of older clients, engines and keepers stay readable.
 
 use outlast_core::{Cause, OsText, Owner, ProcessId, Reason, Route, Scope, Status, Stop, StopWay, Time};
 use outlast_wire::v1::keeper::{Ask, FromKeeper, Say, ToKeeper};
@@ -109,7 +109,7 @@ fn requests() -> Vec<Message> {
     ];
     let owner = Owner { session: Some("s".into()), task: Some("t".into()), generation: Some("g".into()) };
     let last = all.len() - 1;
-    // The last one is asked for somebody to whom the answer is passed on.
+    // The client of the last request forwards the answer.
     all.into_iter().enumerate().map(|(n, request)| Message { id: n as u64, owner: owner.clone(), relay: n == last, request }).collect()
 }
 
@@ -202,7 +202,7 @@ fn lines<T: serde::Serialize>(of: &[T]) -> String {
     of.iter().map(|m| serde_json::to_string(m).expect("it serialises") + "\n").collect()
 }
 
-/// Reads each line as what it was, and compares what that says today with what was written then: fields may be added, none lost or renamed.
+/// Reads each line as its type, and compares what that type writes today with the line: fields may be added, none lost or renamed.
 fn check<T: serde::Serialize + for<'de> serde::Deserialize<'de>>(file: &str) {
     let text = std::fs::read_to_string(dir().join(file)).expect("a fixture");
     assert!(text.lines().count() > 3, "{file} is not empty");
@@ -214,7 +214,7 @@ fn check<T: serde::Serialize + for<'de> serde::Deserialize<'de>>(file: &str) {
     }
 }
 
-/// Whether `now` says everything that `then` said.
+/// Whether `now` contains everything that `then` contains.
 fn holds(now: &Value, then: &Value) -> bool {
     match (now, then) {
         (Value::Object(now), Value::Object(then)) => then.iter().all(|(k, v)| now.get(k).is_some_and(|n| holds(n, v))),
@@ -239,7 +239,7 @@ fn fixture_wire_v1_is_readable() {
     assert_eq!((silent.home, named.home), (None, Some("/home".into())));
 }
 
-/// A request is spread out in its message: a field of the same name as one of the message's would be taken for that.
+/// A request is flattened into its message, so none of its fields may have the name of a field of the message.
 #[test]
 fn a_request_has_no_field_of_its_messages_name() {
     for message in requests() {

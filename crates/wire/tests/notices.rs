@@ -1,4 +1,4 @@
-//! A request lies flat in its message, so that no field of the one may have the name of a field of the other.
+//! A request is flattened into its message, so the two may not have a field of the same name.
 
 use outlast_core::{Owner, Route, Time};
 use outlast_wire::v1::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};

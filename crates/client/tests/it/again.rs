@@ -90,7 +90,7 @@ async fn notices_from_now_on_are_from_the_same_place_on_over_a_restart() {
 async fn an_engine_that_is_ending_is_waited_out() {
     let home = Home::new();
     let (client, mut fake) = home.client().await;
-    // Even what must not be repeated: the engine said that it did nothing.
+    // Also requests that must not be repeated: the engine said that it did nothing.
     let (closed, ()) = tokio::join!(client.close(ID), async {
         let m = fake.message().await.unwrap();
         fake.refuse(m.id, code::STOPPING, v1::ErrorKind::Unavailable).await;
@@ -112,7 +112,7 @@ async fn a_refusal_of_an_engine_that_stays_is_answered_at_once() {
         fake.refuse(m.id, code::UNAVAILABLE, v1::ErrorKind::Unavailable).await;
     });
     assert_eq!(refused.unwrap_err().code(), code::UNAVAILABLE);
-    // It waited 5 s for the engine to leave.
+    // The engine is busy, not leaving: the client must not wait 5 s for it to close the connection.
     assert!(began.elapsed() < std::time::Duration::from_secs(4), "{:?}", began.elapsed());
 }
 

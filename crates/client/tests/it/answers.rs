@@ -71,17 +71,17 @@ async fn frames_that_make_no_sense_are_a_protocol_error() {
         });
         let failed = failed.unwrap_err();
         assert!(matches!(failed, ClientError::Protocol { .. }), "{nonsense:?}: {failed:?}");
-        // The connection is of no use any more, and says so at once.
+        // The connection cannot be used any more, and requests fail at once.
         assert!(matches!(client.poll(ID).await, Err(ClientError::Unavailable { .. })));
     }
 }
 
-/// So many lists in each other.
+/// This many nested lists.
 fn lists(levels: usize) -> String {
     format!("{}{}", "[".repeat(levels), "]".repeat(levels))
 }
 
-/// A reply whose answer may be what no value of ours can be.
+/// A reply whose answer may be one that no value of Outlast's types serialises to.
 fn reply(of: u64, answer: &str) -> Vec<u8> {
     let text = format!("{{\"of\":{of},\"answer\":{answer}}}");
     [&(text.len() as u32 + 1).to_le_bytes()[..], &[0], text.as_bytes()].concat()
@@ -123,7 +123,7 @@ async fn what_a_sink_owes_is_read_one_by_one() {
         (owed, given_up)
     };
     let ((owed, given_up), asked) = tokio::join!(sink, engine);
-    // What is too deep inside of an answer need not be too deep by itself.
+    // A part of an answer that is nested too deeply may be readable by itself.
     assert_eq!(owed.deliveries.iter().map(|d| d.event.seq).collect::<Vec<_>>(), [1, 2, 4]);
     assert_eq!(owed.unread.iter().map(|u| (u.seq, u.lease.as_str())).collect::<Vec<_>>(), [(3, "word"), (5, "word")]);
     assert!(given_up);

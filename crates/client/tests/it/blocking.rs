@@ -29,7 +29,7 @@ fn the_blocking_client_asks_the_same() {
     assert!(client.active(Activity::Any).unwrap());
     let got: Result<Vec<_>, _> = client.read(ID, From::Byte(0)).collect();
     assert_eq!(got.unwrap(), [Chunk::Bytes { at: 0, bytes: b"hi".to_vec() }]);
-    // The engine goes away, once.
+    // The engine ends once.
     let told: Vec<_> = client.follow_notices(None).collect();
     assert!(matches!(&told[..], [Err(_)]), "{told:?}");
     engine.join().unwrap();

@@ -1,9 +1,9 @@
-//! The example programs, as they are, with a real engine.
+//! The example programs, unchanged, with a real engine.
 
 use outlast_testkit::{built, product::Product};
 use std::process::{Command, Output};
 
-/// Runs an example in a home of the test's own, as if `outlast` were installed.
+/// Runs an example in the test's own home, as if `outlast` were installed.
 fn example(product: &Product, name: &str, args: &[&str]) -> Output {
     let mut command = Command::new(built::program(&format!("examples/{name}")));
     let beside = product.program().parent().unwrap().display();

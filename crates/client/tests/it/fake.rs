@@ -1,4 +1,4 @@
-//! An engine that is played by the test.
+//! An engine that is simulated by the test.
 
 use outlast_client::{Client, Connect};
 use outlast_wire::frame::{self, Frame, Splitter};
@@ -23,7 +23,7 @@ impl Fake {
         Self { stream, splitter: Splitter::default(), frames: VecDeque::new() }
     }
 
-    /// The next frame, or nothing when the client has gone.
+    /// The next frame, or none when the client has closed the connection.
     pub(crate) async fn frame(&mut self) -> Option<Frame> {
         let mut buffer = [0; 4096];
         loop {
@@ -70,7 +70,7 @@ impl Fake {
     }
 }
 
-/// A client and the engine it speaks to, which has said hello.
+/// A client and its engine, which has answered the hello.
 pub(crate) async fn pair() -> (Client, Fake) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut fake = Fake::new(theirs);
@@ -78,7 +78,7 @@ pub(crate) async fn pair() -> (Client, Fake) {
     (client.unwrap(), fake)
 }
 
-/// A home whose engine is played by whoever accepts from the listener.
+/// A home whose engine is the test that accepts from the listener.
 pub(crate) struct Home {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) listener: UnixListener,

@@ -1,4 +1,4 @@
-//! The client against an engine that is played by the test; the examples against a real one.
+//! The client against a simulated engine; the examples against a real one.
 
 mod again;
 mod answers;

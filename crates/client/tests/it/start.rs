@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 
-/// A program that plays the engine's start. A shell writes it: were it open for writing here, a child forked meanwhile could keep it busy.
+/// A program that simulates the engine's start. A shell writes the file: if it were open for writing here, a forked child could
+/// keep it busy.
 fn program(dir: &Path, script: &str) -> PathBuf {
     let path = dir.join("outlast");
     let write = r#"printf '#!/bin/sh\n%s\n' "$1" > "$2" && chmod 755 "$2""#;
@@ -31,7 +32,7 @@ async fn an_engine_is_started_where_none_runs() {
             fakes.push(fake);
         }
     };
-    // Three come at once; one starts the engine, and the others find it.
+    // Three clients come at once; one starts the engine, and the others find it.
     let (a, b, c, ()) = tokio::join!(Client::connect(&to), Client::connect(&to), Client::connect(&to), accept);
     assert!(a.is_ok() && b.is_ok() && c.is_ok());
     assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap(), "started\n");
@@ -50,7 +51,7 @@ async fn an_engine_that_no_longer_listens_is_let_to_end() {
     let script = format!(r#"flock -n "$3/lock" true || exit 9; ln -s {} "$3/run"; echo ready"#, dir.path().display());
     let to = Connect::to(&home).starting(program(dir.path(), &script));
     let ending = async {
-        // The client has come as far as the lock for starters; the last engine still holds the home.
+        // The client holds the lock of starters; the last engine still holds the home.
         let starters = loop {
             match std::fs::File::open(home.join("start.lock")) {
                 Ok(file) => break file,
@@ -122,7 +123,7 @@ async fn an_engine_that_cannot_start_has_its_last_words_passed_on() {
 async fn an_engine_killed_while_it_starts_is_started_again() {
     let dir = tempfile::tempdir().unwrap();
     let listener = UnixListener::bind(dir.path().join("engine")).unwrap();
-    // The second one comes to listen. Neither is the child of whoever asked.
+    // The second one gets to listen. Neither is a child of the client.
     let script = format!(
         r#"echo started >> {0}/starts; n=$(wc -l < {0}/starts); (if test $n = 1; then sh -c 'kill -9 $$'; exit; fi; {{ ln -s {0} "$3/run"; echo ready; }}) & exit 0"#,
         dir.path().display()

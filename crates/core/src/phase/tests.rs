@@ -1,6 +1,7 @@
 use super::*;
-use crate::{GapWhy, Role};
+use crate::{GapWhy, Owner, Role, StartFailure, StopWay};
 use proptest::prelude::*;
+use std::time::Duration;
 
 const LIFE: Incarnation = Incarnation { pid: 7, start_ticks: 70, boot: 1 };
 const STRANGER: Incarnation = Incarnation { pid: 7, start_ticks: 71, boot: 1 };
@@ -77,7 +78,7 @@ fn the_whole_table_of_apply() {
 }
 
 proptest! {
-    /// Whatever is replayed, in whatever order: what is over stays over, and what ended keeps its ending.
+    /// In any order of records, an ended process stays ended and keeps its ending.
     #[test]
     fn an_end_is_never_undone(picks in proptest::collection::vec(0..12_usize, 0..40)) {
         let all = records();
@@ -97,7 +98,7 @@ proptest! {
         }
     }
 
-    /// Replaying a fact twice in a row is the same as once.
+    /// Replaying a record twice in a row has the effect of replaying it once.
     #[test]
     fn a_fact_known_already_changes_nothing(picks in proptest::collection::vec(0..12_usize, 0..20)) {
         let all = records();

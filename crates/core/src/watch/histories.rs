@@ -1,5 +1,5 @@
-//! Histories of any kind against a second reading of the rules, which keeps no state: each time it looks at everything that
-//! happened. `cargo xtask campaign histories` plays as many as one likes.
+//! Random histories against a second implementation of the rules. It keeps no state: each time it looks at everything that
+//! happened. `cargo xtask campaign histories` plays any number of them.
 
 use super::*;
 use proptest::collection::vec;
@@ -12,10 +12,10 @@ enum Event {
     Reboot,
 }
 
-/// What became of an event, as the oracle has it.
+/// What the oracle makes of an event.
 #[derive(Debug, Clone, PartialEq)]
 enum Fate {
-    /// It was no match, or one that nobody watched for.
+    /// It was no match, or its process was no longer watched.
     Nothing,
     Told,
     /// It came within the spacing of the match before.
@@ -27,18 +27,18 @@ enum Fate {
 struct Past {
     event: Event,
     fate: Fate,
-    /// The home's time when it was taken in.
+    /// The home's time when the event was handled.
     now: u64,
-    /// Which life of the clock it belongs to.
+    /// The boot, counted from the first.
     era: u32,
     disabled: bool,
-    /// Whether it began a rest.
+    /// Whether it tripped the breaker.
     tripped: bool,
-    /// Whether a rest was found to be over.
+    /// Whether it ended a trip.
     released: bool,
 }
 
-/// A second reading of the rules.
+/// A second implementation of the rules.
 struct Oracle {
     rules: Rules,
     past: Vec<Past>,
@@ -50,14 +50,14 @@ impl Oracle {
         let before = self.past.last().map_or(0, |p| p.now);
         let era = self.past.last().map_or(0, |p| p.era);
         let anew = match event {
-            // Only of what nobody knows the boot of may it be guessed.
+            // The boot is guessed only for facts whose boot is unknown.
             Event::Fact { up, here: None, .. } => before > up && before - up > late,
             Event::Fact { .. } | Event::Timer { .. } => false,
             Event::Reboot => true,
         };
         let era = era + u32::from(anew);
 
-        // The rest that is on, if any, began at the last trip that nobody has seen the end of.
+        // The current trip, if any, began at the last tripping event after which no event ended it.
         let trip = self.past.iter().rposition(|p| p.tripped);
         let on = trip.filter(|&i| !self.past[i + 1..].iter().any(|p| p.released));
         let end = on.map(|i| self.past[i].now.saturating_add(micros(self.rules.rest)));
@@ -80,7 +80,8 @@ impl Oracle {
                 }
             }
         }
-        // A timer that releases nothing is not an event in the home's time; one that does is, at the moment the rest was over.
+        // A timer that releases nothing is not an event in the home's time. One that does is, at the moment at which the trip was
+        // over.
         let now = match event {
             Event::Reboot => 0,
             Event::Timer { .. } => end.filter(|_| released).map_or(before, |end| end.max(before)),
@@ -120,7 +121,7 @@ impl Oracle {
         });
         if too_soon {
             this.fate = Fate::TooSoon;
-            // A window is dirty if something came too soon in it. The dirty ones in a row, up to this one:
+            // A window is dirty if a match came too soon in it. The dirty ones in a row, up to this one:
             let dirty = |from: usize, to: usize| self.past[from..to].iter().filter(own).any(|p| p.fate == Fate::TooSoon);
             let first_here = !dirty(told[told.len() - 1], self.past.len());
             let row = 1 + told.windows(2).rev().take_while(|w| dirty(w[0], w[1])).count() as u32;
@@ -167,7 +168,7 @@ impl Oracle {
 }
 
 fn name(session: u8) -> String {
-    // The order of numbers is that of names.
+    // Zero-padded, so that numbers and names sort the same way.
     format!("session {session:03}")
 }
 
@@ -179,7 +180,7 @@ fn disabled(of: u8, why: &str) -> String {
     )
 }
 
-/// What is stored of a home.
+/// What is stored for a home.
 #[derive(Default, Serialize, Deserialize)]
 struct Home {
     breaker: Breaker,
@@ -220,10 +221,10 @@ fn rules() -> impl Strategy<Value = Rules> {
     prop_oneof![3 => Just(Rules::default()), 3 => few, 1 => quick]
 }
 
-/// What happens next, and how long after what was before.
+/// What happens next, and how long after the step before.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Facts of so many processes at once, from one on.
+    /// Facts of several processes at once, from one on.
     Facts {
         after: i64,
         of: u8,
@@ -241,11 +242,11 @@ enum Step {
     },
 }
 
-/// In which boot facts were seen.
+/// In which boot facts were observed.
 #[derive(Debug, Clone, Copy)]
 enum Boot {
     This,
-    /// In another, which had been up for so long.
+    /// In another boot, which had been up for this long.
     Other(u64),
     Unknown,
 }
@@ -274,7 +275,7 @@ fn step(gap: impl Strategy<Value = i64> + Clone, reboots: u32) -> impl Strategy<
     ]
 }
 
-/// Plays steps one after the other; `told` gets each event as it happens and says when the next timer is due.
+/// Plays steps in order. `told` gets each event as it happens and returns when the next timer is due.
 fn play(steps: &[Step], few: u8, mut told: impl FnMut(Event) -> Option<u64>) {
     let mut up = 100_000_000_u64;
     let mut due = None;

@@ -6,7 +6,7 @@ const SECOND: u64 = 1_000_000;
 #[derive(Default)]
 struct Home {
     rules: Rules,
-    /// Whether nobody knows in which boot facts were seen.
+    /// Whether the boot in which facts were observed is unknown.
     unsure: bool,
     breaker: Breaker,
     limiters: BTreeMap<u8, Limiter>,
@@ -231,7 +231,7 @@ fn case_142_without_a_timer_the_next_match_releases_and_comes_second() {
 
 #[test]
 fn case_143_the_breaker_knows_matches_only() {
-    // A process whose strikes are full is told of that during a trip: only what is a match is asked for.
+    // A process whose strikes are full is reported during a trip, too; this test counts matches only.
     let mut home = Home::default();
     for at in [0, 15, 30] {
         home.line(at, 1);
@@ -250,7 +250,7 @@ fn case_144_the_window_slides() {
     for of in 1..15 {
         assert_eq!(home.line(9, of), [told(0)]);
     }
-    // The one at 0 counts no longer, the fourteen at 9 do.
+    // The match at 0 no longer counts, the fourteen at 9 do.
     assert_eq!(home.line(10, 15), [told(0)]);
     assert_eq!(home.line(11, 16), [tripped(16)]);
     assert_eq!(home.breaker.due(), Some(41 * SECOND));
@@ -304,11 +304,11 @@ fn a_fact_of_another_boot_counts_as_of_now() {
         let seen = Seen { up: up * SECOND, here: Some(now * SECOND), process: process(1), session: "s1", count: 1 };
         watch(&home.rules, home.limiters.entry(1).or_default(), &mut home.breaker, &seen)
     };
-    // By its own time the rest would be over; by ours it is not.
+    // By its own boot's time the trip would be over; by the home's time it is not.
     assert_eq!(late(&mut home, 86_400, 60), [tripped(1)]);
     assert_eq!(home.breaker.due(), Some(80 * SECOND));
     assert_eq!(late(&mut home, 86_400, 80), [released(1, 1), released(25, 1), told(1)]);
-    // Its own spacing goes by its own time.
+    // Its spacing counts in its own boot's time.
     assert_eq!(late(&mut home, 86_414, 500), []);
     assert_eq!(late(&mut home, 86_415, 501), [told(1)]);
 }

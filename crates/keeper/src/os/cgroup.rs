@@ -1,4 +1,4 @@
-//! A cgroup of the command's own, where one can be made: it holds the whole tree, whatever the tree does.
+//! A cgroup for the command alone, if one can be made. It contains the whole tree, whatever the tree does.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -13,7 +13,7 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// Makes the leaf, or opens the one an earlier attempt left.
+    /// Makes the leaf, or opens the one of an earlier attempt.
     pub(crate) fn make(parent: &Path, name: &str) -> io::Result<Self> {
         let path = parent.join(name);
         match std::fs::create_dir(&path) {
@@ -35,17 +35,17 @@ impl Leaf {
         Ok(())
     }
 
-    /// The pids inside, those in leaves below included.
+    /// The pids inside, with those in cgroups below.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let mut all = Vec::new();
-        // Mostly it is empty when somebody asks, and then this says so for all below, too.
+        // It is empty in most cases, and this file says so for the cgroups below, too.
         if std::fs::read(self.path.join("cgroup.events")).is_ok_and(|events| events.starts_with(b"populated 0\n")) {
             return all;
         }
         let mut folders = vec![self.path.clone()];
         while let Some(folder) = folders.pop() {
             if let Ok(text) = std::fs::read_to_string(folder.join("cgroup.procs")) {
-                // A pid of 0 is one of another pid namespace, out of reach by number; cgroup.kill reaches it.
+                // A pid of 0 is in another pid namespace and cannot be signalled by number; cgroup.kill reaches it.
                 all.extend(text.lines().filter_map(|l| l.parse::<u32>().ok()).filter(|p| *p != 0));
             }
             if let Ok(entries) = std::fs::read_dir(&folder) {
@@ -55,32 +55,32 @@ impl Leaf {
         all
     }
 
-    /// Kills everything inside at once, also what forks meanwhile.
+    /// Kills everything inside at once, also processes that are being forked.
     pub(crate) fn kill(&self) -> io::Result<()> {
         std::fs::write(self.path.join("cgroup.kill"), "1")
     }
 
-    /// Removes it, with those below, if it is empty. What still runs keeps it.
+    /// Removes it and the cgroups below if they are empty.
     pub(crate) fn remove(&self) {
         outlast_store::os::remove_cgroup(&self.path);
     }
 
-    /// Goes out of the place of the home, in which we sit. Whether it is ours to remove now.
+    /// Moves this process out of the home's cgroup. Returns whether that cgroup may be removed now.
     pub(crate) fn leave_home(&self) -> bool {
         let above = self.home().and_then(Path::parent);
         above.is_some_and(|above| std::fs::write(above.join("cgroup.procs"), std::process::id().to_string()).is_ok())
     }
 
-    /// Removes the place of the home, if nobody is in it.
+    /// Removes the home's cgroup, if no process is in it.
     pub(crate) fn remove_home(&self) {
         if let Some(home) = self.home() {
-            // In use by other keepers: the last of them does it.
+            // Other keepers use it: the last of them removes it.
             let _in_use = std::fs::remove_dir(home.join("engine")).and_then(|()| std::fs::remove_dir(home));
         }
     }
 
     fn home(&self) -> Option<&Path> {
-        // A scope is systemd's to remove.
+        // A scope is removed by systemd.
         self.path.parent().filter(|home| home.extension().is_none())
     }
 }

@@ -22,13 +22,13 @@ pub(crate) enum Fork {
     Parent(Option<OwnedFd>),
 }
 
-/// How the new process is related to us.
+/// How the new process is related to this one.
 pub(crate) enum Kin<'a> {
-    /// Our child.
+    /// A child.
     Child,
-    /// Our child, in this cgroup from its first instant. Only `clone3` can do this.
+    /// A child that is in this cgroup from its first instant. Only `clone3` supports this.
     ChildIn(BorrowedFd<'a>),
-    /// A child of our parent, so that a search for our descendants does not find it.
+    /// A child of this process's parent, so that a search for descendants does not find it.
     Sibling,
 }
 

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Ends this process at once: no destructors, no exit handlers, which belong to the process it was forked from.
+/// Ends this process at once, without destructors and exit handlers: they belong to the process that it was forked from.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: _exit has no preconditions.
     unsafe { libc::_exit(code) }
@@ -20,14 +20,14 @@ pub(crate) fn exec(program: &CStr, argv: &[*const libc::c_char], env: &[*const l
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// What waiting for a child said.
+/// The result of waiting for a child.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
     /// It ended, with this wait status.
     Ended(i32),
     /// It runs.
     NotYet,
-    /// It is not our child.
+    /// It is not a child of this process.
     NotOurs,
 }
 
@@ -75,22 +75,22 @@ fn waitid(id_type: libc::idtype_t, id: libc::id_t, options: libc::c_int) -> io::
     }))
 }
 
-/// Looks at the end of the process behind `pidfd` and leaves it to be reaped.
+/// Reads the end of the process behind `pidfd`, and leaves the process to be reaped.
 pub(crate) fn peek(pidfd: BorrowedFd<'_>) -> Waited {
     wait_for(pidfd, libc::WNOWAIT)
 }
 
-/// Reaps the process behind `pidfd` if it is our child and over.
+/// Reaps the process behind `pidfd` if it is an ended child.
 pub(crate) fn reap(pidfd: BorrowedFd<'_>) -> Waited {
     wait_for(pidfd, 0)
 }
 
-/// Reaps a child by its number, which stays its own until then.
+/// Reaps a child by its pid, which is not reused before.
 pub(crate) fn reap_pid(pid: u32) -> Waited {
     wait_for_pid(pid, 0)
 }
 
-/// Reaps a child that is over, whichever: its number.
+/// Reaps any ended child. Returns its pid.
 pub(crate) fn reap_any() -> Option<u32> {
     match rustix::process::wait(rustix::process::WaitOptions::NOHANG) {
         Ok(Some((pid, _))) => Some(pid.as_raw_nonzero().get() as u32),
@@ -98,7 +98,7 @@ pub(crate) fn reap_any() -> Option<u32> {
     }
 }
 
-/// The end of our own command line, which others read to see what this process is for.
+/// The end of this process's command line, by which other programs see its purpose.
 #[derive(Debug)]
 pub(crate) struct Title {
     at: usize,
@@ -106,10 +106,10 @@ pub(crate) struct Title {
 }
 
 impl Title {
-    /// Finds it, if it ends in this text now.
+    /// Finds it, if it has this text now.
     pub(crate) fn find(text: &str) -> Option<Self> {
         let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The fields are counted from 1, and the one behind the name in brackets is the third.
+        // Fields are counted from 1. The first field after the name in brackets is the third.
         let field = |n: usize| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(n - 3)?.parse::<usize>().ok();
         let (start, end) = (field(48)?, field(49)?);
         let line = std::fs::read("/proc/self/cmdline").ok()?;
@@ -117,7 +117,7 @@ impl Title {
         fits.then(|| Self { at: end - 1 - text.len(), len: text.len() })
     }
 
-    /// Puts another text of the same length there.
+    /// Replaces it with another text of the same length.
     pub(crate) fn set(&self, text: &str) {
         if text.len() == self.len {
             // SAFETY: the kernel has told where the command line of this process lies, in memory that is ours for as long as it runs; what was there was read through
@@ -127,7 +127,7 @@ impl Title {
     }
 }
 
-/// The wait status of a process that somebody else has reaped, from kernels that keep it behind the handle (6.15 and later).
+/// The wait status of a process that another process has reaped, from kernels that keep it with the handle (6.15 and later).
 pub(crate) fn exit_info(pidfd: BorrowedFd<'_>) -> Option<i32> {
     const PIDFD_INFO_EXIT: u64 = 1 << 3;
     let info = pidfd_info(pidfd, PIDFD_INFO_EXIT)?;
@@ -151,8 +151,8 @@ fn pidfd_info(pidfd: BorrowedFd<'_>, mask: u64) -> Option<PidfdInfo> {
     (rc == 0).then_some(info)
 }
 
-/// The wait status in `/proc`, while the process is a zombie that nobody reaps. To those it does not trust the kernel shows zero, so a
-/// process that has another user, group or more capabilities than we does not count.
+/// The wait status in `/proc`, while the process is an unreaped zombie. The kernel shows zero to processes that it does not trust.
+/// So a zombie with another user, group or more capabilities than this process does not count.
 pub(crate) fn zombie_status(pid: u32) -> Option<i32> {
     let theirs = Credentials::of(&pid.to_string())?;
     let ours = Credentials::of("self")?;
@@ -187,7 +187,7 @@ impl Credentials {
     }
 }
 
-/// Closes every descriptor above the standard streams but `keep`: what a caller had open is not ours to hold.
+/// Closes every descriptor above the standard streams except `keep`: the keepers must not hold descriptors of their caller.
 pub fn close_inherited(keep: Option<RawFd>) {
     let close = |from: u32, to: u32| {
         if from <= to {
@@ -214,7 +214,8 @@ pub fn close_inherited(keep: Option<RawFd>) {
     }
 }
 
-/// Blocks the signals the keepers wait for as a descriptor, ignores those that must not end them, and leaves the death of children visible.
+/// Blocks the signals that keepers receive through a descriptor, ignores those that must not end them, and keeps the default for
+/// SIGCHLD.
 pub(crate) fn take_signals() -> io::Result<OwnedFd> {
     // SAFETY: sigset_t is plain data that the calls below fill; signal and sigprocmask only change this process.
     unsafe {
@@ -233,7 +234,7 @@ pub(crate) fn take_signals() -> io::Result<OwnedFd> {
         ] {
             libc::signal(ignored, libc::SIG_IGN);
         }
-        // A parent that ignores SIGCHLD would have the kernel throw exit statuses away.
+        // If a parent ignored SIGCHLD, the kernel would discard exit statuses.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
@@ -249,7 +250,7 @@ pub(crate) fn take_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// Gives every signal its default meaning and blocks none, as a new program expects.
+/// Resets every signal to its default and blocks none, as a new program expects.
 pub(crate) fn reset_signals() {
     // SAFETY: as in take_signals.
     unsafe {
@@ -262,7 +263,7 @@ pub(crate) fn reset_signals() {
     }
 }
 
-/// The numbers of the signals that wait in `signals`.
+/// The numbers of the signals that are pending in `signals`.
 pub(crate) fn read_signals(signals: BorrowedFd<'_>) -> Vec<u32> {
     let mut all = Vec::new();
     let mut one = [0_u8; size_of::<libc::signalfd_siginfo>()];
@@ -307,7 +308,8 @@ pub(crate) fn take_terminal(slave: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// A handle on the process with this number. The caller knows that the number cannot have passed on: it is our unreaped child, or checked afterwards.
+/// A handle on the process with this pid. The caller knows that the pid was not reused: it is an unreaped child, or is checked
+/// afterwards.
 pub(crate) fn open_pidfd(pid: i32) -> io::Result<OwnedFd> {
     let pid = rustix::process::Pid::from_raw(pid).ok_or(io::ErrorKind::InvalidInput)?;
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
@@ -331,7 +333,7 @@ pub(crate) fn keeps_status() -> bool {
     is_new && open_pidfd(me).is_ok_and(|me| pidfd_info(me.as_fd(), 0).is_some())
 }
 
-/// Puts `fd` at the number `at`, open across an exec.
+/// Duplicates `fd` to the number `at`, inherited by an exec.
 pub(crate) fn put_at(fd: BorrowedFd<'_>, at: RawFd) -> io::Result<()> {
     // SAFETY: dup2 touches no memory; the descriptor at `at` is one of the three standard ones, which the caller replaces knowingly.
     match unsafe { libc::dup2(fd.as_fd().as_raw_fd(), at) } {

@@ -1,4 +1,4 @@
-//! How often the kernel has killed processes of our memory cgroup because memory ran out.
+//! How often the kernel has killed processes of the keepers' memory cgroup because memory ran out.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What only the operating system can do. Linux code is in `linux`, and the creation of processes in `clone`.
+//! Calls to the operating system. Linux code is in `linux`, and the creation of processes in `clone`.
 
 mod cgroup;
 mod clone;

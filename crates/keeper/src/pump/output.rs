@@ -1,7 +1,7 @@
-//! From the start to the end of the command: what it prints is moved into the log, and how it ended is recorded behind it.
+//! The output and the end of the command: its output is moved to the log, and then its end is recorded.
 
 use super::{CLOSING, Pump, append, is_ready};
-use crate::mover::Moved;
+use crate::copy_output::Moved;
 use crate::{end, spawn, tree};
 use outlast_core::{Record, Role};
 use outlast_store::meta::flag;
@@ -10,21 +10,23 @@ use outlast_store::points;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// A command that ends sooner than this has its end recorded without delay.
+/// If a command ends sooner than this, its end is recorded without delay.
 const SETTLE: Duration = Duration::from_millis(5);
-/// How long an engine may take to write down what it tells of an end before we go on without it.
+/// How long an engine may take to store its notice of an end before the pump continues without it.
 const ENGINE_FIRST: Duration = Duration::from_millis(2);
-/// How many batches are moved before anybody else is heard.
+/// How many batches are moved before other events are handled.
 const TURN: usize = 32;
-/// How long one that is left when the output was closed may be busy before it counts as left running: most programs close their output, then exit.
+/// How long a descendant may be busy after the output was closed before it counts as left running: most programs close their
+/// output, then exit.
 const LEFT_BUSY: Duration = Duration::from_millis(250);
-/// How long between two looks at one that is busy. A descriptor tells when it ends, and none tells when it comes to rest.
+/// The pause between two looks at a busy descendant. A descriptor reports its end, but none reports that it rests.
 pub(super) const LEFT_LOOK: Duration = Duration::from_millis(1);
-/// How long a stream that never runs empty may keep the record of the end waiting.
+/// How long a stream that never runs empty may delay the record of the end.
 const DRAIN: Duration = Duration::from_millis(250);
 
 impl Pump<'_> {
-    /// Once the command was executed, or could not be: says so to the engine that waits, and removes the secrets from the request.
+    /// Once the command was executed, or could not be: reports that to the waiting engine, and removes the secrets from the
+    /// request.
     pub(super) fn report(&mut self) {
         let Some(executed) = &self.pair.executed else { return };
         let live = self.pair.live();
@@ -32,11 +34,11 @@ impl Pump<'_> {
         if live.cmd.load(SeqCst) == 0 && !never_forked {
             return;
         }
-        // Our own copy of the other end is closed by now; the holder's is too, or soon.
+        // This keeper has closed its copy of the other end; the holder has closed its copy, too, or soon will.
         if !never_forked && !is_ready(executed) {
             return;
         }
-        // The holder has told, if it was there to do so; should it have died on the way, its death is news, too.
+        // If the holder was there, it has reported the start. If it died on the way, its death is news, too.
         let told = live.has(flag::STARTED);
         points::reach("pump.started");
         spawn::scrub(self.pair);
@@ -46,7 +48,7 @@ impl Pump<'_> {
         }
         self.pair.executed = None;
         if let Some(report) = self.pair.report.take() {
-            // The engine may be gone; whoever comes finds the state in meta.
+            // The engine may be gone. The next one finds the state in `meta`.
             let _gone = rustix::io::write(&report, b"exec\n");
         }
         self.pair.wake(Role::Holder);
@@ -56,7 +58,7 @@ impl Pump<'_> {
         self.settle_at = Some(Instant::now() + SETTLE);
     }
 
-    /// Has `meta` on disk once, when the start is over: where the file lies is then known there, and the record of the end is one write.
+    /// Writes `meta` to disk once after the start. Its blocks are then allocated, and the record of the end is a single write.
     pub(super) fn settle(&mut self) {
         if self.settle_at.is_some_and(|at| at <= Instant::now()) {
             self.settle_at = None;
@@ -67,9 +69,9 @@ impl Pump<'_> {
         }
     }
 
-    /// Moves what is there, for a turn. Whether there may be more at once.
+    /// Moves output for one turn. Returns whether there may be more now.
     pub(super) fn move_output(&mut self) -> bool {
-        let Self { pair, mover, journal, .. } = self;
+        let Self { pair, copier, journal, .. } = self;
         if pair.out.is_none() && pair.spool.filled() == 0 {
             return false;
         }
@@ -80,9 +82,9 @@ impl Pump<'_> {
         let mut record = |r: &Record| append(journal, pair, r);
         let mut last = Moved::Empty;
         for _ in 0..TURN {
-            last = mover.step(pair, &mut record);
+            last = copier.step(pair, &mut record);
             if last == Moved::Closed && pair.settings.pty {
-                last = mover.ask_terminal_again(pair, last, &mut record);
+                last = copier.ask_terminal_again(pair, last, &mut record);
             }
             if last != Moved::Some {
                 break;
@@ -92,7 +94,7 @@ impl Pump<'_> {
             Moved::Some => return true,
             Moved::Empty => {}
             Moved::Closed if pair.settings.pty && pair.live().wait_status().is_none() => {
-                // The command lives and may open its terminal again; no descriptor says when.
+                // The command lives and may open its terminal again; no descriptor reports when.
                 self.ask_terminal_at = Some(Instant::now() + Duration::from_millis(100));
             }
             Moved::Closed => self.output_closed(),
@@ -105,7 +107,7 @@ impl Pump<'_> {
         self.closing = Some(Instant::now());
     }
 
-    /// A command that closed its output and goes on is said to have done so. One that is about to end is not: its end says it.
+    /// Reports that a command has closed its output and runs on. If the command is about to end, its end implies that.
     pub(super) fn see_closing(&mut self) {
         if self.closing.is_none_or(|since| since.elapsed() < CLOSING) {
             return;
@@ -116,7 +118,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Says that nothing more will come. Descendants still alive are counted, and left running.
+    /// Reports that no more output will come. Descendants that are alive are counted, and left running.
     fn close_output(&mut self) {
         let live = self.pair.live();
         let ended = live.has(flag::RECORDED);
@@ -124,7 +126,7 @@ impl Pump<'_> {
             return;
         }
         if ended && !self.count_left_running() {
-            // Looked at again in a moment.
+            // Checked again in a moment.
             return;
         }
         if self.mark_closed() {
@@ -132,15 +134,15 @@ impl Pump<'_> {
         }
     }
 
-    /// Whether this call was the first to say so.
+    /// Returns whether this call was the first to report it.
     fn mark_closed(&self) -> bool {
         let live = self.pair.live();
         let _first = live.closed_at.compare_exchange(0, now().micros(), SeqCst, SeqCst);
         live.set(flag::OUTPUT_CLOSED)
     }
 
-    /// Counts those that are left running. Whether the number counts: one that has closed the output may be about to exit. It does so at once, so one that
-    /// was seen to rest is left running.
+    /// Counts the descendants left running. Returns whether the number is final: a process that has closed the output may be about
+    /// to exit. It does that at once, so a process that was observed to rest counts as left running.
     fn count_left_running(&mut self) -> bool {
         let left = tree::left(self.pair);
         self.pair.live().set_left(&left);
@@ -148,7 +150,7 @@ impl Pump<'_> {
         !left.iter().any(|of| is_busy(of.pid)) || since.elapsed() >= LEFT_BUSY
     }
 
-    /// Records the end, once it was seen: drain, write, sync, tell, and only then let the pid go.
+    /// Records the end once it was observed: drain, write, sync, report, and only then release the pid.
     pub(super) fn see_end(&mut self) {
         if !end::observe(self.pair) {
             return;
@@ -157,18 +159,18 @@ impl Pump<'_> {
             self.pair.catch_up();
             self.report();
             if self.pair.executed.is_some() {
-                // That it was executed is told before that it ended; the other keeper is about to let go of the pipe.
+                // The start is reported before the end; the other keeper is about to close the pipe.
                 return;
             }
             self.drain();
-            // Whoever reads that it ended has all that matched before.
+            // A client that reads the end also gets all matches before it.
             self.tell_matches(true);
-            // Before the record: who reads that may never look again.
+            // Before the record: a client that reads the record may never look again.
             let is_closed = self.pair.out.is_none() && self.count_left_running() && self.pair.spool.filled() == 0;
             self.record_end(is_closed);
             points::reach("pump.recorded");
             self.pair.live().set(flag::RECORDED);
-            if let Some(watch) = &mut self.mover.watch {
+            if let Some(watch) = &mut self.copier.watch {
                 watch.end();
             }
             points::reach("pump.marked");
@@ -178,10 +180,10 @@ impl Pump<'_> {
             self.control.news();
             self.pair.wake(Role::Holder);
             let listened = self.control.has_listener();
-            self.telling.owe_end(self.pair, listened);
-            self.telling.go_on(self.pair, listened);
+            self.news.owe_end(self.pair, listened);
+            self.news.go_on(self.pair, listened);
             points::reach("pump.told");
-            self.mover.sync();
+            self.copier.sync();
         }
         end::reap_if_recorded(self.pair);
         if self.pair.out.is_none() && self.pair.spool.filled() == 0 && !self.pair.live().has(flag::OUTPUT_CLOSED) {
@@ -189,8 +191,8 @@ impl Pump<'_> {
         }
     }
 
-    /// Writes the record and waits until it is on disk. Where somebody is to be told, an engine hears of it first: it has what it tells on the same disk before
-    /// anybody hears of it from there, and whoever is to be told waits for that alone.
+    /// Writes the record and waits until it is on disk. If the owner is to be notified, the engine hears of the end first: it
+    /// stores the notice on the same disk before it tells any client, and the takers of notices wait for that alone.
     fn record_end(&mut self, is_closed: bool) {
         let Some(ending) = end::ending(self.pair) else { return };
         let (commit, _) = self.pair.live().commit();
@@ -198,7 +200,7 @@ impl Pump<'_> {
         points::reach("pump.written");
         if self.pair.settings.tells {
             if is_closed {
-                // One word to the engine is enough for the end and this.
+                // One message to the engine is enough for the end and the closed output.
                 self.mark_closed();
             }
             self.control.news();
@@ -213,13 +215,13 @@ impl Pump<'_> {
 
     /// Until the output is closed, or found empty once after the end.
     fn drain(&mut self) {
-        let Self { pair, mover, journal, .. } = self;
+        let Self { pair, copier, journal, .. } = self;
         let mut record = |r: &Record| append(journal, pair, r);
         let began = Instant::now();
         loop {
-            let mut found = mover.step(pair, &mut record);
+            let mut found = copier.step(pair, &mut record);
             if found != Moved::Some && pair.settings.pty {
-                found = mover.ask_terminal_again(pair, found, &mut record);
+                found = copier.ask_terminal_again(pair, found, &mut record);
             }
             match found {
                 Moved::Some if began.elapsed() < DRAIN => {}

@@ -1,4 +1,4 @@
-//! What others ask of the pump: input, stops, signals, word of new output.
+//! Requests to the pump: input, stops, signals, and waits for new output.
 
 use super::{Pump, append, is_ready};
 use crate::control::Came;
@@ -14,11 +14,11 @@ use rustix::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Pump<'_> {
-    /// Hears who has something to say.
+    /// Handles the descriptors that are ready.
     pub(super) fn hear(&mut self, fired: &[bool]) {
         slept(&self.pair.wake_pump);
-        if self.telling.ready().is_some_and(is_ready) {
-            self.telling.woken();
+        if self.news.ready().is_some_and(is_ready) {
+            self.news.engine_started();
         }
         for number in os::read_signals(self.pair.signals.as_fd()) {
             if number == libc::SIGCHLD as u32 {
@@ -45,7 +45,7 @@ impl Pump<'_> {
         let live = self.pair.live();
         let over = live.wait_status().is_some();
         let reply = match ask {
-            // Answered by the connection itself.
+            // The connection has answered it.
             Ask::Hello { .. } => return,
             Ask::Stop { stop } => match self.stop(&stop) {
                 Say::Ok => return self.answer_when_stopped(conn, id),
@@ -155,10 +155,10 @@ impl Pump<'_> {
 
     pub(super) fn move_input(&mut self) {
         if self.control.conns.iter().any(|c| c.attached) {
-            // A real terminal looks on and answers for itself.
-            self.mover.answers.clear();
+            // A real terminal is attached and answers by itself.
+            self.copier.answers.clear();
         }
-        for done in self.input.go_on(self.pair, &mut self.mover.answers, self.mover.asked_to) {
+        for done in self.input.go_on(self.pair, &mut self.copier.answers, self.copier.asked_to) {
             match done {
                 Finished::Written { by, taken, next } => self.control.say(by.conn, Some(by.ask), Say::Written { taken, next }),
                 Finished::Refused { by, code, error } => {
@@ -168,7 +168,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Answers those who wait for output past a length.
+    /// Answers the requests that wait for output past a length.
     pub(super) fn tell_output(&mut self) {
         let live = self.pair.live();
         let (commit, _) = live.commit();
@@ -192,7 +192,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Our socket was removed with its directory: listens where the home says sockets are now.
+    /// The socket was removed with its directory: listens where the home has its sockets now.
     fn listen_again(&mut self) {
         let home = outlast_store::dir::Home { root: self.pair.settings.home.as_path().to_owned() };
         let dir = std::fs::read_link(home.run_link()).unwrap_or_else(|_| self.pair.settings.run_dir.as_path().to_owned());

@@ -73,7 +73,7 @@ fn the_folder_of_somebody_else_is_refused() {
 #[test]
 fn a_home_that_cannot_be_written_is_refused() {
     if rustix::process::geteuid().is_root() {
-        // No mode keeps root out, but /proc is of no use to anybody.
+        // No mode keeps root out, but no user can create a directory in /proc.
         assert!(Home::new("/proc/home").create().is_err());
         return;
     }

@@ -8,7 +8,7 @@ fn folder() -> (tempfile::TempDir, ProcessDir) {
     (place, dir)
 }
 
-/// One of each kind, with what could be lost on the way: large numbers, odd texts, every variant.
+/// One record of each kind, with values that could be damaged on the way: large numbers, unusual texts, every variant.
 fn every_record() -> Vec<Record> {
     let at = Time::from_micros(1_700_000_000_123_456);
     let of = Incarnation { pid: 4_194_304, start_ticks: u64::MAX, boot: u128::MAX - 5 };
@@ -36,7 +36,7 @@ fn every_record() -> Vec<Record> {
     ]
 }
 
-/// Writes the records and returns where each begins, and the end.
+/// Writes the records, and returns where each begins, and the end.
 fn write(dir: &ProcessDir, records: &[Record]) -> Vec<u64> {
     let mut journal = Journal::open_for_append(dir).unwrap();
     let mut ends = vec![HEADER.len() as u64];
@@ -81,7 +81,7 @@ fn a_journal_cut_at_any_byte_keeps_its_whole_records_and_goes_on() {
         let whole = ends[1..].iter().filter(|&&e| e <= cut as u64).count();
         let read = read_from(&dir.journal(), 0).unwrap();
         assert_eq!((only(&read), read.damage), (records[..whole].to_vec(), None), "cut at {cut}");
-        // A power cut may also leave zeros where the rest would be.
+        // A power cut may also leave zeros instead of the rest.
         for zeros in [1, 8, 9, 10, 5_000] {
             let mut padded = bytes[..cut].to_vec();
             padded.resize(cut + zeros, 0);
@@ -114,7 +114,7 @@ fn a_changed_byte_ends_the_journal_there_and_invents_nothing() {
             assert_eq!(only(&read), records[..whole], "{flip:#x} at {at}");
             let begin = if at < HEADER.len() { 0 } else { ends[whole] };
             assert_eq!(read.cursor, begin);
-            // A damaged last record cannot be told from a torn one; any other can.
+            // A damaged last record cannot be told from a torn one; other damaged records can.
             if whole + 1 < records.len() {
                 assert_eq!(read.damage.as_ref().map(|d| d.offset), Some(begin), "{flip:#x} at {at}");
             }
@@ -145,9 +145,9 @@ fn what_a_newer_version_wrote_is_skipped_and_told() {
     let mut bytes = std::fs::read(dir.journal()).unwrap();
     frame::push(&mut bytes, 1, &serde_json::json!({"record": "hibernated", "at": 1}), FRAME_LIMIT).unwrap();
     frame::push(&mut bytes, 9, &serde_json::json!([1, 2]), FRAME_LIMIT).unwrap();
-    // A record we know, with a part we do not.
+    // A known record with an unknown value.
     frame::push(&mut bytes, 1, &serde_json::json!({"record": "taken_over", "at": 1, "role": "guard", "times": 1}), FRAME_LIMIT).unwrap();
-    // A record we know, with more than we know.
+    // A known record with an unknown field.
     frame::push(&mut bytes, 1, &serde_json::json!({"record": "lost", "at": 1, "mood": "sad"}), FRAME_LIMIT).unwrap();
     std::fs::write(dir.journal(), &bytes).unwrap();
     let read = read_from(&dir.journal(), end).unwrap();

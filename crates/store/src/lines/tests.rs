@@ -16,7 +16,7 @@ impl Model {
         self.all.split_inclusive(|&b| b == b'\n').count() as u64
     }
 
-    /// Where a line begins, whether or not that is kept.
+    /// The beginning of a line, whether or not it is kept.
     fn begin(&self, line: u64) -> Option<u64> {
         let mut begin = 0;
         for (n, text) in self.all.split_inclusive(|&b| b == b'\n').enumerate() {
@@ -28,7 +28,7 @@ impl Model {
         None
     }
 
-    /// The first byte from `at` on that is there, or the end.
+    /// The first kept byte from `at` on, or the end.
     fn kept_from(&self, at: u64) -> u64 {
         let missing = self.missing();
         (at..self.end()).find(|&at| missing[at as usize].is_none()).unwrap_or(self.end())
@@ -38,12 +38,12 @@ impl Model {
         self.kept(at..self.end()).len() as u64
     }
 
-    /// Holds every answer against what was really written. What is said to be exact must be right.
+    /// Compares every answer with what was really written. An answer that claims to be exact must be right.
     fn check(&self, must_be_exact: bool) {
         let reader = self.reader();
         let map = LineMap::open(&self.dir, self.keep).unwrap();
         let log = self.log();
-        // Whether a lost end ended a line is never known.
+        // It is never known whether a lost end ended a line.
         let must_be_exact = must_be_exact && self.missing().last().is_none_or(|m| m.is_none());
         for line in 0..self.line_count() + 3 {
             let told = map.offset_of_line(&reader, line, log).unwrap();
@@ -55,7 +55,7 @@ impl Model {
             match (told.value, kept) {
                 (LineAt::At(at), Some((begin, _))) => assert_eq!(at, begin, "line {line}"),
                 (LineAt::Gone { first_kept_line, offset }, Some((begin, kept))) => {
-                    // A line that begins right behind a gap cannot be told from one that was begun in it.
+                    // A line that begins directly after a gap cannot be told from one that began in it.
                     assert!(kept > begin || self.missing()[begin as usize - 1].is_some(), "line {line}");
                     assert_eq!((first_kept_line, offset), (self.newlines_before(kept), kept), "line {line}");
                 }
@@ -97,7 +97,7 @@ impl Model {
         let ideal = if n == 0 { self.end() } else { self.kept_from(self.begin(last.total.saturating_sub(n)).unwrap_or(self.end())) };
         assert_eq!(last.cut, self.kept_bytes_from(ideal) > max, "{context}");
         if last.cut {
-            // Nothing that begins a line, or follows a gap, would have fitted before it.
+            // No line start, and no byte after a gap, would have fitted before it.
             let starts = |at: &u64| *at == 0 || self.all[*at as usize - 1] == b'\n' || self.missing()[*at as usize - 1].is_some();
             let missing = self.missing();
             let best =
@@ -131,7 +131,7 @@ proptest! {
     fn without_notes_nothing_is_invented((keep, all, steps) in (keeps(), output(), steps())) {
         let model = Model::written(keep, &all, &steps);
         let _ = std::fs::remove_file(model.dir.lines());
-        // The writer's own count is enough where no gap is in the way.
+        // The writer's own count suffices if no gap is in the way.
         model.check(model.gaps.is_empty());
     }
 }
@@ -152,7 +152,7 @@ fn no_index_is_made_for_a_short_log() {
 
 #[test]
 fn an_index_cut_or_changed_anywhere_misleads_nobody() {
-    // Two gaps in a row, so that some output hangs on the notes alone.
+    // Two gaps in a row, so that some output depends on the index alone.
     let steps = [Step::Write(37), Step::Full(2), Step::Write(8), Step::Full(3), Step::Write(9)];
     let model = Model::written(KEEP, &text(59), &steps);
     model.check(true);
@@ -169,7 +169,7 @@ fn an_index_cut_or_changed_anywhere_misleads_nobody() {
             model.check(false);
         }
     }
-    // Noting it all again heals it.
+    // Writing all entries again repairs it.
     model_notes(&model);
     model.check(true);
 }

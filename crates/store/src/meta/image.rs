@@ -1,12 +1,12 @@
 //! The live copy of a `meta`, in memory, where no disk can refuse it.
 //!
-//! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number there,
-//! so any other reader opens it through `/proc`. A keeper passes it to an engine that may not. It is gone when all of them are; then the
-//! file counts, as after a reboot.
+//! Both keepers map it, and the engine holds a descriptor of it. The file names the process that made it and its descriptor number
+//! there, so other readers open it through `/proc`. If the engine may not do that, a keeper passes it the descriptor. The live copy
+//! is gone when both keepers and the engine are. Then the file counts, as after a reboot.
 //!
 //! Decisions 149 and 150: docs/decisions/store.md.
 
-use super::read::{boot_of, pid_at};
+use super::bytes::{boot_of, pid_at, read_settled, u32_at};
 use super::{LEN, LIVE_AT, Live, NAMED_FD, NAMED_PID};
 use crate::dir::ProcessDir;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
@@ -23,10 +23,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The name of the memfd in `/proc`.
 const NAME: &str = "outlast-meta";
-/// Where an unnamed file is made if the kernel refuses `memfd_create`, if there is a tmpfs. On a disk that is full, a store to a mapped file kills.
+/// Where an unnamed file is made if the kernel refuses `memfd_create`, provided it is a tmpfs. On a full disk, a store to a mapped
+/// file kills the program.
 const INSTEAD: [&str; 2] = ["/dev/shm", "/tmp"];
 
-/// What `statfs` says of a tmpfs.
+/// The type that `statfs` reports for a tmpfs.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// The images that this program holds, by folder. They outlive the keepers.
@@ -36,19 +37,19 @@ static HELD: Mutex<BTreeMap<PathBuf, Arc<Image>>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub struct Image(File);
 
-/// What came of a search for the image of a process.
+/// The result of a search for the image of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// It is held.
     Held,
-    /// There is none: the file is all there is.
+    /// There is no live copy: only the file counts.
     None,
-    /// The file names one, and it cannot be opened through `/proc`. Its keepers may pass it.
+    /// The file names one, and it cannot be opened through `/proc`. Its keepers may pass a descriptor.
     Unreadable,
 }
 
 impl Image {
-    /// Creates one, filled with zeros. Its length is sealed, so that a mapping of it never faults.
+    /// Creates an image filled with zeros. Its length is sealed, so access to a mapping of it never faults.
     pub fn new() -> io::Result<Self> {
         let plain = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let made = rustix::fs::memfd_create(NAME, plain | MemfdFlags::NOEXEC_SEAL).or_else(|e| match e {
@@ -66,7 +67,7 @@ impl Image {
         }
     }
 
-    /// Takes a descriptor, if it is that of an image.
+    /// Accepts a descriptor if it is that of an image.
     pub fn from_fd(fd: OwnedFd) -> Option<Self> {
         let file = File::from(fd);
         let found = file.metadata().ok()?;
@@ -78,7 +79,7 @@ impl Image {
         held().insert(dir.path.clone(), Arc::clone(self));
     }
 
-    /// Finds the image of a process that runs, and holds it. One that is held already stays, unless it belongs to an attempt to start that failed.
+    /// Finds the image of a running process, and holds it. A held one stays, unless it belongs to an attempt to start that failed.
     pub fn find_and_hold(dir: &ProcessDir) -> Found {
         let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file)) else { return Found::None };
         match Self::of(dir, &bytes) {
@@ -86,26 +87,26 @@ impl Image {
                 image.hold(dir);
                 Found::Held
             }
-            None if super::read::u32_at(&bytes, NAMED_FD) == 0 || !is_of_this_boot(&bytes) => Found::None,
+            None if u32_at(&bytes, NAMED_FD) == 0 || !is_of_this_boot(&bytes) => Found::None,
             None => Found::Unreadable,
         }
     }
 
-    /// Holds what a keeper of this process has passed, if that is its image. Whether it is.
+    /// Holds the image that a keeper of this process has passed. Returns whether it is that process's image.
     pub fn hold_passed(dir: &ProcessDir, fd: OwnedFd) -> bool {
         let Ok(bytes) = File::open(dir.meta()).and_then(|file| read_whole(&file)) else { return false };
         let image = Self::from_fd(fd).filter(|image| is_of_this_boot(&bytes) && image.has_identity(&bytes));
         image.map(|image| Arc::new(image).hold(dir)).is_some()
     }
 
-    /// Lets go of the image of a process.
+    /// Releases the image of a process.
     pub fn forget(dir: &ProcessDir) {
         held().remove(&dir.path);
     }
 
     /// The image of the process whose file has these bytes: the held one, or one that its keepers have open.
     pub(super) fn of(dir: &ProcessDir, bytes: &[u8; LEN]) -> Option<Arc<Self>> {
-        let fd = super::read::u32_at(bytes, NAMED_FD).checked_sub(1)?;
+        let fd = u32_at(bytes, NAMED_FD).checked_sub(1)?;
         if !is_of_this_boot(bytes) {
             return None;
         }
@@ -117,11 +118,12 @@ impl Image {
         let named = [pid_at(bytes, NAMED_PID), live(offset_of!(Live, pump)), live(offset_of!(Live, holder))];
         let named = || named.into_iter().flatten();
         named().find_map(open).or_else(|| {
-            // A keeper that does not let us in: neither does the other, and a search of all processes would find no more.
+            // If one keeper is not accessible, neither is the other, and a search of all processes would not find more.
             if named().any(|pid| is_closed_to_us(pid, fd) && names(pid, &dir.path)) {
                 return None;
             }
-            // If keepers were replaced and the disk refused their numbers, the command line of each still names the folder.
+            // If keepers were replaced and their numbers could not be written to the file, the command line of each still names the
+            // folder.
             let is_kept = crate::lock::is_held(&dir.meta()).is_ok_and(|held| held);
             is_kept.then(|| keepers_of(&dir.path).into_iter().find_map(open)).flatten()
         })
@@ -131,7 +133,7 @@ impl Image {
     fn open(pid: u32, fd: u32) -> Option<Self> {
         let path = format!("/proc/{pid}/fd/{fd}");
         let link = std::fs::read_link(&path).ok()?;
-        // The link is checked before it is opened: the pid may belong to another program by now, whose descriptors must not be opened.
+        // The link is checked before it is opened: the pid may belong to another program now, whose descriptors must not be opened.
         let link = link.as_os_str().as_bytes();
         let is_one = link.starts_with(format!("/memfd:{NAME}").as_bytes())
             || INSTEAD.iter().any(|dir| link.starts_with(dir.as_bytes()) && link.ends_with(b" (deleted)"));
@@ -144,9 +146,9 @@ impl Image {
         self.0.read_exact_at(&mut mine, 0).is_ok() && mine == bytes[..LIVE_AT]
     }
 
-    /// Reads the bytes. Fields that belong together are from one instant.
+    /// Reads the bytes. Fields that belong together are of the same moment.
     pub(super) fn read(&self) -> io::Result<[u8; LEN]> {
-        super::read::read_settled(&self.0)
+        read_settled(&self.0)
     }
 
     pub(super) fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
@@ -175,7 +177,7 @@ impl AsFd for Image {
 }
 
 fn held() -> std::sync::MutexGuard<'static, BTreeMap<PathBuf, Arc<Image>>> {
-    // Each change is a single call, so the map is intact even after a panic in another thread.
+    // Each change is a single call, so the map is consistent even after a panic in another thread.
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -183,7 +185,7 @@ fn is_of_this_boot(bytes: &[u8; LEN]) -> bool {
     crate::os::boot_id().ok() == Some(boot_of(bytes))
 }
 
-/// Whether the kernel refuses the descriptors of a process to us: it may do more than we may.
+/// Whether the kernel refuses access to the descriptors of a process: it may have more privileges than this one.
 fn is_closed_to_us(pid: u32, fd: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
@@ -211,9 +213,9 @@ fn unnamed_file(dirs: &[&str]) -> Option<File> {
     dirs.iter().find_map(in_memory)
 }
 
-/// Whether a process is a keeper of the process with this folder: it has this `meta` open for writing or, on file systems where a file's number
-/// changes, its command line names the folder and this `meta` is locked. The identity in the file is not enough, and neither is the path: a copy of
-/// the folder has both, and must not touch the memory of the original.
+/// Whether a process is a keeper of the process with this folder. A keeper has this `meta` open for writing. On file systems where
+/// a file's number changes, its command line names the folder, and this `meta` is locked. Neither the identity in the file nor the
+/// path is enough: a copy of the folder has both, and must not access the memory of the original.
 fn keeps(pid: u32, dir: &ProcessDir) -> bool {
     may_write(pid, &dir.meta()) || names(pid, &dir.path) && crate::lock::is_held(&dir.meta()).is_ok_and(|held| held)
 }
@@ -226,7 +228,7 @@ fn names(pid: u32, folder: &Path) -> bool {
 fn may_write(pid: u32, path: &Path) -> bool {
     let Ok(wanted) = std::fs::metadata(path) else { return false };
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    // The mode of the link says how the descriptor was opened.
+    // The mode of the link tells how the descriptor was opened.
     let writable = open.filter(|fd| fd.path().symlink_metadata().is_ok_and(|link| link.mode() & 0o200 != 0));
     writable.filter_map(|fd| std::fs::metadata(fd.path()).ok()).any(|found| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino()))
 }

@@ -1,14 +1,14 @@
-//! Everybody else's side of `meta`: one read of the file, taken apart.
+//! The readers' side of `meta`: one read of the file, parsed.
 
-use super::live::WatchSlot;
+use super::bytes::{BEGUN, pid_at, read_settled, u32_at, u64_at};
 use super::v1::{EndedV1, StopV1, unseal};
-use super::write::BEGUN;
 use super::{
     Commit, ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, MAX_LEFT_RECORDED, NAMED_FD, STOP_AT, STOP_LEN,
     VERSION, Waiting, Watched, flag,
 };
 use crate::dir::ProcessDir;
 use crate::lines::LineMap;
+use crate::live::WatchSlot;
 use crate::segments::Gap;
 use crate::spec::SpecFile;
 use outlast_core::{Cause, Ending, GapWhy, Incarnation, Outcome, OutputEnd, ProcessId, Record, StartFailure, Stop, Time};
@@ -20,61 +20,61 @@ use std::path::PathBuf;
 /// The record of the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
-    /// How, why, when.
+    /// How, why and when the command ended.
     pub ending: Ending,
-    /// How much output there was by then.
+    /// The length of the output at that moment.
     pub log_end: u64,
-    /// Newlines among it.
+    /// The newlines in it.
     pub lines: u64,
 }
 
 /// Why `meta` could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MetaError {
-    /// It is not there: no keeper came that far.
+    /// It does not exist: no keeper has created it.
     #[error("there is no meta file {path}")]
     Missing {
-        /// Where it was looked for.
+        /// Its path.
         path: PathBuf,
     },
     /// It could not be read.
     #[error("cannot read meta file {path}: {error}")]
     Io {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// It is not what it should be.
+    /// Its contents are not valid.
     #[error("meta file {path} is damaged at byte {at}: {what}")]
     Damaged {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Where.
+        /// The offset of the damage.
         at: usize,
-        /// How.
+        /// What is wrong.
         what: &'static str,
     },
 }
 
-/// What `meta` says at one instant.
+/// The contents of `meta` at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// Whose it is.
+    /// The process id.
     pub id: ProcessId,
     /// The boot it was made in.
     pub boot: u128,
     /// When it was made.
     pub created_at: Time,
-    /// How far the log goes.
+    /// How far the log is committed.
     pub commit: Commit,
     /// The command's pid; 0 if it was never started or its pid is unknown.
     pub cmd: u32,
     /// Whether a start was begun, and every process that knew the pid died before the file had it.
     pub begun: bool,
-    /// Its start in ticks; 0 if that was not read yet.
+    /// When that pid started, in ticks; 0 if that was not read yet.
     pub cmd_ticks: u64,
-    /// When it started.
+    /// When the command started.
     pub started_at: Option<Time>,
     /// The pump's pid.
     pub pump: u32,
@@ -84,33 +84,33 @@ pub struct Snapshot {
     pub flags: u32,
     /// The errno of a start that failed.
     pub exec_errno: i32,
-    /// When the output was found closed, and what was known then.
+    /// When the output was found to be closed, and what was known then.
     pub closed: Option<(Time, OutputEnd)>,
-    /// Those that were left running when the output was found closed, as far as they are recorded: the number of them is in `closed`.
+    /// The recorded descendants that were left running when the output was found to be closed. `closed` has their number.
     pub left: Vec<Incarnation>,
     /// How often a keeper was replaced: pumps, holders.
     pub deaths: (u32, u32),
-    /// How many bytes of input were taken, by the callers' count.
+    /// How many bytes of input were written, as callers count.
     pub input: u64,
-    /// How many of the tree were seen to die by a stop.
+    /// How many processes of the tree were observed to die by a stop.
     pub stop_dead: u32,
     /// Rows and columns.
     pub size: (u16, u16),
-    /// Ranges that a full disk took.
+    /// Ranges of output that were lost to a full disk.
     pub gaps: Vec<Gap>,
-    /// How far the output was searched, and which matches are not in the journal: on a full disk, this is all there is of them.
+    /// How far the output was searched, and which matches are not in the journal. On a full disk, this is their only record.
     pub watched: Watched,
-    /// The end as the holder saw it, before the output was read to its end and the end was recorded.
+    /// The end as the holder observed it, before the output was read to its end and the end was recorded.
     pub published: Option<Ended>,
-    /// What an engine says it has written down: [`noted`](super::noted).
+    /// What an engine has stored: see [`noted`](super::noted).
     pub noted: u64,
-    /// Whether an engine may have shown news of the process that is not recorded.
+    /// Whether an engine may have shown changes of the process that are not recorded.
     pub is_shown_unsaved: bool,
     /// The latest stop.
     pub stop: Option<(Stop, Time)>,
-    /// The end.
+    /// The record of the end.
     pub ended: Option<Ended>,
-    /// A block that was damaged and left out.
+    /// A damaged block that was ignored.
     pub damage: Option<&'static str>,
 }
 
@@ -128,7 +128,7 @@ impl Snapshot {
             let len = file.metadata().map_err(io)?.len();
             let bytes = read_settled(&file).map_err(io)?;
             if len == LEN as u64 && bytes == [0; LEN] {
-                // Allocated, and no keeper has written yet.
+                // The space is allocated, and no keeper has written to it.
                 return Err(MetaError::Missing { path: path.clone() });
             }
             Ok((bytes, parsed(&bytes[..LEN.min(len as usize)])?))
@@ -140,17 +140,17 @@ impl Snapshot {
         if let Some(image) = Image::of(dir, &bytes) {
             return parsed(&image.read().map_err(io)?);
         }
-        // Keepers that left in the meantime wrote everything into the file before they released the lock.
+        // Keepers that exited in the meantime wrote everything to the file before they released the lock.
         let is_kept = crate::lock::is_held(&path).unwrap_or(true);
         let (bytes, last) = take()?;
         if is_kept || u32_at(&bytes, NAMED_FD) == 0 {
             return Ok(last);
         }
-        // Every process that had the live copy is dead. What the log holds after the length in the file is output, in order.
+        // Every process with the live copy is dead. Bytes in the log after the length in the file are output, in order.
         Ok(Self { commit: found_commit(dir, last.commit), ..last })
     }
 
-    /// Says what an engine has written down of a process. The keepers read it where they share it; nobody else's word is touched.
+    /// Stores what an engine has stored of a process. The keepers read it in the memory they share; no other field changes.
     pub fn note(dir: &ProcessDir, noted: u64) -> io::Result<()> {
         let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
         match Image::of(dir, &read_settled(&file)?) {
@@ -159,8 +159,8 @@ impl Snapshot {
         }
     }
 
-    /// Says whether an engine shows news of a process that the disk refuses to record. The file is written, too, if it can be: only that is left
-    /// when engine and keepers are dead.
+    /// Stores whether an engine shows changes of a process that could not be saved. The file is written, too, if possible: only it
+    /// is left when engine and keepers are dead.
     pub fn note_shown_unsaved(dir: &ProcessDir, is_shown: bool) -> io::Result<()> {
         let field = offset_of!(Live, shown_unsaved);
         let file = std::fs::OpenOptions::new().read(true).open(dir.meta())?;
@@ -170,7 +170,7 @@ impl Snapshot {
         write_word(dir, field, u64::from(is_shown))
     }
 
-    /// Takes the bytes of a `meta` apart.
+    /// Parses the bytes of a `meta`.
     pub fn parse(bytes: &[u8]) -> Result<Self, (usize, &'static str)> {
         if bytes.len() < LEN {
             return Err((bytes.len(), "it is cut short"));
@@ -210,7 +210,8 @@ impl Snapshot {
         });
         let ended = ended.map(|e| Ended { log_end: e.log_end, lines: e.lines, ending: e.into_ending() });
         let stop = stop.map(StopV1::into_core);
-        // A disk that refused the record of the end did not take what both keepers had seen. Where the record is spoilt, so may they be.
+        // If the disk refused the record of the end, the end may still be published in the live fields. If the record is damaged,
+        // they may be damaged, too.
         let published = if damage.is_none() { unrecorded(bytes, commit, stop.as_ref()) } else { None };
         let ended = ended.or_else(|| published.clone().filter(|_| flags & flag::RECORDED != 0));
         let size = u32_at(bytes, l + offset_of!(Live, size));
@@ -252,17 +253,17 @@ impl Snapshot {
         self.flags & bits == bits
     }
 
-    /// The life of the command, if it was started and its start was read.
+    /// The incarnation of the command, if it was started and its start time was read.
     pub fn command(&self) -> Option<Incarnation> {
         (self.cmd != 0 && self.cmd_ticks != 0).then_some(Incarnation { pid: self.cmd, start_ticks: self.cmd_ticks, boot: self.boot })
     }
 
-    /// Newlines and bytes of the log that may be trusted.
+    /// The length of the log that may be trusted.
     pub fn log_end(&self) -> u64 {
         self.ended.as_ref().map_or(self.commit.base, |e| self.commit.base.max(e.log_end))
     }
 
-    /// The facts in it, in the order in which they happened.
+    /// The records that follow from it, in the order of the events.
     pub fn records(&self) -> Vec<Record> {
         let mut all = vec![Record::Accepted { at: self.created_at }];
         let never = matches!(&self.ended, Some(Ended { ending: Ending { outcome: Outcome::NeverStarted(StartFailure { .. }), .. }, .. }));
@@ -274,7 +275,7 @@ impl Snapshot {
         }
         let closed = self.closed.map(|(at, output)| Record::OutputClosed { at, output });
         let ended = self.ended.as_ref().map(|e| Record::Ended { ending: e.ending.clone(), log_end: e.log_end });
-        // How many were left running is counted at the end, so that what is said of the output now goes over what was said before the end.
+        // Descendants left running are counted at the end, so the latest facts about the output replace those from before the end.
         match never {
             true => all.extend(ended.into_iter().chain(closed)),
             false => all.extend(closed.into_iter().chain(ended)),
@@ -283,12 +284,12 @@ impl Snapshot {
     }
 }
 
-/// Writes one word of the live fields into the file, whose place is allocated.
+/// Writes one word of the live fields to the file, whose space is allocated.
 fn write_word(dir: &ProcessDir, field: usize, word: u64) -> io::Result<()> {
     std::fs::OpenOptions::new().write(true).open(dir.meta())?.write_all_at(&word.to_le_bytes(), (LIVE_AT + field) as u64)
 }
 
-/// The end as the live fields have it.
+/// The end according to the live fields.
 fn unrecorded(bytes: &[u8], commit: Commit, stop: Option<&(Stop, Time)>) -> Option<Ended> {
     let l = LIVE_AT;
     let errno = u32_at(bytes, l + offset_of!(Live, exec_errno)) as i32;
@@ -340,21 +341,13 @@ fn gaps(bytes: &[u8], used: u32) -> Vec<Gap> {
         .collect()
 }
 
-pub(super) fn u32_at(b: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes"))
-}
-
-pub(super) fn u64_at(b: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(b[at..at + 8].try_into().expect("eight bytes"))
-}
-
 /// The end of the log, by its files or by `known`, whichever is later.
 pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
     let (mut base, mut lines) = (known.base, known.lines);
     for first in dir.segments().unwrap_or_default() {
         let Ok(file) = std::fs::File::open(dir.segment(first)) else { continue };
         if base < first {
-            // Segments in between were dropped after the file was written. Readers show them as a gap.
+            // Segments in between were deleted after the file was written. Readers show them as a gap.
             base = first;
             lines = noted_lines(dir, first).unwrap_or(lines);
         }
@@ -373,43 +366,4 @@ pub(super) fn found_commit(dir: &ProcessDir, known: Commit) -> Commit {
 fn noted_lines(dir: &ProcessDir, first: u64) -> Option<u64> {
     let keep = SpecFile::read_kept(dir).ok()?.keep;
     LineMap::open(dir, keep).ok()?.noted(first)
-}
-
-/// A pid, if there is one at `at`.
-pub(super) fn pid_at(b: &[u8], at: usize) -> Option<u32> {
-    Some(u32_at(b, at)).filter(|pid| *pid != 0 && *pid <= i32::MAX as u32)
-}
-
-/// The boot id with which a `meta` was made.
-pub(super) fn boot_of(b: &[u8; LEN]) -> u128 {
-    u128::from_le_bytes(b[24..40].try_into().expect("sixteen bytes"))
-}
-
-/// Reads all of it. The reads are not atomic: if the field that selects a slot changes in between, the slot may be half old. Then
-/// everything is read again.
-pub(super) fn read_settled(file: &std::fs::File) -> io::Result<[u8; LEN]> {
-    let current = [LIVE_AT + offset_of!(Live, commit), LIVE_AT + offset_of!(Live, watch)];
-    let mut bytes = [0; LEN];
-    for _ in 0..1000 {
-        read_up_to_at(file, &mut bytes, 0)?;
-        let mut now = [[0; 8]; 2];
-        for (now, at) in now.iter_mut().zip(current) {
-            read_up_to_at(file, now, at as u64)?;
-        }
-        if now.iter().zip(current).all(|(now, at)| now == &bytes[at..at + 8]) {
-            break;
-        }
-    }
-    Ok(bytes)
-}
-
-fn read_up_to_at(file: &std::fs::File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut n = 0;
-    while n < bytes.len() {
-        match file.read_at(&mut bytes[n..], at + n as u64)? {
-            0 => break,
-            k => n += k,
-        }
-    }
-    Ok(n)
 }

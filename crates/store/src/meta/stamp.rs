@@ -1,4 +1,4 @@
-//! Whether anything has changed.
+//! Detects whether a process has changed.
 
 use super::{Image, LIVE_AT, Live};
 use crate::dir::ProcessDir;
@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// What changes in `meta` while a process lives, as it was at one time. Two that are equal show the same process: only the pulse of its pump may be another.
+/// The part of `meta` that changes while a process lives, as it was at one moment. If two stamps are equal, the process has not
+/// changed; only the heartbeat of its pump may differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp([u8; size_of::<Live>()]);
 
@@ -34,7 +35,7 @@ impl Stamped {
     /// Opens the live copy, or the file if there is none.
     pub fn open(dir: &ProcessDir) -> io::Result<Self> {
         let file = File::open(dir.meta())?;
-        Ok(Image::of(dir, &super::read::read_settled(&file)?).map_or(Self::File(file), Self::Live))
+        Ok(Image::of(dir, &super::bytes::read_settled(&file)?).map_or(Self::File(file), Self::Live))
     }
 
     /// Reads the stamp.

@@ -76,7 +76,7 @@ fn a_kill_between_two_stores_of_a_commit_leaves_the_old_or_the_new() {
     live.begin_drop(Commit { base: 5, lines: 1, answered: 0, remain: 0 });
     assert_eq!(live.commit(), (Commit { base: 5, lines: 1, answered: 0, remain: 0 }, true));
     live.end_drop();
-    // As if the writer had died after filling the other slot, before the store that makes it current.
+    // As if the writer had died after it filled the other slot, before the store that makes it current.
     live.slots[0].base.store(99, SeqCst);
     assert_eq!(live.commit(), (Commit { base: 5, lines: 1, answered: 0, remain: 0 }, false));
 }
@@ -105,9 +105,9 @@ fn a_long_owner_is_left_out_rather_than_the_fact() {
     meta.record_stop(&Stop { cause: long.clone(), way: StopWay::TermOnly }, NOW).unwrap();
     meta.record_ended(&Ending { cause: long, ..ended() }, 0, 0).unwrap();
     let s = Snapshot::read(&dir).unwrap();
-    let nobody = Cause::Asked { by: Owner::default(), source: "process.kill".into() };
-    assert_eq!(s.stop.unwrap().0.cause, nobody);
-    assert_eq!(s.ended.unwrap().ending.cause, nobody);
+    let no_client = Cause::Asked { by: Owner::default(), source: "process.kill".into() };
+    assert_eq!(s.stop.unwrap().0.cause, no_client);
+    assert_eq!(s.ended.unwrap().ending.cause, no_client);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn fixture_state_v1_has_a_meta_that_is_readable() {
     assert_eq!(s.left, [], "its keepers recorded the number alone");
 }
 
-/// A folder of keepers that record who was left running.
+/// A folder of keepers that record which descendants are left running.
 fn fixture_with_left() -> ProcessDir {
     ProcessDir { path: concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/state-v1-left/proc/proc_0123456789ac").into() }
 }

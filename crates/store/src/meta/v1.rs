@@ -1,4 +1,4 @@
-//! The shapes that lie in `meta` as JSON, version 1.
+//! The JSON shapes in `meta`, version 1.
 
 use outlast_core::{Cause, Ending, Outcome, Owner, StartFailure, Stop, StopWay, Time};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ pub(super) fn seal<T: Serialize>(value: &T, room: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What a block holds: nothing if it was never written, an error if it is damaged.
+/// The contents of a block: none if it was never written, an error if it is damaged.
 pub(super) fn unseal<T: for<'de> Deserialize<'de>>(block: &[u8]) -> Result<Option<T>, ()> {
     let (head, body) = block.split_at_checked(8).ok_or(())?;
     let len = u32::from_le_bytes(head[..4].try_into().map_err(|_| ())?) as usize;

@@ -1,6 +1,7 @@
-//! The keepers' side of `meta`.
+//! The writers' side of `meta`: the keepers.
 
-use super::read::{found_commit, read_settled, u32_at, u64_at};
+use super::bytes::{BEGUN, read_settled, u32_at, u64_at};
+use super::read::found_commit;
 use super::v1::{EndedV1, StopV1, seal};
 use super::{
     ENDED_AT, ENDED_LEN, GAPS_AT, GAPS_LEN, Image, LEN, LIVE_AT, Live, MAGIC, NAMED_FD, NAMED_PID, STOP_AT, STOP_LEN, Snapshot, Stamp,
@@ -20,22 +21,19 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::Ordering::SeqCst;
 
 const CMD_AT: usize = LIVE_AT + offset_of!(Live, cmd);
-/// Stored in the file instead of the command's pid while the holder is about to start it. Not 0, so that no reader of any version starts it
-/// again.
-pub(super) const BEGUN: u32 = u32::MAX;
 
-/// A process's `meta`, locked: the file, and the live copy, mapped. The holder of this lock may write in the process's folder.
+/// The locked `meta` of a process: the file, and the mapped live copy. The holder of this lock may write to the process's folder.
 #[derive(Debug)]
 pub struct Meta {
     file: File,
     image: Image,
     map: Mapping,
-    /// How many dropped bytes of output the file has on record; none before the first save.
+    /// How many dropped bytes of output are recorded in the file; none before the first save.
     dropped_in_file: Cell<Option<u64>>,
 }
 
 impl Meta {
-    /// Opens or makes it and takes the lock. `None` if another pair of keepers has it.
+    /// Opens or creates it, and takes the lock. `None` if another pair of keepers has the lock.
     pub fn hold(dir: &ProcessDir, id: ProcessId, now: Time) -> io::Result<Option<Self>> {
         Self::hold_with(dir, id, now, Image::new()?)
     }
@@ -57,7 +55,7 @@ impl Meta {
         put_u32(&mut bytes, NAMED_FD, image.number() + 1);
         put_u32(&mut bytes, NAMED_PID, std::process::id());
         image.write_at(&bytes, 0)?;
-        // A command that was started before needs no live copy.
+        // A command that was started before gets no live copy.
         if u32_at(&bytes, CMD_AT) == 0 {
             file.write_all_at(&bytes[..LIVE_AT], 0)?;
         }
@@ -65,13 +63,13 @@ impl Meta {
         Ok(Some(Self { file, image, map, dropped_in_file: Cell::new(None) }))
     }
 
-    /// Creates the file with all its space, before any keeper has written to it. If there is no space, the request is refused before it is
-    /// accepted.
+    /// Creates the file with all its space, before any keeper writes to it. If there is no space, the request is refused before it
+    /// is accepted.
     pub fn make_room(dir: &ProcessDir) -> io::Result<()> {
         Self::allocate(&OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.meta())?)
     }
 
-    /// Gives a file its full length, and the room for it.
+    /// Gives a file its full length, and allocates its space.
     pub(crate) fn allocate(file: &File) -> io::Result<()> {
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LEN as u64) {
             Ok(()) => Ok(()),
@@ -86,12 +84,12 @@ impl Meta {
         self.map.live()
     }
 
-    /// The live copy, to be passed to another program.
+    /// The live copy, to pass to another program.
     pub fn live_copy(&self) -> BorrowedFd<'_> {
         self.image.as_fd()
     }
 
-    /// What it says now.
+    /// Its contents now.
     pub fn snapshot(&self) -> Option<Snapshot> {
         Snapshot::parse(&self.image.read().ok()?).ok()
     }
@@ -101,9 +99,9 @@ impl Meta {
         Stamp::read(self.image.file())
     }
 
-    /// Copies the live copy into the file.
-    /// The other keeper may save at the same time, and a late write of ours could replace its newer bytes. So the live copy is compared
-    /// with what was written: the keeper that writes last writes the newest state.
+    /// Copies the live copy to the file.
+    /// The other keeper may save at the same time, and a late write could replace newer bytes. So the live copy is compared with
+    /// what was written: the keeper that writes last writes the newest state.
     pub fn save(&self) -> io::Result<()> {
         loop {
             let bytes = self.image.read()?;
@@ -114,7 +112,7 @@ impl Meta {
         }
     }
 
-    /// Writes the final state to the file: from now on there is no live copy.
+    /// Writes the final state to the file. From then on there is no live copy.
     pub fn release(&self) -> io::Result<()> {
         let mut bytes = self.image.read()?;
         bytes[NAMED_FD..LIVE_AT].fill(0);
@@ -133,15 +131,15 @@ impl Meta {
         Ok(())
     }
 
-    /// Whether the file has every gap of the log. Tries to write missing ones. If a gap is not on disk, output after it looks like output
-    /// without a gap.
+    /// Whether the file has every gap of the log. Tries to write missing ones. If a gap is not on disk, the output after it looks
+    /// like output without a gap.
     pub fn saves_gaps(&self) -> bool {
         let dropped = self.live().dropped.load(SeqCst);
         dropped == 0 || self.dropped_in_file.get() == Some(dropped) || self.save().is_ok()
     }
 
-    /// Writes down who asked for the end, before anything is done about it. An owner too long for its place is left out rather than the fact.
-    /// An error comes from the disk; the live copy has the stop all the same.
+    /// Records who requested the stop, before any signal is sent. If the owner is too long for the block, it is left out. An error
+    /// comes from the disk; the live copy has the stop all the same.
     pub fn record_stop(&self, stop: &Stop, at: Time) -> io::Result<()> {
         let block = seal(&StopV1::new(stop.clone(), at), STOP_LEN)
             .or_else(|| seal(&StopV1::new(Stop { cause: anonymous(&stop.cause), ..stop.clone() }, at), STOP_LEN))
@@ -162,7 +160,7 @@ impl Meta {
         self.sync()
     }
 
-    /// Writes the record of the end. Until [`Meta::sync`] it outlives every process, and not the machine.
+    /// Writes the record of the end. Until [`Meta::sync`] it survives the death of every process, but not a crash of the machine.
     pub fn write_ended(&self, ending: &Ending, log_end: u64, lines: u64) -> io::Result<()> {
         let block = seal(&EndedV1::new(ending.clone(), log_end, lines), ENDED_LEN)
             .or_else(|| seal(&EndedV1::new(brief(ending), log_end, lines), ENDED_LEN))
@@ -171,7 +169,8 @@ impl Meta {
         self.save()
     }
 
-    /// Notes that the log has no bytes in `from..to`. Once the table is full its last entry grows: rather too much said to be missing than too little.
+    /// Records that the log has no bytes in `from..to`. If the table is full, its last entry grows: it may report too much as
+    /// missing, never too little.
     pub fn record_gap(&self, from: u64, to: u64) -> io::Result<()> {
         let live = self.live();
         let used = live.gaps.load(SeqCst) as usize;
@@ -199,22 +198,22 @@ impl Meta {
         Ok(())
     }
 
-    /// The stop that was asked for, if one was.
+    /// The stop that was requested, if any.
     pub fn stop(&self) -> Option<(Stop, Time)> {
         let bytes = self.image.read().ok()?;
         super::v1::unseal::<StopV1>(&bytes[STOP_AT..STOP_AT + STOP_LEN]).ok().flatten().map(StopV1::into_core)
     }
 }
 
-/// Whether a fact was recorded between two reads: a pid, a stop, a gap, an end. The length of the log does not count: it changes all the
-/// time.
+/// Whether a fact was recorded between two reads: a pid, a stop, a gap, an end. The length of the log does not count, because it
+/// changes constantly.
 fn has_news(before: &[u8; LEN], after: &[u8; LEN]) -> bool {
     let live = [offset_of!(Live, cmd), offset_of!(Live, flags), offset_of!(Live, gaps)];
     before[STOP_AT..] != after[STOP_AT..] || live.iter().any(|field| u32_at(before, LIVE_AT + field) != u32_at(after, LIVE_AT + field))
 }
 
-/// Completes the file of dead keepers from their live copy if this program holds it, otherwise with the length of the log. From then on
-/// there is only the file. `file` is the `meta` of `dir`, and the caller holds its lock.
+/// Completes the file of dead keepers from their live copy if this program holds it, otherwise with the length of the log. From
+/// then on there is only the file. `file` is the `meta` of `dir`, and the caller holds its lock.
 pub fn retire(dir: &ProcessDir, file: &File) -> io::Result<()> {
     let mut bytes = read_settled(file)?;
     let Ok(in_file) = Snapshot::parse(&bytes) else { return Ok(()) };
@@ -224,7 +223,7 @@ pub fn retire(dir: &ProcessDir, file: &File) -> io::Result<()> {
     match Image::of(dir, &bytes) {
         Some(image) => {
             bytes = image.read()?;
-            // The live copy says whether the command was started. If it was not, the permission to start is withdrawn.
+            // The live copy knows whether the command was started. If it was not, the permission to start it is withdrawn.
             let flags = LIVE_AT + offset_of!(Live, flags);
             let without_go = u32_at(&bytes, flags) & !flag::GO;
             if u32_at(&bytes, CMD_AT) == 0 {
@@ -271,7 +270,7 @@ fn anonymous(cause: &Cause) -> Cause {
 fn brief(ending: &Ending) -> Ending {
     let outcome = match &ending.outcome {
         Outcome::NeverStarted(f) => {
-            // Control characters take six bytes each as JSON.
+            // As JSON, a control character takes six bytes.
             let what = f.what.chars().map(|c| if c.is_control() { '?' } else { c }).take(120).collect();
             Outcome::NeverStarted(outlast_core::StartFailure { errno: f.errno, what })
         }

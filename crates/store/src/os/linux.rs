@@ -1,7 +1,7 @@
 //! Linux: shared mappings, `/proc`, pidfds, clocks.
 #![allow(unsafe_code)]
 
-use crate::meta::Live;
+use crate::live::{LIVE_AT, Live};
 use outlast_core::{Incarnation, Time};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -23,7 +23,7 @@ impl Mapping {
     /// Maps the first `len` bytes of `file`, which must be allocated already: a hole on a full disk would be a SIGBUS.
     pub fn new(file: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
-        assert!(len >= crate::meta::LIVE_AT + size_of::<Live>(), "the live part fits");
+        assert!(len >= LIVE_AT + size_of::<Live>(), "the live part fits");
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
         let at = unsafe { mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)? };
         let at = std::ptr::NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -33,7 +33,7 @@ impl Mapping {
     /// The fields that change while the process lives.
     pub fn live(&self) -> &Live {
         // SAFETY: the mapping is at least this long (asserted above), page-aligned, and Live is made of atomics, for which every bit pattern is valid.
-        unsafe { self.at.add(crate::meta::LIVE_AT).cast::<Live>().as_ref() }
+        unsafe { self.at.add(LIVE_AT).cast::<Live>().as_ref() }
     }
 }
 
@@ -44,9 +44,9 @@ impl Drop for Mapping {
     }
 }
 
-/// Which boot of the machine this is.
+/// The boot of the machine.
 pub fn boot_id() -> io::Result<u128> {
-    // No program sees two.
+    // No program lives through two boots.
     static SEEN: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
     match SEEN.get() {
         Some(id) => Ok(*id),
@@ -66,13 +66,13 @@ pub fn now() -> Time {
     Time::from_micros(t.tv_sec * 1_000_000 + t.tv_nsec / 1_000)
 }
 
-/// Nanoseconds since boot, sleep included: what deadlines are measured in, so that a stepped clock moves none.
+/// Nanoseconds since boot, with sleep. Deadlines use it, so that a clock change does not move them.
 pub fn boottime_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The state letter and the fields after it, parsed after the *last* `)`: a name may hold blanks and parentheses.
+/// The state letter and the fields after it, parsed after the *last* `)`: a name may contain spaces and parentheses.
 fn stat_fields(pid: u32) -> io::Result<Vec<String>> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat"))?;
     let text = String::from_utf8_lossy(&bytes);
@@ -82,41 +82,41 @@ fn stat_fields(pid: u32) -> io::Result<Vec<String>> {
 
 /// When the process with this pid started, in the kernel's ticks since boot.
 pub fn start_ticks(pid: u32) -> io::Result<u64> {
-    // Field 22 of the whole line; the first after the name is field 3.
+    // Field 22 of the line. The first field after the name is field 3.
     stat_fields(pid)?.get(19).and_then(|f| f.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether the process with this pid has ended and only waits to be reaped.
+/// Whether the process with this pid has ended and was not reaped yet.
 pub fn is_zombie(pid: u32) -> bool {
     stat_fields(pid).is_ok_and(|f| f.first().is_some_and(|s| s == "Z" || s == "X"))
 }
 
-/// Whether a process with this pid lives: neither gone nor a zombie, in one look, since it may go between two.
+/// Whether a process with this pid lives: neither gone nor a zombie. One read decides, because the process may end between two.
 pub fn lives(pid: u32) -> bool {
     stat_fields(pid).is_ok_and(|f| f.first().is_some_and(|s| s != "Z" && s != "X"))
 }
 
-/// The life that this pid is in now.
+/// The incarnation that has this pid now.
 pub fn incarnation_of(pid: u32) -> io::Result<Incarnation> {
     Ok(Incarnation { pid, start_ticks: start_ticks(pid)?, boot: boot_id()? })
 }
 
-/// Whether this very life goes on. A zombie's does not.
+/// Whether this incarnation is alive. A zombie is not.
 pub fn is_alive(of: &Incarnation) -> bool {
-    // One look: between two it may end, and its number pass on.
+    // One read: between two reads the process may end and its pid be reused.
     let same =
         |f: Vec<String>| f.get(19).and_then(|t| t.parse().ok()) == Some(of.start_ticks) && f.first().is_some_and(|s| s != "Z" && s != "X");
     boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
 }
 
-/// Whether a stop signal suspended this very life. A tracer's stop does not count.
+/// Whether a stop signal suspended this incarnation. A tracer's stop does not count.
 pub fn is_suspended(of: &Incarnation) -> bool {
     let same = |f: Vec<String>| f.get(19).and_then(|t| t.parse().ok()) == Some(of.start_ticks) && f.first().is_some_and(|s| s == "T");
     boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(same)
 }
 
-/// Whether this very life goes on and has not begun to end. A process that ends closes its files before it becomes a zombie, so the last holder of an
-/// output can be found alive after the output was closed; from before it closes them the kernel marks it as exiting.
+/// Whether this incarnation is alive and has not begun to exit. A process closes its files before it becomes a zombie, so the last
+/// writer of an output can be alive after the output was closed. Before it closes them, the kernel marks it as exiting.
 pub fn runs_on(of: &Incarnation) -> bool {
     boot_id().is_ok_and(|b| b == of.boot) && stat_fields(of.pid).is_ok_and(|fields| is_running_on(&fields, of.start_ticks))
 }
@@ -129,12 +129,12 @@ fn is_running_on(fields: &[String], start_ticks: u64) -> bool {
     number(19) == Some(start_ticks) && !is_over && !is_exiting
 }
 
-/// Whether a process has a processor or waits for one, or for a disk: it is doing something, which may be its end.
+/// Whether a process is on a processor, or waits for one or for a disk. Then it is working, perhaps on its exit.
 pub fn is_busy(pid: u32) -> bool {
     stat_fields(pid).is_ok_and(|fields| fields.first().is_some_and(|state| state == "R" || state == "D"))
 }
 
-/// The arguments with which a process was started, as one text each; its short name if it has none.
+/// The arguments with which a process was started; its short name if it has none.
 pub fn arguments_of(pid: u32) -> Option<Vec<String>> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
@@ -158,14 +158,14 @@ pub fn children_of_one_thread(pid: u32) -> Vec<u32> {
     }
 }
 
-/// The direct children of a process, by any of its threads. While processes come and go a single look may miss one.
+/// The direct children of a process, by all of its threads. While processes start and end, a single read may miss one.
 pub fn children_of(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut all = Vec::new();
     for task in tasks.flatten() {
         match std::fs::read_to_string(task.path().join("children")) {
             Ok(text) => all.extend(numbers(&text)),
-            // The thread is gone, or the kernel was built without these lists.
+            // The thread is gone, or the kernel lacks these lists.
             Err(_) if task.path().exists() => return children_by_parent(pid),
             Err(_) => {}
         }
@@ -183,12 +183,12 @@ fn children_by_parent(pid: u32) -> Vec<u32> {
     all.filter(|p| parent_of(*p) == Some(pid)).collect()
 }
 
-/// The parent of a process now.
+/// The current parent of a process.
 pub fn parent_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(1)?.parse().ok()
 }
 
-/// Whether the process of a handle is over. It may not be reaped yet.
+/// Whether the process of a handle has ended. It may not be reaped yet.
 pub fn is_over(pidfd: std::os::fd::BorrowedFd<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
@@ -196,19 +196,20 @@ pub fn is_over(pidfd: std::os::fd::BorrowedFd<'_>) -> bool {
     matches!(poll(&mut fds, Some(&now)), Ok(n) if n > 0)
 }
 
-/// The process group that a process is in: the pid that made it.
+/// The process group of a process: the pid that created it.
 pub fn group_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(2)?.parse().ok()
 }
 
-/// The session that a process is in: the pid that made it.
+/// The session of a process: the pid that created it.
 pub fn session_of(pid: u32) -> Option<u32> {
     stat_fields(pid).ok()?.get(3)?.parse().ok()
 }
 
-/// Removes a cgroup, with those below it, if nothing runs in it.
+/// Removes a cgroup and those below it, if no process runs in it.
 ///
-/// The kernel lets go of the dead a moment after it has said that they are dead, and no descriptor tells when: an empty one that is busy is tried again.
+/// The kernel releases dead processes a moment after it has reported their death, and no descriptor reports that. An empty cgroup
+/// that is busy is tried again.
 pub fn remove_cgroup(dir: &std::path::Path) {
     let below = std::fs::read_dir(dir).into_iter().flatten().flatten().filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
     below.for_each(|e| remove_cgroup(&e.path()));
@@ -221,7 +222,7 @@ pub fn remove_cgroup(dir: &std::path::Path) {
     }
 }
 
-/// A handle on this very life, or an error if it is over or the number has passed to a stranger.
+/// A handle on this incarnation, or an error if it has ended or the pid belongs to another process.
 pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
     let gone = || io::Error::from_raw_os_error(libc::ESRCH);
     let pid = i32::try_from(of.pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
@@ -229,15 +230,15 @@ pub fn pidfd_of(of: &Incarnation) -> io::Result<OwnedFd> {
         Err(e) => return Err(why_no_handle(e, is_alive(of))),
         Ok(fd) => fd,
     };
-    // Opened first, compared second: from here on the handle cannot come to mean another.
+    // Opened first, compared second: from here on the handle cannot refer to another process.
     if boot_id()? != of.boot || start_ticks(of.pid)? != of.start_ticks {
         return Err(gone());
     }
     Ok(fd)
 }
 
-/// Why there is no handle. Before Linux 6.15 or so, EINVAL means that the process has ended while its pid is still that of a session or
-/// group.
+/// Why there is no handle. Before about Linux 6.15, EINVAL means that the process has ended while its pid is still that of a
+/// session or group.
 fn why_no_handle(error: rustix::io::Errno, is_alive: bool) -> io::Error {
     match error {
         rustix::io::Errno::INVAL if !is_alive => io::Error::from_raw_os_error(libc::ESRCH),
@@ -277,7 +278,7 @@ pub(crate) fn try_call(name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Signals a life, not a number: refuses if the pid is not that one any more.
+/// Sends a signal to an incarnation. An error if the pid belongs to another process by now.
 pub fn signal(of: &Incarnation, signal: Signal) -> io::Result<()> {
     Ok(rustix::process::pidfd_send_signal(pidfd_of(of)?.as_fd(), signal)?)
 }

@@ -3,25 +3,25 @@ use crate::lines::{LineIndex, LineTotal};
 use proptest::prelude::*;
 use std::ops::Range;
 
-/// What a writer does next with so many bytes.
+/// What a writer does next; the numbers are bytes.
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
     Write(usize),
-    /// Killed after so many bytes of the batch, which is then written as a whole, perhaps in a batch of another size.
+    /// It is killed after this many bytes of the batch, which is then written as a whole, perhaps in a batch of another size.
     Torn(usize, usize),
-    /// The disk was full: the bytes are dropped, and that is on record.
+    /// The disk was full: the bytes are dropped, and that is recorded.
     Full(usize),
     /// Another writer takes over.
     Reopen,
 }
 
-/// A log that was written step by step, and what it should look like.
+/// A log that was written step by step, and its expected contents.
 #[derive(Debug)]
 pub(crate) struct Model {
     _place: tempfile::TempDir,
     pub(crate) dir: ProcessDir,
     pub(crate) keep: Keep,
-    /// Everything the process wrote.
+    /// Everything that the process wrote.
     pub(crate) all: Vec<u8>,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) total: LineTotal,
@@ -98,7 +98,7 @@ impl Model {
         range.filter(|&at| missing[at as usize].is_none()).map(|at| self.all[at as usize]).collect()
     }
 
-    /// Puts chunks side by side: where they begin, and byte by byte what they say.
+    /// Joins chunks: where they begin, and for each byte its value or why it is missing.
     fn flat(chunks: &[Chunk]) -> (Option<u64>, Vec<Result<u8, GapWhy>>) {
         let mut flat = Vec::new();
         let mut begin = None;
@@ -246,7 +246,7 @@ fn a_log_cut_at_any_byte_shows_what_was_lost() {
                 model.expected(0..60).into_iter().zip(0..).map(|(b, at)| if lost.contains(&at) { Err(GapWhy::Lost) } else { b }).collect();
             let (_, flat) = Model::flat(&read_all(&model.reader(), 0, 60, 5, &[]));
             assert_eq!(flat, expected, "segment {first} cut at {cut}");
-            // Nothing is invented behind the cut when the writer goes on.
+            // The writer continues after the cut, and no bytes are invented there.
             LogWriter::open(&model.dir, KEEP).write_at(60, b"xyz").unwrap();
             let (_, flat) = Model::flat(&read_all(&model.reader(), 0, 60, 5, &[]));
             if first != 58 {
@@ -261,7 +261,7 @@ fn a_missing_segment_is_lost_unless_it_was_dropped_on_purpose() {
     let model = Model::written(KEEP, &text(60), &[Step::Write(60)]);
     let reader = model.reader();
     assert_eq!(reader.read(12, 60, 99, &[]).unwrap(), Chunk::Gap { from: 12, to: 34, why: GapWhy::Retention });
-    // By an older end the tail would begin earlier: the reader was slow, nothing was lost.
+    // With an older end the tail would begin earlier: the reader was slow, nothing was lost.
     assert_eq!(reader.read(12, 40, 99, &[]).unwrap(), Chunk::Gap { from: 12, to: 34, why: GapWhy::Retention });
     std::fs::remove_file(model.dir.segment(42)).unwrap();
     assert_eq!(reader.read(45, 60, 99, &[]).unwrap(), Chunk::Gap { from: 45, to: 50, why: GapWhy::Lost });
@@ -275,7 +275,7 @@ fn a_missing_segment_is_lost_unless_it_was_dropped_on_purpose() {
 fn a_log_that_is_gone_as_a_whole_is_lost_as_a_whole() {
     let model = Model::new(KEEP);
     assert_eq!(model.reader().read(0, 25, 99, &[]).unwrap(), Chunk::Gap { from: 0, to: 25, why: GapWhy::Lost });
-    // An end that only damage can claim costs no memory.
+    // An absurd end, which only damage can produce, costs no memory.
     assert!(matches!(model.reader().read(0, u64::MAX, usize::MAX, &[]).unwrap(), Chunk::Gap { from: 0, .. }));
     assert!(model.reader().read_back(u64::MAX, usize::MAX, &[]).unwrap().iter().all(|c| matches!(c, Chunk::Gap { .. })));
 }

@@ -149,7 +149,7 @@ fn a_changed_byte_is_noticed_and_scrubbing_still_works() {
 }
 
 fn scrub_leaves_no_secret(dir: &ProcessDir) {
-    // Damage is told, and does not keep the secrets.
+    // Damage is reported, and the secrets are still removed.
     let _ = SpecFile::scrub(dir);
     let left = std::fs::read(dir.spec()).unwrap();
     assert!(memchr::memmem::find(&left, SECRET.as_bytes()).is_none());

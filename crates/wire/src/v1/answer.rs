@@ -1,7 +1,8 @@
-//! What else is answered, one type for each kind of request.
+//! Answers of the engine, one type for each kind of request.
 
+use super::event::Event;
 use super::process::{Fate, LeftProcess, Process};
-use super::reply::{Error, Event};
+use super::reply::Error;
 use outlast_core::{ProcessId, Status, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,42 +12,42 @@ use std::collections::BTreeMap;
 #[serde(default)]
 #[non_exhaustive]
 pub struct ReadEnd {
-    /// The byte after the last one that was sent: where to go on.
+    /// The byte after the last one that was sent: where to continue.
     pub next_byte: u64,
-    /// Whether the output is closed, so that nothing will follow.
+    /// Whether the output is closed. If it is, nothing will follow.
     pub closed: bool,
 }
 
 impl ReadEnd {
-    /// At this byte.
+    /// A read that ended before this byte.
     pub fn new(next_byte: u64, closed: bool) -> Self {
         Self { next_byte, closed }
     }
 }
 
-/// The answer where there is nothing more to say.
+/// The answer to a request that has nothing else to report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Done {
     /// `ok`, or a word for what was done.
     pub status: String,
-    /// How many it was about, where that can be counted.
+    /// How many items it concerned, if they can be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
 impl Done {
-    /// Done, and nothing to count.
+    /// Done, without a count.
     pub fn ok() -> Self {
         Self::word("ok")
     }
 
-    /// Done, in another word for it.
+    /// Done, with another status word.
     pub fn word(status: impl Into<String>) -> Self {
         Self { status: status.into(), count: None }
     }
 
-    /// Done, with so many.
+    /// Done, with a count.
     pub fn many(count: u64) -> Self {
         Self { count: Some(count), ..Self::ok() }
     }
@@ -60,35 +61,35 @@ pub struct LogPage {
     pub session_id: ProcessId,
     /// The command, secrets masked.
     pub command: String,
-    /// Running or exited.
+    /// Whether it is running or has exited.
     pub status: Status,
     /// How the process ended, if it has.
     #[serde(flatten)]
     pub fate: Fate,
     /// The lines.
     pub output: String,
-    /// How many lines there are.
+    /// How many lines the log has.
     pub total_lines: u64,
-    /// How many are shown, as the contract words it.
+    /// Which lines are shown, in the contract's wording.
     pub showing: String,
     /// The number of the first line shown.
     pub first_line: u64,
-    /// The first line that is still kept behind the head, where some are gone.
+    /// If lines after the head were deleted: the first later line that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines_gone: Option<u64>,
     /// The byte at which the page begins.
     pub from_byte: u64,
-    /// The byte after the page: where to go on.
+    /// The byte after the page: where to continue.
     pub next_byte: u64,
     /// The line that holds that byte, if there is more: the `offset` of the next page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_line: Option<u64>,
-    /// Whether the page reaches the end of the output there is.
+    /// Whether the page reaches the current end of the output.
     pub at_end: bool,
-    /// Characters left out because the page was too long.
+    /// How many characters were left out because the page was too long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
-    /// Bytes that are missing inside the page.
+    /// Which bytes are missing within the page.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Event>,
     /// Whether line numbers are exact; a damaged line index makes them a lower bound.
@@ -97,7 +98,7 @@ pub struct LogPage {
 }
 
 impl LogPage {
-    /// A page of a log that is empty so far.
+    /// A page of a log without output.
     pub fn new(id: ProcessId, command: impl Into<String>, status: Status) -> Self {
         Self {
             session_id: id,
@@ -126,34 +127,34 @@ impl LogPage {
 pub struct Waited {
     /// `exited`, `timeout` or `interrupted`.
     pub status: String,
-    /// The process.
+    /// The process id.
     pub session_id: ProcessId,
     /// The command, secrets masked.
     pub command: String,
     /// How it ended.
     #[serde(flatten)]
     pub fate: Fate,
-    /// The end of its output.
+    /// The last part of its output.
     pub output: String,
-    /// How many characters were left out before it.
+    /// How many characters were left out before that part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
     /// How many bytes of output are missing because the disk refused them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_missing: Option<u64>,
-    /// Which processes that it started still run after its end.
+    /// The descendants that kept running after its end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftProcess>,
-    /// What the time-out means.
+    /// What the timeout means for the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_note: Option<String>,
-    /// Something to know.
+    /// A remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Waited {
-    /// What a wait came to, with nothing else to say.
+    /// An answer without remarks.
     pub fn new(status: impl Into<String>, id: ProcessId, command: impl Into<String>, fate: Fate) -> Self {
         Self {
             status: status.into(),
@@ -176,28 +177,28 @@ impl Waited {
 pub struct Killed {
     /// `killed` or `signalled`.
     pub status: String,
-    /// The process.
+    /// The process id.
     pub session_id: ProcessId,
     /// How it ended.
     #[serde(flatten)]
     pub fate: Fate,
-    /// The end of its output.
+    /// The last part of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// Characters before it that are left out.
+    /// How many characters were left out before that part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
-    /// How many processes of its tree were seen to die.
+    /// How many processes of its tree were observed to die.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_dead: Option<u32>,
-    /// What is not as it should be, though it was stopped: the disk refused the record of the stop, or descendants of other users may
-    /// remain.
+    /// What is wrong although the process was stopped: the record of the stop could not be written, or descendants of other users
+    /// may remain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
 impl Killed {
-    /// What a stop came to, with nothing else to say.
+    /// An answer without remarks.
     pub fn new(status: impl Into<String>, id: ProcessId, fate: Fate) -> Self {
         Self { status: status.into(), session_id: id, fate, output: None, output_cut: None, seen_dead: None, warning: None }
     }
@@ -209,39 +210,39 @@ impl Killed {
 pub struct Restarted {
     /// The process that was stopped. Its status is `already_exited` if it had finished before.
     pub old: Killed,
-    /// What a finished process had left running, and was stopped.
+    /// The descendants of a finished process that were stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_killed: Vec<LeftProcess>,
-    /// The process that was started in its place.
+    /// The process that was started instead.
     pub new: Process,
 }
 
 impl Restarted {
-    /// One was stopped, and another started.
+    /// The stopped process and the one that was started instead.
     pub fn new(old: Killed, new: Process) -> Self {
         Self { old, left_killed: Vec::new(), new }
     }
 }
 
-/// The answer to a stop of many.
+/// The answer to a stop of several processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KillAll {
-    /// How many are over now.
+    /// How many have ended now.
     pub killed: u32,
-    /// What was stopped of processes that were over before: what they had left running.
+    /// The descendants of already ended processes that were stopped.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_killed: Vec<LeftProcess>,
-    /// Those that are not, and why.
+    /// The processes that could not be stopped, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<Error>,
-    /// What is not as it should be with those that were stopped: what [`Killed::warning`] says, each with its process.
+    /// What is wrong with stopped processes: what [`Killed::warning`] says, each with its process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 impl KillAll {
-    /// So many are over, and these are not.
+    /// This many were stopped, and these could not be.
     pub fn new(killed: u32, failed: Vec<Error>) -> Self {
         Self { killed, left_killed: Vec::new(), failed, warnings: Vec::new() }
     }
@@ -253,24 +254,24 @@ impl KillAll {
 pub struct Written {
     /// `ok`.
     pub status: String,
-    /// How many bytes of this request are in the input now.
+    /// How many bytes of this request were written to the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
-    /// Where the input ends now: the offset of the next write.
+    /// The length of the input so far: the offset of the next write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
-    /// In words.
+    /// What was done instead of a write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl Written {
-    /// So many bytes, and where the next ones go.
+    /// This many bytes were written, and the next ones begin at `next`.
     pub fn bytes(taken: u64, next: u64) -> Self {
         Self { status: "ok".into(), bytes_written: Some(taken), next_offset: Some(next), message: None }
     }
 
-    /// Nothing was written, and something was done all the same.
+    /// No bytes were written; `message` says what was done instead.
     pub fn said(message: impl Into<String>) -> Self {
         Self { status: "ok".into(), bytes_written: None, next_offset: None, message: Some(message.into()) }
     }
@@ -280,17 +281,17 @@ impl Written {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Active {
-    /// Whether.
+    /// Whether anything is active.
     pub active: bool,
-    /// How many run in the home.
+    /// How many processes run in the home.
     pub running: u64,
-    /// How many notices the session of the caller would be given now, at most 1,000. Answered if nothing else was asked about.
+    /// How many notices the caller's session would be given now, at most 1,000. Only in the answer to [`super::Activity::Any`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<u64>,
 }
 
 impl Active {
-    /// Whether, and how many run.
+    /// Whether anything is active, and how many processes run.
     pub fn new(active: bool, running: u64) -> Self {
         Self { active, running, waiting: None }
     }
@@ -300,34 +301,34 @@ impl Active {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Adopted {
-    /// Those that were taken in, or were here already.
+    /// The processes that were adopted now or earlier.
     pub adopted: Vec<Process>,
-    /// Those that were not, and why.
+    /// The processes that were not adopted, and why.
     pub skipped: Vec<String>,
 }
 
-/// The answer to the closing of a view.
+/// The answer to a request to close a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ViewClosed {
     /// `ok`.
     pub status: String,
-    /// Which, as far as it is known.
+    /// What was closed, as far as it is known.
     pub closed: String,
-    /// How many looked on.
+    /// How many terminals were attached.
     pub views: u64,
-    /// What that means.
+    /// What that means for the user.
     pub note: String,
 }
 
 impl ViewClosed {
-    /// So many left a view of it.
+    /// This many terminals were detached.
     pub fn new(closed: impl Into<String>, views: u64, note: impl Into<String>) -> Self {
         Self { status: "ok".into(), closed: closed.into(), views, note: note.into() }
     }
 }
 
-/// The process that an id, the beginning of one, or a name means.
+/// The process that an id, the beginning of an id, or a name refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Found {
@@ -336,7 +337,7 @@ pub struct Found {
     /// Its name, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Running or exited.
+    /// Whether it is running or has exited.
     pub status: Status,
     /// How many processes have the name, if the process was found by its name.
     #[serde(default)]
@@ -356,12 +357,12 @@ impl Found {
 pub struct Removed {
     /// `removed`.
     pub status: String,
-    /// Which.
+    /// The process id.
     pub session_id: ProcessId,
 }
 
 impl Removed {
-    /// This one.
+    /// The removal of this process.
     pub fn new(id: ProcessId) -> Self {
         Self { status: "removed".into(), session_id: id }
     }
@@ -371,38 +372,38 @@ impl Removed {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Cleaned {
-    /// How many are gone.
+    /// How many processes were removed.
     pub removed: u64,
     /// How many bytes that freed.
     pub freed_bytes: u64,
-    /// How many were kept, because something that they started is still running.
+    /// How many were kept because one of their descendants still runs.
     #[serde(default, skip_serializing_if = "super::notice::is_zero")]
     pub kept: u64,
 }
 
-/// How the engine is.
+/// The state of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EngineStatus {
-    /// Its pid.
+    /// The engine's pid.
     pub pid: u32,
     /// The program's version.
     pub version: String,
-    /// The home.
+    /// The path of the home.
     pub home: String,
-    /// Since when.
+    /// When the engine started.
     pub started_at: Time,
-    /// How many run.
+    /// How many processes run.
     pub running: u64,
-    /// How many are known.
+    /// How many processes the engine knows.
     pub known: u64,
-    /// What it found at its start.
+    /// How many processes it found at its start.
     pub recovered: u64,
-    /// Degraded promises: each a sentence on what and why.
+    /// Promises that it cannot keep: for each, a sentence on what and why.
     pub degraded: Vec<String>,
-    /// The keeper program in use.
+    /// The path of the keeper program.
     pub keeper: String,
-    /// How the login environment was taken.
+    /// How the login environment was read.
     pub shell: String,
     /// The settings that it was started with, by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -420,14 +421,14 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// A value, and where it came from.
+    /// A value and its source.
     pub fn new(value: serde_json::Value, from: impl Into<String>) -> Self {
         Self { value, from: from.into() }
     }
 }
 
 impl EngineStatus {
-    /// An engine that has found nothing yet.
+    /// The status of an engine that found no processes.
     pub fn new(pid: u32, version: impl Into<String>, home: impl Into<String>, started_at: Time) -> Self {
         Self {
             pid,

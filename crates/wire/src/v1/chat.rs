@@ -1,7 +1,7 @@
 //! Messages between a terminal and the gateway. Frames, hello and errors are those of the engine's socket.
 //!
-//! The gateway listens at `run/gateway` in the home. A request that has no field for something leaves it out; a reader ignores fields that
-//! it does not know, and keeps words that it does not know as [`Standing::Other`] and the like. So client and gateway may differ in age.
+//! The gateway listens at `run/gateway` in the home. A request leaves out fields that it does not need. A reader ignores unknown
+//! fields and keeps unknown words as [`Standing::Other`] and the like. So client and gateway may be of different versions.
 
 mod answer;
 mod event;
@@ -23,12 +23,13 @@ pub const MAX_WORDS_BYTES: usize = 1 << 20;
 /// One message from a client: a number for the answers to carry, and the request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// The client's own number for it, never used twice on a connection.
+    /// The client's own number for the message, never used twice on a connection.
     pub id: u64,
-    /// The session that the client speaks for; absent for a person. A client that speaks for a conversation is its agent, and asks about itself only.
+    /// The session for which the client speaks; absent for a person. A client with a session is its agent, which may ask about
+    /// itself only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// What.
+    /// The request.
     #[serde(flatten)]
     pub request: ChatRequest,
 }

@@ -1,6 +1,6 @@
 //! Version 1 of the messages between the engine and a keeper.
 //!
-//! A keeper says little: what it knows is in the process's folder, so most events only mean "look".
+//! A keeper's news carry no content. What it knows is in the process's folder, so an event only tells the engine to read it.
 
 use outlast_core::Stop;
 use serde::{Deserialize, Serialize};
@@ -8,32 +8,33 @@ use serde::{Deserialize, Serialize};
 /// One message to a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ToKeeper {
-    /// The asker's own number for it.
+    /// The engine's own number for the message.
     pub id: u64,
-    /// What.
+    /// The request.
     #[serde(flatten)]
     pub ask: Ask,
 }
 
-/// What may be asked of a keeper.
+/// Requests to a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 pub enum Ask {
-    /// First on each connection. A `listener` is told news; while none is connected, a keeper with news starts an engine.
+    /// First on each connection. A `listener` is sent news. While no listener is connected, a keeper with news starts an engine.
     Hello {
-        /// The newest version the asker speaks.
+        /// The newest version that the engine speaks.
         version: u32,
-        /// Whether this is an engine that wants news.
+        /// Whether the peer is an engine that wants news.
         listener: bool,
     },
-    /// Stop the tree. Answered when it is seen to be gone, or the way is spent.
+    /// Stop the tree. Answered when it is observed to be gone, or when all steps of the stop were taken.
     Stop {
-        /// Who asked, and how hard.
+        /// Who requested it, and how it proceeds.
         stop: Stop,
     },
-    /// Stop what the command left running, after it has ended. Answered like [`Ask::Stop`]. Keepers of earlier versions do not know it.
+    /// Stop the descendants that outlived the command. Answered like [`Ask::Stop`]. Keepers of earlier versions do not know this
+    /// request.
     StopLeft {
-        /// Who asked, and how hard.
+        /// Who requested it, and how it proceeds.
         stop: Stop,
     },
     /// Send the command itself a signal.
@@ -41,14 +42,14 @@ pub enum Ask {
         /// Its number.
         number: i32,
     },
-    /// The raw frames that follow go into the input.
+    /// Write the raw frames that follow to the input.
     Write {
-        /// Where in the input they begin, if the caller counts.
+        /// Where in the input they begin, if the caller counts bytes.
         at: Option<u64>,
         /// How many bytes follow.
         len: u64,
     },
-    /// End the input, behind what was written.
+    /// Close the input after everything that was written.
     CloseInput,
     /// Change the size of the terminal.
     Resize {
@@ -57,80 +58,80 @@ pub enum Ask {
         /// Columns.
         cols: u16,
     },
-    /// Answer once the log is longer than this, or closed.
+    /// Answer once the log is longer than `past`, or closed.
     AwaitOutput {
-        /// The length known so far.
+        /// The length that the engine knows.
         past: u64,
     },
-    /// A real terminal looks on (or no longer does): it answers the program's questions, so the keeper must not.
+    /// A real terminal was attached or detached. While it is attached, it answers the program's queries, and the keeper must not.
     Attached {
-        /// Whether.
+        /// Whether it is attached now.
         on: bool,
     },
-    /// Pass a descriptor of the live copy of `meta`, for an engine that may not open it through `/proc`. Keepers of earlier versions do not
-    /// know it.
+    /// Send a descriptor of the live copy of `meta`, for an engine that may not open it through `/proc`. Keepers of earlier
+    /// versions do not know this request.
     ShareMeta,
 }
 
 /// One message from a keeper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FromKeeper {
-    /// The number of the ask, or nothing for news.
+    /// The number of the request; absent for news.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
-    /// What.
+    /// The message.
     #[serde(flatten)]
     pub say: Say,
 }
 
-/// What a keeper says.
+/// Messages from a keeper.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Say {
-    /// Its half of the hello.
+    /// The keeper's half of the hello.
     Hello {
         /// The version that will be spoken.
         version: u32,
         /// The program's own version.
         program: String,
     },
-    /// Done.
+    /// The request was fulfilled.
     Ok,
     /// The tree was stopped.
     Stopped {
-        /// How many were seen to die.
+        /// How many processes were observed to die.
         seen_dead: u32,
-        /// Pids still alive.
+        /// The pids that are still alive.
         survivors: Vec<u32>,
-        /// Why the disk refused the record of the stop, if it did.
+        /// Why the record of the stop could not be written, if it could not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unrecorded: Option<String>,
     },
-    /// It had ended before.
+    /// The command had ended before.
     AlreadyEnded,
-    /// Input was taken.
+    /// Input was written.
     Written {
-        /// How many bytes of the request are in the input now.
+        /// How many bytes of the request were written to the input.
         taken: u64,
-        /// Where the input ends now.
+        /// The length of the input so far.
         next: u64,
     },
-    /// The log is this long.
+    /// The log has this length.
     Output {
-        /// Bytes.
+        /// Its length in bytes.
         end: u64,
         /// Whether it is closed.
         closed: bool,
     },
-    /// The live copy of `meta`: its descriptor comes with this message.
+    /// The live copy of `meta`. Its descriptor comes with this message.
     Meta,
-    /// Not done.
+    /// The request was refused.
     Refused {
-        /// A stable name, from [`crate::code`].
+        /// A stable code, from [`crate::code`].
         code: String,
         /// What was wrong.
         error: String,
     },
-    /// Something is new in the folder.
+    /// Something in the process's folder has changed.
     News,
 }

@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod chat;
+mod event;
 pub mod keeper;
 mod namespaces;
 pub mod notice;
@@ -14,8 +15,9 @@ pub use answer::{
     Active, Adopted, Cleaned, Done, EngineStatus, Found, KillAll, Killed, LogPage, ReadEnd, Removed, Restarted, Setting, ViewClosed,
     Waited, Written,
 };
+pub use event::Event;
 pub use namespaces::{LockHolder, Namespaces};
 pub use process::{Fate, LeftProcess, List, Process};
-pub use reply::{Error, ErrorKind, Event, Hello, Reply, StoppedLeft};
+pub use reply::{Error, ErrorKind, Hello, Reply, StoppedLeft};
 pub use request::{Activity, AdoptFrom, Caller, From, Kill, Message, Page, Request};
 pub use spec::{Command, EnvVar, OnStop, RerunChange, Spec, Tell};

@@ -1,4 +1,4 @@
-//! The namespaces of a process, which decide the pids and files it sees.
+//! The namespaces of a process, which decide which pids and files it sees.
 
 use serde::{Deserialize, Serialize};
 

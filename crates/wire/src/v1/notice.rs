@@ -1,65 +1,65 @@
-//! Notices: what a client asks about them, and what it is answered.
+//! Requests about notices, and their answers.
 
 use outlast_core::{Notice, Time};
 use serde::{Deserialize, Serialize};
 
-/// How notices are asked for.
+/// The kind of client that takes notices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Taker {
-    /// Between two turns at a terminal: an end that a poll showed is not told.
+    /// A terminal, which takes them between two turns. An end that a poll showed is not delivered to it.
     Terminal,
-    /// Turns come by themselves: an end that a poll showed is told all the same.
+    /// A gateway, which starts a turn for each. An end that a poll showed is delivered all the same.
     #[default]
     Gateway,
 }
 
-/// What to do with a notice that was given out.
+/// What a taker reports about a leased notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Its owner was told.
+    /// The owner received it.
     Delivered,
-    /// Its owner was not told: it is to be given again.
+    /// The owner did not receive it: offer it again.
     Released,
-    /// Nobody is to be told.
+    /// It will not be delivered.
     Dropped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// How a push went.
+/// How a delivery to a sink went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Push {
-    /// It was taken.
+    /// The receiver accepted it.
     Delivered,
-    /// It is to be tried again.
+    /// It failed, and should be retried.
     Again {
-        /// After this long.
+        /// When to retry, in milliseconds from now.
         after_ms: u64,
-        /// What went wrong.
+        /// What failed.
         reason: String,
     },
-    /// It was not tried, and this time does not count.
+    /// It was not tried. This does not count as an attempt.
     Later {
-        /// After this long.
+        /// When to try, in milliseconds from now.
         after_ms: u64,
     },
-    /// It is given up.
+    /// It failed for good.
     Dead {
-        /// What went wrong.
+        /// What failed.
         reason: String,
     },
 }
 
-/// Which notices somebody wants to read. Reading changes nothing.
+/// Which notices to read. Reading changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct History {
-    /// Behind the one with this `seq`.
+    /// After the notice with this `seq`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
     /// About this process.
@@ -71,15 +71,15 @@ pub struct History {
     /// In this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// At most so many; absent means 100.
+    /// The most notices to return; absent means 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// The newest first.
+    /// Whether the newest comes first.
     pub newest: bool,
 }
 
 impl History {
-    /// The same, behind the one with this `seq`.
+    /// The same, after the notice with this `seq`.
     #[must_use]
     pub fn after(self, seq: u64) -> Self {
         Self { after: Some(seq), ..self }
@@ -103,7 +103,7 @@ impl History {
         Self { state: Some(state.into()), ..self }
     }
 
-    /// The same, at most so many.
+    /// The same, at most this many.
     #[must_use]
     pub fn limit(self, limit: u32) -> Self {
         Self { limit: Some(limit), ..self }
@@ -116,16 +116,16 @@ impl History {
     }
 }
 
-/// What to offer again.
+/// What to deliver again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "replay", rename_all = "snake_case")]
 pub enum Replay {
-    /// Delivered notices, from this `seq` on, to their owners.
+    /// Delivered notices with this `seq` or a higher one, to their owners.
     From {
-        /// The first.
+        /// The first `seq`.
         seq: u64,
     },
-    /// What sinks gave up on.
+    /// Dead letters of sinks.
     Dead {
         /// One notice; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,48 +141,49 @@ pub enum Replay {
 #[serde(tag = "until", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Until {
-    /// The end of a process; one that is not known is over.
+    /// The end of a process; an unknown id counts as ended.
     Process {
-        /// Which.
+        /// The process id.
         process: String,
-        /// A match that was told is enough: any for as long as it is watched, and the first after the barrier was set even if that was the last of all.
+        /// Open on the first reported match, too. While the process is watched, any match counts. Once it is not, only the first
+        /// match after the barrier was set counts, even if it was the last of all.
         #[serde(default)]
         or_match: bool,
     },
-    /// The end of a pid.
+    /// The end of an operating-system process.
     Pid {
-        /// The number.
+        /// The pid.
         pid: u32,
     },
     /// A time.
     Time {
-        /// When.
+        /// The time at which to open.
         at: Time,
     },
 }
 
-/// One notice, its text, and where it stands.
+/// A notice, its text and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Told {
     /// What happened, in the contract's fields.
     pub event: Notice,
-    /// The same as a text for an agent.
+    /// The event as a text for an agent.
     pub text: String,
-    /// pending, leased, delivered, consumed, superseded or dropped.
+    /// One of: pending, leased, delivered, consumed, superseded, dropped.
     pub state: String,
     /// Why it is settled.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// How often it was given out.
+    /// How often it was leased to a taker.
     pub attempts: u32,
-    /// Whether a poll showed it.
+    /// Whether a poll showed the end that it reports.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub observed: bool,
-    /// The word that settles it, while it is given out.
+    /// The lease token that settles it, while it is leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// Until when it is nobody else's.
+    /// When its lease ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_until: Option<Time>,
     /// When it was settled: delivered, consumed, superseded or dropped.
@@ -191,7 +192,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// A notice with its text, in a state.
+    /// A notice with its text, in this state.
     pub fn new(event: Notice, text: impl Into<String>, state: impl Into<String>) -> Self {
         Self {
             event,
@@ -211,12 +212,12 @@ impl Told {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Notices {
-    /// In order.
+    /// The notices, by `seq` unless the request asked for another order.
     pub notices: Vec<Told>,
-    /// All of them as one text for an agent; absent where they were only read.
+    /// All of them as one text for an agent; absent if they were only read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// How many were dropped on this occasion, because they were for a generation of the conversation that has ended.
+    /// How many were dropped by this request because their generation of the session has ended.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub too_late: u64,
 }
@@ -226,123 +227,123 @@ pub(super) fn is_zero(n: &u64) -> bool {
 }
 
 impl Notices {
-    /// These, with one text for all of them if they were given out.
+    /// These notices, with one text for all of them if they were leased.
     pub fn new(notices: Vec<Told>, text: Option<String>) -> Self {
         Self { notices, text, too_late: 0 }
     }
 
-    /// The same, and so many were dropped.
+    /// The same, and this many were dropped.
     #[must_use]
     pub fn too_late(self, count: u64) -> Self {
         Self { too_late: count, ..self }
     }
 }
 
-/// What became of a verdict.
+/// The answer to a settlement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Judged {
-    /// For each name: `ok`, `already`, `unknown`, or `lost` where somebody else has it now.
+    /// For each notice: `ok`, `already`, `unknown`, or `lost` if another taker holds it.
     pub notices: Vec<JudgedOne>,
 }
 
 impl Judged {
-    /// These.
+    /// An answer with these.
     pub fn new(notices: Vec<JudgedOne>) -> Self {
         Self { notices }
     }
 }
 
-/// What became of one.
+/// What became of one notice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JudgedOne {
-    /// Its name.
+    /// The notice's id.
     pub event_id: String,
     /// `ok`, `already`, `unknown` or `lost`.
     pub status: String,
 }
 
 impl JudgedOne {
-    /// This one.
+    /// This notice with this status.
     pub fn new(event_id: impl Into<String>, status: impl Into<String>) -> Self {
         Self { event_id: event_id.into(), status: status.into() }
     }
 }
 
-/// What became of a post.
+/// The answer to a post.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Posted {
-    /// The notice.
+    /// The notice and its state.
     #[serde(flatten)]
     pub told: Told,
-    /// Whether it was there before.
+    /// Whether it existed before.
     pub existed: bool,
 }
 
 impl Posted {
-    /// This one, and whether it was there before.
+    /// This notice, and whether it existed before.
     pub fn new(told: Told, existed: bool) -> Self {
         Self { told, existed }
     }
 }
 
-/// Whether an owner has seen the end of a process.
+/// Whether the owner of a process has seen its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consumed {
-    /// Whether.
+    /// Whether it has.
     pub consumed: bool,
 }
 
-/// Something a sink owes, given to it for a while.
+/// A notice for a sink, leased to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Delivery {
     /// What happened.
     pub event: Notice,
-    /// The same as a text for an agent.
+    /// The event as a text for an agent.
     pub text: String,
-    /// How often it was tried before.
+    /// How often delivery was attempted before.
     pub attempts: u32,
-    /// When it was tried first.
+    /// When delivery was first attempted.
     pub first_at: Time,
-    /// The word that settles it.
+    /// The lease token that settles it.
     pub lease: String,
 }
 
 impl Delivery {
-    /// A notice with its text, lent under a word.
+    /// A notice with its text, leased with a token.
     pub fn new(event: Notice, text: impl Into<String>, attempts: u32, first_at: Time, lease: impl Into<String>) -> Self {
         Self { event, text: text.into(), attempts, first_at, lease: lease.into() }
     }
 }
 
-/// A delivery by its place, and the word under which it was lent.
+/// A delivery, by the `seq` of its notice, and its lease token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Lent {
-    /// Its place among all notices.
+    /// The `seq` of the notice.
     pub seq: u64,
-    /// The word.
+    /// The lease token.
     pub lease: String,
 }
 
 impl Lent {
-    /// This one.
+    /// This delivery.
     pub fn new(seq: u64, lease: impl Into<String>) -> Self {
         Self { seq, lease: lease.into() }
     }
 }
 
-/// What a sink owes now.
+/// The notices that a sink has to deliver now.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Deliveries {
-    /// In order.
+    /// By `seq`.
     pub deliveries: Vec<Delivery>,
 }
 
-/// What a sink gave up on.
+/// A notice that a sink gave up on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DeadLetter {
@@ -350,11 +351,11 @@ pub struct DeadLetter {
     pub sink: String,
     /// What it could not deliver.
     pub event: Notice,
-    /// How often it was tried.
+    /// How often delivery was attempted.
     pub attempts: u32,
-    /// When it was tried first.
+    /// When delivery was first attempted.
     pub first_at: Time,
-    /// Why it was given up.
+    /// Why the sink gave up.
     pub reason: String,
 }
 
@@ -365,10 +366,10 @@ impl DeadLetter {
     }
 }
 
-/// Everything that sinks gave up on.
+/// All dead letters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Dead {
-    /// In order.
+    /// By `seq`.
     pub letters: Vec<DeadLetter>,
 }
 
@@ -376,27 +377,28 @@ pub struct Dead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Barrier {
-    /// Its name.
+    /// Its id.
     pub barrier: String,
-    /// `waiting`; `open`; `interrupted`, which ends the wait and leaves the barrier; or `cleared`, if it was taken away or another took its place.
+    /// `waiting`; `open`; `interrupted`, which ends the wait and keeps the barrier; or `cleared`, if the barrier was cleared or
+    /// replaced.
     pub status: String,
     /// Why it is open: `exited`, `matched`, `unknown`, `pid_gone` or `time`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What it waits for, in a sentence.
+    /// What it waits for, as a sentence.
     pub message: String,
-    /// Since when.
+    /// When it was set.
     pub created_at: Time,
 }
 
 impl Barrier {
-    /// A barrier that stands like this.
+    /// A barrier in this state.
     pub fn new(barrier: impl Into<String>, status: impl Into<String>, message: impl Into<String>, created_at: Time) -> Self {
         Self { barrier: barrier.into(), status: status.into(), why: None, message: message.into(), created_at }
     }
 }
 
-/// All barriers of a conversation.
+/// The barriers of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Barriers {
     /// In the order in which they were set.

@@ -1,11 +1,11 @@
-//! A process, as it is answered.
+//! A process, as the engine describes it to clients.
 
-use super::reply::Event;
+use super::event::Event;
 use outlast_core::{ProcessId, Reason, Status, Time};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Serde for a field that is absent, or there and possibly null.
+/// Serde for a field that may be absent, null or a number.
 pub(crate) mod present {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -17,37 +17,37 @@ pub(crate) mod present {
     }
 }
 
-/// How a process ended; absent while it has not.
+/// How a process ended; empty while it has not.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fate {
-    /// The own code, minus the signal, or null where nobody knows.
+    /// The exit code, or the negated signal number; null if neither is known.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "present")]
     pub exit_code: Option<Option<i32>>,
     /// The signal's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
-    /// Whether the kernel killed it because memory ran out; absent if it did not, or if that is not known.
+    /// Whether the kernel killed it because memory ran out; absent if it did not, or if that is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub oom: bool,
-    /// Why it is over.
+    /// Why it ended, in the contract's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_reason: Option<Reason>,
-    /// Who ended it.
+    /// What ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub termination_source: Option<String>,
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// Why it never started.
+    /// Why it could not be started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_error: Option<String>,
-    /// What a shell would exit with for that: 127 where there is no such program, else 126.
+    /// The exit code that a shell reports for that: 127 if there is no such program, else 126.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_code: Option<i32>,
 }
 
-/// A process of the machine that a command started, and that goes on after the command's end.
+/// A descendant of a command that keeps running after the command's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LeftProcess {
@@ -58,7 +58,7 @@ pub struct LeftProcess {
 }
 
 impl LeftProcess {
-    /// A pid, and what runs under it.
+    /// A pid and its command.
     pub fn new(pid: u32, command: impl Into<String>) -> Self {
         Self { pid, command: command.into() }
     }
@@ -70,104 +70,104 @@ impl std::fmt::Display for LeftProcess {
     }
 }
 
-/// One process: the answer to `run` and `poll`, and an entry of `list`.
+/// One process: the answer to `run` and `poll`, and an entry in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Process {
-    /// The process id, under the contract's name.
+    /// The process id. The contract calls it `session_id`.
     pub session_id: ProcessId,
     /// The command, secrets masked.
     pub command: String,
-    /// A name for people.
+    /// A name for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Labels by which processes are found together, secrets masked.
+    /// Labels, by which processes can be found together; secrets masked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Running or exited.
+    /// Whether it is running or has exited.
     pub status: Status,
-    /// Where exactly it stands.
+    /// Its phase.
     pub phase: String,
     /// The command's own pid.
     pub pid: Option<u32>,
-    /// A stop signal such as SIGSTOP suspended it; CONT continues it. In the answers to `poll` and to a start.
+    /// Whether a stop signal such as SIGSTOP suspended it; CONT continues it. Only in the answers to `poll` and to a start.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_suspended: bool,
-    /// Where it runs.
+    /// Its working directory.
     pub cwd: String,
-    /// When it was accepted.
+    /// When its request was accepted.
     pub started_at: Time,
-    /// How long it has run, or ran.
+    /// How long it has run, in seconds.
     pub uptime_seconds: u64,
-    /// The end of its output, for readers.
+    /// The last part of its output, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_preview: Option<String>,
-    /// How many characters the preview left out before it.
+    /// How many characters were left out before that part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cut: Option<u64>,
-    /// How many bytes of output there are so far.
+    /// The length of its output so far in bytes.
     pub output_bytes: u64,
     /// How it ended.
     #[serde(flatten)]
     pub fate: Fate,
-    /// Its task.
+    /// The task that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// Its conversation.
+    /// The session that owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_key: Option<String>,
-    /// It is in the list for its conversation only.
+    /// Whether it is in the list only because of its session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub session_scoped: bool,
-    /// It was started by somebody else and adopted.
+    /// Whether it was adopted rather than started by Outlast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detached: bool,
-    /// It has a terminal.
+    /// Whether it has a terminal.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pty: bool,
-    /// Its input is open.
+    /// Whether its input is open.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_input: bool,
-    /// How many bytes of input were taken.
+    /// How many bytes were written to its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_bytes: Option<u64>,
-    /// `full`, or `output-only` after a keeper was lost on an old kernel; absent once over.
+    /// `full`, or `output-only` after a keeper was lost on an old kernel; absent once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protection: Option<String>,
-    /// How many processes that it started still run after its end. Absent if none does.
+    /// How many descendants kept running after its end; absent if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_running: Option<u32>,
-    /// Which these are.
+    /// These descendants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<LeftProcess>,
-    /// Its end is told to its owner.
+    /// Whether its owner is notified of its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub notify_on_complete: bool,
-    /// What its lines are watched for.
+    /// The patterns for which its output is watched.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub watch_patterns: Vec<String>,
-    /// Whether a match was told, where it is watched.
+    /// Whether a match was reported; absent if it is not watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch_hit: Option<bool>,
-    /// Whether it is watched no more, because too much matched.
+    /// Whether it is no longer watched, because too much matched.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub watch_disabled: bool,
-    /// Bytes of output that are missing, and why.
+    /// Which bytes of output are missing, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Event>,
-    /// What could not be had, and what it means.
+    /// What could not be determined, and what that means.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Variables that the caller has and the command was not given, because commands do not inherit credentials. In the answer to a start only.
+    /// Variables of the caller that were not passed on, because commands do not inherit credentials. Only in the answer to a start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_passed_on: Vec<String>,
-    /// Something to know.
+    /// A remark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl Process {
-    /// A process of which nothing else is known.
+    /// A process with no other fields set.
     pub fn new(id: ProcessId, command: impl Into<String>, status: Status, phase: impl Into<String>, started_at: Time) -> Self {
         Self {
             session_id: id,
@@ -216,7 +216,7 @@ pub struct List {
 }
 
 impl List {
-    /// These.
+    /// A list of these.
     pub fn new(processes: Vec<Process>) -> Self {
         Self { processes }
     }

@@ -1,7 +1,8 @@
-//! What the engine answers. The field names are the contract's.
+//! Replies of the engine. The field names are the contract's.
 
+use super::event::Event;
 use super::process::{LeftProcess, present};
-use outlast_core::{OsText, Time};
+use outlast_core::OsText;
 use serde::{Deserialize, Serialize};
 
 /// One message from the engine: the number of the request it belongs to, and the answer.
@@ -9,27 +10,27 @@ use serde::{Deserialize, Serialize};
 pub struct Reply<T> {
     /// The request's number.
     pub of: u64,
-    /// The answer, the last there is for this request.
+    /// The answer: the last message for this request.
     #[serde(skip_serializing_if = "Option::is_none", default = "Option::default")]
     pub answer: Option<T>,
-    /// Why there is none.
+    /// Why the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Error>,
-    /// Something on the way to the answer.
+    /// An event before the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<Event>,
 }
 
 impl<T> Reply<T> {
-    /// The answer.
+    /// A reply with the answer.
     pub fn answer(of: u64, answer: T) -> Self {
         Self { of, answer: Some(answer), error: None, event: None }
     }
-    /// Why there is none.
+    /// A reply with an error.
     pub fn error(of: u64, error: Error) -> Self {
         Self { of, answer: None, error: Some(error), event: None }
     }
-    /// Something on the way.
+    /// A reply with an event.
     pub fn event(of: u64, event: Event) -> Self {
         Self { of, answer: None, error: None, event: Some(event) }
     }
@@ -38,80 +39,81 @@ impl<T> Reply<T> {
 /// The engine's half of the hello.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The version that will be spoken: the lower of the two newest.
+    /// The version that both sides will speak: the lower of their newest ones.
     pub version: u32,
     /// The program's own version.
     pub program: String,
     /// The engine's pid.
     pub pid: u32,
-    /// The home it serves: what a home remembers may be another's, if it is a copy of it. Older engines do not say.
+    /// The home that the engine serves. If a home is a copy, the engine that it names may serve the original. Engines of earlier
+    /// versions do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub home: Option<OsText>,
 }
 
-/// Whose turn it is.
+/// What the caller can do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The caller asks differently.
+    /// Ask differently.
     Refusal,
-    /// The caller asks again.
+    /// Ask again later.
     Unavailable,
-    /// Ours, or the machine's.
+    /// Report it: a bug in Outlast, or an error of the machine.
     Fault,
 }
 
-/// Why something could not be done.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{error}")]
 #[non_exhaustive]
 pub struct Error {
-    /// What was wrong, with which value.
+    /// What is wrong, and with which value.
     pub error: String,
-    /// A stable name, from [`crate::code`].
+    /// A stable code, from [`crate::code`].
     pub code: String,
-    /// What to do.
+    /// What the caller can do.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hint: String,
-    /// Whose turn it is.
+    /// The kind of error.
     pub kind: ErrorKind,
     /// The contract's `status` for this error: `not_found`, `already_exited` or `error`.
     pub status: String,
-    /// The exit code, where the process is over.
+    /// The exit code, if the process has ended.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "present")]
     pub exit_code: Option<Option<i32>>,
-    /// What a kill did although the process was over before.
+    /// What a kill stopped although the process had ended before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_left: Option<Box<StoppedLeft>>,
 }
 
-/// What a kill of a process that was over before came to.
+/// The result of a kill of a process that had ended before.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct StoppedLeft {
-    /// What the process had left running, and was stopped.
+    /// The descendants that were stopped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_killed: Vec<LeftProcess>,
-    /// What is not as it should be.
+    /// What is wrong although they were stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
 impl StoppedLeft {
-    /// These were stopped, and something may not be as it should be.
+    /// These were stopped, with an optional warning.
     pub fn new(left_killed: Vec<LeftProcess>, warning: Option<String>) -> Self {
         Self { left_killed, warning }
     }
 
-    /// Whether there is nothing to say: nothing was left.
+    /// Whether nothing was left to stop.
     pub fn is_nothing(&self) -> bool {
         self.left_killed.is_empty() && self.warning.is_none()
     }
 }
 
 impl Error {
-    /// An error of a kind, under a stable name, with what was wrong and what to do.
+    /// An error of this kind, with a code, a message and a hint.
     pub fn new(kind: ErrorKind, code: impl Into<String>, error: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             error: error.into(),
@@ -124,13 +126,13 @@ impl Error {
         }
     }
 
-    /// The same, under another of the contract's `status` words.
+    /// The same, with another of the contract's `status` words.
     #[must_use]
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: status.into(), ..self }
     }
 
-    /// The same, under another name.
+    /// The same, with another code.
     #[must_use]
     pub fn with_code(self, code: impl Into<String>) -> Self {
         Self { code: code.into(), ..self }
@@ -147,50 +149,4 @@ impl Error {
     pub fn with_stopped_left(self, stopped: StoppedLeft) -> Self {
         Self { stopped_left: (!stopped.is_nothing()).then(|| Box::new(stopped)), ..self }
     }
-}
-
-/// Something on the way to an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Event {
-    /// The raw frames that follow begin at this byte.
-    At {
-        /// Which.
-        byte: u64,
-    },
-    /// The bytes from this one on came within a second of this time.
-    Came {
-        /// The first of them.
-        byte: u64,
-        /// When.
-        at: Time,
-    },
-    /// Bytes are missing.
-    Gap {
-        /// First missing byte.
-        from: u64,
-        /// First byte that is there again.
-        to: u64,
-        /// Why.
-        why: String,
-    },
-    /// Nothing is missed from here on.
-    Waiting {
-        /// The notice behind which that is. Engines from before it was told do not say.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        after: Option<u64>,
-    },
-    /// Whoever looks on is to leave; the process goes on.
-    ViewClosed,
-    /// These sessions have notices that can be taken.
-    Sessions {
-        /// Which.
-        sessions: Vec<String>,
-    },
-    /// A notice was made.
-    Notice {
-        /// Which.
-        told: Box<super::notice::Told>,
-    },
 }

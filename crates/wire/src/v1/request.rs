@@ -1,4 +1,4 @@
-//! What a client may ask of the engine.
+//! Requests of clients to the engine.
 
 use super::namespaces::Namespaces;
 use super::notice::{History, Lent, Push, Replay, Taker, Until, Verdict};
@@ -6,24 +6,26 @@ use super::spec::{EnvVar, RerunChange, Spec};
 use outlast_core::{OsText, Owner, ProcessId, ProcessLimits, Route, Scope, Time};
 use serde::{Deserialize, Serialize};
 
-/// One message from a client: a number for the answers to carry, for whom it speaks, and the request.
+/// One message from a client: a number for the answers to carry, the owner it speaks for, and the request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Message {
-    /// The client's own number for it, never used twice on a connection.
+    /// The client's own number for the message, never used twice on a connection.
     pub id: u64,
-    /// For whom.
+    /// The owner for whom the client asks.
     #[serde(default)]
     pub owner: Owner,
-    /// Whether the answer is passed on to somebody else: an end that it shows, be it to who only looks, counts as seen, and what it says is removed is so, when [`Request::Relayed`] says
-    /// that it arrived. Notices that it gives are given again, as possible repeats, if that is not said.
+    /// Whether the client forwards the answer to another program. The effects of the answer then wait for [`Request::Relayed`]: an
+    /// end that it shows counts as seen, and a process that it reports as removed is removed. Notices in it are offered again, as
+    /// possible repeats, if no confirmation comes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub relay: bool,
-    /// What.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
 
-/// What is asked. Its fields lie beside the message's own, so none may be called `id`, `owner`, `relay` or `op`. Each is answered by one [`super::Reply`] with an answer or an error, of these types:
+/// A request. Its fields lie beside the message's own, so none may be called `id`, `owner`, `relay` or `op`. Each request is
+/// answered by one [`super::Reply`] with an error or an answer of this type:
 ///
 /// | request | answer |
 /// |---|---|
@@ -33,7 +35,7 @@ pub struct Message {
 /// | list | [`super::List`] |
 /// | find | [`super::Found`] |
 /// | log | [`super::LogPage`] |
-/// | read | [`super::ReadEnd`], behind its events and raw frames |
+/// | read | [`super::ReadEnd`], after its events and raw frames |
 /// | wait | [`super::Waited`] |
 /// | kill, signal | [`super::Killed`] |
 /// | kill_all, kill_these | [`super::KillAll`] |
@@ -46,7 +48,7 @@ pub struct Message {
 /// | adopt | [`super::Adopted`] |
 /// | notice_next, notice_history | [`super::notice::Notices`] |
 /// | notice_settle | [`super::notice::Judged`] |
-/// | notice_follow | none, behind its events |
+/// | notice_follow | none; its events |
 /// | notice_post | [`super::notice::Posted`] |
 /// | notice_replay, pushed, relayed | [`super::Done`] |
 /// | notice_dead | [`super::notice::Dead`] |
@@ -54,7 +56,7 @@ pub struct Message {
 /// | deliveries, wake | [`super::notice::Deliveries`] |
 /// | until | [`super::notice::Barrier`] |
 /// | barriers | [`super::notice::Barriers`] |
-/// | serve | none, behind its events |
+/// | serve | none; its events |
 /// | disown | [`super::Done`] |
 /// | engine_status | [`super::EngineStatus`] |
 /// | cancel | none |
@@ -63,370 +65,373 @@ pub struct Message {
 pub enum Request {
     /// First on each connection.
     Hello {
-        /// The newest version the client speaks.
+        /// The newest version that the client speaks.
         version: u32,
         /// The client's name, for the engine's log.
         client: String,
-        /// The namespaces of the client, if it sends them.
+        /// The client's namespaces, if it sends them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         namespaces: Option<Box<Namespaces>>,
     },
-    /// Start a command. Answered once it runs.
+    /// Start a command. Answered once the command runs.
     Run {
         /// What to run.
         spec: Box<Spec>,
-        /// The id it is to have, so that asking twice starts once.
+        /// The id to use. If the request is repeated, it starts nothing twice.
         #[serde(default)]
         want: Option<ProcessId>,
-        /// The caller's surroundings.
+        /// The caller's environment and limits.
         caller: Caller,
     },
-    /// Start again what another process ran.
+    /// Run the command of another process again.
     Rerun {
-        /// Which.
+        /// The id of that process.
         process: String,
-        /// The caller's surroundings.
+        /// The caller's environment and limits.
         caller: Caller,
-        /// Values given anew.
+        /// Variables to set over those of that process.
         #[serde(default)]
         env: Vec<EnvVar>,
-        /// The id it is to have, so that asking twice starts once.
+        /// The id to use. If the request is repeated, it starts nothing twice.
         #[serde(default)]
         want: Option<ProcessId>,
     },
-    /// Start again what another process ran, with something else changed. A request of its own, because an engine that does not know the change must not start
-    /// the command without it.
+    /// Run the command of another process again, with changes. This is a request of its own: an engine that does not know it must
+    /// not start the command without the changes.
     RerunChanged {
-        /// Which.
+        /// The id of that process.
         process: String,
-        /// The caller's surroundings.
+        /// The caller's environment and limits.
         caller: Caller,
-        /// Values given anew.
+        /// Variables to set over those of that process.
         #[serde(default)]
         env: Vec<EnvVar>,
-        /// What is different.
+        /// What to change.
         change: RerunChange,
-        /// The id it is to have, so that asking twice starts once.
+        /// The id to use. If the request is repeated, it starts nothing twice.
         #[serde(default)]
         want: Option<ProcessId>,
     },
-    /// Stop a process and its tree, and start again what it ran. One that has finished is started only.
+    /// Stop a process and its tree, and run its command again. A finished process is only run again.
     Restart {
-        /// Which.
+        /// The id of the process.
         process: String,
-        /// The caller's surroundings.
+        /// The caller's environment and limits.
         caller: Caller,
-        /// Values given anew.
+        /// Variables to set over those of the process.
         #[serde(default)]
         env: Vec<EnvVar>,
-        /// The id that the new process is to have, so that asking twice starts once.
+        /// The id to use for the new process. If the request is repeated, it starts nothing twice.
         #[serde(default)]
         want: Option<ProcessId>,
-        /// How long to wait between TERM and KILL; absent means as long as the engine does.
+        /// How long to wait between TERM and KILL; absent means as configured in the engine.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         grace_ms: Option<u64>,
     },
-    /// Those in a scope.
+    /// List processes.
     List {
-        /// Which.
+        /// Which processes.
         #[serde(default)]
         scope: Scope,
-        /// Finished ones too.
+        /// Whether to list finished ones, too.
         #[serde(default)]
         all: bool,
     },
-    /// Which process an id, the beginning of one, or a name means. Unlike a poll, it shows no end, so that no notice counts as seen.
+    /// Find the process that an id, the beginning of an id, or a name refers to. Unlike a poll it shows no end, so no notice counts
+    /// as seen.
     Find {
-        /// Which.
+        /// The id, prefix or name.
         process: String,
     },
-    /// One.
+    /// Describe a process.
     Poll {
-        /// Which.
+        /// The process id.
         process: String,
     },
-    /// A page of output.
+    /// Show a page of output.
     Log {
-        /// Which.
+        /// The process id.
         process: String,
-        /// What part.
+        /// Which page.
         #[serde(default)]
         page: Page,
     },
-    /// Raw output from an offset, in raw frames between [`super::Event::Gap`]s, until the end or, if told, for ever.
+    /// Send raw output from an offset, in raw frames between [`super::Event::Gap`]s, up to the current end or further.
     Read {
-        /// Which.
+        /// The process id.
         process: String,
-        /// From where.
+        /// Where to begin.
         from: From,
-        /// Go on until the output is closed.
+        /// Continue until the output is closed.
         #[serde(default)]
         follow: bool,
-        /// And then until the command is over.
+        /// Continue after that until the command has ended.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         to_exit: bool,
-        /// Somebody looks on, and leaves with [`super::Event::ViewClosed`] if the view is closed.
+        /// The client is a view: it detaches on [`super::Event::ViewClosed`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         view: bool,
-        /// Mask each byte of a secret variable's value with a `*`.
+        /// Replace each byte of a secret variable's value with a `*`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         masked: bool,
-        /// Say with [`super::Event::Came`] when the bytes came.
+        /// Send [`super::Event::Came`] to report when the bytes arrived.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         timed: bool,
     },
-    /// Wait for the end.
+    /// Wait for the end of a process.
     Wait {
-        /// Which.
+        /// The process id.
         process: String,
-        /// At most this long, in milliseconds.
+        /// The longest wait in milliseconds.
         #[serde(default)]
         timeout_ms: Option<u64>,
     },
-    /// Let go of a conversation's waits.
+    /// Cancel a session's waiting calls; its processes keep running.
     Interrupt {
-        /// Whose.
+        /// The key of the session.
         session: String,
     },
-    /// Stop one.
+    /// Stop a process.
     Kill {
-        /// Which.
+        /// The process id.
         process: String,
-        /// How.
+        /// How to stop it.
         #[serde(flatten)]
         kill: Kill,
     },
-    /// Stop those in a scope.
+    /// Stop the processes in a scope.
     KillAll {
-        /// Which.
+        /// The scope.
         #[serde(default)]
         scope: Scope,
-        /// How.
+        /// How to stop them.
         #[serde(flatten)]
         kill: Kill,
     },
-    /// Stop these, as a stop of a scope does. One that has ended or is not the caller's is left out.
+    /// Stop these processes as [`Request::KillAll`] does. Those that have ended or are not the caller's are skipped.
     KillThese {
-        /// Which.
+        /// The process ids.
         processes: Vec<ProcessId>,
-        /// How.
+        /// How to stop them.
         #[serde(flatten)]
         kill: Kill,
     },
     /// Send a signal to the command itself.
     Signal {
-        /// Which.
+        /// The process id.
         process: String,
-        /// Its number.
+        /// The number of the signal.
         number: i32,
     },
-    /// Put the bytes of the raw frames that follow into its input.
+    /// Write the raw frames that follow to the input of a process.
     Write {
-        /// Which.
+        /// The process id.
         process: String,
-        /// Where in the input they begin, if the caller counts; a part that is there already is not written again.
+        /// Where in the input they begin, if the caller counts bytes. Bytes that are in the input already are not written again.
         #[serde(default)]
         at: Option<u64>,
         /// How many bytes follow.
         len: u64,
     },
-    /// End its input.
+    /// Close the input of a process.
     Close {
-        /// Which.
+        /// The process id.
         process: String,
     },
-    /// Change the size of its terminal.
+    /// Change the size of a process's terminal.
     Resize {
-        /// Which.
+        /// The process id.
         process: String,
         /// Rows.
         rows: u16,
         /// Columns.
         cols: u16,
     },
-    /// A real terminal looks on from now until the connection ends, and answers the program's questions.
+    /// A real terminal is attached until the connection ends, and answers the program's queries.
     Attach {
-        /// Which.
+        /// The process id.
         process: String,
-        /// Whether input will come too.
+        /// Whether the client sends no input.
         read_only: bool,
     },
-    /// Tell whoever looks at one to leave. It goes on.
+    /// Detach the views of a process. The process keeps running.
     ViewClose {
-        /// Which.
+        /// The process id.
         process: String,
     },
-    /// Forget one.
+    /// Remove a process and its files.
     Remove {
-        /// Which.
+        /// The process id.
         process: String,
     },
-    /// Forget every finished one in a scope.
+    /// Remove the finished processes in a scope.
     Clean {
-        /// Which.
+        /// The scope.
         #[serde(default)]
         scope: Scope,
     },
-    /// Forget these, if they are finished. One that is not the caller's is left out.
+    /// Remove these processes if they are finished. Those that are not the caller's are skipped.
     CleanThese {
-        /// Which.
+        /// The process ids.
         processes: Vec<ProcessId>,
     },
-    /// Is anything active?
+    /// Ask whether anything is active.
     Active(Activity),
-    /// Take in a living process that somebody else started.
+    /// Adopt living processes that Outlast did not start.
     Adopt(AdoptFrom),
-    /// The next notices of the owner's conversation, each given to nobody else until its lease ends.
+    /// Claim the next notices of the owner's session. Each is leased to the caller.
     NoticeNext {
-        /// By whom.
+        /// The kind of caller.
         #[serde(default)]
         taker: Taker,
-        /// At most so many.
+        /// The most notices to claim.
         limit: u32,
-        /// For how long.
+        /// How long to lease them, in milliseconds.
         lease_ms: u64,
-        /// Wait for one at most this long; 0 does not wait, absent waits for as long as it takes.
+        /// How long to wait for a notice, in milliseconds. 0 does not wait; absent waits without a limit.
         #[serde(default)]
         wait_ms: Option<u64>,
     },
-    /// Say what became of notices that were given out.
+    /// Settle notices that were leased.
     NoticeSettle {
-        /// Their names.
+        /// Their ids.
         ids: Vec<String>,
-        /// The word that was given with them.
+        /// Their lease token.
         #[serde(default)]
         lease: Option<String>,
-        /// What.
+        /// What became of them.
         #[serde(flatten)]
         verdict: Verdict,
     },
-    /// Every notice as it is made, in [`super::Event::Notice`]s, for ever: of the owner's conversation, or of all if the owner is a person.
+    /// Send every notice as it is made, in [`super::Event::Notice`]s, without end: those of the owner's session, or all of them if
+    /// the owner is a person.
     NoticeFollow {
-        /// From behind the one with this `seq`; absent means from now on.
+        /// Begin after the notice with this `seq`; absent means with the next one.
         #[serde(default)]
         after: Option<u64>,
     },
-    /// Tell the owner's conversation something.
+    /// Post a notice to the owner's session.
     NoticePost {
-        /// A name of the poster's own: the same again is the same notice.
+        /// The poster's name for it. A second post with the same name is the same notice.
         #[serde(default)]
         name: Option<String>,
-        /// What: fields with a `type`. Secrets in them are masked before anything is kept.
+        /// Its fields, with a `type`. Secrets in them are masked before anything is stored.
         event: serde_json::Map<String, serde_json::Value>,
-        /// Where in a chat its owner is.
+        /// Where in a chat the owner is.
         #[serde(default)]
         route: Route,
     },
     /// Read notices.
     NoticeHistory(History),
-    /// Offer notices again.
+    /// Deliver notices again.
     NoticeReplay(Replay),
-    /// What sinks gave up on.
+    /// List dead letters of sinks.
     NoticeDead {
-        /// At most so many.
+        /// The most to return.
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// Whether the owner of a process has seen its end.
+    /// Ask whether the owner of a process has seen its end.
     Consumed {
-        /// Which.
+        /// The process id.
         process: String,
-        /// Say that it has.
+        /// Mark its end as seen.
         #[serde(default)]
         mark: bool,
     },
-    /// The answers to these requests of this connection, which were asked for with `relay`, have reached whoever they are for. One that is cancelled
-    /// after its answer has not, and neither have those that nothing was said of when the connection ends.
+    /// Confirm that the answers to these requests of this connection reached the program for which they were requested with
+    /// `relay`. An answer without a confirmation did not reach it if its request is cancelled or the connection ends.
     Relayed {
-        /// Their numbers.
+        /// The numbers of the requests.
         of: Vec<u64>,
     },
-    /// What a sink owes, as soon as it owes something.
+    /// Wait for notices that a sink has to deliver, and lease them.
     Deliveries {
-        /// Its name.
+        /// The sink's name.
         sink: String,
-        /// At most so many.
+        /// The most to lease.
         limit: u32,
-        /// For how long they are given.
+        /// How long to lease them, in milliseconds.
         lease_ms: u64,
     },
-    /// A sink that wakes an agent is about to tell these. Answered with those that it may tell; the others are its own no more.
+    /// A waking sink is about to deliver these notices. The answer has those that it may deliver; its leases on the others have
+    /// ended.
     Wake {
-        /// Its name.
+        /// The sink's name.
         sink: String,
-        /// Which.
+        /// The deliveries.
         lent: Vec<Lent>,
     },
-    /// How a push went.
+    /// Report how a delivery went.
     Pushed {
         /// The sink's name.
         sink: String,
-        /// Which notice.
+        /// The `seq` of the notice.
         seq: u64,
-        /// The word that was given with it.
+        /// Its lease token.
         lease: String,
-        /// How.
+        /// How it went.
         #[serde(flatten)]
         how: Push,
     },
-    /// Set a barrier, and wait until it opens. It stays if the caller leaves, and its opening is then told as a notice.
+    /// Set a barrier, and wait until it opens. If the client leaves, the barrier stays, and its opening becomes a notice.
     Until {
-        /// What for.
+        /// What the barrier waits for.
         #[serde(flatten)]
         until: Until,
-        /// The name it is to have, so that asking twice sets one; `bar_` and twelve hexadecimal digits.
+        /// The id to use: `bar_` and twelve hexadecimal digits. If the request is repeated, it sets one barrier only.
         #[serde(default)]
         barrier: Option<String>,
-        /// Only set it.
+        /// Set the barrier without waiting.
         #[serde(default)]
         no_wait: bool,
     },
-    /// The barriers of the owner's conversation.
+    /// List the barriers of the owner's session.
     Barriers {
-        /// Take them away.
+        /// Clear them.
         #[serde(default)]
         clear: bool,
     },
-    /// A gateway serves this home for as long as this request is open. Which sessions of gateways have notices that can be taken is told in
-    /// [`super::Event::Sessions`]: all of them at first, then those that have new ones.
+    /// A gateway serves this home while this request is open. [`super::Event::Sessions`] names the sessions of gateways that have
+    /// notices to claim: first all of them, then those with new ones.
     Serve,
-    /// The gateway ends, and has no conversation for these sessions: no gateway is started for their notices, which are left to other takers. That holds until a
-    /// gateway serves again.
+    /// The gateway ends and has no session with these keys. No gateway is started for their notices; other takers may claim them.
+    /// That holds until a gateway serves again.
     Disown {
-        /// Which.
+        /// The keys of the sessions.
         sessions: Vec<String>,
     },
-    /// How is the engine?
+    /// Describe the engine.
     EngineStatus,
-    /// End the engine; processes go on unless they were started with `on_stop: kill`.
+    /// End the engine. Processes keep running unless they were started with `on_stop: kill`.
     EngineStop,
-    /// End the engine and leave every process running, because the caller starts the next engine at once.
+    /// End the engine and leave every process running, because the client starts the next engine at once.
     EngineHandOver,
-    /// End request `of` of this connection.
+    /// Cancel request `of` of this connection.
     Cancel {
-        /// Its number.
+        /// The number of that request.
         of: u64,
     },
 }
 
-/// The surroundings of a caller.
+/// What a command inherits from the client that starts it.
 #[derive(Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Caller {
-    /// Its whole environment.
+    /// The whole environment.
     pub env: Vec<EnvVar>,
-    /// Where it is.
+    /// The working directory.
     pub cwd: OsText,
-    /// Its mask for files it makes; absent means the usual one.
+    /// The file mode mask; absent means the usual one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// Its limits; absent means those that the engine was started with. They are not part of the request's hash.
+    /// The resource limits; absent means those that the engine was started with. They are not part of the request's hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Box<ProcessLimits>>,
 }
 
 impl Caller {
-    /// A caller in this directory with this environment, the usual umask, and the limits that the engine was started with.
+    /// A caller with this directory and environment, the usual mask, and the engine's own limits.
     pub fn new(env: Vec<EnvVar>, cwd: impl Into<OsText>) -> Self {
         Self { env, cwd: cwd.into(), umask: None, limits: None }
     }
@@ -446,18 +451,18 @@ pub enum From {
     Byte(u64),
     /// This many bytes before the end.
     Last(u64),
-    /// At what comes next.
+    /// At the current end.
     Now,
-    /// At what came at this time or later, up to a second too early.
+    /// At the output of this time or later; it may begin up to a second too early.
     Since(Time),
 }
 
-/// Which part of a log, in lines.
+/// Which part of a log to show, in lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The first line; absent means the tail.
+    /// The first line; absent means the last lines.
     pub offset: Option<u64>,
     /// How many lines; absent means the contract's default.
     pub limit: Option<u64>,
@@ -466,51 +471,51 @@ pub struct Page {
 }
 
 impl Page {
-    /// From this line on.
+    /// A page that begins with this line.
     pub fn from_line(line: u64) -> Self {
         Self { offset: Some(line), ..Self::default() }
     }
 
-    /// From this byte on.
+    /// A page that begins with this byte.
     pub fn from_byte(byte: u64) -> Self {
         Self { from_byte: Some(byte), ..Self::default() }
     }
 
-    /// The last lines, so many of them.
+    /// The last lines, this many.
     pub fn last(lines: u64) -> Self {
         Self::default().limit(lines)
     }
 
-    /// The same, at most so many lines.
+    /// The same, at most this many lines.
     #[must_use]
     pub fn limit(self, lines: u64) -> Self {
         Self { limit: Some(lines), ..self }
     }
 }
 
-/// How to stop.
+/// How to stop a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Kill {
-    /// Grace in milliseconds; absent means as configured; 0 kills at once.
+    /// Milliseconds between TERM and KILL; absent means as configured; 0 kills at once.
     pub grace_ms: Option<u64>,
-    /// TERM, and leave it at that.
+    /// Send TERM only, never KILL.
     pub no_escalate: bool,
 }
 
 impl Kill {
-    /// At once, without a grace.
+    /// KILL at once.
     pub fn at_once() -> Self {
         Self::within(std::time::Duration::ZERO)
     }
 
-    /// Politely, and hard when this much time has passed.
+    /// TERM, and KILL after this time.
     pub fn within(grace: std::time::Duration) -> Self {
         Self { grace_ms: Some(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)), ..Self::default() }
     }
 
-    /// Politely, and no more than that.
+    /// TERM only.
     pub fn politely() -> Self {
         Self { no_escalate: true, ..Self::default() }
     }
@@ -521,23 +526,23 @@ impl Kill {
 #[serde(tag = "about", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Activity {
-    /// Of a task.
+    /// In a task.
     Task {
-        /// Which.
+        /// The task.
         task: String,
     },
-    /// Of a conversation.
+    /// In a session.
     Session {
-        /// Which.
+        /// The key of the session.
         session: String,
-        /// Older ones do not count; absent means any age counts.
+        /// Processes older than this do not count; absent means that all count.
         max_age_ms: Option<u64>,
     },
     /// Anything at all.
     Any,
-    /// Whether a goal that waits for this process must go on waiting.
+    /// Whether a goal that waits for this process has to keep waiting.
     Waiting {
-        /// Which.
+        /// The process id.
         process: String,
     },
 }
@@ -547,12 +552,12 @@ pub enum Activity {
 #[serde(tag = "from", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AdoptFrom {
-    /// One pid.
+    /// One operating-system process.
     Pid {
-        /// The number.
+        /// The pid.
         pid: u32,
     },
-    /// The text of a `processes.json`.
+    /// The processes of a checkpoint, `processes.json`.
     Checkpoint {
         /// The text.
         text: String,

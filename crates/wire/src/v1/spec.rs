@@ -1,4 +1,4 @@
-//! What is to be run.
+//! What a client requests to run.
 
 use outlast_core::{OsText, Owner, Route};
 use serde::{Deserialize, Serialize};
@@ -29,66 +29,66 @@ impl std::fmt::Debug for EnvVar {
     }
 }
 
-/// What a stop of the engine does to the process.
+/// What happens to the process when the engine is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnStop {
-    /// It goes on.
+    /// It keeps running.
     #[default]
     Keep,
     /// It is stopped.
     Kill,
 }
 
-/// What to run, how, and for whom. The owner is the message's.
+/// What to run, how, and for whom. The owner is in the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// The command.
+    /// The command to run.
     pub command: Command,
-    /// Where; the caller's own directory if absent.
+    /// Its working directory; if absent, the caller's own.
     #[serde(default)]
     pub cwd: Option<OsText>,
-    /// Variables given by name.
+    /// Variables that are set over the inherited environment.
     #[serde(default)]
     pub env: Vec<EnvVar>,
-    /// On a terminal.
+    /// Whether it runs on a terminal.
     #[serde(default)]
     pub pty: bool,
-    /// With a pipe for its input.
+    /// Whether its input is a pipe.
     #[serde(default)]
     pub stdin: bool,
-    /// A name for people.
+    /// A name for display.
     #[serde(default)]
     pub name: Option<String>,
-    /// Labels by which processes are found together.
+    /// Labels, by which processes can be found together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// How long it may run, in milliseconds.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// What a stop of the engine does to it.
+    /// What happens to it when the engine is stopped.
     #[serde(default)]
     pub on_stop: OnStop,
-    /// What its owner is to be told of it.
+    /// What its owner is notified of.
     #[serde(default, skip_serializing_if = "Tell::is_nothing")]
     pub tell: Tell,
 }
 
-/// What is different in a process that is run again. What is absent stays as it was.
+/// The changes to a command that is run again. An absent field changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RerunChange {
-    /// Its name.
+    /// The new name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its command.
+    /// The new command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
 }
 
 impl RerunChange {
-    /// The same, under this name.
+    /// The same, with this name.
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
@@ -100,28 +100,28 @@ impl RerunChange {
         Self { command: Some(command.into()), ..self }
     }
 
-    /// Whether everything stays as it was.
+    /// Whether it changes nothing.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What the owner of a process is to be told.
+/// What the owner of a process is notified of.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tell {
-    /// Its end.
+    /// The end of the process.
     pub completion: bool,
-    /// Its end only if nobody in its conversation waits for it when it comes.
+    /// The end of the process, but only if no client of its session waits for it at that moment.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unless_waited_for: bool,
-    /// Whoever starts it waits for its end next.
+    /// The client that starts it will wait for its end next.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub awaited: bool,
-    /// Each line that contains one of these.
+    /// Each line that contains one of these patterns.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch: Vec<String>,
-    /// How many characters of output the completion carries.
+    /// How many characters of output the completion notice carries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chars: Option<u32>,
     /// Where in a chat the owner is.
@@ -136,7 +136,7 @@ impl Tell {
 }
 
 impl Spec {
-    /// The rules' own type, with the message's owner.
+    /// The core type, with the message's owner.
     pub fn into_core(self, owner: Owner) -> outlast_core::Spec {
         let Self { command, cwd, env, pty, stdin, name, labels, timeout_ms, on_stop, tell } = self;
         let mut spec = outlast_core::Spec::of(command.into());

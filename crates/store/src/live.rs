@@ -1,10 +1,13 @@
 //! The part of `meta` that changes while the process lives.
 //!
-//! Each field is one atomic, and whoever dies between two stores leaves a state from which the other goes on:
-//! what belongs together is in one word, or in a slot that a single store makes current.
+//! Each field is one atomic. A keeper that dies between two stores leaves a state from which the other continues: what belongs
+//! together is in one word, or in a slot that a single store makes current.
 
 use outlast_core::Incarnation;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
+
+/// The offset of the live fields in `meta`.
+pub(crate) const LIVE_AT: usize = 64;
 
 /// Bits of [`Live::flags`].
 pub mod flag {
@@ -12,55 +15,56 @@ pub mod flag {
     pub const STARTED: u32 = 1;
     /// The record of the end is on disk.
     pub const RECORDED: u32 = 1 << 1;
-    /// Nobody can write the output any more, and all of it is in the log.
+    /// Every writer has closed the output, and all of it is in the log.
     pub const OUTPUT_CLOSED: u32 = 1 << 2;
-    /// Nothing is left to do: the keepers may leave.
+    /// Nothing is left to do: the keepers may exit.
     pub const DONE: u32 = 1 << 3;
-    /// The input is to be closed once what was written is through.
+    /// The input is to be closed after everything that was written to it.
     pub const INPUT_CLOSE_ASKED: u32 = 1 << 4;
     /// The input is closed.
     pub const INPUT_CLOSED: u32 = 1 << 5;
-    /// Scanning is off, because it made the pump fail again and again.
+    /// Scanning is off, because it crashed the pump repeatedly.
     pub const SCAN_OFF: u32 = 1 << 6;
-    /// Another failure could lose the exit status, though not the output.
+    /// Another keeper failure could lose the exit status, but not the output.
     pub const OUTPUT_ONLY: u32 = 1 << 7;
     /// The command has a cgroup leaf of its own.
     pub const LEAF: u32 = 1 << 8;
-    /// The end came by the deadline.
+    /// The command's time limit ended it.
     pub const DEADLINE: u32 = 1 << 9;
     /// The process has been reaped.
     pub const REAPED: u32 = 1 << 10;
-    /// What was left of a stopped tree has been looked for, and the stop is over.
+    /// The remains of a stopped tree were searched for, and the stop is over.
     pub const STOP_DONE: u32 = 1 << 11;
-    /// A PTY was asked for and could not be had.
+    /// A terminal was requested and could not be allocated.
     pub const NO_PTY: u32 = 1 << 12;
-    /// What was the keepers' own is removed: the socket, and the leaf if it was empty.
+    /// The keepers' own files are removed: the socket, and the cgroup leaf if it was empty.
     pub const CLEAN: u32 = 1 << 13;
-    /// The request is on the engine's disk: the command may be started.
+    /// The request is on the engine's disk, so the command may be started.
     pub const GO: u32 = 1 << 14;
-    /// `splice` or `tee` is refused, so a pump reads and writes the bytes: in between they are in its memory.
+    /// `splice` or `tee` is refused, so a pump reads and writes the bytes, and holds them in its memory in between.
     pub const BY_HAND: u32 = 1 << 15;
-    /// A pump has such bytes in memory now, or is about to read some.
+    /// A pump holds such bytes in memory, or is about to read some.
     pub const IN_HAND: u32 = 1 << 16;
-    /// A pump was killed with such bytes in memory, or right before it read some.
+    /// A pump was killed while it held such bytes in memory, or right before it read some.
     pub const MAYBE_LOST: u32 = 1 << 17;
-    /// When output comes is noted, and every note was written. Not set by keepers of earlier versions.
+    /// The times of output are recorded, and no note failed to be written. Not set by keepers of earlier versions.
     pub const TIMED: u32 = 1 << 18;
 }
 
-/// How many processes that were left running are recorded with their identity. Further ones are counted, and found by their environment.
+/// How many descendants left running are recorded with their identity. Further ones are only counted, and found by their
+/// environment.
 pub const MAX_LEFT_RECORDED: usize = 16;
 
 /// How far the log is committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Commit {
-    /// Bytes in the log.
+    /// The length of the log.
     pub base: u64,
-    /// Newlines among them.
+    /// The newlines in it.
     pub lines: u64,
-    /// Up to which byte a terminal's questions were answered.
+    /// The offset up to which a terminal's queries were answered.
     pub answered: u64,
-    /// Bytes that stay in the spool when the committed ones are dropped: those behind a copy that came out short.
+    /// Bytes that stay in the spool when the committed ones are dropped: those after a copy that was shorter than requested.
     pub remain: u64,
 }
 
@@ -73,14 +77,14 @@ pub(crate) struct Slot {
     pub(crate) remain: AtomicU64,
 }
 
-/// The live fields, as they lie in the file.
+/// The live fields, in the layout of the file.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Live {
     /// Twice the number of commits, plus one while committed bytes are being dropped from the spool.
     pub(crate) commit: AtomicU64,
     pub(crate) slots: [Slot; 2],
-    /// The command's pid, stored by the kernel before the command could run. 0: it was never started.
+    /// The command's pid, stored by the kernel before the command can run. 0: it was never started.
     pub cmd: AtomicI32,
     /// The holder's pid.
     pub holder: AtomicI32,
@@ -88,7 +92,7 @@ pub struct Live {
     pub pump: AtomicI32,
     /// Bits of [`flag`].
     pub flags: AtomicU32,
-    /// When the command's pid started, in ticks; 0 until it was read.
+    /// When the command's pid started, in ticks; 0 until that was read.
     pub cmd_ticks: AtomicU64,
     /// When the command was started, UTC microseconds.
     pub started_at: AtomicI64,
@@ -96,104 +100,105 @@ pub struct Live {
     pub exec_errno: AtomicI32,
     /// The step of the start that failed.
     pub exec_step: AtomicU32,
-    /// 0, or 2^32 plus the wait status; 2^33 if it ended and the status could not be had.
+    /// 0, or 2^32 plus the wait status; 2^33 if it ended and its status is unknown.
     pub status: AtomicU64,
-    /// When the end was seen, UTC microseconds.
+    /// When the end was observed, UTC microseconds.
     pub ended_at: AtomicI64,
-    /// When the output was found closed, UTC microseconds.
+    /// When the output was found to be closed, UTC microseconds.
     pub closed_at: AtomicI64,
-    /// Descendants alive when the output was found closed.
+    /// Descendants that were alive when the output was found to be closed.
     pub left_running: AtomicU32,
     /// How often a pump was replaced.
     pub pump_deaths: AtomicU32,
     /// How often a holder was replaced.
     pub holder_deaths: AtomicU32,
-    /// How often in a row a pump was replaced without having committed anything.
+    /// How often in a row a pump was replaced before it committed anything.
     pub stuck: AtomicU32,
     /// The commit count at the latest replacement of a pump.
     pub stuck_at: AtomicU64,
-    /// Goes up while the pump lives and works.
+    /// Increases while the pump works.
     pub heartbeat: AtomicU64,
-    /// Bytes that have left the input spool for the command.
+    /// Bytes that were moved from the input spool to the command.
     pub in_base: AtomicU64,
-    /// Bytes that were ever put into the input spool; above `in_base` while some wait there.
+    /// Bytes that were ever written to the input spool; above `in_base` while some wait there.
     pub in_target: AtomicU64,
-    /// How many bytes of the input, by the callers' count, are in or through the spool.
+    /// How many bytes of the input, as callers count, were written to the spool.
     pub in_client: AtomicU64,
-    /// How many bytes of answers of ours are in or through the spool.
+    /// How many bytes of the keeper's own answers were written to the spool.
     pub in_answers: AtomicU64,
-    /// Whether what is being put into the spool is a caller's (1) or an answer of ours (2).
+    /// Whether the bytes that are being written to the spool are a caller's (1) or the keeper's answer (2).
     pub in_kind: AtomicU32,
-    /// How far a stop has come: 0 none, 1 the leader was asked, 2 everybody was asked, 3 killed.
+    /// How far a stop has come: 0 not begun, 1 TERM sent to the leader, 2 TERM sent to all, 3 KILL sent.
     pub stop_step: AtomicU32,
-    /// When everybody is to be asked, nanoseconds since boot.
+    /// When TERM is due for all, nanoseconds since boot.
     pub stop_all: AtomicU64,
-    /// When everybody is to be killed, nanoseconds since boot.
+    /// When KILL is due for all, nanoseconds since boot.
     pub stop_due: AtomicU64,
-    /// How many of the tree were seen to die.
+    /// How many processes of the tree were observed to die.
     pub stop_dead: AtomicU32,
     /// Rows times 65,536 plus columns.
     pub size: AtomicU32,
-    /// When its time is over, nanoseconds since boot; 0 for never.
+    /// When its time limit ends, nanoseconds since boot; 0 for none.
     pub deadline: AtomicU64,
     /// How many entries of the gap table are in use.
     pub gaps: AtomicU32,
-    /// Bytes dropped in all.
+    /// How many bytes were dropped.
     pub dropped: AtomicU64,
-    /// Up to which byte of the log a terminal's questions are answered by what was put into the spool.
+    /// The offset in the log up to which a terminal's queries are answered by what was written to the spool.
     pub answered: AtomicU64,
-    /// The same, once what is being put into the spool is in it.
+    /// The same, once the bytes that are being written to the spool are in it.
     pub answering: AtomicU64,
-    /// The number of times [`Live::set_watched`] was called: its low bit says which slot counts.
+    /// How often [`Live::set_watched`] was called: the low bit selects the current slot.
     pub(crate) watch: AtomicU64,
     pub(crate) watch_slots: [WatchSlot; 2],
-    /// The byte from which on output is being searched, plus one; 0 while none is. What it says after a death is where the dead one was.
+    /// The offset from which on output is being searched, plus one; 0 while none is. After a pump has died, it says where it was.
     pub watch_searching: AtomicU64,
-    /// What it said after the latest death.
+    /// Its value after the latest death of a pump.
     pub watch_stuck_at: AtomicU64,
-    /// How often in a row it said the same.
+    /// How often in a row it had that value.
     pub watch_stuck: AtomicU32,
-    /// What an engine says it has written down of this process: [`noted`]. This field is an engine's.
+    /// What an engine has stored of this process: see [`noted`]. Only engines write this field.
     pub noted: AtomicU64,
-    /// 1 while an engine shows news of this process that the disk refuses to record. If that engine dies, its clients may have seen the
-    /// news. This field is an engine's, too.
+    /// 1 while an engine shows changes of this process that could not be saved to disk. If that engine dies, its clients may have
+    /// seen them. Only engines write this field.
     pub shown_unsaved: AtomicU64,
-    /// The pids of those that were left running; 0 for none. Keepers of earlier versions recorded their number alone.
+    /// The pids of the descendants left running; 0 for none. Keepers of earlier versions recorded only their number.
     pub(crate) left_pids: [AtomicU32; MAX_LEFT_RECORDED],
     /// When each of them started, in ticks.
     pub(crate) left_ticks: [AtomicU64; MAX_LEFT_RECORDED],
 }
 
-/// How [`Live::noted`] says that the journal was written down up to `journal`, and whether the end was. Zero says nothing.
+/// The value of [`Live::noted`] for an engine that has stored the journal up to `journal`, and the end if `end`. Zero says nothing.
 pub fn noted(journal: u64, end: bool) -> u64 {
     journal << 1 | u64::from(end)
 }
 
-/// How far the output was searched for what the process is watched for, and which matches are not in the journal yet. All zero: from the start, and none.
+/// How far the output was searched for watched patterns, and which matches are not in the journal yet. All zero: from the start,
+/// and none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Watched {
-    /// From this byte on it has to be searched by whoever goes on.
+    /// The next pump searches from this offset on.
     pub upto: u64,
-    /// Whether that byte is in the middle of a line that counts already.
+    /// Whether this offset is in the middle of a line that was counted already.
     pub counted: bool,
-    /// The matches that wait, if there are any.
+    /// The matches that wait to be recorded.
     pub waiting: Option<Waiting>,
-    /// Where in the journal a record of them was begun. If a record of matches up to `upto` is there, they are in it.
+    /// Where in the journal their record was begun. If it holds a record of matches up to `upto`, they are in it.
     pub begun: Option<u64>,
 }
 
-/// Matches on their way to the journal.
+/// Matches that are not yet in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many lines.
+    /// How many lines matched.
     pub count: u64,
-    /// The byte at which the first of them begins.
+    /// The offset of the first of them.
     pub offset: u64,
-    /// Its pattern, by its place in the request.
+    /// The index of its pattern in the request.
     pub pattern: u32,
-    /// When it was seen, UTC microseconds.
+    /// When it was observed, UTC microseconds.
     pub at: i64,
-    /// When it was seen, microseconds since boot.
+    /// When it was observed, microseconds since boot.
     pub up: u64,
 }
 
@@ -206,20 +211,20 @@ pub(crate) struct WatchSlot {
     pub(crate) offset: AtomicU64,
     pub(crate) at: AtomicI64,
     pub(crate) up: AtomicU64,
-    /// Plus one; 0 for nowhere.
+    /// The offset plus one; 0 for none.
     pub(crate) begun: AtomicU64,
     pub(crate) pattern: AtomicU32,
     pub(crate) counted: AtomicU32,
 }
 
 impl Live {
-    /// Where the log stands, and whether committed bytes may still be in the spool.
+    /// The state of the log, and whether committed bytes may still be in the spool.
     pub fn commit(&self) -> (Commit, bool) {
         let word = self.commit.load(SeqCst);
         (self.slots[(word >> 1 & 1) as usize].get(), word & 1 == 1)
     }
 
-    /// Commits: from the single store inside on, the log is that long, and what the spool holds is to be dropped.
+    /// Commits: from the single store inside on, the log has that length, and the committed bytes in the spool are to be dropped.
     pub fn begin_drop(&self, next: Commit) {
         let number = (self.commit.load(SeqCst) >> 1) + 1;
         self.slots[(number & 1) as usize].set(next);
@@ -236,14 +241,14 @@ impl Live {
         self.watch_slots[(self.watch.load(SeqCst) & 1) as usize].get()
     }
 
-    /// Stores how far the output was searched, and what waits: all of it, or nothing.
+    /// Stores atomically how far the output was searched, and which matches wait.
     pub fn set_watched(&self, watched: &Watched) {
         let number = self.watch.load(SeqCst).wrapping_add(1);
         self.watch_slots[(number & 1) as usize].set(watched);
         self.watch.store(number, SeqCst);
     }
 
-    /// Whether an engine has written down the journal up to `journal`, and the end if that is asked.
+    /// Whether an engine has stored the journal up to `journal`, and the end if `end`.
     pub fn is_noted(&self, journal: u64, end: bool) -> bool {
         let noted = self.noted.load(SeqCst);
         noted >> 1 >= journal && (!end || noted & 1 == 1)
@@ -259,16 +264,16 @@ impl Live {
         self.flags.load(SeqCst) & bits == bits
     }
 
-    /// Sets `bits`; tells whether this call was the first to set one of them.
+    /// Sets `bits`. Returns whether this call was the first to set one of them.
     pub fn set(&self, bits: u32) -> bool {
         self.flags.fetch_or(bits, SeqCst) & bits != bits
     }
 
-    /// Stores which descendants are left running, and how many they are.
+    /// Stores which descendants are left running, and how many there are.
     pub fn set_left(&self, left: &[Incarnation]) {
         for n in 0..MAX_LEFT_RECORDED {
             let (pid, ticks) = left.get(n).map_or((0, 0), |of| (of.pid, of.start_ticks));
-            // While the pid is 0 no reader takes the ticks of one for those of another.
+            // While the pid is 0, no reader combines it with the start time of another.
             self.left_pids[n].store(0, SeqCst);
             self.left_ticks[n].store(ticks, SeqCst);
             self.left_pids[n].store(pid, SeqCst);
@@ -276,7 +281,7 @@ impl Live {
         self.left_running.store(u32::try_from(left.len()).unwrap_or(u32::MAX), SeqCst);
     }
 
-    /// The wait status, once the end was seen. `Some(None)`: it could not be had.
+    /// The wait status, once the end was observed. `Some(None)`: it is unknown.
     pub fn wait_status(&self) -> Option<Option<i32>> {
         match self.status.load(SeqCst) {
             0 => None,
@@ -285,7 +290,8 @@ impl Live {
         }
     }
 
-    /// Publishes how it ended; what was published first stands. The time is stored before, so that whoever sees the status sees a time.
+    /// Publishes how the command ended. The first published status stands. The time is stored before it, so a reader of the status
+    /// finds a time.
     pub fn publish_status(&self, status: Option<i32>, at_micros: i64) {
         let _first = self.ended_at.compare_exchange(0, at_micros, SeqCst, SeqCst);
         let word = status.map_or(1 << 33, |s| 1 << 32 | u64::from(s as u32));

@@ -1,4 +1,4 @@
-//! Moves output from the command to the log so that each byte is always in a pipe or in the log, never only in memory.
+//! Copies output from the command to the log. Each byte is always in a pipe or in the log, never only in memory.
 //!
 //! ```text
 //! splice   output → spool          the kernel moves pages; a kill leaves each byte on one side or the other
@@ -8,8 +8,8 @@
 //! drop     spool → /dev/null       again after a kill, until only what was not copied is left
 //! ```
 //!
-//! If `splice` or `tee` is refused, bytes are read and written, and in between they are in memory only. Flags in `meta` say that this is
-//! so, and that a pump may have died with such bytes.
+//! If `splice` or `tee` is refused, the pump reads and writes the bytes, and in between they are only in its memory. Flags in
+//! `meta` record that, and whether a pump may have died with such bytes.
 //!
 //! Decisions 6 and 156: docs/decisions/keeper.md.
 
@@ -28,52 +28,52 @@ use rustix::pipe::SpliceFlags;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-/// How much is moved at once: what a pipe holds.
+/// How many bytes are moved at once: the capacity of a pipe.
 const BATCH: usize = 64 << 10;
 /// How many bytes of answers may wait for a program that does not read them.
 const MOST_ANSWERS: usize = 4 << 10;
 
-/// The least time between two notes of when output came.
+/// The least time between two notes of when output arrived.
 const NOTE_EVERY: Duration = Duration::from_secs(1);
 
-/// What one step found.
+/// The result of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// Bytes; there may be more.
+    /// Bytes were moved; there may be more.
     Some,
-    /// Nothing to read now.
+    /// There is nothing to read now.
     Empty,
-    /// Nobody can write any more. On a terminal: nobody has it open now.
+    /// Every writer has closed the output. On a terminal: no process has it open now.
     Closed,
 }
 
-/// The pump's own half of the way.
+/// The state of the pump that its successor does not need.
 #[derive(Debug)]
-pub(crate) struct Mover {
+pub(crate) struct OutputCopier {
     log: LogWriter,
     memory: Vec<u8>,
     questions: Questions,
-    /// What is looked for in the output, if anything is.
+    /// The search for watched patterns, if there are any.
     pub(crate) watch: Option<Watch>,
-    /// Answers to the terminal's questions that are not in the input yet.
+    /// Answers to the terminal's queries that are not in the input yet.
     pub(crate) answers: Vec<u8>,
-    /// Up to which byte of the log questions were looked for.
+    /// The offset in the log up to which queries were looked for.
     pub(crate) asked_to: u64,
     times: TimeWriter,
-    /// The last note of when output came, or the start, on the clock that counts sleep of the machine. A pump that takes over does not know it, and begins with a
-    /// note.
+    /// The time of the last note of when output arrived, or of the start, on the clock that counts sleep. A pump that takes over
+    /// does not know it, and begins with a note.
     noted_ns: Option<u64>,
 }
 
-impl Mover {
-    /// Goes on where the last pump stopped.
+impl OutputCopier {
+    /// Continues where the last pump stopped.
     pub(crate) fn new(pair: &Pair) -> Self {
         if pair.live().has(flag::IN_HAND) {
-            // The previous pump was killed while bytes were in its memory, or right before it read some.
+            // The last pump was killed while bytes were in its memory, or right before it read some.
             pair.live().set(flag::MAYBE_LOST);
             pair.live().flags.fetch_and(!flag::IN_HAND, SeqCst);
         }
-        let mut mover = Self {
+        let mut copier = Self {
             log: LogWriter::open(&pair.dir, pair.settings.keep),
             memory: Vec::new(),
             questions: Questions::default(),
@@ -85,21 +85,21 @@ impl Mover {
         };
         if pair.live().pump_deaths.load(SeqCst) == 0 {
             pair.live().set(flag::TIMED);
-            mover.noted_ns = Some(boottime_ns());
+            copier.noted_ns = Some(boottime_ns());
         } else {
-            mover.times = TimeWriter::open(&pair.dir);
+            copier.times = TimeWriter::open(&pair.dir);
         }
         if let (commit, true) = pair.live().commit() {
             drop_committed(pair, commit);
         }
-        // What the last pump had copied for itself is of no use: the spool has it.
+        // The last pump's copy is not needed: the spool still has the bytes.
         empty(&pair.copy);
-        mover.ask_again(pair);
-        mover.watch = Watch::resume(pair);
-        mover
+        copier.ask_again(pair);
+        copier.watch = Watch::resume(pair);
+        copier
     }
 
-    /// One batch.
+    /// Moves one batch.
     pub(crate) fn step(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
         if pair.live().has(flag::BY_HAND) {
             return self.step_by_hand(pair, journal);
@@ -111,7 +111,7 @@ impl Mover {
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::INTR) => return Moved::Empty,
                 Err(Errno::IO) if pair.settings.pty => return Moved::Closed,
-                // `splice` is refused, or this kind of file does not support it. That does not mean that the output has ended.
+                // `splice` is refused, or does not support this kind of file. That does not mean that the output has ended.
                 Err(_) => return self.step_by_hand(pair, journal),
             }
             points::reach("pump.batch.spliced");
@@ -122,7 +122,7 @@ impl Mover {
         }
     }
 
-    /// Moves one batch by reading and writing, the rest of the spool first.
+    /// Moves one batch by reading and writing, first the rest of the spool.
     fn step_by_hand(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Moved {
         let live = pair.live();
         live.set(flag::BY_HAND);
@@ -155,8 +155,8 @@ impl Mover {
         moved
     }
 
-    /// After the end, or where nobody has the terminal open: the kernel may say so while bytes are still on their way to us. Asking again,
-    /// at once and twice after a moment, gets them.
+    /// Reads a terminal again after the end, or if no process has it open. The kernel may report that while bytes are still on
+    /// their way. Reading again, at once and twice after a moment, gets them.
     pub(crate) fn ask_terminal_again(&mut self, pair: &Pair, first: Moved, journal: &mut dyn FnMut(&Record)) -> Moved {
         let mut last = first;
         for wait in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(2)] {
@@ -171,10 +171,11 @@ impl Mover {
         last
     }
 
-    /// Copies the spool's contents and writes them. On an error nothing was copied, and the spool still has them.
+    /// Copies the contents of the spool and writes them. On an error nothing was copied, and the spool still has them.
     fn batch(&mut self, pair: &Pair, journal: &mut dyn FnMut(&Record)) -> Result<(), Errno> {
         let spooled = pair.spool.filled() as usize;
-        // Short where the copy has fewer slots than the spool (pipes shrink for a user who has many): then the rest stays for the next batch.
+        // Short if the copy has fewer slots than the spool (the kernel shrinks pipes for a user with many). The rest stays for the
+        // next batch.
         let copied = match rustix::pipe::tee(&pair.spool.r, &pair.copy.w, spooled, SpliceFlags::NONBLOCK) {
             Ok(n) => n,
             Err(Errno::INTR) => return Ok(()),
@@ -192,7 +193,7 @@ impl Mover {
             }
         }
         if got < copied {
-            // Cannot happen with a pipe we alone read; if it does, the spool still has everything.
+            // This cannot happen with a pipe that only this keeper reads. If it does, the spool still has everything.
             empty(&pair.copy);
             return Ok(());
         }
@@ -212,7 +213,7 @@ impl Mover {
         };
         if let Err(written) = written {
             let (from, to) = (was.base + written as u64, was.base + self.memory.len() as u64);
-            // A full disk stops nobody: what could not be written is counted and told.
+            // On a full disk the command keeps running: the bytes that could not be written are counted and reported.
             if pair.meta.record_gap(from, to).is_ok() {
                 journal(&Record::Gap { at: outlast_store::os::now(), from, to, why: GapWhy::DiskFull });
             }
@@ -226,11 +227,11 @@ impl Mover {
         if let Some(watch) = &mut self.watch {
             watch.see(pair, was.base, &self.memory);
         }
-        // Old segments that could not be removed are tried again with the next one.
+        // Old segments that could not be deleted are tried again with the next one.
         let _later = self.log.retain(next.base);
     }
 
-    /// Notes when the output that begins at `byte` came, unless the last note was a moment ago.
+    /// Notes when the output that begins at `byte` arrived, unless the last note was a moment ago.
     fn note_time(&mut self, pair: &Pair, byte: u64) {
         let is_recent = |at: u64| Duration::from_nanos(boottime_ns().saturating_sub(at)) < NOTE_EVERY;
         if self.noted_ns.is_some_and(is_recent) || !pair.live().has(flag::TIMED) {
@@ -238,12 +239,13 @@ impl Mover {
         }
         self.noted_ns = Some(boottime_ns());
         if self.times.note(&pair.dir, TimeNote { byte, at: now() }).is_err() {
-            // Readers would take these bytes for older than they are. They are told that times are not known.
+            // Without the note, readers would take these bytes for older than they are. Without the flag, they report times as
+            // unknown.
             pair.live().flags.fetch_and(!flag::TIMED, SeqCst);
         }
     }
 
-    /// The bytes pass through memory once: lines are counted and a terminal's questions found.
+    /// Scans the bytes as they pass through memory: counts lines and finds a terminal's queries.
     fn scan(&mut self, pair: &Pair, was: Commit, remain: u64) -> Commit {
         let keep = pair.settings.keep;
         let base = was.base + self.memory.len() as u64;
@@ -255,7 +257,7 @@ impl Mover {
             lines += memchr::memchr_iter(b'\n', &rest[..here]).count() as u64;
             (at, rest) = (at + here as u64, &rest[here..]);
             if at == first + len {
-                // Without the note line numbers become approximate, and readers say so.
+                // Without the entry, line numbers become approximate, and readers say so.
                 let _full_disk = LineIndex::note(&pair.dir, keep.index_of(at), lines);
             }
             if rest.is_empty() {
@@ -264,7 +266,7 @@ impl Mover {
         }
         let mut answered = was.answered;
         if pair.settings.pty {
-            // A program that asks and asks and reads no answer is not remembered for ever.
+            // A limit for a program that sends queries and never reads the answers.
             if !pair.live().has(flag::SCAN_OFF) && self.answers.len() < MOST_ANSWERS {
                 self.answers.extend(self.questions.answers(&self.memory, size(pair)));
             }
@@ -276,7 +278,7 @@ impl Mover {
         Commit { base, lines, answered, remain }
     }
 
-    /// Questions whose answers the last pump had not passed on.
+    /// Finds queries whose answers the last pump did not pass on.
     fn ask_again(&mut self, pair: &Pair) {
         let (commit, _) = pair.live().commit();
         let answered = commit.answered.max(pair.live().answered.load(SeqCst));
@@ -285,7 +287,7 @@ impl Mover {
             return;
         }
         let reader = outlast_store::segments::LogReader::open(&pair.dir, pair.settings.keep);
-        // A question is short and recent; what is further back was answered or given up.
+        // A query is short and recent; earlier ones were answered or given up.
         let from = answered.max(commit.base.saturating_sub(BATCH as u64));
         if let Ok(outlast_store::segments::Chunk::Bytes { bytes, .. }) = reader.read(from, commit.base, BATCH, &[]) {
             self.answers = self.questions.answers(&bytes, size(pair));
@@ -293,9 +295,9 @@ impl Mover {
         }
     }
 
-    /// Has the log on disk. A power cut after this takes nothing of it.
+    /// Syncs the log to disk. A power cut after this loses no byte of it.
     pub(crate) fn sync(&self) {
-        // The record of the end has its own sync; a log that is shorter than it says is shown as a gap.
+        // The record of the end has its own sync. If the log is shorter than the record says, readers show a gap.
         let _gap = self.log.sync();
     }
 }
@@ -305,7 +307,7 @@ fn size(pair: &Pair) -> (u16, u16) {
     ((size >> 16) as u16, size as u16)
 }
 
-/// Drops from the spool what the log has.
+/// Drops the bytes from the spool that are in the log.
 fn drop_committed(pair: &Pair, commit: Commit) {
     loop {
         let left = pair.spool.filled().saturating_sub(commit.remain) as usize;
@@ -315,7 +317,7 @@ fn drop_committed(pair: &Pair, commit: Commit) {
         match rustix::pipe::splice(&pair.spool.r, None, &pair.null, None, left, SpliceFlags::NONBLOCK | SpliceFlags::MOVE) {
             Ok(0) | Err(Errno::AGAIN) => break,
             Ok(_) | Err(Errno::INTR) => {}
-            // `splice` is refused here. The bytes are in the log already, so they may pass through memory.
+            // `splice` is refused. The bytes are in the log already, so they may pass through memory.
             Err(_) => match rustix::io::read(&pair.spool.r, &mut [0; 4096][..left.min(4096)]) {
                 Ok(0) | Err(Errno::AGAIN) => break,
                 Ok(_) | Err(Errno::INTR) => {}

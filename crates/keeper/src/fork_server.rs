@@ -1,13 +1,14 @@
-//! Where keepers come from: one process that forks them, so that none has to be executed anew.
+//! The fork server: one process that forks keepers, so that no keeper has to be executed.
 //!
-//! The engine starts a nest, and sends it an id and a connection for each process that it wants kept. A few keepers are forked ahead and wait for such a message, all
-//! at the same socket: the kernel gives it to one of them. That one takes the name of its process and goes on as its pump, and the nest forks another in its place.
-//! Whatever is killed here has started nothing: the connection closes, and the engine asks again.
+//! The engine starts it, and sends it an id and a connection for each process that needs keepers. A few keepers are forked ahead
+//! and wait for such a message, all on the same socket: the kernel gives it to one of them. That keeper takes the name of its
+//! process and becomes its pump, and the fork server forks another one. A keeper that is killed here has started nothing: the
+//! connection closes, and the engine asks again.
 //!
 //! Decision 80: docs/decisions/keeper.md.
 
 use crate::os::{self, Fork, Kin, Title};
-use crate::start::{Ground, StartError};
+use crate::start::{KeeperBase, StartError};
 use outlast_core::ProcessId;
 use outlast_store::dir::UNNAMED;
 use outlast_store::meta::Image;
@@ -21,38 +22,39 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// How many are forked ahead.
+/// How many keepers are forked ahead.
 const AHEAD: usize = 4;
-/// Where no process can be made, it is tried again after this long.
+/// If no process can be created, it is tried again after this time.
 const AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
-/// A keeper that was asked for.
+/// A keeper that was requested.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedKeeper {
     /// The folder of its process.
     pub(crate) folder: PathBuf,
-    /// Where the engine that asked listens, and says when to go on.
+    /// The connection to the engine that requested it and sends the go-ahead.
     pub(crate) engine: OwnedFd,
-    /// The live copy of `meta`, which the engine holds too.
+    /// The live copy of `meta`, which the engine holds, too.
     pub(crate) image: Image,
-    /// What it has ready.
-    pub(crate) ground: Ground,
+    /// The descriptors it has opened already.
+    pub(crate) base: KeeperBase,
 }
 
-/// Whether this is the folder of a process that has no name yet.
+/// Whether this is the folder of a process whose id is not known yet.
 pub(crate) fn is_unnamed(folder: &Path) -> bool {
     folder.file_name().is_some_and(|name| name == UNNAMED)
 }
 
-/// Forks keepers for as long as there is an engine to ask for them. Returns in each of those, once it was asked for.
-pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
+/// Forks keepers as long as an engine may request them. Returns in each keeper once it was requested.
+pub(crate) fn run(unnamed: &Path) -> Result<RequestedKeeper, StartError> {
     let failed = |doing| move |error: io::Error| StartError::System { doing, error };
-    // What the engine's first caller had open must reach neither us nor a command: a lock there would be held for ever.
+    // Descriptors of the program that started the engine must reach neither the keepers nor a command: a lock held through one
+    // would never be released.
     os::close_inherited(None);
-    // Read once for all of them, as is what the processor can do, which is a long question in a virtual machine.
+    // Both are read once for all keepers. Detecting the processor's features takes long in a virtual machine.
     let _read_again_then = outlast_store::os::boot_id();
     let _known_now = memchr::memchr_iter(0, &[1]).count();
-    // Without this it would end with the terminal or the session of whoever started the engine.
+    // Without this it would end with the terminal or session of the program that started the engine.
     let _already_leader = rustix::process::setsid();
     let signals = os::take_signals().map_err(failed("take signals"))?;
     let asks = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|e| failed("keep the engine's socket")(e.into()))?;
@@ -62,47 +64,47 @@ pub(crate) fn run(unnamed: &Path) -> Result<Asked, StartError> {
     os::put_at(null.as_fd(), 1).map_err(failed("let go of standard output"))?;
     drop(null);
     let (taken, take) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|e| failed("make a pipe")(e.into()))?;
-    let mut nest = Nest { title: Title::find(UNNAMED), asks, signals, taken, take, ahead: BTreeSet::new(), rests: false };
+    let mut server = ForkServer { title: Title::find(UNNAMED), asks, signals, taken, take, ahead: BTreeSet::new(), rests: false };
     loop {
-        if nest.fork()? {
-            let ground = Ground::lay()?;
-            let Some((id, engine, image)) = nest.wait_to_be_asked() else { os::exit_now(0) };
+        if server.fork()? {
+            let base = KeeperBase::open()?;
+            let Some((id, engine, image)) = server.wait_to_be_asked() else { os::exit_now(0) };
             outlast_store::points::reach("nest.asked");
             let folder = unnamed.with_file_name(id.to_string());
-            if let Some(title) = &nest.title {
+            if let Some(title) = &server.title {
                 title.set(&id.to_string());
             }
-            return Ok(Asked { folder, engine, image, ground });
+            return Ok(RequestedKeeper { folder, engine, image, base });
         }
-        if nest.is_over() {
+        if server.is_over() {
             os::exit_now(0);
         }
     }
 }
 
-struct Nest {
+struct ForkServer {
     title: Option<Title>,
-    /// Where the engine sends what it wants kept.
+    /// The socket of the engine's requests.
     asks: OwnedFd,
     signals: OwnedFd,
-    /// Where those who were asked for say so.
+    /// Keepers that were requested write their pids here.
     taken: OwnedFd,
     take: OwnedFd,
-    /// The pids of those who wait.
+    /// The pids of the waiting keepers.
     ahead: BTreeSet<u32>,
-    /// Whether one of them has died of itself: the next one may, too, and is not made at once.
+    /// Whether a waiting keeper has died on its own. The next one may die, too, so it is not forked at once.
     rests: bool,
 }
 
-impl Nest {
-    /// Forks until enough are waiting. Whether this is one of them.
+impl ForkServer {
+    /// Forks until enough keepers wait. Returns whether this is one of them.
     fn fork(&mut self) -> Result<bool, StartError> {
         while self.ahead.len() < AHEAD && !self.rests {
             let pid = AtomicI32::new(0);
             match os::fork(&pid, &Kin::Child) {
                 Ok(Fork::Child) => return Ok(true),
                 Ok(Fork::Parent(_)) => _ = self.ahead.insert(pid.load(SeqCst) as u32),
-                // Those who wait serve on; with none, those who ask wait for the next try.
+                // The waiting keepers continue. If there are none, requests wait for the next try.
                 Err(_) => break,
             }
         }
@@ -110,30 +112,31 @@ impl Nest {
         Ok(false)
     }
 
-    /// In a keeper: waits for its turn. Nothing if there is no engine any more.
+    /// In a keeper: waits for a request. None if there is no engine any more.
     fn wait_to_be_asked(&self) -> Option<(ProcessId, OwnedFd, Image)> {
         let asked = receive(&self.asks);
-        // Whatever it was, this one does not wait any more.
+        // In any case, this keeper no longer waits.
         let me = rustix::process::getpid().as_raw_nonzero().get() as u32;
-        let _nest_is_dead = rustix::io::write(&self.take, &me.to_ne_bytes());
+        let _server_is_dead = rustix::io::write(&self.take, &me.to_ne_bytes());
         let (name, engine, image) = asked.ok()??;
         Some((name.parse().ok()?, engine, image))
     }
 
-    /// Sleeps until somebody was asked for or has died. Whether there is no engine any more, and nobody who waits for one.
+    /// Sleeps until a keeper was requested or has died. Returns whether there is no engine any more, and no keeper that waits for
+    /// one.
     fn is_over(&mut self) -> bool {
         let mut fds = [
             PollFd::new(&self.taken, PollFlags::IN),
             PollFd::new(&self.signals, PollFlags::IN),
-            // Only that its other end is closed: what comes is for those who wait.
+            // Only reports that the other end is closed: messages are for the waiting keepers.
             PollFd::new(&self.asks, PollFlags::empty()),
         ];
         let timeout = (self.ahead.len() < AHEAD).then_some(AGAIN);
-        // Interrupted, or late: everything is looked at.
+        // Interrupted, or late: everything is checked.
         let _woken = poll(&mut fds, timeout.as_ref());
         let (taken, left) = (!fds[0].revents().is_empty(), !fds[2].revents().is_empty());
         self.see(taken);
-        // They see the same, and go, but for those who were asked for before; then nothing of ours is left.
+        // The waiting keepers see the same and exit, except for those that were requested before.
         while left && !self.ahead.is_empty() {
             let mut fds = [PollFd::new(&self.taken, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
             let _woken = poll(&mut fds, None);
@@ -143,11 +146,11 @@ impl Nest {
         left
     }
 
-    /// Sees who was asked for, if somebody was, and who has died.
+    /// Notes which keepers were requested and which have died.
     fn see(&mut self, taken: bool) {
         if taken {
             let mut pids = [0; 4 * 64];
-            // Interrupted: it is there the next time.
+            // If this is interrupted, the pids are read the next time.
             let read = rustix::io::read(&self.taken, &mut pids).unwrap_or(0);
             for pid in pids[..read].chunks_exact(4) {
                 self.ahead.remove(&u32::from_ne_bytes([pid[0], pid[1], pid[2], pid[3]]));

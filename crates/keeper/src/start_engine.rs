@@ -1,4 +1,4 @@
-//! Starts an engine when there is news and nobody to hear it.
+//! Starts an engine if there is news and no engine listens.
 //!
 //! Decision 11: docs/decisions/keeper.md.
 
@@ -13,16 +13,17 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::AtomicI32;
 
-/// An engine that is being started: the lock that keeps others from starting one too, until it is up or has failed.
+/// An engine that is being started, and the lock that keeps other programs from starting one until it runs or has failed.
 #[derive(Debug)]
-pub(crate) struct Waking {
-    /// Readable once the engine is up, ended if it failed.
+pub(crate) struct StartingEngine {
+    /// Readable once the engine runs; at its end if the engine failed.
     pub(crate) ready: OwnedFd,
     _lock: File,
 }
 
-/// Starts an engine unless one is there or on its way. Failing is no harm: the next call of anybody starts one, and finds the news in the folder.
-pub(crate) fn engine(pair: &Pair) -> Option<Waking> {
+/// Starts an engine unless one runs or is being started. A failure does no harm: the next client starts an engine, which finds the
+/// news in the folder.
+pub(crate) fn start(pair: &Pair) -> Option<StartingEngine> {
     let program = pair.settings.engine.as_ref()?;
     let home = Home { root: pair.settings.home.as_path().to_owned() };
     let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(home.start_lock()).ok()?;
@@ -30,10 +31,10 @@ pub(crate) fn engine(pair: &Pair) -> Option<Waking> {
         return None;
     }
     let (ready, told) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok()?;
-    let nobody = AtomicI32::new(0);
-    // Not our child, so that it is never taken for a part of the command's tree.
-    match os::fork(&nobody, &Kin::Sibling).ok()? {
-        Fork::Parent(_) => Some(Waking { ready, _lock: lock }),
+    let unused = AtomicI32::new(0);
+    // Not a child of this process, so that it is never taken for a part of the command's tree.
+    match os::fork(&unused, &Kin::Sibling).ok()? {
+        Fork::Parent(_) => Some(StartingEngine { ready, _lock: lock }),
         Fork::Child => {
             execute(pair, program, &home, &lock, told);
             os::exit_now(127);
@@ -43,17 +44,18 @@ pub(crate) fn engine(pair: &Pair) -> Option<Waking> {
 
 fn execute(pair: &Pair, program: &OsText, home: &Home, lock: &File, told: OwnedFd) {
     let _leads_already = rustix::process::setsid();
-    // The lock goes along as its input: should we be killed now, the next one still waits until that engine listens or is gone.
+    // The engine inherits the lock as its standard input. If this keeper is killed now, the next starter still waits until that
+    // engine listens or has ended.
     if os::put_at(lock.as_fd(), 0).is_err() {
         return;
     }
-    // Above the standard streams, and the only other descriptor that goes along.
+    // Above the standard streams, and the only other inherited descriptor.
     let Ok(told) = rustix::io::fcntl_dupfd_cloexec(&told, 3) else { return };
     if rustix::io::fcntl_setfd(&told, rustix::io::FdFlags::empty()).is_err() {
         return;
     }
     if let Ok(log) = OpenOptions::new().append(true).create(true).mode(0o600).open(home.engine_log()) {
-        // Standard error leads to the log already if an engine started us.
+        // If an engine started this keeper, standard error leads to the log already.
         let _same = os::put_at(log.as_fd(), 2);
     }
     let text = |b: Vec<u8>| CString::new(b).ok();
@@ -66,7 +68,7 @@ fn execute(pair: &Pair, program: &OsText, home: &Home, lock: &File, told: OwnedF
         told.as_raw_fd().to_string().into_bytes(),
     ]
     .map(text);
-    // Our own environment is the engine's: it gave it to us.
+    // The engine gave its environment to this keeper, which passes it on.
     let env: Vec<CString> = std::env::vars_os().filter_map(|(k, v)| text([k.into_vec(), b"=".to_vec(), v.into_vec()].concat())).collect();
     let (Some(program), Some(argv)) = (text(program.as_bytes().to_vec()), argv.into_iter().collect::<Option<Vec<_>>>()) else { return };
     os::reset_signals();
