@@ -7,7 +7,7 @@ use crate::masks::Finder;
 use crate::render::{self, Log};
 use crate::shared::{Shared, Waits};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
-use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
+use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::watch::{Cursor, Found, Scanner};
@@ -311,18 +311,18 @@ impl Judge {
         for verdict in verdicts {
             let command = of.row.kept.spec.command.shown();
             let (key, body) = match verdict {
-                Verdict::Match { suppressed } => {
+                WatchDecision::Match { suppressed } => {
                     let output = quoted(&matched);
                     let mut seen = WatchMatch::new(command, &matched.pattern, output);
                     seen.name = of.row.kept.spec.name.clone();
                     seen.suppressed = suppressed;
                     (format!("{name}/watch_match/{at}"), Body::WatchMatch(seen))
                 }
-                Verdict::Disabled { suppressed, message } => {
+                WatchDecision::Disabled { suppressed, message } => {
                     let called = of.row.kept.spec.name.clone();
                     (format!("{name}/watch_disabled"), Body::WatchDisabled { name: called, command, message, suppressed })
                 }
-                verdict @ (Verdict::Tripped { .. } | Verdict::Released { .. }) => {
+                verdict @ (WatchDecision::Tripped { .. } | WatchDecision::Released { .. }) => {
                     to_sessions.push(verdict);
                     continue;
                 }
@@ -343,16 +343,16 @@ impl Judge {
     fn tell_sessions(
         &self,
         db: &Connection,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<WatchDecision>,
         from: Option<(&News, u64)>,
         now: Moment,
     ) -> rusqlite::Result<Vec<Entry>> {
         let mut made = Vec::new();
         for verdict in verdicts {
             let (session, body) = match verdict {
-                Verdict::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
-                Verdict::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
-                Verdict::Match { .. } | Verdict::Disabled { .. } => continue,
+                WatchDecision::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
+                WatchDecision::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
+                WatchDecision::Match { .. } | WatchDecision::Disabled { .. } => continue,
             };
             // The same match says the same, however often it is read. What time did happens once, behind the newest notice.
             let cause = match from {
@@ -382,7 +382,7 @@ impl Judge {
         Ok((made, due))
     }
 
-    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
+    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<WatchDecision>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
         // What cannot be read any more holds nothing back.
         let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
@@ -404,7 +404,7 @@ impl Judge {
 const WAITED_FOR: &str = "somebody waits for it";
 
 impl Judge {
-    fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
+    pub(super) fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
         for sink in &self.sinks {
             db.prepare_cached("UPDATE delivery SET due_up = ?3, reason = ?4 WHERE sink = ?1 AND seq = ?2")?
                 .execute(params![sink.name, seq as i64, until, WAITED_FOR])?;
