@@ -1,5 +1,7 @@
 //! `run`: check, write down, start, answer.
 
+mod request_hash;
+
 use super::{Asked, finished, poll};
 use crate::blanks::Blanks;
 use crate::disk::blocking;
@@ -11,16 +13,14 @@ use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
 use crate::state::{LONGEST_NAME, Reserved, View};
-use crate::{cgroup, launch, refuse, run_dir, settle};
+use crate::{cgroup, launch, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
 use outlast_text::{Redactor, secret_name};
 use outlast_wire::code;
 use outlast_wire::v1::{self, Caller, Error, Process};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 /// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
@@ -45,7 +45,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
-        let hash = hash(id, &spec, &caller);
+        let hash = request_hash::hash(id, &spec, &caller);
         match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reserved::New) => {
                 break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
@@ -595,21 +595,6 @@ fn bad_spec(error: &MergeError) -> Error {
         Some((what, hint)) => refuse::refusal(code::BAD_SPEC, what, hint),
         None => refuse::refusal(code::BAD_SPEC, text, ""),
     }
-}
-
-/// What makes two requests the same: command, directory, explicit environment, flags and owner. With the id in it, equal requests cannot be told from
-/// their hashes.
-fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
-    let here = caller.cwd.as_path();
-    let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
-    // Whoever asks again may wait or not.
-    let mut whole = spec.clone().in_dir(cwd);
-    whole.tell.awaited = false;
-    let mut sum = Sha256::new();
-    sum.update(id.bytes());
-    // A spec holds strings, numbers and lists only, which always serialise.
-    sum.update(serde_json::to_vec(&whole).expect("a spec serialises"));
-    run_dir::hex(&sum.finalize())
 }
 
 pub(crate) fn random_id() -> ProcessId {
