@@ -3,6 +3,7 @@
 mod given;
 mod histories;
 mod kept;
+mod lockstep;
 mod scale;
 mod seen;
 mod takers;
