@@ -333,7 +333,7 @@ impl Engine {
         match news {
             Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,
             // The folder says so already, so that nobody has to wait for this.
-            Some(news) => self.shared.index.put_later(news.into_row()).await,
+            Some(news) => self.shared.index.put_later(news.into_facts()).await,
             None => {}
         }
     }
@@ -593,7 +593,7 @@ struct Unsaid {
 impl Unsaid {
     fn written(&mut self) {
         if let Some(news) = self.news.take() {
-            self.before = Arc::new(Facts::from(news.into_row()));
+            self.before = Arc::new(news.into_facts());
         }
     }
 }

@@ -510,7 +510,7 @@ impl State {
             return;
         }
         // The mark that counts is in the outbox; this is about the order of removal.
-        self.shared.index.put_later(entry.facts.row()).await;
+        self.shared.index.put_later(Facts::clone(&entry.facts)).await;
     }
 
     fn drop_entry(&mut self, id: ProcessId) {

@@ -159,7 +159,7 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
     engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    engine.shared.outbox.accept(crate::index::Row::accepted(kept.clone())).await.unwrap();
+    engine.shared.outbox.accept(Facts::accepted(kept.clone())).await.unwrap();
     (engine.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 

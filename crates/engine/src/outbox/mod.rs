@@ -20,7 +20,8 @@ pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
 use crate::engine::Engine;
-use crate::index::{self, Index, IndexError, Row};
+use crate::facts::Facts;
+use crate::index::{self, Index, IndexError};
 use crate::mind::AGAIN;
 use crate::shared::Closing;
 use outlast_core::{Owner, ProcessId, Time};
@@ -91,10 +92,10 @@ impl Outbox {
     }
 
     /// Writes a request down, and that its conversation lives.
-    pub(crate) async fn accept(&self, row: Row) -> Result<(), IndexError> {
+    pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            speaks(db, &row.kept.spec.owner)?;
-            index::put(db, &row)
+            speaks(db, &facts.kept.spec.owner)?;
+            index::put(db, &facts)
         };
         self.index.work(work).await
     }

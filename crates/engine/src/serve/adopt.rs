@@ -161,7 +161,7 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
             return Err(error);
         }
     };
-    if let Err(error) = shared.index.put(facts.row()).await {
+    if let Err(error) = shared.index.put(facts.clone()).await {
         // As above.
         let _undone = blocking(undo).await;
         return Err(refuse::index_start(&error));

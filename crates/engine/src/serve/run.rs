@@ -5,7 +5,6 @@ use crate::blanks::Blanks;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
-use crate::index::Row;
 use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
@@ -140,7 +139,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
     // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
     let keeper = if failed { None } else { launch::Keeper::ask(shared, id, launch::From::Nest).await.ok() };
     point!("run.before_commit");
-    if let Err(error) = shared.outbox.accept(Row::accepted(kept.clone())).await {
+    if let Err(error) = shared.outbox.accept(Facts::accepted(kept.clone())).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }
