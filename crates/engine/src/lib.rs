@@ -91,10 +91,9 @@ mod shared;
 pub mod shell;
 mod state;
 
-pub use config::{Clock, Config, KeeperProgram, UserInfo};
+pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};
 pub use listen::serve;
 pub use log_file::LogFile;
-pub use outbox::Push;
 pub use run_dir::NoRunDir;
 pub use serve::GatewayWatch;

@@ -1,6 +1,7 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, ANSWERING, Draft, Entry, Moment, Push, SOON, end_id, end_key};
+use super::table::{self, ANSWERING, Draft, Entry, Moment, SOON, end_id, end_key};
+use crate::config::Push;
 use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;

@@ -8,7 +8,6 @@ mod recent;
 mod table;
 
 pub(crate) use judge::{Judge, News, watched};
-pub use table::Push;
 pub(crate) use table::column;
 pub(crate) use table::{
     CREATE, Claim, Claimed, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict,
@@ -19,6 +18,7 @@ pub(crate) use table::{
 pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
+use crate::config::Push;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
