@@ -2,17 +2,18 @@
 
 use crate::barrier::{self, Barriers};
 use crate::config::Config;
-use crate::disk::{Disk, blocking};
+use crate::clients::{Client, ClientKind};
+use crate::closing::{Closing, Shutdown};
+use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
 use crate::limits::Inherited;
 use crate::link::Link;
-use crate::mind::AGAIN;
 use crate::outbox::{Judge, News, Outbox};
 use crate::own_home::OwnHome;
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::NoRunDir;
-use crate::shared::{self, Client, Clients, Closing, Shared};
+use crate::shared::{self, Shared};
 use crate::shell::Snapshots;
 use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
 use crate::{cgroup, program, refuse, run_dir};
@@ -135,7 +136,6 @@ impl Engine {
         // An index that is new in a home that is not: what was in it is gone.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
-        let (closing, _) = watch::channel(Closing::Open);
         let waits = Arc::<shared::Waits>::default();
         let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
         let shared = Arc::new(Shared {
@@ -145,7 +145,7 @@ impl Engine {
             outbox: Outbox::new(opened.index.clone(), judge),
             index: opened.index,
             barriers: Barriers::default(),
-            views: crate::serve::Views::default(),
+            views: crate::views::Views::default(),
             gateways: crate::serve::Gateways::default(),
             feeds: crate::feed::Feeds::default(),
             barrier_gone: Notify::new(),
@@ -158,8 +158,7 @@ impl Engine {
             unwritten: shared::Unwritten::default(),
             untold: Mutex::default(),
             unsaved_stops: shared::UnsavedStops::default(),
-            clients: Clients::default(),
-            within: Clients::default(),
+            clients: Arc::default(),
             keeper: Mutex::new(keeper),
             nest: crate::nest::Nest::default(),
             blanks: crate::blanks::Blanks::default(),
@@ -172,7 +171,7 @@ impl Engine {
             stays_in_session,
             degraded,
             refused_call,
-            closing,
+            closing: Shutdown::default(),
             namespaces: crate::os::namespaces(),
             listening: Mutex::new(false),
             lock: Mutex::new(Some(lock)),
@@ -195,7 +194,7 @@ impl Engine {
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), tokio::io::split(stream), crate::serve::From::Outside).await;
+        crate::serve::connection(self.clone(), tokio::io::split(stream), ClientKind::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -209,7 +208,7 @@ impl Engine {
     /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), crate::serve::From::Within));
+        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), ClientKind::Within));
         theirs
     }
 
@@ -221,12 +220,12 @@ impl Engine {
 
     /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
-        self.shared.closing(Closing::Closed).await;
+        self.shared.closing.reached(Closing::Closed).await;
     }
 
     /// Whether it has ended.
     pub fn has_stopped(&self) -> bool {
-        *self.shared.closing.borrow() == Closing::Closed
+        self.shared.closing.stage() == Closing::Closed
     }
 
     /// The home that is served.
@@ -388,8 +387,8 @@ impl Engine {
         tokio::spawn(async move {
             let shared = &engine.shared;
             // An engine that owes somebody word has something to do.
-            let _busy = Client::new(shared, crate::serve::From::Outside);
-            while !unsaid.is_empty() && *shared.closing.borrow() == Closing::Open {
+            let _busy = Client::new(&shared.clients, ClientKind::Outside);
+            while !unsaid.is_empty() && shared.closing.stage() == Closing::Open {
                 // Nothing tells when a disk has room again.
                 tokio::time::sleep(AGAIN).await;
                 unsaid = engine.read_again(unsaid).await;
@@ -555,11 +554,11 @@ async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>)
         return;
     }
     tracing::error!("the owner of the table panicked: leaving");
-    shared.closing.send_replace(Closing::Stopping);
+    shared.closing.set(Closing::Stopping);
     shared.index.close().await;
     shared.nest.leave().await;
     shared.let_go_of_home();
-    shared.closed();
+    shared.closing.set(Closing::Closed);
 }
 
 /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,

@@ -53,8 +53,11 @@
 mod adopt;
 mod barrier;
 mod blanks;
+mod bytes;
 mod cgroup;
+mod clients;
 mod clock_jumps;
+mod closing;
 mod config;
 mod disk;
 mod engine;
@@ -90,6 +93,7 @@ mod shared;
 #[doc(hidden)]
 pub mod shell;
 mod state;
+mod views;
 
 pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};

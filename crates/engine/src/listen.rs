@@ -1,12 +1,13 @@
 //! The engine as a program: its socket, its signals, its end.
 
+use crate::clients::ClientKind;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
-use crate::serve::{From, connection};
-use crate::shared::Closing;
+use crate::serve::connection;
+use crate::closing::Closing;
 use outlast_core::Owner;
 use outlast_store::dir::FileId;
 use outlast_wire::socket;
@@ -105,7 +106,7 @@ impl Engine {
 
 /// Lets clients in until the engine begins to end, and closes the door then.
 async fn attend(engine: &Engine, mut door: Door) {
-    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    let mut stopping = std::pin::pin!(engine.shared().closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
             biased;
@@ -135,7 +136,7 @@ fn greet(engine: &Engine, stream: UnixStream) {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
             let engine = engine.clone();
             match stream.into_std().and_then(socket::halves) {
-                Ok(halves) => drop(tokio::spawn(connection(engine, halves, From::Outside))),
+                Ok(halves) => drop(tokio::spawn(connection(engine, halves, ClientKind::Outside))),
                 Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
             }
         }

@@ -1,7 +1,7 @@
 //! One task for each process that is not over. It connects to the keeper and hears of news; it starts the keeper if there was none, and finds out what became
 //! of the command if there is none any more.
 
-use crate::disk::blocking;
+use crate::disk::{AGAIN, blocking};
 use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
 use crate::link::Link;
@@ -22,8 +22,6 @@ const LAUNCHES: u32 = 3;
 const STARTING: Duration = Duration::from_secs(10);
 /// After so many tries in vain a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
-/// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
-pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 /// For so long a new engine answers before it connects to the keepers it has found.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 

@@ -5,7 +5,7 @@
 
 use crate::engine::Engine;
 use crate::os::Watch;
-use crate::shared::Closing;
+use crate::closing::Closing;
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;
@@ -108,7 +108,7 @@ pub(crate) async fn watch(engine: Engine) {
     let home = &shared.home;
     let paths = [home.lock(), home.index(), home.root.clone()];
     let watch = Watch::for_loss_of(&paths).map_err(|error| tracing::warn!(%error, "the home is not watched")).ok();
-    let mut stopping = std::pin::pin!(shared.closing(Closing::Stopping));
+    let mut stopping = std::pin::pin!(shared.closing.reached(Closing::Stopping));
     while !shared.own_home.is_lost() {
         tokio::select! {
             () = &mut stopping => return,

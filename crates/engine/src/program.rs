@@ -1,7 +1,7 @@
 //! The keeper's program, kept where an upgrade does not reach it.
 
+use crate::bytes::hex;
 use crate::config::KeeperProgram;
-use crate::run_dir::hex;
 use outlast_store::dir::Home;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};

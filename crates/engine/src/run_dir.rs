@@ -3,6 +3,7 @@
 //!
 //! It is chosen once and remembered as the link `run` in the home, because the keepers of running processes have their sockets there.
 
+use crate::bytes::hex;
 use outlast_core::ProcessId;
 use outlast_store::dir::Home;
 use sha2::{Digest, Sha256};
@@ -31,10 +32,6 @@ pub(crate) fn tag(home: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
     let real = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     hex(&Sha256::digest(real.as_os_str().as_bytes())[..4])
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The directory for the sockets of `home`: the one it had, if that is still usable; else the first usable one of `candidates`; else one in

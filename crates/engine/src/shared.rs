@@ -1,15 +1,16 @@
 //! What all tasks of an engine share, and none changes.
 
 use crate::barrier::Barriers;
+use crate::clients::Clients;
+use crate::closing::Shutdown;
 use crate::config::Config;
 use crate::disk::{Disk, blocking};
 use crate::index::Index;
 use crate::outbox::Outbox;
 use crate::own_home::OwnHome;
 use crate::run_dir::{self, NoRunDir};
-use crate::serve::From;
-use crate::serve::Views;
 use crate::shell::Snapshots;
+use crate::views::Views;
 use crate::{cgroup, program};
 use outlast_core::{ProcessId, Stop, Time};
 use outlast_store::dir::Home;
@@ -19,9 +20,8 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore};
 
 /// How many keepers are connected to at the same time after a start.
 pub(crate) const CONNECTS: usize = 32;
@@ -69,31 +69,18 @@ pub(crate) struct Shared {
     pub(crate) untold: Mutex<Vec<ProcessId>>,
     /// Stops that were carried out although the disk refused their record.
     pub(crate) unsaved_stops: UnsavedStops,
-    pub(crate) clients: Clients,
-    /// Those that go along with the engine, and end with it.
-    pub(crate) within: Clients,
+    pub(crate) clients: Arc<Clients>,
     pub(crate) keeper: Mutex<program::Copy>,
     /// Where keepers are forked.
     pub(crate) nest: crate::nest::Nest,
     pub(crate) blanks: crate::blanks::Blanks,
     /// The namespaces of the engine and of every command.
     pub(crate) namespaces: Namespaces,
-    pub(crate) closing: watch::Sender<Closing>,
+    pub(crate) closing: Shutdown,
     /// Whether somebody attends to the socket: two would take it from each other.
     pub(crate) listening: Mutex<bool>,
     /// The home's lock, let go when everything is written.
     pub(crate) lock: Mutex<Option<File>>,
-}
-
-/// How far the end of the engine has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Closing {
-    /// Not at all.
-    Open,
-    /// Nothing new is begun.
-    Stopping,
-    /// Everything is written.
-    Closed,
 }
 
 /// Stops of orphans whose record the disk refused, by process, while the engine runs.
@@ -155,53 +142,6 @@ impl Shared {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
             let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
         }
-    }
-
-    /// Nothing is left to do.
-    pub(crate) fn closed(&self) {
-        self.closing.send_replace(Closing::Closed);
-    }
-
-    /// Returns once the end has come that far.
-    pub(crate) fn closing(&self, far: Closing) -> impl Future<Output = ()> + Send + use<> {
-        let mut closing = self.closing.subscribe();
-        async move {
-            // That nobody tells any more means that it is closed.
-            let _reached = closing.wait_for(|c| *c >= far).await.map(|_| ());
-        }
-    }
-}
-
-/// How many are connected.
-#[derive(Debug, Default)]
-pub(crate) struct Clients {
-    pub(crate) count: AtomicUsize,
-    pub(crate) changed: Notify,
-}
-
-/// One that is connected, for as long as this is held.
-pub(crate) struct Client(Arc<Shared>, From);
-
-impl Client {
-    pub(crate) fn new(shared: &Arc<Shared>, from: From) -> Self {
-        let new = Self(Arc::clone(shared), from);
-        new.clients().count.fetch_add(1, SeqCst);
-        new.clients().changed.notify_one();
-        new
-    }
-
-    fn clients(&self) -> &Clients {
-        match self.1 {
-            From::Outside => &self.0.clients,
-            From::Within => &self.0.within,
-        }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.clients().count.fetch_sub(1, SeqCst);
-        self.clients().changed.notify_one();
     }
 }
 

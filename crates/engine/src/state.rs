@@ -1,6 +1,7 @@
 //! The owner of the table, and what it does when asked.
 
 use crate::clock_jumps::{ClockJumps, Moment};
+use crate::closing::Closing;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
@@ -11,7 +12,7 @@ use crate::near::{self, Near};
 use crate::refuse;
 use crate::retain::{self, Finished};
 use crate::serve::Listed;
-use crate::shared::{Closing, Shared};
+use crate::shared::Shared;
 use outlast_core::{IdRef, OnStop, Owner, Phase, ProcessId};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{Snapshot, flag};
@@ -19,7 +20,6 @@ use outlast_wire::code;
 use outlast_wire::v1::Error;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -241,7 +241,7 @@ impl State {
                 },
                 Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
                 Some(_) = self.removing.join_next(), if !self.removing.is_empty() => {}
-                () = self.shared.clients.changed.notified() => {}
+                () = self.shared.clients.outside.changed.notified() => {}
                 () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
                     if self.owes_nothing().await {
                         tracing::info!("nothing to do: leaving");
@@ -264,7 +264,7 @@ impl State {
         let limit = self.shared.config.idle_exit;
         let idle = self.live.is_empty()
             && self.removing.is_empty()
-            && self.shared.clients.count.load(SeqCst) == 0
+            && self.shared.clients.outside.count() == 0
             && self.shared.barriers.count() == 0;
         if !idle || limit.is_zero() {
             self.idle_since = None;
@@ -407,7 +407,7 @@ impl State {
     }
 
     fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
-        if *self.shared.closing.borrow() != Closing::Open {
+        if self.shared.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
         match self.table.get(&id) {
@@ -583,7 +583,7 @@ impl State {
 
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
     async fn close(&mut self, mut asks: mpsc::Receiver<Ask>, by: Option<&Owner>) {
-        self.shared.closing.send_replace(Closing::Stopping);
+        self.shared.closing.set(Closing::Stopping);
         self.finish_starting(&mut asks).await;
         let doomed: Vec<View> = self.live.iter().filter(|id| self.dies_with_us(**id, by)).filter_map(|id| self.view(*id)).collect();
         let engine = self.engine.clone();
@@ -625,14 +625,14 @@ impl State {
             let home = self.shared.home.clone();
             let _left = blocking(move || place.remove_if_empty(&home, all_leave)).await;
         }
-        self.shared.closed();
+        self.shared.closing.set(Closing::Closed);
     }
 
     /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running. An engine that finds the
     /// directory again finds them.
     async fn abandon(mut self) {
         tracing::error!(home = %self.shared.home.root.display(), "the state directory was removed or replaced: leaving");
-        self.shared.closing.send_replace(Closing::Stopping);
+        self.shared.closing.set(Closing::Stopping);
         self.minders.shutdown().await;
         self.removing.shutdown().await;
         self.shared.index.abandon(&self.shared.own_home);
@@ -642,16 +642,16 @@ impl State {
             crate::run_dir::leave_behind(&self.shared.run_dir());
         }
         self.shared.let_go_of_home();
-        self.shared.closed();
+        self.shared.closing.set(Closing::Closed);
     }
 
     /// What goes along with us has something to put down: a call that is under way is ended, and how it went is written.
     async fn let_within_end(&mut self, asks: &mut mpsc::Receiver<Ask>) {
         let until = Instant::now() + WITHIN;
         let shared = Arc::clone(&self.shared);
-        while shared.within.count.load(SeqCst) > 0 {
+        while shared.clients.within.count() > 0 {
             tokio::select! {
-                () = shared.within.changed.notified() => {}
+                () = shared.clients.within.changed.notified() => {}
                 Some(ask) = asks.recv() => self.on(ask).await,
                 () = tokio::time::sleep_until(until) => return tracing::warn!("a sink does not end; what it has is told again"),
             }

@@ -22,8 +22,8 @@ use crate::config::Push;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
-use crate::mind::AGAIN;
-use crate::shared::Closing;
+use crate::disk::AGAIN;
+use crate::closing::Closing;
 use outlast_core::{Owner, ProcessId, Time};
 use recent::{Following, Recent};
 use rusqlite::Connection;
@@ -495,7 +495,7 @@ pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
 /// Ends the rests of the breaker, each when it is over.
 pub(crate) async fn keep_time(engine: Engine) {
     let shared = Arc::clone(engine.shared());
-    let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
+    let mut closing = std::pin::pin!(shared.closing.reached(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
         let due = match shared.outbox.tick(shared.now()).await {

@@ -65,7 +65,7 @@ pub(crate) struct Draft {
 /// The name of the notice about something. It comes from that alone, so that a sink that saw it knows it again even if the index was lost in between.
 pub(crate) fn id_of(key: &str) -> String {
     let sum = Sha256::digest(key.as_bytes());
-    format!("evt_{}", &crate::run_dir::hex(&sum)[..24])
+    format!("evt_{}", &crate::bytes::hex(&sum)[..24])
 }
 
 /// What the notice of a process's end is about.

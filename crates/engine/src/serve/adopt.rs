@@ -1,8 +1,9 @@
 //! `adopt`: take in a living process that somebody else started.
 
-use super::run::{random_id, undo, without_secrets};
+use super::run::{undo, without_secrets};
 use super::{Asked, poll};
 use crate::adopt::{self, Found};
+use crate::bytes::random_id;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};

@@ -1,11 +1,11 @@
 //! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::view;
 use super::{Asked, Fresh, reading};
 use crate::facts::Facts;
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::state::View;
+use crate::views::Viewer;
 use outlast_core::Time;
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
@@ -58,7 +58,7 @@ pub(super) async fn read(
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
         Viewed::Yes => asked.shared().views.open(view.id()),
-        Viewed::No => view::View::NONE,
+        Viewed::No => Viewer::NONE,
     };
     tokio::select! {
         end = read_on(asked, view, from, until, secrets, timed) => end,

@@ -2,6 +2,7 @@
 
 use super::{Asked, finished, poll};
 use crate::blanks::Blanks;
+use crate::bytes::{hex, random, random_id};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
@@ -10,7 +11,7 @@ use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
 use crate::state::{LONGEST_NAME, Reserved, View};
-use crate::{cgroup, launch, refuse, run_dir, settle};
+use crate::{cgroup, launch, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
@@ -608,30 +609,7 @@ fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     sum.update(id.bytes());
     // A spec holds strings, numbers and lists only, which always serialise.
     sum.update(serde_json::to_vec(&whole).expect("a spec serialises"));
-    run_dir::hex(&sum.finalize())
-}
-
-pub(crate) fn random_id() -> ProcessId {
-    let mut bytes = [0; 6];
-    random(&mut bytes);
-    ProcessId::from_bytes(bytes)
-}
-
-/// Fills `bytes` with random data.
-fn random(bytes: &mut [u8]) {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(n) => filled += n,
-            Err(rustix::io::Errno::INTR) => {}
-            // Never seen since Linux 3.17; an id that is taken is drawn again, so the clock does as well.
-            Err(_) => {
-                let now = outlast_store::os::boottime_ns().to_le_bytes();
-                bytes.iter_mut().zip(now.iter().cycle()).for_each(|(byte, now)| *byte = *now);
-                return;
-            }
-        }
-    }
+    hex(&sum.finalize())
 }
 
 #[cfg(test)]
