@@ -6,9 +6,11 @@ use crate::clients::{Client, ClientKind};
 use crate::closing::{Closing, Shutdown};
 use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
 use crate::link::Link;
 use crate::outbox::{Judge, News, Outbox};
+use crate::orphan::OwnPlaces;
 use crate::own_home::OwnHome;
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
@@ -138,8 +140,10 @@ impl Engine {
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let waits = Arc::<shared::Waits>::default();
         let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
+        let redactor = Arc::new(Redactor::new(config.redact));
         let shared = Arc::new(Shared {
-            redactor: Redactor::new(config.redact),
+            leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },
+            redactor,
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
             outbox: Outbox::new(opened.index.clone(), judge),

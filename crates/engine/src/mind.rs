@@ -233,7 +233,7 @@ impl Minder {
     async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
         let (dir, now) = (self.dir.clone(), self.engine.shared().now());
         let Some(way) = blocking(move || settle::unfinished(&dir, now)).await? else { return Ok(()) };
-        let tree = orphan::Tree::new(self.engine.shared(), self.id, of, facts.detached);
+        let tree = orphan::Tree::new(&self.engine.shared().leftovers.own, self.id, of, facts.detached);
         let ended = orphan::stop(tree, way).await?;
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");

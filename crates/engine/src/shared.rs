@@ -6,6 +6,7 @@ use crate::closing::Shutdown;
 use crate::config::Config;
 use crate::disk::{Disk, blocking};
 use crate::index::Index;
+use crate::left_behind::Leftovers;
 use crate::outbox::Outbox;
 use crate::own_home::OwnHome;
 use crate::run_dir::{self, NoRunDir};
@@ -33,7 +34,9 @@ pub(crate) struct Shared {
     /// Checks whether that is still the directory that was locked.
     pub(crate) own_home: Arc<OwnHome>,
     pub(crate) run_dir: RwLock<PathBuf>,
-    pub(crate) redactor: Redactor,
+    pub(crate) redactor: Arc<Redactor>,
+    /// Finds what processes that are over have left running.
+    pub(crate) leftovers: Leftovers,
     pub(crate) snapshots: Snapshots,
     /// One login shell at a time: they are slow, and threads are few.
     pub(crate) login: Semaphore,

@@ -167,7 +167,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
-    let shown = render::preview(shared, &log, facts, chars);
+    let shown = render::preview(&shared.redactor, &log, facts, chars);
     let fate = render::fate(facts);
     let (output, output_cut, output_missing) = match (shown, fate.start_error) {
         (_, Some(error)) => (error, None, None),

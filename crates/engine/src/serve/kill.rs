@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::render::{self, Log};
 use crate::state::{View, Which};
-use crate::{left_behind, orphan, refuse, settle};
+use crate::{orphan, refuse, settle};
 use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide, limits};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -82,8 +82,8 @@ async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<View>, Err
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let shared = Arc::clone(asked.shared());
     let found = blocking(move || {
-        let look = left_behind::Look::default();
-        views.retain(|v| look.has_left(&shared, &v.dir, &v.facts));
+        let look = shared.leftovers.look();
+        views.retain(|v| look.has_left(&v.dir, &v.facts));
         views
     });
     found.await.map_err(|e| refuse::disk("cannot look for what is left", &e))
@@ -243,7 +243,7 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
         if written.is_err() {
             shared.unsaved_stops.keep(id, now, again);
         }
-        let tree = orphan::Tree::new(&shared, id, of, detached);
+        let tree = orphan::Tree::new(&shared.leftovers.own, id, of, detached);
         let ended = orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop {id}"), &e))?;
         Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
@@ -257,7 +257,7 @@ async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result
     let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
     let dir = view.dir.clone();
     let shown =
-        reading(move || render::preview(&shared, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
+        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
     let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
     let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));

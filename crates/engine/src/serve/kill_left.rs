@@ -9,7 +9,7 @@ use crate::facts::is_kept;
 use crate::link::Link;
 use crate::orphan::Named;
 use crate::state::View;
-use crate::{left_behind, orphan, refuse, settle};
+use crate::{orphan, refuse, settle};
 use outlast_core::{Phase, Stop, StopWay};
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, is_alive};
@@ -58,7 +58,7 @@ async fn connect(engine: &Engine, view: &View) -> Option<Link> {
 
 async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error> {
     let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || left_behind::left_of(&shared, &dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
+    let look = move || shared.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
     let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
@@ -70,7 +70,7 @@ async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen:
     let stopping = finished(async move {
         let disk = |e| refuse::disk(format!("cannot stop what {id} left running"), &e);
         let recorded = blocking(move || {
-            let tree = left_behind::left_of(&shared, &dir, &facts)?;
+            let tree = shared.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
             // On record before the first signal. What the disk refuses is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { settle::stop_of_left_asked(&dir, &asked, now) };
@@ -109,7 +109,7 @@ async fn stopped(engine: &Engine, view: &mut View, stop: &Stop, seen: Vec<Named>
     let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
-    let killed = dead.iter().map(|one| left_behind::shown(engine.shared(), &view.facts, one)).collect();
+    let killed = dead.iter().map(|one| engine.shared().leftovers.shown(&view.facts, one)).collect();
     let is_draining = |phase: &Phase| matches!(phase, Phase::Draining { .. });
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if is_draining(&view.facts.phase) && stop.way != StopWay::TermOnly {

@@ -63,7 +63,7 @@ pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<
         let (plain, others): (Vec<Listing>, Vec<Listing>) = listing.into_iter().partition(is_plain);
         let (mut text, mut pieces) = (Vec::with_capacity(plain.len() * 512), Vec::with_capacity(plain.len()));
         let now = shared.now();
-        let left = Look::default();
+        let left = shared.leftovers.look();
         for listed in remembered(&shared, plain, &left) {
             let entry = listed.listed.0.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(entry) = entry.as_ref().filter(|entry| all || entry.runs) else { continue };
@@ -156,7 +156,7 @@ fn look(shared: &Shared, of: &Listing, left: &Look) -> (Held, Facts, Process) {
     // Of one that is over only the pid and the like are looked up.
     let seen = if is_final { Seen { meta: Snapshot::read(&dir).ok(), ..Seen::default() } } else { Seen::look(&dir, of.facts.cursor) };
     let facts = if is_final { Facts::clone(&of.facts) } else { of.facts.with(&seen) };
-    let shown = process(shared, &dir, &facts, &seen, Detail::Entry, left);
+    let shown = process(&shared.redactor, &dir, &facts, &seen, Detail::Entry, shared.now(), left);
     let is_whole = seen.meta.is_some() && shown.warnings.len() == facts.kept.warnings.len();
     // What is left running may end without a word to its folder.
     let may_end = !shown.left.is_empty() || (!is_final && may_have_left(&facts.phase));

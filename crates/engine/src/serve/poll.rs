@@ -2,7 +2,6 @@
 
 use super::relay::Relay;
 use super::{Asked, Fresh, glance};
-use crate::left_behind::Look;
 use crate::refuse;
 use crate::render::{Detail, process};
 use crate::state::View;
@@ -29,7 +28,7 @@ pub(super) async fn whole(asked: &Asked, view: &View) -> Result<Process, Error> 
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
     let is_watched = !facts.kept.spec.tell.watch.is_empty();
     let of = Arc::clone(&facts);
-    let look = move || Ok(process(&shared, &dir, &of, &seen, Detail::Whole, &Look::default()));
+    let look = move || Ok(process(&shared.redactor, &dir, &of, &seen, Detail::Whole, shared.now(), &shared.leftovers.look()));
     let mut shown = glance(asked.shared(), &facts, look).await?;
     if is_watched {
         add_watched(asked, std::slice::from_mut(&mut shown)).await?;

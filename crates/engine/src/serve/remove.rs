@@ -2,7 +2,7 @@
 
 use super::{Asked, Fresh};
 use crate::disk::blocking;
-use crate::left_behind::{Look, may_have_left};
+use crate::left_behind::may_have_left;
 use crate::refuse;
 use crate::state::View;
 use outlast_core::{Ask as Wish, decide};
@@ -37,7 +37,7 @@ pub(super) async fn left_running(asked: &Asked, view: &View) -> Result<Vec<LeftP
         return Ok(Vec::new());
     }
     let (shared, dir, facts) = (Arc::clone(asked.shared()), view.dir.clone(), view.facts.clone());
-    let look = move || Look::default().at(&shared, &dir, &facts, Snapshot::read(&dir).ok().as_ref());
+    let look = move || shared.leftovers.look().at(&dir, &facts, Snapshot::read(&dir).ok().as_ref());
     blocking(look).await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 

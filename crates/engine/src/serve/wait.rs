@@ -3,7 +3,6 @@
 use super::awaiting::Awaiting;
 use super::{Asked, Ended, Fresh, glance};
 use crate::facts::{Facts, Seen};
-use crate::left_behind::Look;
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
@@ -55,8 +54,8 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     };
     let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
     let look = move || {
-        let shown = render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
-        Ok((shown, Look::default().at(&shared, &dir, &of, seen.meta.as_ref())))
+        let shown = render::preview(&shared.redactor, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
+        Ok((shown, shared.leftovers.look().at(&dir, &of, seen.meta.as_ref())))
     };
     let (shown, left) = glance(asked.shared(), &facts, look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
