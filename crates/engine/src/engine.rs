@@ -6,19 +6,22 @@ use crate::clients::{Client, ClientKind};
 use crate::closing::{Closing, Shutdown};
 use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
 use crate::link::Link;
 use crate::outbox::{Judge, News, Outbox};
 use crate::orphan::OwnPlaces;
-use crate::own_home::OwnHome;
+use crate::own_home::{self, OwnHome};
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
-use crate::run_dir::NoRunDir;
+use crate::program::KeeperStarter;
+use crate::run_dir::{NoRunDir, Sockets};
 use crate::shared::{self, Shared};
 use crate::shell::Snapshots;
+use crate::spare_folders::SpareFolders;
 use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
-use crate::{cgroup, program, refuse, run_dir};
+use crate::{cgroup, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
 use outlast_store::meta::Snapshot;
@@ -29,7 +32,7 @@ use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 
 /// How many questions may wait for the owner.
@@ -105,8 +108,8 @@ impl Engine {
         let home = Home::new(root);
         let lock = lock_home(&home)?;
         let own_home = Arc::new(OwnHome::new(&home, &lock).map_err(ServeError::io("look at the lock"))?);
-        let run_dir = run_dir::choose(&home, &config.run_candidates)?;
-        let keeper = program::Copy::make(&home, &config.keeper).map_err(ServeError::io("get the keeper's program ready"))?;
+        let sockets = Sockets::new(&home, &config.run_candidates)?;
+        let keeper = KeeperStarter::new(&home, &config).map_err(ServeError::io("get the keeper's program ready"))?;
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
             (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
@@ -129,7 +132,7 @@ impl Engine {
         }
         opened.index.belongs_to(&own_home);
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
-        run_dir::sweep(&run_dir, |id| live.contains(&id));
+        run_dir::sweep(&sockets.dir(), |id| live.contains(&id));
         if let Some(place) = place.clone() {
             // Listed now, when nothing is being started; removed while we go on.
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
@@ -156,20 +159,18 @@ impl Engine {
             boot,
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
-            connects: Semaphore::new(shared::CONNECTS),
             disk: Disk::default(),
             waits,
             unwritten: shared::Unwritten::default(),
             untold: Mutex::default(),
             unsaved_stops: shared::UnsavedStops::default(),
             clients: Arc::default(),
-            keeper: Mutex::new(keeper),
-            nest: crate::nest::Nest::default(),
-            blanks: crate::blanks::Blanks::default(),
+            spare_folders: Arc::new(SpareFolders::new(&home)),
+            launcher: Launcher::new(&home, keeper),
             config,
             home,
             own_home,
-            run_dir: RwLock::new(run_dir),
+            sockets: Arc::new(sockets),
             place,
             logout,
             stays_in_session,
@@ -191,7 +192,8 @@ impl Engine {
         let owner = State::new(engine.clone(), opened.writer);
         tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
-        tokio::spawn(crate::own_home::watch(engine.clone()));
+        let Shared { home, own_home, closing, .. } = &*engine.shared;
+        tokio::spawn(own_home::watch(home.clone(), Arc::clone(own_home), closing.clone()));
         barrier::resume(&engine).await;
         Ok(engine)
     }
@@ -239,7 +241,7 @@ impl Engine {
 
     /// Where the sockets are.
     pub fn run_dir(&self) -> PathBuf {
-        self.shared.run_dir()
+        self.shared.sockets.dir()
     }
 
     /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
@@ -506,7 +508,7 @@ impl Engine {
     /// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
     /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
     pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
-        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
+        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.sockets.of(id));
         blocking(move || {
             // Its keepers removed it themselves, unless they were killed.
             let _gone = std::fs::remove_file(socket);
@@ -560,7 +562,7 @@ async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>)
     tracing::error!("the owner of the table panicked: leaving");
     shared.closing.set(Closing::Stopping);
     shared.index.close().await;
-    shared.nest.leave().await;
+    shared.launcher.fork_server.leave().await;
     shared.let_go_of_home();
     shared.closing.set(Closing::Closed);
 }

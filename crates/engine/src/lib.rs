@@ -52,7 +52,6 @@
 
 mod adopt;
 mod barrier;
-mod blanks;
 mod bytes;
 mod cgroup;
 mod clients;
@@ -63,6 +62,7 @@ mod disk;
 mod engine;
 mod facts;
 mod feed;
+mod fork_server;
 mod index;
 mod keepers;
 mod launch;
@@ -75,7 +75,6 @@ mod logout;
 mod masks;
 mod mind;
 mod near;
-mod nest;
 mod orphan;
 mod os;
 mod outbox;
@@ -92,6 +91,7 @@ mod settle;
 mod shared;
 #[doc(hidden)]
 pub mod shell;
+mod spare_folders;
 mod state;
 mod views;
 

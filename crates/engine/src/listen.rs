@@ -203,7 +203,7 @@ impl Door {
 async fn open_again(engine: &Engine, lost: Door) -> Door {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
-        let opened = match engine.shared().find_run_dir() {
+        let opened = match engine.shared().sockets.find_dir() {
             Ok(dir) => Door::open(&dir),
             Err(error) => Err(error.into()),
         };

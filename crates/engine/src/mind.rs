@@ -4,10 +4,11 @@
 use crate::disk::{AGAIN, blocking};
 use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
+use crate::launch::KeeperSource;
 use crate::link::Link;
 use crate::os::Lives;
 use crate::settle::{self, Settled};
-use crate::{keepers, launch, orphan};
+use crate::{keepers, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{Found, Image};
@@ -128,8 +129,8 @@ impl Minder {
             if let Err(error) = news.await {
                 self.link = None;
                 if error.kind() == io::ErrorKind::TimedOut && self.launches == 1 {
-                    tracing::warn!(id = %self.id, "the nest of keepers does not answer: another is started");
-                    self.engine.shared().nest.give_up().await;
+                    tracing::warn!(id = %self.id, "the fork server does not answer: another is started");
+                    self.engine.shared().launcher.fork_server.give_up().await;
                 }
             }
             return Ok(());
@@ -162,7 +163,7 @@ impl Minder {
             }
             Settled::Written => {
                 // Its keepers removed it themselves, unless they were killed.
-                let _gone = std::fs::remove_file(self.engine.shared().socket(self.id));
+                let _gone = std::fs::remove_file(self.engine.shared().sockets.of(self.id));
                 Ok(())
             }
             Settled::NotStarted if accepted_at < settle::booted_at(now) => {
@@ -183,9 +184,9 @@ impl Minder {
             return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
         }
         self.launches += 1;
-        // Whatever is wrong with the nest is not wrong with the program, and a nest that hangs is not asked twice.
-        let from = if self.launches == 1 { launch::From::Nest } else { launch::From::Program };
-        let started = match launch::Keeper::ask(self.engine.shared(), self.id, from).await {
+        // A fault of the fork server is none of the program, and a fork server that hangs is not asked twice.
+        let source = if self.launches == 1 { KeeperSource::ForkServer } else { KeeperSource::Program };
+        let started = match self.engine.shared().launcher.ask(self.id, source).await {
             Ok(keeper) => keeper.go().await,
             Err(error) => Err(error),
         };
@@ -250,9 +251,8 @@ impl Minder {
     async fn ask_for_image(&self) {
         let shared = self.engine.shared();
         let passed = async {
-            // Nobody closes the semaphore, so there is always a turn.
-            let _turn = shared.connects.acquire().await;
-            Link::connect(&shared.socket(self.id), false).await?.share_meta().await
+            let _turn = shared.sockets.turn().await;
+            Link::connect(&shared.sockets.of(self.id), false).await?.share_meta().await
         };
         let (id, dir) = (self.id, self.dir.clone());
         match passed.await {
@@ -268,9 +268,8 @@ impl Minder {
     async fn connect(&mut self) -> io::Result<()> {
         let shared = self.engine.shared();
         let connected = {
-            // Nobody closes the semaphore, so there is always a turn.
-            let _turn = shared.connects.acquire().await;
-            Link::connect(&shared.socket(self.id), true).await
+            let _turn = shared.sockets.turn().await;
+            Link::connect(&shared.sockets.of(self.id), true).await
         };
         match connected {
             Ok(link) => {
@@ -289,7 +288,7 @@ impl Minder {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
                     self.engine.reachable(self.id, false).await;
                 }
-                keepers::wait(shared, self.id, &self.dir, AGAIN).await?;
+                keepers::wait(&shared.sockets, self.id, &self.dir, AGAIN).await?;
             }
         }
         Ok(())

@@ -4,28 +4,25 @@ use crate::barrier::Barriers;
 use crate::clients::Clients;
 use crate::closing::Shutdown;
 use crate::config::Config;
-use crate::disk::{Disk, blocking};
+use crate::disk::Disk;
 use crate::index::Index;
+use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::outbox::Outbox;
 use crate::own_home::OwnHome;
-use crate::run_dir::{self, NoRunDir};
+use crate::run_dir::Sockets;
 use crate::shell::Snapshots;
+use crate::spare_folders::SpareFolders;
 use crate::views::Views;
-use crate::{cgroup, program};
+use crate::cgroup;
 use outlast_core::{ProcessId, Stop, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
 use outlast_wire::v1::Namespaces;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
-
-/// How many keepers are connected to at the same time after a start.
-pub(crate) const CONNECTS: usize = 32;
 
 /// What everybody may read and nobody changes.
 pub(crate) struct Shared {
@@ -33,7 +30,7 @@ pub(crate) struct Shared {
     pub(crate) home: Home,
     /// Checks whether that is still the directory that was locked.
     pub(crate) own_home: Arc<OwnHome>,
-    pub(crate) run_dir: RwLock<PathBuf>,
+    pub(crate) sockets: Arc<Sockets>,
     pub(crate) redactor: Arc<Redactor>,
     /// Finds what processes that are over have left running.
     pub(crate) leftovers: Leftovers,
@@ -62,7 +59,6 @@ pub(crate) struct Shared {
     pub(crate) refused_call: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
-    pub(crate) connects: Semaphore,
     pub(crate) disk: Disk,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
@@ -73,10 +69,9 @@ pub(crate) struct Shared {
     /// Stops that were carried out although the disk refused their record.
     pub(crate) unsaved_stops: UnsavedStops,
     pub(crate) clients: Arc<Clients>,
-    pub(crate) keeper: Mutex<program::Copy>,
-    /// Where keepers are forked.
-    pub(crate) nest: crate::nest::Nest,
-    pub(crate) blanks: crate::blanks::Blanks,
+    pub(crate) launcher: Launcher,
+    /// Folders made ahead of need.
+    pub(crate) spare_folders: Arc<SpareFolders>,
     /// The namespaces of the engine and of every command.
     pub(crate) namespaces: Namespaces,
     pub(crate) closing: Shutdown,
@@ -104,39 +99,6 @@ impl UnsavedStops {
 impl Shared {
     pub(crate) fn now(&self) -> Time {
         self.config.clock.now()
-    }
-
-    pub(crate) fn socket(&self, id: ProcessId) -> PathBuf {
-        self.run_dir().join(id.to_string())
-    }
-
-    /// Where the sockets are. It moves if somebody takes the directory away, as a logout does with the user's runtime directory.
-    pub(crate) fn run_dir(&self) -> PathBuf {
-        self.run_dir.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Finds a directory for the sockets again.
-    pub(crate) fn find_run_dir(&self) -> Result<PathBuf, NoRunDir> {
-        let found = run_dir::choose(&self.home, &self.config.run_candidates)?;
-        self.run_dir.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
-        Ok(found)
-    }
-
-    pub(crate) fn keeper(&self) -> program::Copy {
-        // The copy is replaced as a whole, so a panic elsewhere spoils nothing.
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) async fn copy_keeper_again(&self) -> io::Result<()> {
-        let (home, program) = (self.home.clone(), self.config.keeper.clone());
-        let copy = blocking(move || program::Copy::make(&home, &program)).await??;
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = copy;
-        Ok(())
-    }
-
-    /// From now on keepers are started from the installed program.
-    pub(crate) fn use_installed_keeper(&self) {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = program::Copy::installed(&self.config.keeper);
     }
 
     /// Everything is written: the home is free for the next engine.

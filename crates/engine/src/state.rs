@@ -607,16 +607,16 @@ impl State {
         }
         let shared = Arc::clone(&self.shared);
         // What it leaves behind the next engine removes.
-        let _cleared = blocking(move || shared.blanks.clear()).await;
-        self.shared.nest.leave().await;
+        let _cleared = blocking(move || shared.spare_folders.clear()).await;
+        self.shared.launcher.fork_server.leave().await;
         if let Some(place) = self.shared.place.clone() {
             let (nothing_runs, home) = (self.live.is_empty(), self.shared.home.clone());
             // Whatever is not removed now the next engine uses again.
             let _left = blocking(move || place.leave_behind(&home, nothing_runs)).await;
         }
         // Keepers take their sockets along, unless both were killed at the very end.
-        crate::run_dir::sweep(&self.shared.run_dir(), |id| self.live.contains(&id));
-        crate::run_dir::leave_behind(&self.shared.run_dir());
+        crate::run_dir::sweep(&self.shared.sockets.dir(), |id| self.live.contains(&id));
+        crate::run_dir::leave_behind(&self.shared.sockets.dir());
         self.shared.let_go_of_home();
         if let Some(place) = self.shared.place.clone() {
             // A keeper that leaves while we have the lock leaves this to us. It says so first and looks at the lock second; we let go first and look at what it said second.
@@ -636,10 +636,10 @@ impl State {
         self.minders.shutdown().await;
         self.removing.shutdown().await;
         self.shared.index.abandon(&self.shared.own_home);
-        self.shared.nest.leave().await;
+        self.shared.launcher.fork_server.leave().await;
         if self.shared.own_home.is_removed() {
             // Otherwise the directory of the sockets may be another engine's by now: its name is made from the home's path.
-            crate::run_dir::leave_behind(&self.shared.run_dir());
+            crate::run_dir::leave_behind(&self.shared.sockets.dir());
         }
         self.shared.let_go_of_home();
         self.shared.closing.set(Closing::Closed);

@@ -23,7 +23,7 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
     status.known = counts.known;
     status.recovered = shared.recovered;
     status.degraded = shared.degraded.iter().cloned().chain(untold).chain(late).collect();
-    status.keeper = shared.keeper().path.display().to_string();
+    status.keeper = shared.launcher.starter.copy().path.display().to_string();
     status.shell = login(asked);
     status.settings.clone_from(&shared.config.settings);
     Ok(status)

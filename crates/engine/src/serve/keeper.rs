@@ -36,7 +36,7 @@ pub(crate) enum Away {
 pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
     let began = Instant::now();
     while began.elapsed() < REACH_LIMIT {
-        match Link::connect(&engine.shared().socket(view.id()), false).await {
+        match Link::connect(&engine.shared().sockets.of(view.id()), false).await {
             Ok(link) => return Ok(link),
             Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
         }
@@ -51,7 +51,7 @@ pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
         if view.facts.phase.is_final() {
             return Err(Away::Over);
         }
-        let waited = keepers::wait(engine.shared(), view.id(), &view.dir, AGAIN).await;
+        let waited = keepers::wait(&engine.shared().sockets, view.id(), &view.dir, AGAIN).await;
         waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
         if began.elapsed() >= ELSEWHERE_LIMIT && keepers::are_elsewhere(&view.dir) {
             return Err(Away::Refused(in_another_container(view)));

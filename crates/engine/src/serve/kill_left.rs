@@ -53,7 +53,7 @@ pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> 
 async fn connect(engine: &Engine, view: &View) -> Option<Link> {
     let dir = view.dir.clone();
     let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
-    if is_kept { Link::connect(&engine.shared().socket(view.id()), false).await.ok() } else { None }
+    if is_kept { Link::connect(&engine.shared().sockets.of(view.id()), false).await.ok() } else { None }
 }
 
 async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error> {

@@ -1,17 +1,17 @@
 //! `run`: check, write down, start, answer.
 
 use super::{Asked, finished, poll};
-use crate::blanks::Blanks;
 use crate::bytes::{hex, random, random_id};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
+use crate::launch::KeeperSource;
 use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
 use crate::state::{LONGEST_NAME, Reserved, View};
-use crate::{cgroup, launch, refuse, settle};
+use crate::{cgroup, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
@@ -64,7 +64,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     view.until(|f| f.phase != Phase::Accepted).await;
     point!("run.before_answer");
     let answer = poll::whole(asked, &view).await;
-    Blanks::refill(asked.shared());
+    asked.shared().spare_folders.refill();
     let mut answer = answer?;
     answer.not_passed_on = not_passed_on;
     Ok(answer)
@@ -112,9 +112,9 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = shared.now();
-    let blank = shared.blanks.take();
+    let spare = shared.spare_folders.take();
     let write = move || -> Result<(), Error> {
-        let written = match blank.map(|blank| blank.become_process(&dir, &prepared.kept, &prepared.launch)) {
+        let written = match spare.map(|spare| spare.become_process(&dir, &prepared.kept, &prepared.launch)) {
             Some(Ok(())) => Ok(()),
             // Whatever was wrong with it, without one it is either right or said better.
             Some(Err(_)) | None => {
@@ -138,7 +138,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
     };
     shared.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
     // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
-    let keeper = if failed { None } else { launch::Keeper::ask(shared, id, launch::From::Nest).await.ok() };
+    let keeper = if failed { None } else { shared.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
     if let Err(error) = shared.outbox.accept(Facts::accepted(kept.clone())).await {
         if let Some(keeper) = keeper {
@@ -303,7 +303,7 @@ fn prepare_with(
         timeout: spec.timeout,
         keep,
         home: shared.home.root.as_path().into(),
-        run_dir: shared.run_dir().as_path().into(),
+        run_dir: shared.sockets.dir().as_path().into(),
         engine: config.program.as_deref().map(Into::into),
         cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
         oom_score_adj: OOM_SCORE_ADJ,
