@@ -212,7 +212,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // Somebody else's is none to its owner, and must not be one to us either.
-        Target::Process { id, or_match, .. } => match engine.resolve(id, &barrier.owner).await {
+        Target::Process { id, or_match, .. } => match engine.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,

@@ -6,13 +6,14 @@ use crate::clients::{Client, ClientKind};
 use crate::closing::{Closing, Shutdown};
 use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::handle::TableHandle;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
-use crate::link::Link;
 use crate::outbox::{Judge, News, Outbox};
 use crate::orphan::OwnPlaces;
 use crate::own_home::{self, OwnHome};
+use crate::owner::TableOwner;
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
 use crate::program::KeeperStarter;
@@ -20,7 +21,7 @@ use crate::run_dir::{NoRunDir, Sockets};
 use crate::shared::{self, Shared};
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
-use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
+use crate::table::ProcessView;
 use crate::{cgroup, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
@@ -33,10 +34,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-
-/// How many questions may wait for the owner.
-const ASKS: usize = 1_024;
+use tokio::sync::{Notify, Semaphore};
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
@@ -86,7 +84,7 @@ impl ServeError {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
-    asks: mpsc::Sender<Ask>,
+    pub(crate) table: TableHandle,
 }
 
 impl std::fmt::Debug for Engine {
@@ -181,15 +179,15 @@ impl Engine {
             listening: Mutex::new(false),
             lock: Mutex::new(Some(lock)),
         });
-        let (asks, asked) = mpsc::channel(ASKS);
-        let engine = Self { shared, asks };
+        let (table, asked) = TableHandle::new();
+        let engine = Self { shared, table };
         // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
         if let Err(error) = engine.shared.outbox.begin(rebuilt, engine.shared.now()).await {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
         engine.catch_up(unread).await;
         engine.note_all(&processes);
-        let owner = State::new(engine.clone(), opened.writer);
+        let owner = TableOwner::new(engine.clone(), opened.writer);
         tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
         let Shared { home, own_home, closing, .. } = &*engine.shared;
@@ -220,7 +218,7 @@ impl Engine {
 
     /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
     pub async fn stop(&self) {
-        self.begin_stop(Owner::default()).await;
+        self.table.begin_stop(Owner::default()).await;
         self.stopped().await;
     }
 
@@ -244,69 +242,20 @@ impl Engine {
         self.shared.sockets.dir()
     }
 
-    /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
-    pub(crate) async fn begin_stop(&self, by: Owner) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: Some(by) }).await;
-    }
-
-    /// Begins to end and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
-    pub(crate) async fn begin_hand_over(&self) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: None }).await;
-    }
-
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    pub(crate) async fn facts(&self, id: ProcessId) -> Option<Arc<Facts>> {
-        self.ask(|answer| Ask::Facts { id, answer }).await.flatten()
-    }
-
-    /// The process that `name` means to this owner.
-    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
-        let (name, owner) = (name.to_owned(), owner.clone());
-        self.ask(|answer| Ask::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<View>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The same, as far as a list needs it.
-    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
-        self.ask(|answer| Ask::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
-    pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<View, Error> {
-        self.ask(|answer| Ask::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The reserved id is not used after all.
-    pub(crate) async fn let_go(&self, id: ProcessId) {
-        // An engine that has ended has let go of everything.
-        let _gone = self.asks.send(Ask::LetGo { id }).await;
     }
 
     /// Tells what a look into the folder showed, and returns what is known then.
     ///
     /// What its owner is to be told is on disk before anybody hears of it, so that whoever is woken by the end finds the notice there.
     pub(crate) async fn saw(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
-        let before = self.facts(id).await?;
+        let before = self.table.facts(id).await?;
         if !before.phase.is_final() {
             self.tell_owner(&before, &seen).await;
         }
         let noted = seen.meta.as_ref().map(|meta| meta.noted);
-        let facts = self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()?;
+        let facts = self.table.apply_look(id, seen).await?;
         self.note(&facts, noted);
         Some(facts)
     }
@@ -425,7 +374,7 @@ impl Engine {
         let mut seen_by_owner = HashSet::new();
         for one in &unsaid {
             self.shared.unwritten.reads(one.before.id());
-            if self.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
+            if self.table.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
                 seen_by_owner.insert(one.before.id());
             }
         }
@@ -447,30 +396,18 @@ impl Engine {
         again.await.unwrap_or(same)
     }
 
-    /// The owner of a process has seen its end.
-    pub(crate) async fn consumed(&self, id: ProcessId) {
-        // It is only about the order of removal.
-        let _gone = self.asks.send(Ask::Consumed { id }).await;
-    }
-
-    pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
-        // It is only about a running engine's answers.
-        let _gone = self.asks.send(Ask::Reachable { id, reachable }).await;
-    }
-
     /// Forgets a process that is over, and removes its row and folder. Goes on if the caller leaves: what was begun is finished or undone.
-    pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
+    pub(crate) async fn forget(&self, view: &ProcessView) -> Result<(), Error> {
         let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
         let task = tokio::spawn(async move {
             let id = facts.id();
             engine.make_room_for_end(id).await?;
-            if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
+            if !engine.table.take(id).await? {
                 return Err(refuse::not_found(&id.to_string(), &[]));
             }
             let removed = engine.remove(id).await;
             if removed.is_err() {
-                // An engine that has ended has no table; the next one finds the folder.
-                let _gone = engine.asks.send(Ask::PutBack { facts }).await;
+                engine.table.put_back(facts).await;
             }
             removed
         });
@@ -530,26 +467,6 @@ impl Engine {
             tracing::warn!(%id, %error, "removed, but its row is left");
         }
         Ok(())
-    }
-
-    /// Ends the waits of a conversation; tells how many there were.
-    pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
-        self.ask(|answer| Ask::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// Changes when the waits of this conversation are to end.
-    pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
-        self.ask(|answer| Ask::Interrupts { session, answer }).await
-    }
-
-    pub(crate) async fn counts(&self) -> Result<Counts, Error> {
-        self.ask(|answer| Ask::Counts { answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.asks.send(make(answer)).await.ok()?;
-        answered.await.ok()
     }
 }
 

@@ -69,8 +69,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         tokio::select! {
             biased;
             () = &mut attended => break,
-            _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
-            _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
+            _ = terminate.recv() => engine.table.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.table.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }

@@ -47,7 +47,7 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let link = if let Look::Told(link) = look { Some(link) } else { None };
     let launches = u32::from(link.is_some());
     let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
-    let mut known = if do_look { minder.look().await } else { minder.engine.facts(id).await };
+    let mut known = if do_look { minder.look().await } else { minder.engine.table.facts(id).await };
     if recovered && known.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
         // What is known of it is true, and whoever asks is to be answered first; its keeper waits with what is new.
         tokio::time::sleep(ANSWERS_FIRST).await;
@@ -110,7 +110,7 @@ impl Minder {
 
     /// Reads the folder and says what it shows; nothing if the process is not known any more.
     async fn look(&self) -> Option<Arc<Facts>> {
-        let facts = self.engine.facts(self.id).await?;
+        let facts = self.engine.table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
         let seen = self.engine.shared().disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
         self.engine.saw(self.id, seen).await
@@ -209,7 +209,7 @@ impl Minder {
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
             tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
-            let (dir, cursor) = (self.dir.clone(), self.engine.facts(id).await.map_or(0, |facts| facts.cursor));
+            let (dir, cursor) = (self.dir.clone(), self.engine.table.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
             self.engine.saw(id, seen).await;
         }
@@ -278,7 +278,7 @@ impl Minder {
                 if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
                     self.ask_for_image().await;
                 }
-                self.engine.reachable(self.id, true).await;
+                self.engine.table.reachable(self.id, true).await;
             }
             Err(error) => {
                 self.tries += 1;
@@ -286,7 +286,7 @@ impl Minder {
                 tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
-                    self.engine.reachable(self.id, false).await;
+                    self.engine.table.reachable(self.id, false).await;
                 }
                 keepers::wait(&shared.sockets, self.id, &self.dir, AGAIN).await?;
             }

@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
-    let counts = asked.engine.counts().await?;
+    let counts = asked.engine.table.counts().await?;
     // An index that cannot be written has more to say elsewhere, and the engine is as it is all the same.
     let failing = shared.outbox.failing().await.unwrap_or_default();
     let late = failing

@@ -5,7 +5,7 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
-use crate::state::View;
+use crate::table::ProcessView;
 use crate::{keepers, refuse};
 use outlast_core::Phase;
 use outlast_wire::code;
@@ -33,7 +33,7 @@ pub(crate) enum Away {
 }
 
 /// Connects to the keeper of a process that was seen to run.
-pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
+pub(crate) async fn reach(engine: &Engine, view: &mut ProcessView) -> Result<Link, Away> {
     let began = Instant::now();
     while began.elapsed() < REACH_LIMIT {
         match Link::connect(&engine.shared().sockets.of(view.id()), false).await {
@@ -60,14 +60,14 @@ pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
     Err(Away::Refused(unreachable(view)))
 }
 
-fn in_another_container(view: &View) -> Error {
+fn in_another_container(view: &ProcessView) -> Error {
     refuse::unavailable(
         format!("the keepers of {} run in another container or on another machine that shares this state directory", view.id()),
         "ask there: they cannot be reached from here; the process keeps running",
     )
 }
 
-pub(super) fn unreachable(view: &View) -> Error {
+pub(super) fn unreachable(view: &ProcessView) -> Error {
     refuse::unavailable(format!("the keeper of {} does not answer", view.id()), "ask again; the process itself keeps running")
 }
 

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
 use crate::orphan::Named;
-use crate::state::View;
+use crate::table::ProcessView;
 use crate::{orphan, refuse, settle};
 use outlast_core::{Phase, Stop, StopWay};
 use outlast_store::meta::Snapshot;
@@ -24,7 +24,7 @@ const TRIES: u32 = 16;
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
-pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> Result<StoppedLeft, Error> {
+pub(super) async fn stop_left(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
     let mut seen: Vec<Named> = Vec::new();
     for _ in 0..TRIES {
         view.facts = fresh(engine, view).await?.facts;
@@ -50,13 +50,13 @@ pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> 
 }
 
 /// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
-async fn connect(engine: &Engine, view: &View) -> Option<Link> {
+async fn connect(engine: &Engine, view: &ProcessView) -> Option<Link> {
     let dir = view.dir.clone();
     let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
     if is_kept { Link::connect(&engine.shared().sockets.of(view.id()), false).await.ok() } else { None }
 }
 
-async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error> {
+async fn named_members(engine: &Engine, view: &ProcessView) -> Result<Vec<Named>, Error> {
     let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let look = move || shared.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
     let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
@@ -64,7 +64,7 @@ async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error
 }
 
 /// Stops them by identity. If the client leaves, the stop is finished all the same.
-async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+async fn without_keeper(engine: &Engine, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
     let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let (asked, way, now) = (stop.clone(), stop.way, engine.shared().now());
     let stopping = finished(async move {
@@ -95,7 +95,7 @@ async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen:
 }
 
 /// What to say if nothing was found of those that an earlier version of the keeper counted.
-fn not_recorded(view: &View) -> Option<String> {
+fn not_recorded(view: &ProcessView) -> Option<String> {
     let meta = Snapshot::read(&view.dir).ok()?;
     let is_this_boot = boot_id().is_ok_and(|boot| boot == meta.boot);
     let counted = meta.closed.map(|(_, output)| output.left_running).filter(|n| *n > 0 && is_this_boot && meta.left.is_empty())?;
@@ -105,7 +105,7 @@ fn not_recorded(view: &View) -> Option<String> {
     ))
 }
 
-async fn stopped(engine: &Engine, view: &mut View, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
+async fn stopped(engine: &Engine, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
     let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);

@@ -37,7 +37,6 @@ pub use gateway::GatewayWatch;
 pub(crate) use gateway::Gateways;
 pub(crate) use keeper::{Away, reach};
 pub(crate) use kill::stop_with_the_engine;
-pub(crate) use list::Listed;
 
 use crate::clients::{Client, ClientKind};
 use crate::closing::Closing;
