@@ -6,11 +6,12 @@
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::IndexError;
-use crate::mind::AGAIN;
+use crate::disk::AGAIN;
 use crate::os::Lives;
 use crate::outbox::{self, Draft, column};
 use crate::points::point;
-use crate::shared::{Closing, Shared};
+use crate::closing::Closing;
+use crate::shared::Shared;
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
@@ -201,7 +202,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
         let why = tokio::select! {
             why = fact(&engine, &barrier) => why,
             () = gone => return,
-            () = shared.closing(Closing::Stopping) => return,
+            () = shared.closing.reached(Closing::Stopping) => return,
         };
         open(&shared, barrier, why, &tell).await;
     });
@@ -211,7 +212,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // Somebody else's is none to its owner, and must not be one to us either.
-        Target::Process { id, or_match, .. } => match engine.resolve(id, &barrier.owner).await {
+        Target::Process { id, or_match, .. } => match engine.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,

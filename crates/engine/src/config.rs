@@ -45,7 +45,7 @@ pub struct Config {
     /// How long a notice is kept once it is settled.
     pub keep_notices: Duration,
     /// The sinks that push.
-    pub sinks: Vec<crate::Push>,
+    pub sinks: Vec<Push>,
     /// Whose engine it is.
     pub user: UserInfo,
     /// Where sockets may lie, best first: short paths, on a tmpfs if there is one.
@@ -128,6 +128,47 @@ impl KeeperProgram {
             Self::Binary(path) | Self::SelfAsKeeper(path) => path,
         }
     }
+}
+
+/// A sink that pushes, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Push {
+    /// Its name.
+    pub name: String,
+    /// The kinds it is for; empty means all.
+    pub kinds: Vec<String>,
+    /// The sessions it is for, `*` standing for any text; empty means all.
+    pub sessions: Vec<String>,
+    /// Whether it tells the agent itself: what it told is not delivered to other takers, and what they were given it does not tell.
+    pub wakes: bool,
+}
+
+impl Push {
+    /// A sink that looks on, for everything.
+    pub fn observer(name: impl Into<String>) -> Self {
+        Self { name: name.into(), kinds: Vec::new(), sessions: Vec::new(), wakes: false }
+    }
+
+    pub(crate) fn takes(&self, kind: &str, session: &str) -> bool {
+        (self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind))
+            && (self.sessions.is_empty() || self.sessions.iter().any(|pattern| glob(pattern, session)))
+    }
+}
+
+/// Whether `text` is what `pattern` describes, `*` standing for any text.
+fn glob(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 /// The user whose login files and shell count.

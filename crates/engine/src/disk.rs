@@ -13,6 +13,9 @@ const LONG: Duration = Duration::from_millis(20);
 /// For so long a disk that was slow is taken to be slow.
 const SLOW_FOR: Duration = Duration::from_secs(10);
 
+/// Look again after this long where nothing reports a change: a disk that is full, a keeper that hangs.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
+
 /// What is known of a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {

@@ -2,20 +2,27 @@
 
 use crate::barrier::{self, Barriers};
 use crate::config::Config;
-use crate::disk::{Disk, blocking};
+use crate::clients::{Client, ClientKind};
+use crate::closing::{Closing, Shutdown};
+use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
+use crate::handle::TableHandle;
+use crate::launch::Launcher;
+use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
-use crate::link::Link;
-use crate::mind::AGAIN;
 use crate::outbox::{Judge, News, Outbox};
-use crate::own_home::OwnHome;
+use crate::orphan::OwnPlaces;
+use crate::own_home::{self, OwnHome};
+use crate::owner::TableOwner;
 use crate::points::point;
 use crate::recover::{self, Recovered, Unread};
-use crate::run_dir::NoRunDir;
-use crate::shared::{self, Client, Clients, Closing, Shared};
+use crate::program::KeeperStarter;
+use crate::run_dir::{NoRunDir, Sockets};
+use crate::shared::{self, Shared};
 use crate::shell::Snapshots;
-use crate::state::{Ask, Counts, Listing, Reserved, State, View, Which};
-use crate::{cgroup, program, refuse, run_dir};
+use crate::spare_folders::SpareFolders;
+use crate::table::ProcessView;
+use crate::{cgroup, refuse, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
 use outlast_store::meta::Snapshot;
@@ -26,11 +33,8 @@ use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-
-/// How many questions may wait for the owner.
-const ASKS: usize = 1_024;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, Semaphore};
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +84,7 @@ impl ServeError {
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) shared: Arc<Shared>,
-    asks: mpsc::Sender<Ask>,
+    pub(crate) table: TableHandle,
 }
 
 impl std::fmt::Debug for Engine {
@@ -102,8 +106,8 @@ impl Engine {
         let home = Home::new(root);
         let lock = lock_home(&home)?;
         let own_home = Arc::new(OwnHome::new(&home, &lock).map_err(ServeError::io("look at the lock"))?);
-        let run_dir = run_dir::choose(&home, &config.run_candidates)?;
-        let keeper = program::Copy::make(&home, &config.keeper).map_err(ServeError::io("get the keeper's program ready"))?;
+        let sockets = Sockets::new(&home, &config.run_candidates)?;
+        let keeper = KeeperStarter::new(&home, &config).map_err(ServeError::io("get the keeper's program ready"))?;
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
             (true, true) => cgroup::leave(&run_dir::tag(&home.root), &config.user.name).await,
@@ -126,7 +130,7 @@ impl Engine {
         }
         opened.index.belongs_to(&own_home);
         let live: HashSet<ProcessId> = processes.iter().filter(|(f, _)| !f.phase.is_final()).map(|(f, _)| f.id()).collect();
-        run_dir::sweep(&run_dir, |id| live.contains(&id));
+        run_dir::sweep(&sockets.dir(), |id| live.contains(&id));
         if let Some(place) = place.clone() {
             // Listed now, when nothing is being started; removed while we go on.
             let leaves: Vec<ProcessId> = place.leaves().into_iter().filter(|id| !live.contains(id)).collect();
@@ -135,67 +139,66 @@ impl Engine {
         // An index that is new in a home that is not: what was in it is gone.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
-        let (closing, _) = watch::channel(Closing::Open);
         let waits = Arc::<shared::Waits>::default();
         let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
+        let redactor = Arc::new(Redactor::new(config.redact));
         let shared = Arc::new(Shared {
-            redactor: Redactor::new(config.redact),
+            leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },
+            redactor,
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
             outbox: Outbox::new(opened.index.clone(), judge),
             index: opened.index,
             barriers: Barriers::default(),
-            views: crate::serve::Views::default(),
+            views: crate::views::Views::default(),
             gateways: crate::serve::Gateways::default(),
             feeds: crate::feed::Feeds::default(),
             barrier_gone: Notify::new(),
             boot,
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
-            connects: Semaphore::new(shared::CONNECTS),
             disk: Disk::default(),
             waits,
             unwritten: shared::Unwritten::default(),
             untold: Mutex::default(),
             unsaved_stops: shared::UnsavedStops::default(),
-            clients: Clients::default(),
-            within: Clients::default(),
-            keeper: Mutex::new(keeper),
-            nest: crate::nest::Nest::default(),
-            blanks: crate::blanks::Blanks::default(),
+            clients: Arc::default(),
+            spare_folders: Arc::new(SpareFolders::new(&home)),
+            launcher: Launcher::new(&home, keeper),
             config,
             home,
             own_home,
-            run_dir: RwLock::new(run_dir),
+            sockets: Arc::new(sockets),
             place,
             logout,
             stays_in_session,
             degraded,
             refused_call,
-            closing,
+            closing: Shutdown::default(),
             namespaces: crate::os::namespaces(),
             listening: Mutex::new(false),
             lock: Mutex::new(Some(lock)),
         });
-        let (asks, asked) = mpsc::channel(ASKS);
-        let engine = Self { shared, asks };
+        let (table, asked) = TableHandle::new();
+        let engine = Self { shared, table };
         // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
         if let Err(error) = engine.shared.outbox.begin(rebuilt, engine.shared.now()).await {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
         engine.catch_up(unread).await;
         engine.note_all(&processes);
-        let owner = State::new(engine.clone(), opened.writer);
+        let owner = TableOwner::new(engine.clone(), opened.writer);
         tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
         tokio::spawn(crate::outbox::keep_time(engine.clone()));
-        tokio::spawn(crate::own_home::watch(engine.clone()));
+        let Shared { home, own_home, closing, .. } = &*engine.shared;
+        tokio::spawn(own_home::watch(home.clone(), Arc::clone(own_home), closing.clone()));
         barrier::resume(&engine).await;
         Ok(engine)
     }
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), tokio::io::split(stream), crate::serve::From::Outside).await;
+        crate::serve::connection(self.clone(), tokio::io::split(stream), ClientKind::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -209,24 +212,24 @@ impl Engine {
     /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), crate::serve::From::Within));
+        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), ClientKind::Within));
         theirs
     }
 
     /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
     pub async fn stop(&self) {
-        self.begin_stop(Owner::default()).await;
+        self.table.begin_stop(Owner::default()).await;
         self.stopped().await;
     }
 
     /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
-        self.shared.closing(Closing::Closed).await;
+        self.shared.closing.reached(Closing::Closed).await;
     }
 
     /// Whether it has ended.
     pub fn has_stopped(&self) -> bool {
-        *self.shared.closing.borrow() == Closing::Closed
+        self.shared.closing.stage() == Closing::Closed
     }
 
     /// The home that is served.
@@ -236,72 +239,23 @@ impl Engine {
 
     /// Where the sockets are.
     pub fn run_dir(&self) -> PathBuf {
-        self.shared.run_dir()
-    }
-
-    /// Begins to end, for somebody: what they may not touch is not stopped with the engine.
-    pub(crate) async fn begin_stop(&self, by: Owner) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: Some(by) }).await;
-    }
-
-    /// Begins to end and leaves every process running, also those with `on_stop: kill`: another engine follows at once.
-    pub(crate) async fn begin_hand_over(&self) {
-        // An engine that has ended already needs no telling.
-        let _gone = self.asks.send(Ask::Stop { by: None }).await;
+        self.shared.sockets.dir()
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
-    pub(crate) async fn facts(&self, id: ProcessId) -> Option<Arc<Facts>> {
-        self.ask(|answer| Ask::Facts { id, answer }).await.flatten()
-    }
-
-    /// The process that `name` means to this owner.
-    pub(crate) async fn resolve(&self, name: &str, owner: &Owner) -> Result<View, Error> {
-        let (name, owner) = (name.to_owned(), owner.clone());
-        self.ask(|answer| Ask::Resolve { name, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// Those of `which` that this owner may touch.
-    pub(crate) async fn all(&self, owner: &Owner, which: Which) -> Result<Vec<View>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::All { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The same, as far as a list needs it.
-    pub(crate) async fn listing(&self, owner: &Owner, which: Which) -> Result<Vec<Listing>, Error> {
-        let owner = owner.clone();
-        self.ask(|answer| Ask::Listing { owner, which, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    pub(crate) async fn reserve(&self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
-        self.ask(|answer| Ask::Reserve { id, hash, owner, answer }).await.unwrap_or_else(|| Err(refuse::stopping()))
-    }
-
-    /// The reserved id is on disk: from now on it is looked after, over the connection of a keeper that was told to go, if there is one.
-    pub(crate) async fn accept_process(&self, facts: Facts, keeper: Option<Link>) -> Result<View, Error> {
-        self.ask(|answer| Ask::Accept { facts: Box::new(facts), keeper, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// The reserved id is not used after all.
-    pub(crate) async fn let_go(&self, id: ProcessId) {
-        // An engine that has ended has let go of everything.
-        let _gone = self.asks.send(Ask::LetGo { id }).await;
-    }
-
     /// Tells what a look into the folder showed, and returns what is known then.
     ///
     /// What its owner is to be told is on disk before anybody hears of it, so that whoever is woken by the end finds the notice there.
     pub(crate) async fn saw(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
-        let before = self.facts(id).await?;
+        let before = self.table.facts(id).await?;
         if !before.phase.is_final() {
             self.tell_owner(&before, &seen).await;
         }
         let noted = seen.meta.as_ref().map(|meta| meta.noted);
-        let facts = self.ask(|answer| Ask::Saw { id, seen: Box::new(seen), answer }).await.flatten()?;
+        let facts = self.table.apply_look(id, seen).await?;
         self.note(&facts, noted);
         Some(facts)
     }
@@ -333,7 +287,7 @@ impl Engine {
         match news {
             Some(news) if news.is_for_somebody() => self.write_news(vec![Unsaid { before: Arc::clone(before), news: Some(news) }]).await,
             // The folder says so already, so that nobody has to wait for this.
-            Some(news) => self.shared.index.put_later(news.into_row()).await,
+            Some(news) => self.shared.index.put_later(news.into_facts()).await,
             None => {}
         }
     }
@@ -388,8 +342,8 @@ impl Engine {
         tokio::spawn(async move {
             let shared = &engine.shared;
             // An engine that owes somebody word has something to do.
-            let _busy = Client::new(shared, crate::serve::From::Outside);
-            while !unsaid.is_empty() && *shared.closing.borrow() == Closing::Open {
+            let _busy = Client::new(&shared.clients, ClientKind::Outside);
+            while !unsaid.is_empty() && shared.closing.stage() == Closing::Open {
                 // Nothing tells when a disk has room again.
                 tokio::time::sleep(AGAIN).await;
                 unsaid = engine.read_again(unsaid).await;
@@ -420,7 +374,7 @@ impl Engine {
         let mut seen_by_owner = HashSet::new();
         for one in &unsaid {
             self.shared.unwritten.reads(one.before.id());
-            if self.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
+            if self.table.facts(one.before.id()).await.is_some_and(|facts| facts.consumed) {
                 seen_by_owner.insert(one.before.id());
             }
         }
@@ -442,30 +396,18 @@ impl Engine {
         again.await.unwrap_or(same)
     }
 
-    /// The owner of a process has seen its end.
-    pub(crate) async fn consumed(&self, id: ProcessId) {
-        // It is only about the order of removal.
-        let _gone = self.asks.send(Ask::Consumed { id }).await;
-    }
-
-    pub(crate) async fn reachable(&self, id: ProcessId, reachable: bool) {
-        // It is only about a running engine's answers.
-        let _gone = self.asks.send(Ask::Reachable { id, reachable }).await;
-    }
-
     /// Forgets a process that is over, and removes its row and folder. Goes on if the caller leaves: what was begun is finished or undone.
-    pub(crate) async fn forget(&self, view: &View) -> Result<(), Error> {
+    pub(crate) async fn forget(&self, view: &ProcessView) -> Result<(), Error> {
         let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
         let task = tokio::spawn(async move {
             let id = facts.id();
             engine.make_room_for_end(id).await?;
-            if !engine.ask(|answer| Ask::Take { id, answer }).await.ok_or_else(refuse::stopping)? {
+            if !engine.table.take(id).await? {
                 return Err(refuse::not_found(&id.to_string(), &[]));
             }
             let removed = engine.remove(id).await;
             if removed.is_err() {
-                // An engine that has ended has no table; the next one finds the folder.
-                let _gone = engine.asks.send(Ask::PutBack { facts }).await;
+                engine.table.put_back(facts).await;
             }
             removed
         });
@@ -503,7 +445,7 @@ impl Engine {
     /// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
     /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
     pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
-        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.socket(id));
+        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.sockets.of(id));
         blocking(move || {
             // Its keepers removed it themselves, unless they were killed.
             let _gone = std::fs::remove_file(socket);
@@ -526,26 +468,6 @@ impl Engine {
         }
         Ok(())
     }
-
-    /// Ends the waits of a conversation; tells how many there were.
-    pub(crate) async fn interrupt(&self, session: String) -> Result<usize, Error> {
-        self.ask(|answer| Ask::Interrupt { session, answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    /// Changes when the waits of this conversation are to end.
-    pub(crate) async fn interrupts(&self, session: String) -> Option<watch::Receiver<u64>> {
-        self.ask(|answer| Ask::Interrupts { session, answer }).await
-    }
-
-    pub(crate) async fn counts(&self) -> Result<Counts, Error> {
-        self.ask(|answer| Ask::Counts { answer }).await.ok_or_else(refuse::stopping)
-    }
-
-    async fn ask<T>(&self, make: impl FnOnce(oneshot::Sender<T>) -> Ask) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.asks.send(make(answer)).await.ok()?;
-        answered.await.ok()
-    }
 }
 
 /// Ends the engine if the owner of the table panicked: nothing would be answered any more. Its processes go on, and the next call starts an engine that finds
@@ -555,11 +477,11 @@ async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>)
         return;
     }
     tracing::error!("the owner of the table panicked: leaving");
-    shared.closing.send_replace(Closing::Stopping);
+    shared.closing.set(Closing::Stopping);
     shared.index.close().await;
-    shared.nest.leave().await;
+    shared.launcher.fork_server.leave().await;
     shared.let_go_of_home();
-    shared.closed();
+    shared.closing.set(Closing::Closed);
 }
 
 /// What happened to a process. A panic about one process must not cost other processes their notices. Its own are left to the next engine,
@@ -593,7 +515,7 @@ struct Unsaid {
 impl Unsaid {
     fn written(&mut self) {
         if let Some(news) = self.news.take() {
-            self.before = Arc::new(Facts::from(news.into_row()));
+            self.before = Arc::new(news.into_facts());
         }
     }
 }

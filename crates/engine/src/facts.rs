@@ -7,8 +7,6 @@ use outlast_store::spec::Kept;
 use outlast_store::{journal, lock};
 use std::sync::Arc;
 
-use crate::index::Row;
-
 /// What is known of one process. A copy says what was known when it was made.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Facts {
@@ -34,9 +32,9 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Those of a request that was just taken.
-    pub(crate) fn accepted(kept: Kept) -> Self {
+    pub(crate) fn accepted(kept: impl Into<Arc<Kept>>) -> Self {
         Self {
-            kept: Arc::new(kept),
+            kept: kept.into(),
             phase: Phase::Accepted,
             started_at: None,
             log_end: 0,
@@ -93,35 +91,6 @@ impl Facts {
         next.cursor = self.cursor.max(seen.cursor);
         next.bytes = seen.bytes.unwrap_or(self.bytes);
         next
-    }
-
-    pub(crate) fn row(&self) -> Row {
-        Row {
-            kept: Arc::clone(&self.kept),
-            phase: self.phase.clone(),
-            started_at: self.started_at,
-            log_end: self.log_end,
-            cursor: self.cursor,
-            bytes: self.bytes,
-            consumed: self.consumed,
-            detached: self.detached,
-        }
-    }
-}
-
-impl From<Row> for Facts {
-    fn from(row: Row) -> Self {
-        Self {
-            kept: row.kept,
-            phase: row.phase,
-            started_at: row.started_at,
-            log_end: row.log_end,
-            cursor: row.cursor,
-            bytes: row.bytes,
-            consumed: row.consumed,
-            detached: row.detached,
-            unreachable: false,
-        }
     }
 }
 

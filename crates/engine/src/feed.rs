@@ -5,7 +5,7 @@
 use crate::engine::Engine;
 use crate::link::Link;
 use crate::serve::{Away, reach};
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::ProcessId;
 use outlast_wire::v1::Error;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -30,7 +30,7 @@ enum Told {
 
 impl Feeds {
     /// Returns once there may be more than `past` bytes, or something became of the process. An error if its keeper cannot be reached.
-    pub(crate) async fn more(&self, engine: &Engine, view: &View, past: u64) -> Result<(), Error> {
+    pub(crate) async fn more(&self, engine: &Engine, view: &ProcessView, past: u64) -> Result<(), Error> {
         let mut told = self.follow(engine, view, past);
         let news = told.wait_for(|told| !matches!(told, Told::End(end) if *end <= past)).await.map(|told| told.clone());
         match news {
@@ -40,7 +40,7 @@ impl Feeds {
         }
     }
 
-    fn follow(&self, engine: &Engine, view: &View, past: u64) -> watch::Receiver<Told> {
+    fn follow(&self, engine: &Engine, view: &ProcessView, past: u64) -> watch::Receiver<Told> {
         let id = view.id();
         let mut feeds = lock(&self.0);
         if let Some(feed) = feeds.get(&id) {
@@ -67,7 +67,7 @@ struct Feed {
 }
 
 impl Feed {
-    async fn run(self, engine: Engine, mut view: View, mut past: u64) {
+    async fn run(self, engine: Engine, mut view: ProcessView, mut past: u64) {
         let mut link = match reach(&engine, &mut view).await {
             Ok(link) => link,
             Err(Away::Over) => return self.end(Told::Over),

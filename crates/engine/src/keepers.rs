@@ -3,7 +3,7 @@
 use crate::disk::blocking;
 use crate::facts::is_kept;
 use crate::os::{Lives, Watch};
-use crate::shared::Shared;
+use crate::run_dir::Sockets;
 use outlast_core::{Incarnation, ProcessId, Role};
 use outlast_store::dir::{FileId, ProcessDir};
 use outlast_store::meta::Snapshot;
@@ -16,10 +16,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 /// Asks them to listen again, and returns when trying again may help: the socket is there, one of them is gone, or `longest` has passed.
-pub(crate) async fn wait(shared: &Shared, id: ProcessId, dir: &ProcessDir, longest: Duration) -> io::Result<()> {
+pub(crate) async fn wait(sockets: &Sockets, id: ProcessId, dir: &ProcessDir, longest: Duration) -> io::Result<()> {
     // Set up before the look, so that a socket made in between is not missed.
-    let made = Watch::for_new(&shared.run_dir());
-    let socket = shared.socket(id);
+    let made = Watch::for_new(&sockets.dir());
+    let socket = sockets.of(id);
     let found = find(dir, id);
     if tokio::net::UnixStream::connect(&socket).await.is_err() {
         nudge(&found);

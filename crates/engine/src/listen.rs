@@ -1,12 +1,13 @@
 //! The engine as a program: its socket, its signals, its end.
 
+use crate::clients::ClientKind;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
-use crate::serve::{From, connection};
-use crate::shared::Closing;
+use crate::serve::connection;
+use crate::closing::Closing;
 use outlast_core::Owner;
 use outlast_store::dir::FileId;
 use outlast_wire::socket;
@@ -68,8 +69,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         tokio::select! {
             biased;
             () = &mut attended => break,
-            _ = terminate.recv() => engine.begin_stop(Owner::default()).await,
-            _ = interrupt.recv() => engine.begin_stop(Owner::default()).await,
+            _ = terminate.recv() => engine.table.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.table.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }
@@ -105,7 +106,7 @@ impl Engine {
 
 /// Lets clients in until the engine begins to end, and closes the door then.
 async fn attend(engine: &Engine, mut door: Door) {
-    let mut stopping = std::pin::pin!(engine.shared().closing(Closing::Stopping));
+    let mut stopping = std::pin::pin!(engine.shared().closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
             biased;
@@ -135,7 +136,7 @@ fn greet(engine: &Engine, stream: UnixStream) {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
             let engine = engine.clone();
             match stream.into_std().and_then(socket::halves) {
-                Ok(halves) => drop(tokio::spawn(connection(engine, halves, From::Outside))),
+                Ok(halves) => drop(tokio::spawn(connection(engine, halves, ClientKind::Outside))),
                 Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
             }
         }
@@ -202,7 +203,7 @@ impl Door {
 async fn open_again(engine: &Engine, lost: Door) -> Door {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
-        let opened = match engine.shared().find_run_dir() {
+        let opened = match engine.shared().sockets.find_dir() {
             Ok(dir) => Door::open(&dir),
             Err(error) => Err(error.into()),
         };

@@ -1,13 +1,14 @@
 //! One task for each process that is not over. It connects to the keeper and hears of news; it starts the keeper if there was none, and finds out what became
 //! of the command if there is none any more.
 
-use crate::disk::blocking;
+use crate::disk::{AGAIN, blocking};
 use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
+use crate::launch::KeeperSource;
 use crate::link::Link;
 use crate::os::Lives;
 use crate::settle::{self, Settled};
-use crate::{keepers, launch, orphan};
+use crate::{keepers, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::{Found, Image};
@@ -22,8 +23,6 @@ const LAUNCHES: u32 = 3;
 const STARTING: Duration = Duration::from_secs(10);
 /// After so many tries in vain a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
-/// Where no fact will come (a full disk, a keeper that hangs), look again after this long.
-pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 /// For so long a new engine answers before it connects to the keepers it has found.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 
@@ -48,7 +47,7 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let link = if let Look::Told(link) = look { Some(link) } else { None };
     let launches = u32::from(link.is_some());
     let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
-    let mut known = if do_look { minder.look().await } else { minder.engine.facts(id).await };
+    let mut known = if do_look { minder.look().await } else { minder.engine.table.facts(id).await };
     if recovered && known.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
         // What is known of it is true, and whoever asks is to be answered first; its keeper waits with what is new.
         tokio::time::sleep(ANSWERS_FIRST).await;
@@ -111,7 +110,7 @@ impl Minder {
 
     /// Reads the folder and says what it shows; nothing if the process is not known any more.
     async fn look(&self) -> Option<Arc<Facts>> {
-        let facts = self.engine.facts(self.id).await?;
+        let facts = self.engine.table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
         let seen = self.engine.shared().disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
         self.engine.saw(self.id, seen).await
@@ -130,8 +129,8 @@ impl Minder {
             if let Err(error) = news.await {
                 self.link = None;
                 if error.kind() == io::ErrorKind::TimedOut && self.launches == 1 {
-                    tracing::warn!(id = %self.id, "the nest of keepers does not answer: another is started");
-                    self.engine.shared().nest.give_up().await;
+                    tracing::warn!(id = %self.id, "the fork server does not answer: another is started");
+                    self.engine.shared().launcher.fork_server.give_up().await;
                 }
             }
             return Ok(());
@@ -164,7 +163,7 @@ impl Minder {
             }
             Settled::Written => {
                 // Its keepers removed it themselves, unless they were killed.
-                let _gone = std::fs::remove_file(self.engine.shared().socket(self.id));
+                let _gone = std::fs::remove_file(self.engine.shared().sockets.of(self.id));
                 Ok(())
             }
             Settled::NotStarted if accepted_at < settle::booted_at(now) => {
@@ -185,9 +184,9 @@ impl Minder {
             return self.never("the keeper left three times before it could start the command; engine.log says why", 0).await;
         }
         self.launches += 1;
-        // Whatever is wrong with the nest is not wrong with the program, and a nest that hangs is not asked twice.
-        let from = if self.launches == 1 { launch::From::Nest } else { launch::From::Program };
-        let started = match launch::Keeper::ask(self.engine.shared(), self.id, from).await {
+        // A fault of the fork server is none of the program, and a fork server that hangs is not asked twice.
+        let source = if self.launches == 1 { KeeperSource::ForkServer } else { KeeperSource::Program };
+        let started = match self.engine.shared().launcher.ask(self.id, source).await {
             Ok(keeper) => keeper.go().await,
             Err(error) => Err(error),
         };
@@ -210,7 +209,7 @@ impl Minder {
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
             tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
-            let (dir, cursor) = (self.dir.clone(), self.engine.facts(id).await.map_or(0, |facts| facts.cursor));
+            let (dir, cursor) = (self.dir.clone(), self.engine.table.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
             self.engine.saw(id, seen).await;
         }
@@ -235,7 +234,7 @@ impl Minder {
     async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
         let (dir, now) = (self.dir.clone(), self.engine.shared().now());
         let Some(way) = blocking(move || settle::unfinished(&dir, now)).await? else { return Ok(()) };
-        let tree = orphan::Tree::new(self.engine.shared(), self.id, of, facts.detached);
+        let tree = orphan::Tree::new(&self.engine.shared().leftovers.own, self.id, of, facts.detached);
         let ended = orphan::stop(tree, way).await?;
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
@@ -252,9 +251,8 @@ impl Minder {
     async fn ask_for_image(&self) {
         let shared = self.engine.shared();
         let passed = async {
-            // Nobody closes the semaphore, so there is always a turn.
-            let _turn = shared.connects.acquire().await;
-            Link::connect(&shared.socket(self.id), false).await?.share_meta().await
+            let _turn = shared.sockets.turn().await;
+            Link::connect(&shared.sockets.of(self.id), false).await?.share_meta().await
         };
         let (id, dir) = (self.id, self.dir.clone());
         match passed.await {
@@ -270,9 +268,8 @@ impl Minder {
     async fn connect(&mut self) -> io::Result<()> {
         let shared = self.engine.shared();
         let connected = {
-            // Nobody closes the semaphore, so there is always a turn.
-            let _turn = shared.connects.acquire().await;
-            Link::connect(&shared.socket(self.id), true).await
+            let _turn = shared.sockets.turn().await;
+            Link::connect(&shared.sockets.of(self.id), true).await
         };
         match connected {
             Ok(link) => {
@@ -281,7 +278,7 @@ impl Minder {
                 if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
                     self.ask_for_image().await;
                 }
-                self.engine.reachable(self.id, true).await;
+                self.engine.table.reachable(self.id, true).await;
             }
             Err(error) => {
                 self.tries += 1;
@@ -289,9 +286,9 @@ impl Minder {
                 tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
-                    self.engine.reachable(self.id, false).await;
+                    self.engine.table.reachable(self.id, false).await;
                 }
-                keepers::wait(shared, self.id, &self.dir, AGAIN).await?;
+                keepers::wait(&shared.sockets, self.id, &self.dir, AGAIN).await?;
             }
         }
         Ok(())

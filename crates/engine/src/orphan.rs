@@ -2,10 +2,9 @@
 
 mod unexamined;
 
-use crate::keepers;
+use crate::{cgroup, keepers};
 use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, ids_in};
 use crate::points::point;
-use crate::shared::Shared;
 use outlast_core::{Incarnation, ProcessId, StopWay};
 use outlast_store::dir::ProcessDir;
 use outlast_store::os::{arguments_of, boot_id, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};
@@ -20,6 +19,14 @@ use unexamined::{Place, Unexamined};
 
 /// How long killed processes may take to go.
 const DYING: Duration = Duration::from_secs(5);
+
+/// Where the programs and the cgroups of an engine are: what a search for a tree has to know.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnPlaces {
+    /// Our own programs. No process that runs one of them is touched.
+    pub(crate) bin: PathBuf,
+    pub(crate) cgroups: Option<cgroup::Place>,
+}
 
 /// A tree without a keeper.
 #[derive(Debug, Clone)]
@@ -53,17 +60,17 @@ pub(crate) struct Ended {
 }
 
 impl Tree {
-    pub(crate) fn new(shared: &Shared, id: ProcessId, root: Incarnation, detached: bool) -> Self {
+    pub(crate) fn new(own: &OwnPlaces, id: ProcessId, root: Incarnation, detached: bool) -> Self {
         let is_blind = has_capability(CAP_SETUID) && !has_capability(CAP_SYS_PTRACE);
         let heir = is_blind.then(|| parent_of(root.pid)).flatten().filter(|_| is_alive(&root));
         let leaf = leaf_of(root.pid, id);
-        Self { id, root, left: Vec::new(), ended_in: None, marked: !detached, leaf, bin: shared.home.bin(), heir }
+        Self { id, root, left: Vec::new(), ended_in: None, marked: !detached, leaf, bin: own.bin.clone(), heir }
     }
 
     /// The same tree after the end of its root: `left` was recorded as left running.
-    pub(crate) fn after_the_end(self, shared: &Shared, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
+    pub(crate) fn after_the_end(self, own: &OwnPlaces, left: Vec<Incarnation>, dir: ProcessDir) -> Self {
         // The leaf is kept for as long as something is in it.
-        let made = || shared.place.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
+        let made = || own.cgroups.as_ref().map(|place| place.leaf(self.id)).filter(|leaf| leaf.exists());
         let of_left = || left.iter().filter(|of| is_alive(of)).find_map(|of| leaf_of(of.pid, self.id));
         let leaf = self.leaf.or_else(of_left).or_else(made);
         Self { left, ended_in: Some(dir), leaf, ..self }

@@ -3,15 +3,14 @@
 //! A home can be removed, renamed or replaced under a running engine. No path leads to the engine's lock and index then, and another engine
 //! may serve the path. Commits from then on would be lost, so the engine accepts nothing more and ends.
 
-use crate::engine::Engine;
 use crate::os::Watch;
-use crate::shared::Closing;
+use crate::closing::{Closing, Shutdown};
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -103,13 +102,11 @@ fn at(path: PathBuf) -> Found {
 }
 
 /// Checks the home whenever its lock, its index or the home itself is removed or moved, until the engine ends.
-pub(crate) async fn watch(engine: Engine) {
-    let shared = engine.shared();
-    let home = &shared.home;
+pub(crate) async fn watch(home: Home, own_home: Arc<OwnHome>, closing: Shutdown) {
     let paths = [home.lock(), home.index(), home.root.clone()];
     let watch = Watch::for_loss_of(&paths).map_err(|error| tracing::warn!(%error, "the home is not watched")).ok();
-    let mut stopping = std::pin::pin!(shared.closing(Closing::Stopping));
-    while !shared.own_home.is_lost() {
+    let mut stopping = std::pin::pin!(closing.reached(Closing::Stopping));
+    while !own_home.is_lost() {
         tokio::select! {
             () = &mut stopping => return,
             true = crate::os::changed(watch.as_ref()) => {}

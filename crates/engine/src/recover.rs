@@ -2,7 +2,7 @@
 
 use crate::config::Clock;
 use crate::facts::{Facts, Seen, is_kept};
-use crate::index::{Index, Opened, Row};
+use crate::index::{Index, Opened};
 use crate::settle::{self, Settled};
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::{Home, ProcessDir};
@@ -60,20 +60,19 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
     let mut changes = Changes::default();
     let (mut known, mut unsure, mut unread) = (Vec::new(), Vec::new(), Vec::new());
-    for row in std::mem::take(&mut opened.rows) {
-        let (id, is_final) = (row.id(), row.phase.is_final());
+    for before in std::mem::take(&mut opened.rows) {
+        let (id, is_final) = (before.id(), before.phase.is_final());
         match (strays.remove(&id), is_final) {
-            (true, true) => known.push((Facts::from(row), false)),
-            (true, false) => unsure.push(row),
+            (true, true) => known.push((before, false)),
+            (true, false) => unsure.push(before),
             // Its removal was cut short behind the folder.
             (false, true) => changes.forget.push(id),
             (false, false) => {
-                let before = Facts::from(row);
                 let after = folder_gone(&before, clock.now());
                 match Unread::worth(before, &after, Seen::default(), false) {
                     // Its row is written with what its owner is told.
                     Some(one) => unread.push(one),
-                    None => changes.put.push(after.row()),
+                    None => changes.put.push(after.clone()),
                 }
                 known.push((after, false));
             }
@@ -91,7 +90,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
                 let (before, seen, facts) = *found;
                 match Unread::worth(before, &facts, seen, rebuilt) {
                     Some(one) => unread.push(one),
-                    None => changes.put.push(facts.row()),
+                    None => changes.put.push(facts.clone()),
                 }
                 known.push((facts, true));
             }
@@ -109,7 +108,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.
-fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> {
+fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)> {
     let look = |facts: Facts| {
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
@@ -140,8 +139,7 @@ fn look_at(home: &Home, rows: Vec<Row>, now: Time) -> Vec<(Facts, Seen, Facts)> 
         (facts, seen, after)
     };
     // A panic over one folder must not keep the others waiting for an engine.
-    let look = |row: Row| {
-        let known = Facts::from(row);
+    let look = |known: Facts| {
         catch_unwind(AssertUnwindSafe(|| look(known.clone()))).unwrap_or_else(|_| {
             tracing::error!(id = %known.id(), "reading its folder panicked: it is as it was last known until it is looked at again");
             (known.clone(), Seen::default(), known)
@@ -217,7 +215,7 @@ fn wait_until_left(dir: &ProcessDir) {
 
 #[derive(Default)]
 struct Changes {
-    put: Vec<Row>,
+    put: Vec<Facts>,
     forget: Vec<ProcessId>,
 }
 

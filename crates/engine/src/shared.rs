@@ -1,30 +1,28 @@
 //! What all tasks of an engine share, and none changes.
 
 use crate::barrier::Barriers;
+use crate::clients::Clients;
+use crate::closing::Shutdown;
 use crate::config::Config;
-use crate::disk::{Disk, blocking};
+use crate::disk::Disk;
 use crate::index::Index;
+use crate::launch::Launcher;
+use crate::left_behind::Leftovers;
 use crate::outbox::Outbox;
 use crate::own_home::OwnHome;
-use crate::run_dir::{self, NoRunDir};
-use crate::serve::From;
-use crate::serve::Views;
+use crate::run_dir::Sockets;
 use crate::shell::Snapshots;
-use crate::{cgroup, program};
+use crate::spare_folders::SpareFolders;
+use crate::views::Views;
+use crate::cgroup;
 use outlast_core::{ProcessId, Stop, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
 use outlast_wire::v1::Namespaces;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use tokio::sync::{Notify, Semaphore, watch};
-
-/// How many keepers are connected to at the same time after a start.
-pub(crate) const CONNECTS: usize = 32;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, Semaphore};
 
 /// What everybody may read and nobody changes.
 pub(crate) struct Shared {
@@ -32,8 +30,10 @@ pub(crate) struct Shared {
     pub(crate) home: Home,
     /// Checks whether that is still the directory that was locked.
     pub(crate) own_home: Arc<OwnHome>,
-    pub(crate) run_dir: RwLock<PathBuf>,
-    pub(crate) redactor: Redactor,
+    pub(crate) sockets: Arc<Sockets>,
+    pub(crate) redactor: Arc<Redactor>,
+    /// Finds what processes that are over have left running.
+    pub(crate) leftovers: Leftovers,
     pub(crate) snapshots: Snapshots,
     /// One login shell at a time: they are slow, and threads are few.
     pub(crate) login: Semaphore,
@@ -59,7 +59,6 @@ pub(crate) struct Shared {
     pub(crate) refused_call: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
-    pub(crate) connects: Semaphore,
     pub(crate) disk: Disk,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
@@ -69,31 +68,17 @@ pub(crate) struct Shared {
     pub(crate) untold: Mutex<Vec<ProcessId>>,
     /// Stops that were carried out although the disk refused their record.
     pub(crate) unsaved_stops: UnsavedStops,
-    pub(crate) clients: Clients,
-    /// Those that go along with the engine, and end with it.
-    pub(crate) within: Clients,
-    pub(crate) keeper: Mutex<program::Copy>,
-    /// Where keepers are forked.
-    pub(crate) nest: crate::nest::Nest,
-    pub(crate) blanks: crate::blanks::Blanks,
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) launcher: Launcher,
+    /// Folders made ahead of need.
+    pub(crate) spare_folders: Arc<SpareFolders>,
     /// The namespaces of the engine and of every command.
     pub(crate) namespaces: Namespaces,
-    pub(crate) closing: watch::Sender<Closing>,
+    pub(crate) closing: Shutdown,
     /// Whether somebody attends to the socket: two would take it from each other.
     pub(crate) listening: Mutex<bool>,
     /// The home's lock, let go when everything is written.
     pub(crate) lock: Mutex<Option<File>>,
-}
-
-/// How far the end of the engine has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Closing {
-    /// Not at all.
-    Open,
-    /// Nothing new is begun.
-    Stopping,
-    /// Everything is written.
-    Closed,
 }
 
 /// Stops of orphans whose record the disk refused, by process, while the engine runs.
@@ -116,92 +101,12 @@ impl Shared {
         self.config.clock.now()
     }
 
-    pub(crate) fn socket(&self, id: ProcessId) -> PathBuf {
-        self.run_dir().join(id.to_string())
-    }
-
-    /// Where the sockets are. It moves if somebody takes the directory away, as a logout does with the user's runtime directory.
-    pub(crate) fn run_dir(&self) -> PathBuf {
-        self.run_dir.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Finds a directory for the sockets again.
-    pub(crate) fn find_run_dir(&self) -> Result<PathBuf, NoRunDir> {
-        let found = run_dir::choose(&self.home, &self.config.run_candidates)?;
-        self.run_dir.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
-        Ok(found)
-    }
-
-    pub(crate) fn keeper(&self) -> program::Copy {
-        // The copy is replaced as a whole, so a panic elsewhere spoils nothing.
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) async fn copy_keeper_again(&self) -> io::Result<()> {
-        let (home, program) = (self.home.clone(), self.config.keeper.clone());
-        let copy = blocking(move || program::Copy::make(&home, &program)).await??;
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = copy;
-        Ok(())
-    }
-
-    /// From now on keepers are started from the installed program.
-    pub(crate) fn use_installed_keeper(&self) {
-        *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = program::Copy::installed(&self.config.keeper);
-    }
-
     /// Everything is written: the home is free for the next engine.
     pub(crate) fn let_go_of_home(&self) {
         if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
             let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
         }
-    }
-
-    /// Nothing is left to do.
-    pub(crate) fn closed(&self) {
-        self.closing.send_replace(Closing::Closed);
-    }
-
-    /// Returns once the end has come that far.
-    pub(crate) fn closing(&self, far: Closing) -> impl Future<Output = ()> + Send + use<> {
-        let mut closing = self.closing.subscribe();
-        async move {
-            // That nobody tells any more means that it is closed.
-            let _reached = closing.wait_for(|c| *c >= far).await.map(|_| ());
-        }
-    }
-}
-
-/// How many are connected.
-#[derive(Debug, Default)]
-pub(crate) struct Clients {
-    pub(crate) count: AtomicUsize,
-    pub(crate) changed: Notify,
-}
-
-/// One that is connected, for as long as this is held.
-pub(crate) struct Client(Arc<Shared>, From);
-
-impl Client {
-    pub(crate) fn new(shared: &Arc<Shared>, from: From) -> Self {
-        let new = Self(Arc::clone(shared), from);
-        new.clients().count.fetch_add(1, SeqCst);
-        new.clients().changed.notify_one();
-        new
-    }
-
-    fn clients(&self) -> &Clients {
-        match self.1 {
-            From::Outside => &self.0.clients,
-            From::Within => &self.0.within,
-        }
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.clients().count.fetch_sub(1, SeqCst);
-        self.clients().changed.notify_one();
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
+use crate::table::Which;
 use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
 use std::sync::atomic::Ordering::SeqCst;
@@ -27,10 +28,10 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     engine.stop().await;
     let nobody = Owner::default();
     let errors = [
-        engine.all(&nobody, Which::All).await.err(),
-        engine.counts().await.err(),
-        engine.interrupt("s".into()).await.err(),
-        engine.resolve("proc_abcdef012345", &nobody).await.err(),
+        engine.table.all(&nobody, Which::All).await.err(),
+        engine.table.counts().await.err(),
+        engine.table.interrupt("s".into()).await.err(),
+        engine.table.resolve("proc_abcdef012345", &nobody).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -56,7 +57,7 @@ pub(crate) async fn until_listed_as_on_disk(engine: &Engine) -> usize {
     let agree = async {
         loop {
             let folders = std::fs::read_dir(engine.shared.home.processes()).unwrap().count();
-            if engine.counts().await.unwrap().known == folders as u64 {
+            if engine.table.counts().await.unwrap().known == folders as u64 {
                 return folders;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -83,15 +84,15 @@ fn kept(engine: &Engine, id: ProcessId, spec: outlast_core::Spec) -> outlast_sto
 }
 
 /// A process that is over, written down as a run leaves it.
-async fn ended(engine: &Engine, n: u8) -> View {
+async fn ended(engine: &Engine, n: u8) -> ProcessView {
     let id = ProcessId::from_bytes([n; 6]);
     let kept = kept(engine, id, outlast_core::Spec::shell("x"));
     let dir = engine.shared.home.process(id);
     dir.create().unwrap();
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
     crate::settle::never_started(&dir, id, failure, engine.shared.now()).unwrap();
-    engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
+    engine.table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    let view = engine.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -105,7 +106,7 @@ async fn a_removal_whose_caller_leaves_is_finished() {
         let left = left_after(polls, engine.forget(&view)).await;
         // The one that was begun is gone in the end, wherever its caller left.
         let gone = async {
-            while view.dir.path.exists() || engine.counts().await.unwrap().known > 0 {
+            while view.dir.path.exists() || engine.table.counts().await.unwrap().known > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -124,7 +125,7 @@ async fn a_removal_is_done_once_the_folder_is_gone() {
     let view = ended(&engine, 1).await;
     engine.shared.index.close().await;
     engine.forget(&view).await.unwrap();
-    assert_eq!(engine.counts().await.unwrap().known, 0);
+    assert_eq!(engine.table.counts().await.unwrap().known, 0);
     assert_eq!(until_listed_as_on_disk(&engine).await, 0);
     engine.stop().await;
 }
@@ -140,12 +141,12 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     let done = engine.forget(&view).await;
     assert!(done.is_err() && view.dir.path.exists(), "{done:?}");
     // It is put back before the next question is answered.
-    assert_eq!(engine.counts().await.unwrap().known, 1);
+    assert_eq!(engine.table.counts().await.unwrap().known, 1);
     engine.stop().await;
 }
 
 /// A process that is watched and whose end is to be told, as its keeper has it while it runs.
-async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
+async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::Meta) {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = outlast_core::Spec::shell("x");
     spec.owner.session = Some("s".into());
@@ -158,9 +159,9 @@ async fn watched(engine: &Engine, n: u8) -> (View, outlast_store::meta::Meta) {
     meta.live().cmd.store(1, SeqCst);
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
-    engine.reserve(id, String::new(), Owner::default()).await.unwrap();
-    engine.shared.outbox.accept(crate::index::Row::accepted(kept.clone())).await.unwrap();
-    (engine.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
+    engine.table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    engine.shared.outbox.accept(Facts::accepted(kept.clone())).await.unwrap();
+    (engine.table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 
 /// Makes the index refuse whatever is written, as a full disk does, or lets it write again.
@@ -168,7 +169,7 @@ async fn full(engine: &Engine, is_full: bool) {
     engine.shared.index.work(move |db| db.pragma_update(None, "query_only", is_full)).await.unwrap();
 }
 
-fn matched(view: &View, up: u64) {
+fn matched(view: &ProcessView, up: u64) {
     let lines = vec!["ready".to_owned()];
     let at = outlast_core::Time::from_micros(up as i64);
     let matched = outlast_core::Matched { at, up, offset: up, upto: up + 6, pattern: "ready".into(), count: 1, lines, cut: false };
@@ -176,13 +177,13 @@ fn matched(view: &View, up: u64) {
     journal.append(&outlast_core::Record::Matched(matched)).unwrap();
 }
 
-async fn look(engine: &Engine, view: &View) {
-    let cursor = engine.facts(view.id()).await.unwrap().cursor;
+async fn look(engine: &Engine, view: &ProcessView) {
+    let cursor = engine.table.facts(view.id()).await.unwrap().cursor;
     engine.saw(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
 }
 
 /// The kinds of all notices, and whether the row of the process says that it is over for good.
-async fn told(engine: &Engine, view: &View) -> (Vec<String>, bool) {
+async fn told(engine: &Engine, view: &ProcessView) -> (Vec<String>, bool) {
     let id = view.id().to_string();
     let read = move |db: &rusqlite::Connection| {
         let kinds = db.prepare("SELECT kind FROM notice ORDER BY seq")?.query_map([], |r| r.get(0))?.collect::<Result<Vec<_>, _>>()?;
@@ -191,7 +192,7 @@ async fn told(engine: &Engine, view: &View) -> (Vec<String>, bool) {
     engine.shared.index.work(read).await.unwrap()
 }
 
-async fn until_told(engine: &Engine, view: &View, wanted: &[&str]) {
+async fn until_told(engine: &Engine, view: &ProcessView, wanted: &[&str]) {
     let all = async {
         while told(engine, view).await.0 != wanted {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -263,7 +264,7 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     meta.live().closed_at.store(now.micros(), SeqCst);
     meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
     look(&engine, &view).await;
-    assert!(engine.facts(view.id()).await.unwrap().phase.is_final());
+    assert!(engine.table.facts(view.id()).await.unwrap().phase.is_final());
     let (kinds, is_final) = told(&engine, &view).await;
     assert_eq!(kinds.is_empty(), !is_final, "an engine that starts now believes the row");
     until_told(&engine, &view, &["completion"]).await;
@@ -299,7 +300,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
     engine.shared.outbox.consume_later(view.id(), "wait", now).await;
-    engine.consumed(view.id()).await;
+    engine.table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
     let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));

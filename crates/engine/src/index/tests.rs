@@ -5,7 +5,7 @@ use outlast_store::spec::Kept;
 
 const NOW: Time = Time::from_micros(1_700_000_000_000_000);
 
-fn row(n: u8, phase: Phase) -> Row {
+fn row(n: u8, phase: Phase) -> Facts {
     let id = ProcessId::from_bytes([n; 6]);
     let mut spec = Spec::shell(format!("echo {n}"));
     spec.owner = Owner { session: Some("s".into()), task: None, generation: Some("g".into()) };
@@ -22,7 +22,7 @@ fn row(n: u8, phase: Phase) -> Row {
         warnings: vec!["w".into()],
         keep: Keep::default(),
     };
-    Row { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: true, ..Row::accepted(kept) }
+    Facts { phase, started_at: Some(NOW), log_end: 7, cursor: 8, bytes: 9, consumed: true, ..Facts::accepted(kept) }
 }
 
 fn phases() -> Vec<Phase> {
@@ -45,7 +45,7 @@ fn phases() -> Vec<Phase> {
     ]
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<Facts> {
     phases().into_iter().enumerate().map(|(n, phase)| row(n as u8, phase)).collect()
 }
 
@@ -57,7 +57,7 @@ async fn close(opened: Opened) {
 async fn filled(path: &Path) {
     let opened = Index::open(path).unwrap();
     for row in rows() {
-        opened.index.put(Row::accepted(Arc::clone(&row.kept))).await.unwrap();
+        opened.index.put(Facts::accepted(Arc::clone(&row.kept))).await.unwrap();
         opened.index.put(row).await.unwrap();
     }
     close(opened).await;
@@ -299,8 +299,8 @@ async fn a_request_is_stored_the_same_way_in_every_release() {
     let plain = Kept { command_scrubbed: false, env_scrubbed: vec![], warnings: vec![], shell: None, ..Kept::clone(&row.kept) };
     let plain = Kept { id: ProcessId::from_bytes([8; 6]), ..plain };
     let whole = Kept { spec: Spec::with_everything(), ..Kept::clone(&row.kept) };
-    opened.index.put(Row::accepted(plain)).await.unwrap();
-    opened.index.put(Row::accepted(whole)).await.unwrap();
+    opened.index.put(Facts::accepted(plain)).await.unwrap();
+    opened.index.put(Facts::accepted(whole)).await.unwrap();
     close(opened).await;
     let stored = |id: &str| -> String {
         let tables = Connection::open(&path).unwrap();

@@ -1,8 +1,9 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, ANSWERING, Draft, Entry, Moment, Push, SOON, end_id, end_key};
+use super::table::{self, ANSWERING, Draft, Entry, Moment, SOON, end_id, end_key};
+use crate::config::Push;
 use crate::facts::Facts;
-use crate::index::{self, Row};
+use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
 use crate::shared::{Shared, Waits};
@@ -18,7 +19,8 @@ use std::sync::Arc;
 /// What became of a process since it was last written down.
 #[derive(Debug, Clone)]
 pub(crate) struct News {
-    row: Row,
+    /// What is known now, for its row.
+    row: Facts,
     /// Lines that matched, each with its place in the journal, their text masked.
     matches: Vec<(u64, Matched)>,
     /// How it ended, if it has; told if its owner wants that, or was promised it.
@@ -51,7 +53,7 @@ impl News {
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
-        Some(Self { row: after.row(), matches, end, repeat: false, boot, waited_for, soon })
+        Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
     }
 
     /// The same, of a process whose notices may have been told, since nobody knows any more.
@@ -70,7 +72,7 @@ impl News {
     }
 
     /// What is known once it is written.
-    pub(crate) fn into_row(self) -> Row {
+    pub(crate) fn into_facts(self) -> Facts {
         self.row
     }
 
@@ -165,7 +167,7 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
-    let shown = render::preview(shared, &log, facts, chars);
+    let shown = render::preview(&shared.redactor, &log, facts, chars);
     let fate = render::fate(facts);
     let (output, output_cut, output_missing) = match (shown, fate.start_error) {
         (_, Some(error)) => (error, None, None),
@@ -334,7 +336,7 @@ impl Judge {
         Ok(made)
     }
 
-    fn draft(&self, row: &Row, key: String, at: Time, body: Body, repeat: bool) -> Draft {
+    fn draft(&self, row: &Facts, key: String, at: Time, body: Body, repeat: bool) -> Draft {
         let spec = &row.kept.spec;
         Draft { key, at, process: Some(row.id()), owner: spec.owner.clone(), route: spec.tell.route.clone(), body, repeat }
     }

@@ -8,7 +8,6 @@ mod recent;
 mod table;
 
 pub(crate) use judge::{Judge, News, watched};
-pub use table::Push;
 pub(crate) use table::column;
 pub(crate) use table::{
     CREATE, Claim, Claimed, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict,
@@ -19,10 +18,12 @@ pub(crate) use table::{
 pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
+use crate::config::Push;
 use crate::engine::Engine;
-use crate::index::{self, Index, IndexError, Row};
-use crate::mind::AGAIN;
-use crate::shared::Closing;
+use crate::facts::Facts;
+use crate::index::{self, Index, IndexError};
+use crate::disk::AGAIN;
+use crate::closing::Closing;
 use outlast_core::{Owner, ProcessId, Time};
 use recent::{Following, Recent};
 use rusqlite::Connection;
@@ -91,10 +92,10 @@ impl Outbox {
     }
 
     /// Writes a request down, and that its conversation lives.
-    pub(crate) async fn accept(&self, row: Row) -> Result<(), IndexError> {
+    pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            speaks(db, &row.kept.spec.owner)?;
-            index::put(db, &row)
+            speaks(db, &facts.kept.spec.owner)?;
+            index::put(db, &facts)
         };
         self.index.work(work).await
     }
@@ -494,7 +495,7 @@ pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
 /// Ends the rests of the breaker, each when it is over.
 pub(crate) async fn keep_time(engine: Engine) {
     let shared = Arc::clone(engine.shared());
-    let mut closing = std::pin::pin!(shared.closing(Closing::Stopping));
+    let mut closing = std::pin::pin!(shared.closing.reached(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
         let due = match shared.outbox.tick(shared.now()).await {

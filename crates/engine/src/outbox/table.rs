@@ -19,6 +19,7 @@ pub(crate) use seen::{
 };
 pub(crate) use verdict::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
 
+use crate::config::Push;
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::announce;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
@@ -64,53 +65,12 @@ pub(crate) struct Draft {
 /// The name of the notice about something. It comes from that alone, so that a sink that saw it knows it again even if the index was lost in between.
 pub(crate) fn id_of(key: &str) -> String {
     let sum = Sha256::digest(key.as_bytes());
-    format!("evt_{}", &crate::run_dir::hex(&sum)[..24])
+    format!("evt_{}", &crate::bytes::hex(&sum)[..24])
 }
 
 /// What the notice of a process's end is about.
 pub(crate) fn end_key(process: impl std::fmt::Display) -> String {
     format!("{process}/completion")
-}
-
-/// A sink that pushes, and what it is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Push {
-    /// Its name.
-    pub name: String,
-    /// The kinds it is for; empty means all.
-    pub kinds: Vec<String>,
-    /// The conversations it is for, `*` standing for any text; empty means all.
-    pub sessions: Vec<String>,
-    /// Whether it tells the agent itself. What it has told is not told again by other ways, and what the agent was told by other ways it does not tell.
-    pub wakes: bool,
-}
-
-impl Push {
-    /// A sink that looks on, for everything.
-    pub fn observer(name: impl Into<String>) -> Self {
-        Self { name: name.into(), kinds: Vec::new(), sessions: Vec::new(), wakes: false }
-    }
-
-    fn takes(&self, kind: &str, session: &str) -> bool {
-        (self.kinds.is_empty() || self.kinds.iter().any(|k| k == kind))
-            && (self.sessions.is_empty() || self.sessions.iter().any(|pattern| glob(pattern, session)))
-    }
-}
-
-/// Whether `text` is what `pattern` describes, `*` standing for any text.
-fn glob(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = text.strip_prefix(first) else { return false };
-    let mut parts: Vec<&str> = parts.collect();
-    let Some(last) = parts.pop() else { return rest.is_empty() };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
 }
 
 /// Where a notice stands.

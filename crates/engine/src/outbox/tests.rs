@@ -10,6 +10,7 @@ mod takers;
 mod wakers;
 
 use super::table::*;
+use crate::config::Push;
 use crate::index;
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
 use rusqlite::{Connection, params};

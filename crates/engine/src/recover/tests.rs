@@ -117,7 +117,7 @@ fn phases(recovered: &Recovered) -> Vec<(u8, &'static str)> {
 }
 
 async fn put(recovered: &Recovered, facts: &Facts) {
-    recovered.opened.index.put(facts.row()).await.unwrap();
+    recovered.opened.index.put(facts.clone()).await.unwrap();
 }
 
 async fn close(recovered: Recovered) {

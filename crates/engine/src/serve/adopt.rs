@@ -1,14 +1,15 @@
 //! `adopt`: take in a living process that somebody else started.
 
-use super::run::{random_id, undo, without_secrets};
+use super::run::{undo, without_secrets};
 use super::{Asked, poll};
 use crate::adopt::{self, Found};
+use crate::bytes::random_id;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::os::id_of_environment;
 use crate::shared::Shared;
-use crate::state::{Reserved, View, Which};
+use crate::table::{Reserved, ProcessView, Which};
 use crate::{refuse, settle};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
@@ -59,8 +60,8 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
 
 /// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
 async fn part_of(asked: &Asked, of: Incarnation) -> Result<Option<String>, Error> {
-    let all = asked.engine.all(&Owner::default(), Which::All).await?;
-    let leads = |v: &View, life: Incarnation| v.facts.phase.alive() == Some(life);
+    let all = asked.engine.table.all(&Owner::default(), Which::All).await?;
+    let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
     let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
     let named = all.iter().find(|v| by_name == Some(v.id()));
     let Some(view) = named.or_else(|| all.iter().find(|v| above.iter().any(|life| leads(v, *life)))) else { return Ok(None) };
@@ -79,13 +80,13 @@ fn ancestors(pid: u32) -> Vec<Incarnation> {
 }
 
 /// The process under which this life is known already.
-async fn known(asked: &Asked, of: Incarnation) -> Result<Option<View>, Error> {
+async fn known(asked: &Asked, of: Incarnation) -> Result<Option<ProcessView>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.all(&Owner::default(), Which::Live).await?;
+    let all = asked.engine.table.all(&Owner::default(), Which::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
-async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
+async fn take_in(asked: &Asked, found: Found) -> Result<ProcessView, Error> {
     if let Some(view) = known(asked, found.of).await? {
         return if asked.owner.may_touch(&view.facts.kept.spec.owner) {
             Ok(view)
@@ -100,7 +101,7 @@ async fn take_in(asked: &Asked, found: Found) -> Result<View, Error> {
 }
 
 /// Writes it down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(engine: &Engine, found: Found) -> Result<View, Error> {
+async fn begin(engine: &Engine, found: Found) -> Result<ProcessView, Error> {
     let engine = engine.clone();
     let task = tokio::spawn(async move {
         let id = reserve(&engine, &found).await?;
@@ -109,7 +110,7 @@ async fn begin(engine: &Engine, found: Found) -> Result<View, Error> {
         let written = tokio::spawn(async move { write_down(&writer, id, found).await });
         let taken = written.await.unwrap_or_else(|panic| Err(refuse::fault(panic)));
         if taken.is_err() {
-            engine.let_go(id).await;
+            engine.table.let_go(id).await;
         }
         taken
     });
@@ -119,7 +120,7 @@ async fn begin(engine: &Engine, found: Found) -> Result<View, Error> {
 async fn reserve(engine: &Engine, found: &Found) -> Result<ProcessId, Error> {
     // An id that is in use here means another process; this one gets one of its own.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
-        match engine.reserve(id, hash(found), found.spec.owner.clone()).await {
+        match engine.table.reserve(id, hash(found), found.spec.owner.clone()).await {
             Ok(Reserved::New) => return Ok(id),
             Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
             Err(error) if error.code == code::ID_TAKEN => {}
@@ -133,7 +134,7 @@ fn hash(found: &Found) -> String {
     format!("adopted:{}:{}:{:032x}", found.of.pid, found.of.start_ticks, found.of.boot)
 }
 
-async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View, Error> {
+async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<ProcessView, Error> {
     let shared = engine.shared();
     let (dir, now, of) = (shared.home.process(id), shared.now(), found.of);
     let kept = kept(shared, id, found);
@@ -161,12 +162,12 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<View
             return Err(error);
         }
     };
-    if let Err(error) = shared.index.put(facts.row()).await {
+    if let Err(error) = shared.index.put(facts.clone()).await {
         // As above.
         let _undone = blocking(undo).await;
         return Err(refuse::index_start(&error));
     }
-    engine.accept_process(facts, None).await
+    engine.table.accept_process(facts, None).await
 }
 
 fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {

@@ -15,7 +15,7 @@ use crate::left_behind::may_have_left;
 use crate::points::point;
 use crate::refuse;
 use crate::shared::Shared;
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::Owner;
 use outlast_wire::v1::notice::Told;
 use outlast_wire::v1::{Done, Error, Found, Removed, Request, RerunChange};
@@ -139,13 +139,13 @@ impl Asked {
                 Ok(()) => {
                     out.answer(Done::ok()).await;
                     point!("engine_stop.allowed");
-                    self.engine.begin_stop(self.owner.clone()).await;
+                    self.engine.table.begin_stop(self.owner.clone()).await;
                 }
                 Err(error) => out.error(error).await,
             },
             Request::EngineHandOver => {
                 out.answer(Done::ok()).await;
-                self.engine.begin_hand_over().await;
+                self.engine.table.begin_hand_over().await;
             }
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
@@ -226,18 +226,18 @@ impl Asked {
         self.engine.shared()
     }
 
-    pub(super) async fn resolve(&self, name: &str) -> Result<View, Error> {
-        self.engine.resolve(name, &self.owner).await
+    pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
+        self.engine.table.resolve(name, &self.owner).await
     }
 
     /// What the folder says right now, which may be more than the engine has heard of.
-    pub(super) async fn fresh(&self, view: &View) -> Result<Fresh, Error> {
+    pub(super) async fn fresh(&self, view: &ProcessView) -> Result<Fresh, Error> {
         fresh(&self.engine, view).await
     }
 }
 
 /// What to answer about a process that was looked up.
-fn found(view: &View) -> Found {
+fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
     found.namesakes = view.namesakes;
     found
@@ -250,7 +250,7 @@ pub(crate) struct Fresh {
     pub(crate) seen: Seen,
 }
 
-pub(crate) async fn fresh(engine: &Engine, view: &View) -> Result<Fresh, Error> {
+pub(crate) async fn fresh(engine: &Engine, view: &ProcessView) -> Result<Fresh, Error> {
     let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
     let look = engine.shared().disk.at(move || Seen::look(&dir, cursor)).await;
     let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;

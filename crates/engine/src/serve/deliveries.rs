@@ -1,11 +1,11 @@
 //! What sinks that push owe, and how their pushes went.
 
 use super::Asked;
-use super::notice::word;
+use crate::bytes::lease_token;
+use crate::closing::Closing;
 use crate::outbox::{Owed, Pushed};
 use crate::points::point;
 use crate::refuse;
-use crate::shared::Closing;
 use outlast_text::announce;
 use outlast_wire::code;
 use outlast_wire::v1::notice::{Deliveries, Delivery, Lent, Push};
@@ -29,11 +29,11 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
     }
     let mut news = shared.outbox.news();
     loop {
-        if *shared.closing.borrow() != Closing::Open {
+        if shared.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
         news.borrow_and_update();
-        let taken = shared.outbox.take(sink.clone(), limit as usize, word(), lease_ms as i64 * 1_000, shared.now());
+        let taken = shared.outbox.take(sink.clone(), limit as usize, lease_token(), lease_ms as i64 * 1_000, shared.now());
         let (taken, due) = taken.await.map_err(|e| refuse::index(&e))?;
         if !taken.is_empty() {
             point!("delivery.leased");
@@ -42,7 +42,7 @@ pub(super) async fn deliveries(asked: &Asked, sink: String, limit: u32, lease_ms
         let wait = due.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = shared.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
@@ -94,7 +94,7 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
     point!("delivery.before_settle");
     let (kept, end_of) = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     if let Some(process) = end_of {
-        asked.engine.consumed(process).await;
+        asked.engine.table.consumed(process).await;
     }
     point!("delivery.settled");
     Ok(Done::word(if kept { "ok" } else { "lost" }))

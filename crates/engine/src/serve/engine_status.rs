@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
-    let counts = asked.engine.counts().await?;
+    let counts = asked.engine.table.counts().await?;
     // An index that cannot be written has more to say elsewhere, and the engine is as it is all the same.
     let failing = shared.outbox.failing().await.unwrap_or_default();
     let late = failing
@@ -23,7 +23,7 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
     status.known = counts.known;
     status.recovered = shared.recovered;
     status.degraded = shared.degraded.iter().cloned().chain(untold).chain(late).collect();
-    status.keeper = shared.keeper().path.display().to_string();
+    status.keeper = shared.launcher.starter.copy().path.display().to_string();
     status.shell = login(asked);
     status.settings.clone_from(&shared.config.settings);
     Ok(status)

@@ -4,7 +4,7 @@ use super::Asked;
 use crate::engine::Engine;
 use crate::outbox::{Moment, OpenSession};
 use crate::refuse;
-use crate::shared::Closing;
+use crate::closing::Closing;
 use outlast_wire::v1::{Done, Error, Event};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -79,7 +79,7 @@ pub(super) async fn serve(asked: &Asked) -> Result<Done, Error> {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
             // Another taker has something now, and may die with it.
             changed = leases.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = shared.closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = shared.closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
         }
     }
@@ -148,7 +148,7 @@ impl GatewayWatch {
             changed = self.leases.changed() => changed.is_ok(),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => true,
             changed = self.serving.changed() => changed.is_ok(),
-            () = self.engine.shared().closing(Closing::Stopping) => false,
+            () = self.engine.shared().closing.reached(Closing::Stopping) => false,
         }
     }
 }

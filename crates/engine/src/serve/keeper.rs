@@ -5,7 +5,7 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
-use crate::state::View;
+use crate::table::ProcessView;
 use crate::{keepers, refuse};
 use outlast_core::Phase;
 use outlast_wire::code;
@@ -33,10 +33,10 @@ pub(crate) enum Away {
 }
 
 /// Connects to the keeper of a process that was seen to run.
-pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away> {
+pub(crate) async fn reach(engine: &Engine, view: &mut ProcessView) -> Result<Link, Away> {
     let began = Instant::now();
     while began.elapsed() < REACH_LIMIT {
-        match Link::connect(&engine.shared().socket(view.id()), false).await {
+        match Link::connect(&engine.shared().sockets.of(view.id()), false).await {
             Ok(link) => return Ok(link),
             Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
         }
@@ -51,7 +51,7 @@ pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
         if view.facts.phase.is_final() {
             return Err(Away::Over);
         }
-        let waited = keepers::wait(engine.shared(), view.id(), &view.dir, AGAIN).await;
+        let waited = keepers::wait(&engine.shared().sockets, view.id(), &view.dir, AGAIN).await;
         waited.map_err(|e| Away::Refused(refuse::disk("cannot wait for a keeper", &e)))?;
         if began.elapsed() >= ELSEWHERE_LIMIT && keepers::are_elsewhere(&view.dir) {
             return Err(Away::Refused(in_another_container(view)));
@@ -60,14 +60,14 @@ pub(crate) async fn reach(engine: &Engine, view: &mut View) -> Result<Link, Away
     Err(Away::Refused(unreachable(view)))
 }
 
-fn in_another_container(view: &View) -> Error {
+fn in_another_container(view: &ProcessView) -> Error {
     refuse::unavailable(
         format!("the keepers of {} run in another container or on another machine that shares this state directory", view.id()),
         "ask there: they cannot be reached from here; the process keeps running",
     )
 }
 
-pub(super) fn unreachable(view: &View) -> Error {
+pub(super) fn unreachable(view: &ProcessView) -> Error {
     refuse::unavailable(format!("the keeper of {} does not answer", view.id()), "ask again; the process itself keeps running")
 }
 

@@ -9,8 +9,8 @@ use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::render::{self, Log};
-use crate::state::{View, Which};
-use crate::{left_behind, orphan, refuse, settle};
+use crate::table::{ProcessView, Which};
+use crate::{orphan, refuse, settle};
 use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide, limits};
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -46,7 +46,7 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<
 }
 
 pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Result<KillAll, Error> {
-    let mut views = asked.engine.all(&asked.owner, Which::Live).await?;
+    let mut views = asked.engine.table.all(&asked.owner, Which::Live).await?;
     views.retain(|v| !v.facts.is_over() && chosen.takes(v));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
     let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
@@ -77,19 +77,19 @@ pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Resu
 }
 
 /// The chosen processes that are over and may have left something running.
-async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<View>, Error> {
-    let mut views = asked.engine.all(&asked.owner, Which::All).await?;
+async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<ProcessView>, Error> {
+    let mut views = asked.engine.table.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let shared = Arc::clone(asked.shared());
     let found = blocking(move || {
-        let look = left_behind::Look::default();
-        views.retain(|v| look.has_left(&shared, &v.dir, &v.facts));
+        let look = shared.leftovers.look();
+        views.retain(|v| look.has_left(&v.dir, &v.facts));
         views
     });
     found.await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 
-async fn stop_left_of_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<(ProcessId, StoppedLeft), Error>> {
+async fn stop_left_of_all(engine: &Engine, views: Vec<ProcessView>, stop: &Stop) -> Vec<Result<(ProcessId, StoppedLeft), Error>> {
     for_each(views, |mut view| {
         let (engine, stop) = (engine.clone(), stop.clone());
         async move { Ok((view.id(), stop_left(&engine, &mut view, &stop).await?)) }
@@ -98,7 +98,7 @@ async fn stop_left_of_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec
 }
 
 /// Stops those that are to end with the engine.
-pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<View>) {
+pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<ProcessView>) {
     let grace = engine.shared().config.grace;
     let stop = Stop { cause: cause(&Owner::default(), "engine.stop"), way: StopWay::Escalate { grace } };
     for error in stop_all(engine, views, &stop).await.into_iter().filter_map(Result::err) {
@@ -106,7 +106,7 @@ pub(crate) async fn stop_with_the_engine(engine: &Engine, views: Vec<View>) {
     }
 }
 
-async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<(ProcessId, Stopped), Error>> {
+async fn stop_all(engine: &Engine, views: Vec<ProcessView>, stop: &Stop) -> Vec<Result<(ProcessId, Stopped), Error>> {
     for_each(views, |mut view| {
         let (engine, stop) = (engine.clone(), stop.clone());
         async move { Ok((view.id(), stop_one(&engine, &mut view, &stop).await?)) }
@@ -115,7 +115,7 @@ async fn stop_all(engine: &Engine, views: Vec<View>, stop: &Stop) -> Vec<Result<
 }
 
 /// Does something with each, a bounded number of them at the same time.
-async fn for_each<T, F>(views: Vec<View>, work: impl Fn(View) -> F) -> Vec<Result<T, Error>>
+async fn for_each<T, F>(views: Vec<ProcessView>, work: impl Fn(ProcessView) -> F) -> Vec<Result<T, Error>>
 where
     T: Send + 'static,
     F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -169,7 +169,7 @@ impl Stopped {
 }
 
 /// Stops one, through its keeper or, if that is dead, without.
-async fn stop_one(engine: &Engine, view: &mut View, stop: &Stop) -> Result<Stopped, Error> {
+async fn stop_one(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<Stopped, Error> {
     for _ in 0..TRIES {
         view.facts = fresh(engine, view).await?.facts;
         let said = match decide(&view.facts.phase, Wish::Kill(stop.clone()), false) {
@@ -201,7 +201,7 @@ async fn stop_one(engine: &Engine, view: &mut View, stop: &Stop) -> Result<Stopp
 }
 
 /// Asks the keeper. Nothing if it died before it answered: a stop can be asked for twice.
-async fn stop_kept(engine: &Engine, view: &mut View, stop: Stop) -> Result<Option<Say>, Error> {
+async fn stop_kept(engine: &Engine, view: &mut ProcessView, stop: Stop) -> Result<Option<Say>, Error> {
     let mut link = match reach(engine, view).await {
         Ok(link) => link,
         Err(Away::Over) => return Ok(None),
@@ -210,7 +210,7 @@ async fn stop_kept(engine: &Engine, view: &mut View, stop: Stop) -> Result<Optio
     Ok(link.ask(Ask::Stop { stop }).await.ok())
 }
 
-async fn stopped(view: &mut View, stop: &Stop, done: Stopped, survivors: &[u32]) -> Result<Stopped, Error> {
+async fn stopped(view: &mut ProcessView, stop: &Stop, done: Stopped, survivors: &[u32]) -> Result<Stopped, Error> {
     if stop.way == StopWay::TermOnly {
         return Ok(done);
     }
@@ -221,7 +221,7 @@ async fn stopped(view: &mut View, stop: &Stop, done: Stopped, survivors: &[u32])
     if ended.is_ok_and(|facts| facts.is_over()) { Ok(done) } else { Err(unreachable(view)) }
 }
 
-pub(super) fn survived(view: &View, survivors: &[u32]) -> Error {
+pub(super) fn survived(view: &ProcessView, survivors: &[u32]) -> Error {
     let pids: Vec<String> = survivors.iter().map(ToString::to_string).collect();
     let what = format!("{} is not stopped: still alive are {}", view.id(), pids.join(", "));
     refuse::refusal(
@@ -231,7 +231,7 @@ pub(super) fn survived(view: &View, survivors: &[u32]) -> Error {
     )
 }
 
-async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
+async fn stop_orphan(engine: &Engine, view: &mut ProcessView, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
     let (id, dir, asked, now) = (view.id(), view.dir.clone(), stop.clone(), engine.shared().now());
     let (shared, detached, way) = (Arc::clone(engine.shared()), view.facts.detached, stop.way);
     // A task of its own: a stop that was begun is not given up when whoever asked for it leaves.
@@ -243,7 +243,7 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
         if written.is_err() {
             shared.unsaved_stops.keep(id, now, again);
         }
-        let tree = orphan::Tree::new(&shared, id, of, detached);
+        let tree = orphan::Tree::new(&shared.leftovers.own, id, of, detached);
         let ended = orphan::stop(tree, way).await.map_err(|e| refuse::disk(format!("cannot stop {id}"), &e))?;
         Ok::<_, Error>((ended, written.err().map(|e| e.to_string())))
     });
@@ -252,12 +252,12 @@ async fn stop_orphan(engine: &Engine, view: &mut View, of: Incarnation, stop: &S
     stopped(view, stop, done, &ended.survivors).await
 }
 
-async fn answer(asked: &Asked, view: View, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
+async fn answer(asked: &Asked, view: ProcessView, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
     let now = asked.fresh(&view).await?;
     let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
     let dir = view.dir.clone();
     let shown =
-        reading(move || render::preview(&shared, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
+        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
     let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
     let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));

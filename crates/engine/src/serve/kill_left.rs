@@ -8,8 +8,8 @@ use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
 use crate::orphan::Named;
-use crate::state::View;
-use crate::{left_behind, orphan, refuse, settle};
+use crate::table::ProcessView;
+use crate::{orphan, refuse, settle};
 use outlast_core::{Phase, Stop, StopWay};
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, is_alive};
@@ -24,7 +24,7 @@ const TRIES: u32 = 16;
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
-pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> Result<StoppedLeft, Error> {
+pub(super) async fn stop_left(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
     let mut seen: Vec<Named> = Vec::new();
     for _ in 0..TRIES {
         view.facts = fresh(engine, view).await?.facts;
@@ -50,27 +50,27 @@ pub(super) async fn stop_left(engine: &Engine, view: &mut View, stop: &Stop) -> 
 }
 
 /// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
-async fn connect(engine: &Engine, view: &View) -> Option<Link> {
+async fn connect(engine: &Engine, view: &ProcessView) -> Option<Link> {
     let dir = view.dir.clone();
     let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
-    if is_kept { Link::connect(&engine.shared().socket(view.id()), false).await.ok() } else { None }
+    if is_kept { Link::connect(&engine.shared().sockets.of(view.id()), false).await.ok() } else { None }
 }
 
-async fn named_members(engine: &Engine, view: &View) -> Result<Vec<Named>, Error> {
+async fn named_members(engine: &Engine, view: &ProcessView) -> Result<Vec<Named>, Error> {
     let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || left_behind::left_of(&shared, &dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
+    let look = move || shared.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
     let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
 
 /// Stops them by identity. If the client leaves, the stop is finished all the same.
-async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+async fn without_keeper(engine: &Engine, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
     let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
     let (asked, way, now) = (stop.clone(), stop.way, engine.shared().now());
     let stopping = finished(async move {
         let disk = |e| refuse::disk(format!("cannot stop what {id} left running"), &e);
         let recorded = blocking(move || {
-            let tree = left_behind::left_of(&shared, &dir, &facts)?;
+            let tree = shared.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
             // On record before the first signal. What the disk refuses is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { settle::stop_of_left_asked(&dir, &asked, now) };
@@ -95,7 +95,7 @@ async fn without_keeper(engine: &Engine, view: &mut View, stop: &Stop, mut seen:
 }
 
 /// What to say if nothing was found of those that an earlier version of the keeper counted.
-fn not_recorded(view: &View) -> Option<String> {
+fn not_recorded(view: &ProcessView) -> Option<String> {
     let meta = Snapshot::read(&view.dir).ok()?;
     let is_this_boot = boot_id().is_ok_and(|boot| boot == meta.boot);
     let counted = meta.closed.map(|(_, output)| output.left_running).filter(|n| *n > 0 && is_this_boot && meta.left.is_empty())?;
@@ -105,11 +105,11 @@ fn not_recorded(view: &View) -> Option<String> {
     ))
 }
 
-async fn stopped(engine: &Engine, view: &mut View, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
+async fn stopped(engine: &Engine, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
     let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
-    let killed = dead.iter().map(|one| left_behind::shown(engine.shared(), &view.facts, one)).collect();
+    let killed = dead.iter().map(|one| engine.shared().leftovers.shown(&view.facts, one)).collect();
     let is_draining = |phase: &Phase| matches!(phase, Phase::Draining { .. });
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if is_draining(&view.facts.phase) && stop.way != StopWay::TermOnly {

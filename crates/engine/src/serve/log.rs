@@ -14,7 +14,7 @@ pub(super) async fn log(asked: &Asked, name: &str, page: Page) -> Result<Ended<L
     let Fresh { facts, seen } = asked.fresh(&view).await?;
     let shared = Arc::clone(asked.shared());
     let of = Arc::clone(&facts);
-    let answer = reading(move || render::page(&shared, &view.dir, &facts, seen.meta.as_ref(), page)).await?;
+    let answer = reading(move || render::page(&shared.redactor, &view.dir, &facts, seen.meta.as_ref(), page)).await?;
     // A page that does not reach the end says nothing about it, and neither does one that lies behind it.
     let behind = page.offset.is_some_and(|line| line > answer.total_lines) || page.from_byte.is_some_and(|byte| byte > answer.next_byte);
     let of = (answer.at_end && !behind && of.is_over()).then_some(of);

@@ -37,13 +37,12 @@ pub use gateway::GatewayWatch;
 pub(crate) use gateway::Gateways;
 pub(crate) use keeper::{Away, reach};
 pub(crate) use kill::stop_with_the_engine;
-pub(crate) use list::Listed;
-pub(crate) use view::Views;
 
+use crate::clients::{Client, ClientKind};
+use crate::closing::Closing;
 use crate::engine::Engine;
 use crate::points::point;
 use crate::refuse;
-use crate::shared::{Client, Closing};
 use asked::{Asked, Ended, Fresh, finished, fresh, glance, reading};
 use out::{Out, Outgoing, send_all};
 use outlast_wire::frame::{Frame, Splitter};
@@ -67,24 +66,15 @@ const MOST_INPUT: u32 = 16 << 20;
 /// The most that all writes of one connection may hold together, from their announcement to their answer.
 const MOST_WAITING_INPUT: usize = 4 * MOST_INPUT as usize;
 
-/// Where a connection comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum From {
-    /// Somebody who uses the engine.
-    Outside,
-    /// Something that goes along with it.
-    Within,
-}
-
 /// Serves one connection until either side ends it.
 pub(crate) async fn connection(
     engine: Engine,
     (from, to): (impl AsyncRead + Unpin, impl AsyncWrite + Send + Unpin + 'static),
-    whose: From,
+    kind: ClientKind,
 ) {
-    let _connected = Client::new(engine.shared(), whose);
+    let _connected = Client::new(&engine.shared().clients, kind);
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let mut closed = std::pin::pin!(engine.shared().closing(Closing::Closed));
+    let mut closed = std::pin::pin!(engine.shared().closing.reached(Closing::Closed));
     let mut talk = Talk {
         relays: Arc::new(Relays::new(engine.clone())),
         engine,

@@ -1,10 +1,12 @@
 //! Notices: given out, settled, followed, posted, read.
 
 use super::Asked;
+use crate::bytes::lease_token;
 use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
-use crate::shared::{Closing, Shared};
+use crate::closing::Closing;
+use crate::shared::Shared;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
@@ -39,7 +41,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
     let mut news = outbox.news();
     let until = wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.engine.table.interrupts(session.clone()).await,
         None => None,
     };
     let mut too_late = 0;
@@ -53,7 +55,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
                 Taker::Gateway => crate::outbox::Taker::Gateway,
             },
             limit,
-            lease: word(),
+            lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,
             now: Moment::now(asked.shared().now()),
         };
@@ -74,7 +76,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
         let lapse = lapses.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = asked.shared().closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
             () = tokio::time::sleep(lapse.unwrap_or_default()), if lapse.is_some() => {}
             () = tokio::time::sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => {}
             () = super::wait::interrupted(&mut interrupts) => return Ok(none(too_late)),
@@ -115,12 +117,6 @@ fn checked(limit: u32) -> Result<usize, Error> {
         return Err(refuse::refusal(code::BAD_REQUEST, what, format!("give a limit of 1 to {MOST}")));
     }
     Ok(limit as usize)
-}
-
-/// A word that nobody can guess.
-pub(super) fn word() -> String {
-    let halves = [super::run::random_id(), super::run::random_id()];
-    halves.iter().map(|id| crate::run_dir::hex(&id.bytes())).collect()
 }
 
 fn none(too_late: u64) -> Notices {
@@ -170,7 +166,7 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
             Settled::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
-            asked.engine.consumed(process).await;
+            asked.engine.table.consumed(process).await;
         }
         notices.push(JudgedOne::new(judged.id, status));
     }
@@ -202,7 +198,7 @@ pub(super) async fn follow(asked: &Asked, after: Option<u64>) -> Result<Done, Er
         }
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
-            () = asked.shared().closing(Closing::Stopping) => return Err(refuse::stopping()),
+            () = asked.shared().closing.reached(Closing::Stopping) => return Err(refuse::stopping()),
         }
     }
 }
@@ -282,11 +278,11 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
     let shared = asked.shared();
     if mark {
         // What has not ended nobody has seen the end of.
-        if asked.engine.facts(id).await.is_some_and(|facts| !facts.is_over()) {
+        if asked.engine.table.facts(id).await.is_some_and(|facts| !facts.is_over()) {
             return Ok(Consumed { consumed: false });
         }
         shared.outbox.consume(id, "mark", shared.now()).await.map_err(|e| refuse::index(&e))?;
-        asked.engine.consumed(id).await;
+        asked.engine.table.consumed(id).await;
         return Ok(Consumed { consumed: true });
     }
     let consumed = shared.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;
@@ -371,7 +367,7 @@ fn draft(
             );
         }
         Some(id) => id,
-        None => word(),
+        None => lease_token(),
     };
     for ours in ["seq", "created_at", "repeat"] {
         event.remove(ours);

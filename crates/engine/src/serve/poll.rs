@@ -2,10 +2,9 @@
 
 use super::relay::Relay;
 use super::{Asked, Fresh, glance};
-use crate::left_behind::Look;
 use crate::refuse;
 use crate::render::{Detail, process};
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::Status;
 use outlast_wire::v1::{Error, Process};
 use std::sync::Arc;
@@ -24,12 +23,12 @@ pub(super) async fn poll(asked: &Asked, name: &str) -> Result<Process, Error> {
 }
 
 /// Everything about a process, as it is right now.
-pub(super) async fn whole(asked: &Asked, view: &View) -> Result<Process, Error> {
+pub(super) async fn whole(asked: &Asked, view: &ProcessView) -> Result<Process, Error> {
     let Fresh { facts, seen } = asked.fresh(view).await?;
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
     let is_watched = !facts.kept.spec.tell.watch.is_empty();
     let of = Arc::clone(&facts);
-    let look = move || Ok(process(&shared, &dir, &of, &seen, Detail::Whole, &Look::default()));
+    let look = move || Ok(process(&shared.redactor, &dir, &of, &seen, Detail::Whole, shared.now(), &shared.leftovers.look()));
     let mut shown = glance(asked.shared(), &facts, look).await?;
     if is_watched {
         add_watched(asked, std::slice::from_mut(&mut shown)).await?;

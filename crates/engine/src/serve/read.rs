@@ -1,11 +1,11 @@
 //! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::view;
 use super::{Asked, Fresh, reading};
 use crate::facts::Facts;
 use crate::refuse;
 use crate::render::{self, Log};
-use crate::state::View;
+use crate::table::ProcessView;
+use crate::views::Viewer;
 use outlast_core::Time;
 use outlast_store::meta::{Snapshot, flag};
 use outlast_store::segments::Chunk;
@@ -58,7 +58,7 @@ pub(super) async fn read(
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
         Viewed::Yes => asked.shared().views.open(view.id()),
-        Viewed::No => view::View::NONE,
+        Viewed::No => Viewer::NONE,
     };
     tokio::select! {
         end = read_on(asked, view, from, until, secrets, timed) => end,
@@ -69,7 +69,7 @@ pub(super) async fn read(
     }
 }
 
-async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secrets: Secrets, timed: bool) -> Result<ReadEnd, Error> {
+async fn read_on(asked: &Asked, mut view: ProcessView, from: From, until: Until, secrets: Secrets, timed: bool) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
@@ -161,7 +161,7 @@ async fn read_on(asked: &Asked, mut view: View, from: From, until: Until, secret
 }
 
 /// The notes of when output came; nothing if its keeper has not noted everything.
-async fn notes(view: &View, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
+async fn notes(view: &ProcessView, meta: Option<&Snapshot>) -> Result<Option<TimeNotes>, Error> {
     if !meta.is_some_and(|meta| meta.has(flag::TIMED)) {
         return Ok(None);
     }
@@ -231,7 +231,7 @@ impl Pace {
 }
 
 /// Returns once there may be more than `past` bytes, or something became of the process.
-async fn more(asked: &Asked, view: &mut View, past: u64) -> Result<(), Error> {
+async fn more(asked: &Asked, view: &mut ProcessView, past: u64) -> Result<(), Error> {
     if view.facts.phase == outlast_core::Phase::Accepted {
         view.until(|f| f.phase != outlast_core::Phase::Accepted).await;
         return Ok(());

@@ -1,7 +1,7 @@
 //! Answers that whoever asked passes on. An end that one of them shows counts as seen when it is said to have arrived, and is told after all if it is not.
 
 use crate::engine::Engine;
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{ProcessId, Time};
 use outlast_wire::v1::{Done, Error};
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ pub(crate) enum Relay {
     /// It shows to somebody who looks that a process is over.
     Look(ProcessId),
     /// It says that a process is forgotten.
-    Removal(Box<View>),
+    Removal(Box<ProcessView>),
     /// It gives notices, under this word. Whoever has them settles them.
     Notices { ids: Vec<String>, lease: String },
 }
@@ -108,5 +108,5 @@ impl Drop for Relays {
 /// The owner of a process has seen its end.
 pub(super) async fn seen(engine: &Engine, process: ProcessId, how: &'static str, now: Time) {
     engine.shared().outbox.consume_later(process, how, now).await;
-    engine.consumed(process).await;
+    engine.table.consumed(process).await;
 }

@@ -2,9 +2,9 @@
 
 use super::{Asked, Fresh};
 use crate::disk::blocking;
-use crate::left_behind::{Look, may_have_left};
+use crate::left_behind::may_have_left;
 use crate::refuse;
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{Ask as Wish, decide};
 use outlast_store::meta::Snapshot;
 use outlast_wire::v1::{Error, LeftProcess, Removed};
@@ -21,7 +21,7 @@ pub(super) async fn remove(asked: &Asked, name: &str) -> Result<Removed, Error> 
 }
 
 /// One that may be forgotten.
-pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> {
+pub(super) async fn removable(asked: &Asked, name: &str) -> Result<ProcessView, Error> {
     let mut view = asked.resolve(name).await?;
     until_closed(asked, &mut view).await?;
     decide(&view.facts.phase, Wish::Remove, false).map_err(|r| refuse::rule(&r))?;
@@ -32,17 +32,17 @@ pub(super) async fn removable(asked: &Asked, name: &str) -> Result<View, Error> 
 }
 
 /// What a finished process has left running. Once its record is removed, no verb finds that any more.
-pub(super) async fn left_running(asked: &Asked, view: &View) -> Result<Vec<LeftProcess>, Error> {
+pub(super) async fn left_running(asked: &Asked, view: &ProcessView) -> Result<Vec<LeftProcess>, Error> {
     if !may_have_left(&view.facts.phase) {
         return Ok(Vec::new());
     }
     let (shared, dir, facts) = (Arc::clone(asked.shared()), view.dir.clone(), view.facts.clone());
-    let look = move || Look::default().at(&shared, &dir, &facts, Snapshot::read(&dir).ok().as_ref());
+    let look = move || shared.leftovers.look().at(&dir, &facts, Snapshot::read(&dir).ok().as_ref());
     blocking(look).await.map_err(|e| refuse::disk("cannot look for what is left", &e))
 }
 
 /// Gives a process that has ended a moment to let go of its output.
-pub(super) async fn until_closed(asked: &Asked, view: &mut View) -> Result<(), Error> {
+pub(super) async fn until_closed(asked: &Asked, view: &mut ProcessView) -> Result<(), Error> {
     let Fresh { facts, .. } = asked.fresh(view).await?;
     view.facts = facts;
     if view.facts.is_over() && !view.facts.phase.is_final() {

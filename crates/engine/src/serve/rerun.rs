@@ -3,7 +3,7 @@
 use super::{Asked, run};
 use crate::facts::Facts;
 use crate::refuse;
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{Command, EnvVar, Owner, ProcessId, Spec};
 use outlast_store::spec::Kept;
 use outlast_wire::code;
@@ -32,7 +32,7 @@ pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, 
 }
 
 /// Starts the spec in the place of the process that it was taken from.
-pub(super) async fn start_again(asked: &Asked, view: &View, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+pub(super) async fn start_again(asked: &Asked, view: &ProcessView, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
     let same_owner = spec.owner == view.facts.kept.spec.owner;
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {

@@ -3,17 +3,17 @@
 mod request_hash;
 
 use super::{Asked, finished, poll};
-use crate::blanks::Blanks;
+use crate::bytes::{random, random_id};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
-use crate::index::Row;
+use crate::launch::KeeperSource;
 use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
-use crate::state::{LONGEST_NAME, Reserved, View};
-use crate::{cgroup, launch, refuse, settle};
+use crate::table::{LONGEST_NAME, Reserved, ProcessView};
+use crate::{cgroup, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
@@ -46,7 +46,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = request_hash::hash(id, &spec, &caller);
-        match asked.engine.reserve(id, hash.clone(), spec.owner.clone()).await {
+        match asked.engine.table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reserved::New) => {
                 break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
@@ -64,7 +64,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     view.until(|f| f.phase != Phase::Accepted).await;
     point!("run.before_answer");
     let answer = poll::whole(asked, &view).await;
-    Blanks::refill(asked.shared());
+    asked.shared().spare_folders.refill();
     let mut answer = answer?;
     answer.not_passed_on = not_passed_on;
     Ok(answer)
@@ -92,12 +92,12 @@ struct Request {
 }
 
 /// Writes the request down and has it looked after. Goes on if the caller leaves: what was begun is finished or undone.
-async fn begin(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
+async fn begin(engine: &Engine, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
     let (engine, id) = (engine.clone(), request.id);
     finished(async move {
         let begun = write_down(&engine, request).await;
         if begun.is_err() {
-            engine.let_go(id).await;
+            engine.table.let_go(id).await;
         }
         let shared = engine.shared();
         begun.map_err(|error| if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { error })
@@ -105,16 +105,16 @@ async fn begin(engine: &Engine, request: Request) -> Result<(View, Vec<String>),
     .await
 }
 
-async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<String>), Error> {
+async fn write_down(engine: &Engine, request: Request) -> Result<(ProcessView, Vec<String>), Error> {
     let shared = engine.shared();
     let id = request.id;
     let mut prepared = prepare(shared, request).await?;
     let not_passed_on = std::mem::take(&mut prepared.not_passed_on);
     let (dir, kept, failed) = (shared.home.process(id), prepared.kept.clone(), prepared.failure.is_some());
     let now = shared.now();
-    let blank = shared.blanks.take();
+    let spare = shared.spare_folders.take();
     let write = move || -> Result<(), Error> {
-        let written = match blank.map(|blank| blank.become_process(&dir, &prepared.kept, &prepared.launch)) {
+        let written = match spare.map(|spare| spare.become_process(&dir, &prepared.kept, &prepared.launch)) {
             Some(Ok(())) => Ok(()),
             // Whatever was wrong with it, without one it is either right or said better.
             Some(Err(_)) | None => {
@@ -138,9 +138,9 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
     };
     shared.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
     // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
-    let keeper = if failed { None } else { launch::Keeper::ask(shared, id, launch::From::Nest).await.ok() };
+    let keeper = if failed { None } else { shared.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
-    if let Err(error) = shared.outbox.accept(Row::accepted(kept.clone())).await {
+    if let Err(error) = shared.outbox.accept(Facts::accepted(kept.clone())).await {
         if let Some(keeper) = keeper {
             keeper.call_off().await;
         }
@@ -154,7 +154,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(View, Vec<Stri
         Some(keeper) => keeper.go().await.ok(),
         None => None,
     };
-    Ok((engine.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
+    Ok((engine.table.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
 }
 
 /// Removes a folder that was not accepted.
@@ -303,7 +303,7 @@ fn prepare_with(
         timeout: spec.timeout,
         keep,
         home: shared.home.root.as_path().into(),
-        run_dir: shared.run_dir().as_path().into(),
+        run_dir: shared.sockets.dir().as_path().into(),
         engine: config.program.as_deref().map(Into::into),
         cgroup: shared.place.as_ref().map(|p| p.dir.as_path().into()),
         oom_score_adj: OOM_SCORE_ADJ,
@@ -594,29 +594,6 @@ fn bad_spec(error: &MergeError) -> Error {
     match text.split_once("; ") {
         Some((what, hint)) => refuse::refusal(code::BAD_SPEC, what, hint),
         None => refuse::refusal(code::BAD_SPEC, text, ""),
-    }
-}
-
-pub(crate) fn random_id() -> ProcessId {
-    let mut bytes = [0; 6];
-    random(&mut bytes);
-    ProcessId::from_bytes(bytes)
-}
-
-/// Fills `bytes` with random data.
-fn random(bytes: &mut [u8]) {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-            Ok(n) => filled += n,
-            Err(rustix::io::Errno::INTR) => {}
-            // Never seen since Linux 3.17; an id that is taken is drawn again, so the clock does as well.
-            Err(_) => {
-                let now = outlast_store::os::boottime_ns().to_le_bytes();
-                bytes.iter_mut().zip(now.iter().cycle()).for_each(|(byte, now)| *byte = *now);
-                return;
-            }
-        }
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn signal(asked: &Asked, name: &str, number: i32) -> Result<Kil
     Ok(Killed::new("signalled", view.id(), render::fate(&facts)))
 }
 
-async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Result<(), Error> {
+async fn pass(asked: &Asked, view: &mut crate::table::ProcessView, number: i32) -> Result<(), Error> {
     let mut link = match reach(&asked.engine, view).await {
         Ok(link) => link,
         Err(Away::Refused(error)) => return Err(error),
@@ -47,7 +47,7 @@ async fn pass(asked: &Asked, view: &mut crate::state::View, number: i32) -> Resu
 }
 
 /// The refusal for a process that has just ended.
-pub(super) async fn ended(asked: &Asked, view: &crate::state::View) -> Result<Error, Error> {
+pub(super) async fn ended(asked: &Asked, view: &crate::table::ProcessView) -> Result<Error, Error> {
     let Fresh { facts, .. } = asked.fresh(view).await?;
     let refusal = decide(&facts.phase, Wish::Signal(0), false).err();
     Ok(refusal.map_or_else(|| unreachable(view), |r| refuse::rule(&r)))

@@ -2,11 +2,11 @@
 
 use super::Asked;
 use super::awaiting::Awaiting;
-use super::notice::word;
 use crate::barrier::{self, Barrier, Target};
+use crate::bytes::lease_token;
+use crate::closing::Closing;
 use crate::facts::Facts;
 use crate::refuse;
-use crate::shared::Closing;
 use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -40,7 +40,7 @@ fn named(id: Option<String>) -> Result<String, Error> {
             let what = format!("{id:?} is not the name of a barrier");
             Err(refuse::refusal(code::BAD_REQUEST, what, "give bar_ and twelve hexadecimal digits, or none"))
         }
-        None => Ok(format!("bar_{}", &word()[..12])),
+        None => Ok(format!("bar_{}", &lease_token()[..12])),
     }
 }
 
@@ -78,7 +78,7 @@ async fn meant(asked: &Asked, given: &str) -> Result<(String, Option<String>), E
 async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
     let shared = asked.shared();
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.engine.table.interrupts(session.clone()).await,
         None => None,
     };
     let opened = match shared.barriers.opened(&set.id) {
@@ -87,7 +87,7 @@ async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
                 biased;
                 opened = async { opened.wait_for(|why| !why.is_empty()).await.map(|why| why.clone()) } => opened.ok(),
                 () = super::wait::interrupted(&mut interrupts) => return asked.out.answer(shown(&set, "interrupted")).await,
-                () = shared.closing(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
+                () = shared.closing.reached(Closing::Stopping) => return asked.out.error(refuse::stopping()).await,
             }
         }
         // It was open before we could ask.

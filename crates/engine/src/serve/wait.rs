@@ -3,11 +3,10 @@
 use super::awaiting::Awaiting;
 use super::{Asked, Ended, Fresh, glance};
 use crate::facts::{Facts, Seen};
-use crate::left_behind::Look;
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
-use crate::state::View;
+use crate::table::ProcessView;
 use outlast_core::{Owner, Phase, limits};
 use outlast_wire::code;
 use outlast_wire::v1::{Done, Error, Waited};
@@ -32,7 +31,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     let awaiting = Awaiting::end(asked, &view.facts);
     // From here on no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.interrupts(session.clone()).await,
+        Some(session) => asked.engine.table.interrupts(session.clone()).await,
         None => None,
     };
     point!("wait.begun");
@@ -53,10 +52,10 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         Woken::TimedOut => ("timeout", limits::WAIT_TIMEOUT_CHARS),
         Woken::Interrupted => ("interrupted", limits::WAIT_TIMEOUT_CHARS),
     };
-    let (shared, View { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
+    let (shared, ProcessView { dir, .. }, of) = (Arc::clone(asked.shared()), view, Arc::clone(&facts));
     let look = move || {
-        let shown = render::preview(&shared, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
-        Ok((shown, Look::default().at(&shared, &dir, &of, seen.meta.as_ref())))
+        let shown = render::preview(&shared.redactor, &Log::open(&dir, &of, seen.meta.as_ref()), &of, chars)?;
+        Ok((shown, shared.leftovers.look().at(&dir, &of, seen.meta.as_ref())))
     };
     let (shown, left) = glance(asked.shared(), &facts, look).await?;
     let of = (status == "exited").then(|| Arc::clone(&facts));
@@ -74,7 +73,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
 }
 
 /// Gives what a command started a moment to end with it: a helper behind a pipe is often a little later than the command.
-async fn until_let_go(asked: &Asked, view: &mut View, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
+async fn until_let_go(asked: &Asked, view: &mut ProcessView, facts: Arc<Facts>, seen: Seen) -> Result<(Arc<Facts>, Seen), Error> {
     let Phase::Draining { ending } = &facts.phase else { return Ok((facts, seen)) };
     let passed = Duration::from_micros(u64::try_from(asked.shared().now().micros() - ending.at.micros()).unwrap_or(0));
     let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };
@@ -89,7 +88,7 @@ pub(super) async fn interrupt(asked: &Asked, session: String) -> Result<Done, Er
     if !asked.owner.may_touch(&Owner { session: Some(session.clone()), ..Owner::default() }) {
         return Err(refuse::no_session(&session));
     }
-    let count = asked.engine.interrupt(session).await? as u64;
+    let count = asked.engine.table.interrupt(session).await? as u64;
     Ok(Done::many(count))
 }
 

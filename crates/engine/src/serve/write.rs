@@ -50,7 +50,7 @@ fn maybe(error: &Error) -> Error {
 }
 
 /// Makes sure that the process takes input, and returns how many bytes it has taken.
-pub(super) async fn checked(asked: &Asked, view: &mut crate::state::View, wish: Wish) -> Result<u64, Error> {
+pub(super) async fn checked(asked: &Asked, view: &mut crate::table::ProcessView, wish: Wish) -> Result<u64, Error> {
     if view.facts.phase == Phase::Accepted {
         let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
         begun.map_err(|_| refuse::rule(&outlast_core::Refusal::StillStarting))?;

@@ -1,6 +1,7 @@
 //! What is owed to the sinks that push.
 
-use super::{Entry, Moment, Push, bounded, by_seq, column, json_bytes, until, wake};
+use super::{Entry, Moment, bounded, by_seq, column, json_bytes, until, wake};
+use crate::config::Push;
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! What is taken over from the engine before, and what is kept for how long.
 
 use super::seen::{LET_GO, keep_over};
-use super::{Moment, Push, last_seq, one, set_floor, set_one, wake};
+use super::{Moment, last_seq, one, set_floor, set_one, wake};
+use crate::config::Push;
 use outlast_core::Time;
 use rusqlite::{Connection, params};
 

@@ -3,7 +3,7 @@
 //! A retry after an upgrade compares the hashes of two releases. So the bytes that are hashed have a shape of their own, which does not
 //! change when a type of `core` does.
 
-use crate::run_dir;
+use crate::bytes::hex;
 use outlast_core::{Command, EnvVar, OnStop, OsText, Owner, ProcessId, Route, Spec, Tell};
 use outlast_wire::v1::Caller;
 use serde::Serialize;
@@ -19,7 +19,7 @@ pub(super) fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     sum.update(id.bytes());
     // It holds strings, numbers and lists only, which always serialise.
     sum.update(serde_json::to_vec(&HashV1::of(spec, &cwd)).expect("a request serialises"));
-    run_dir::hex(&sum.finalize())
+    hex(&sum.finalize())
 }
 
 /// The bytes that are hashed. The order of fields counts. A field that is added must be absent while it has no value.

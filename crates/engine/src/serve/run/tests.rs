@@ -134,9 +134,3 @@ fn a_given_value_is_masked_in_the_name_and_refused_in_a_pattern() {
     assert!(error.error.starts_with("watch pattern 2 has a value") && !error.hint.is_empty(), "{error:?}");
     assert!(check(&spec, &caller(), &Scrub::new(&spec, &Redactor::new(false))).is_ok());
 }
-
-#[test]
-fn ids_are_drawn_at_random() {
-    let drawn: std::collections::HashSet<_> = (0..1000).map(|_| random_id()).collect();
-    assert_eq!(drawn.len(), 1000);
-}

@@ -1,58 +1,9 @@
-//! One row, and how it is written: shapes of their own, so that a name changed elsewhere changes nothing on disk.
+//! How facts are written into the columns of a row. The shapes are separate types, so that a name changed elsewhere changes nothing on disk.
 
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Owner, Phase, ProcessId, Spec, StartFailure, Time};
 use outlast_store::segments::Keep;
 use outlast_store::spec::Kept;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
-
-/// What the index holds of one process.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Row {
-    /// What is kept of the request.
-    pub(crate) kept: Arc<Kept>,
-    /// Where it stands; for one that is not over only the last that was written, since its folder knows better.
-    pub(crate) phase: Phase,
-    /// When it began to run.
-    pub(crate) started_at: Option<Time>,
-    /// How long its log was.
-    pub(crate) log_end: u64,
-    /// How far its journal was read.
-    pub(crate) cursor: u64,
-    /// How much disk it takes.
-    pub(crate) bytes: u64,
-    /// Whether its owner has seen its end.
-    pub(crate) consumed: bool,
-    /// Whether somebody else started it.
-    pub(crate) detached: bool,
-}
-
-impl Row {
-    /// The row of a request that was just taken.
-    pub(crate) fn accepted(kept: impl Into<Arc<Kept>>) -> Self {
-        Self {
-            kept: kept.into(),
-            phase: Phase::Accepted,
-            started_at: None,
-            log_end: 0,
-            cursor: 0,
-            bytes: 0,
-            consumed: false,
-            detached: false,
-        }
-    }
-
-    pub(crate) fn id(&self) -> ProcessId {
-        self.kept.id
-    }
-
-    pub(crate) fn ended_at(&self) -> Option<Time> {
-        match &self.phase {
-            Phase::Lost { at, .. } => Some(*at),
-            phase => phase.ending().map(|e| e.at),
-        }
-    }
-}
 
 /// The `kept` column.
 #[derive(Serialize, Deserialize)]
