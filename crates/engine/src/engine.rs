@@ -1,22 +1,22 @@
 //! The handle on an engine. One task owns all state; others hold this and ask, and are answered when it is so.
 
 use crate::barrier::{self, Barriers};
-use crate::config::Config;
 use crate::clients::{Client, ClientKind};
 use crate::closing::{Closing, Shutdown};
+use crate::config::Config;
 use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
 use crate::handle::TableHandle;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
-use crate::outbox::{Judge, News, Outbox};
+use crate::notices::{self, News, NoticeWriter, Outbox, Waiters};
 use crate::orphan::OwnPlaces;
 use crate::own_home::{self, OwnHome};
 use crate::owner::TableOwner;
 use crate::points::point;
-use crate::recover::{self, Recovered, Unread};
 use crate::program::KeeperStarter;
+use crate::recover::{self, Recovered, Unread};
 use crate::run_dir::{NoRunDir, Sockets};
 use crate::shared::{self, Shared};
 use crate::shell::Snapshots;
@@ -139,15 +139,15 @@ impl Engine {
         // An index that is new in a home that is not: what was in it is gone.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
-        let waits = Arc::<shared::Waits>::default();
-        let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
+        let waiters = Arc::<Waiters>::default();
+        let writer = NoticeWriter { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waiters: Arc::clone(&waiters) };
         let redactor = Arc::new(Redactor::new(config.redact));
         let shared = Arc::new(Shared {
             leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },
             redactor,
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
-            outbox: Outbox::new(opened.index.clone(), judge),
+            outbox: Outbox::new(opened.index.clone(), writer),
             index: opened.index,
             barriers: Barriers::default(),
             views: crate::views::Views::default(),
@@ -158,7 +158,7 @@ impl Engine {
             started_at: config.clock.now(),
             recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
             disk: Disk::default(),
-            waits,
+            waiters,
             unwritten: shared::Unwritten::default(),
             untold: Mutex::default(),
             unsaved_stops: shared::UnsavedStops::default(),
@@ -189,8 +189,8 @@ impl Engine {
         engine.note_all(&processes);
         let owner = TableOwner::new(engine.clone(), opened.writer);
         tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
-        tokio::spawn(crate::outbox::keep_time(engine.clone()));
-        let Shared { home, own_home, closing, .. } = &*engine.shared;
+        let Shared { home, own_home, closing, outbox, config, .. } = &*engine.shared;
+        tokio::spawn(notices::keep_time(outbox.clone(), config.clock.clone(), closing.clone()));
         tokio::spawn(own_home::watch(home.clone(), Arc::clone(own_home), closing.clone()));
         barrier::resume(&engine).await;
         Ok(engine)
@@ -388,7 +388,8 @@ impl Engine {
                 }
                 let seen = Seen::look(&dir, u.before.cursor);
                 let after = Facts { consumed: seen_by_owner.contains(&u.before.id()), ..u.before.with(&seen) };
-                let news = News::of(&shared, &u.before, &after, &seen, &dir).map(|news| news.instead_of(u.news.as_ref()));
+                let news = News::of((&shared.redactor, &shared.waiters), &u.before, &after, &seen, &dir)
+                    .map(|news| news.instead_of(u.news.as_ref()));
                 Unsaid { news: news.or(u.news), before: u.before }
             };
             unsaid.into_iter().map(again).collect()
@@ -490,7 +491,7 @@ fn news_of(shared: &Shared, before: &Facts, after: &Facts, seen: &Seen) -> Optio
     let id = after.id();
     let read = catch_unwind(AssertUnwindSafe(|| {
         outlast_store::points::reach(&format!("news.of.{id}"));
-        News::of(shared, before, after, seen, &shared.home.process(id))
+        News::of((&shared.redactor, &shared.waiters), before, after, seen, &shared.home.process(id))
     }));
     read.unwrap_or_else(|_| {
         tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");

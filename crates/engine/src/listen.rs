@@ -1,13 +1,13 @@
 //! The engine as a program: its socket, its signals, its end.
 
 use crate::clients::ClientKind;
+use crate::closing::Closing;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
 use crate::serve::connection;
-use crate::closing::Closing;
 use outlast_core::Owner;
 use outlast_store::dir::FileId;
 use outlast_wire::socket;

@@ -1,6 +1,7 @@
 //! What all tasks of an engine share, and none changes.
 
 use crate::barrier::Barriers;
+use crate::cgroup;
 use crate::clients::Clients;
 use crate::closing::Shutdown;
 use crate::config::Config;
@@ -8,18 +9,17 @@ use crate::disk::Disk;
 use crate::index::Index;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
-use crate::outbox::Outbox;
+use crate::notices::{Outbox, Waiters};
 use crate::own_home::OwnHome;
 use crate::run_dir::Sockets;
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
 use crate::views::Views;
-use crate::cgroup;
 use outlast_core::{ProcessId, Stop, Time};
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
 use outlast_wire::v1::Namespaces;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
@@ -60,8 +60,7 @@ pub(crate) struct Shared {
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
     pub(crate) disk: Disk,
-    /// Who waits for what.
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waiters: Arc<Waiters>,
     /// Of whom the disk refused news.
     pub(crate) unwritten: Unwritten,
     /// Processes whose files this engine could not read when it started.
@@ -106,61 +105,6 @@ impl Shared {
         if let Some(lock) = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
             let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
-        }
-    }
-}
-
-/// What somebody waits for in the conversation that would be told of it otherwise, by what the notice would be about.
-#[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<Waited>);
-
-#[derive(Debug, Default)]
-struct Waited {
-    /// How many wait for each.
-    by: HashMap<String, usize>,
-    /// What was held as it was written, for the first who is answered with it.
-    ahead: HashSet<String>,
-}
-
-impl Waits {
-    /// Whether anybody waits for it.
-    pub(crate) fn any(&self, key: &str) -> bool {
-        self.lock().by.contains_key(key)
-    }
-
-    /// One more waits for it, for as long as this is held.
-    pub(crate) fn begin(self: &Arc<Self>, key: String) -> Waiting {
-        *self.lock().by.entry(key.clone()).or_default() += 1;
-        Waiting(Arc::clone(self), key)
-    }
-
-    /// It is held for whoever waits. One of them takes it, or the last to leave gives it back.
-    pub(crate) fn held_ahead(&self, key: &str) {
-        self.lock().ahead.insert(key.to_owned());
-    }
-
-    /// Whether it was held, and nobody has taken it yet.
-    pub(crate) fn take_ahead(&self, key: &str) -> bool {
-        self.lock().ahead.remove(key)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waited> {
-        // Counts are changed whole, so a panic elsewhere spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One who waits.
-pub(crate) struct Waiting(Arc<Waits>, String);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let mut all = self.0.lock();
-        if let Some(n) = all.by.get_mut(&self.1) {
-            *n -= 1;
-            if *n == 0 {
-                all.by.remove(&self.1);
-            }
         }
     }
 }

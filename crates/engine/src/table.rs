@@ -105,14 +105,7 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new(home: &Home, max_running: usize) -> Self {
-        Self {
-            home: home.clone(),
-            max_running,
-            slots: HashMap::new(),
-            live: HashSet::new(),
-            finished_bytes: 0,
-            interrupts: HashMap::new(),
-        }
+        Self { home: home.clone(), max_running, slots: HashMap::new(), live: HashSet::new(), finished_bytes: 0, interrupts: HashMap::new() }
     }
 
     /// Those that are reserved, and those whose facts are not final.

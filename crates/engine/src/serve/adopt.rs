@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::os::id_of_environment;
 use crate::shared::Shared;
-use crate::table::{Reserved, ProcessView, Which};
+use crate::table::{ProcessView, Reserved, Which};
 use crate::{refuse, settle};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;

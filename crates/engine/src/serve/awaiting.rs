@@ -3,8 +3,8 @@
 use super::Asked;
 use crate::engine::Engine;
 use crate::facts::Facts;
-use crate::outbox::end_key;
-use crate::shared::Waiting;
+use crate::notices::Waiting;
+use crate::notices::end_key;
 use outlast_core::ProcessId;
 
 /// One who waits. What they wait for is kept for them when it happens; should they leave without an answer, it is told after all, at once.
@@ -25,7 +25,7 @@ impl Awaiting {
 
     /// Whoever asks waits for what is told under this key.
     pub(crate) fn begin(asked: &Asked, key: String, of: Option<ProcessId>) -> Self {
-        let waiting = Some(asked.shared().waits.begin(key.clone()));
+        let waiting = Some(asked.shared().waiters.begin(key.clone()));
         Self { engine: asked.engine.clone(), key, of, waiting }
     }
 

@@ -257,7 +257,8 @@ async fn answer(asked: &Asked, view: ProcessView, stop: &Stop, done: Stopped) ->
     let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
     let dir = view.dir.clone();
     let shown =
-        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
+        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS))
+            .await?;
     let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
     let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));

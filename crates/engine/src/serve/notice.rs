@@ -2,10 +2,10 @@
 
 use super::Asked;
 use crate::bytes::lease_token;
-use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
+use crate::closing::Closing;
+use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
-use crate::closing::Closing;
 use crate::shared::Shared;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
@@ -51,8 +51,8 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
             taker: match taker {
-                Taker::Terminal => crate::outbox::Taker::Terminal,
-                Taker::Gateway => crate::outbox::Taker::Gateway,
+                Taker::Terminal => crate::notices::Taker::Terminal,
+                Taker::Gateway => crate::notices::Taker::Gateway,
             },
             limit,
             lease: lease_token(),
@@ -256,7 +256,7 @@ pub(super) async fn dead(asked: &Asked, limit: Option<u32>) -> Result<Dead, Erro
     let limit = checked(limit.unwrap_or(100))?;
     let found = asked.shared().outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
     let letter =
-        |(sink, owed): (String, crate::outbox::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
+        |(sink, owed): (String, crate::notices::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 

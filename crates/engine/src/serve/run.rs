@@ -12,7 +12,7 @@ use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
-use crate::table::{LONGEST_NAME, Reserved, ProcessView};
+use crate::table::{LONGEST_NAME, ProcessView, Reserved};
 use crate::{cgroup, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;

@@ -2,10 +2,12 @@
 
 use super::Asked;
 use super::awaiting::Awaiting;
-use crate::barrier::{self, Barrier, Target};
+use crate::barrier;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
 use crate::facts::Facts;
+use crate::notices::barrier as rows;
+use crate::notices::{Barrier, Target};
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
@@ -19,7 +21,7 @@ pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wa
         Err(error) => return asked.out.error(error).await,
     };
     // Before it is set, since it may be open at once.
-    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, barrier::key(&id), None));
+    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, rows::key(&id), None));
     match (set(asked, until, id.clone()).await, awaiting) {
         (Err(error), _) => asked.out.error(error).await,
         (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
@@ -128,9 +130,9 @@ fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
 pub(super) async fn barriers(asked: &Asked, clear: bool) -> Result<Barriers, Error> {
     let session = asked.owner.session.clone().unwrap_or_default();
     let of = session.clone();
-    let all = asked.shared().outbox.with(move |db| barrier::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
+    let all = asked.shared().outbox.with(move |db| rows::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
     if clear {
-        let gone = asked.shared().outbox.with(move |db| barrier::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
+        let gone = asked.shared().outbox.with(move |db| rows::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
         asked.shared().barriers.take_away(&gone);
         asked.shared().barrier_gone.notify_waiters();
     }

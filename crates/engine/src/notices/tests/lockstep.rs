@@ -587,8 +587,8 @@ fn at(now: ns::Moment) -> Moment {
     Moment { utc: now.utc, up: now.up }
 }
 
-fn writer() -> super::super::judge::Judge {
-    super::super::judge::Judge { rules: Default::default(), sinks: sinks().to_vec(), boot: 1, waits: Default::default() }
+fn writer() -> super::super::writer::NoticeWriter {
+    super::super::writer::NoticeWriter { rules: Default::default(), sinks: sinks().to_vec(), boot: 1, waiters: Default::default() }
 }
 
 fn write_for(db: &Connection, draft: &Draft, written_for: ns::WrittenFor, held_until: Option<i64>, now: Moment) -> Option<(u64, String)> {

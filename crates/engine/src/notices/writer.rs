@@ -1,16 +1,17 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
 use super::table::{self, ANSWERING, Draft, Entry, Moment, SOON, end_id, end_key};
+use super::waiters::Waiters;
 use crate::config::Push;
 use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
-use crate::shared::{Shared, Waits};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
+use outlast_text::Redactor;
 use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -37,19 +38,25 @@ pub(crate) struct News {
 
 impl News {
     /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
-    pub(crate) fn of(shared: &Shared, before: &Facts, after: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<Self> {
+    pub(crate) fn of(
+        (redactor, waiters): (&Redactor, &Waiters),
+        before: &Facts,
+        after: &Facts,
+        seen: &crate::facts::Seen,
+        dir: &ProcessDir,
+    ) -> Option<Self> {
         let tell = &after.kept.spec.tell;
         let mut found = journalled(seen);
         if after.phase.is_final() && !before.phase.is_final() {
             found.extend(left_in_meta(after, seen, dir));
         }
-        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(shared, after, found) };
+        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(redactor, after, found) };
         let ended = after.is_over() && !before.is_over();
         if matches.is_empty() && !ended && !is_worth_a_row(before, after) {
             return None;
         }
-        let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
-        let waited_for = shared.waits.any(&end_key(after.id()));
+        let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
+        let waited_for = waiters.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
@@ -97,7 +104,7 @@ fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
 }
 
 /// The matches that count: those in output that was there when the command ended.
-fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
+fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
     let end = if after.is_over() { after.log_end } else { u64::MAX };
     let command = after.kept.spec.command.shown();
     let finder = after.kept.masks.as_ref().and_then(Finder::new);
@@ -105,8 +112,8 @@ fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u
         // Masked as a whole: a secret may begin in one line and end in the next.
         let text = m.lines.join("\n");
         let text = finder.as_ref().map_or(text.clone(), |finder| finder.masked(&text));
-        let lines = shared.redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
-        (at, Matched { pattern: shared.redactor.command_line(&m.pattern).into_owned(), lines, ..m })
+        let lines = redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
+        (at, Matched { pattern: redactor.command_line(&m.pattern).into_owned(), lines, ..m })
     };
     found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
 }
@@ -163,11 +170,11 @@ fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Opti
 /// What is said of the end of an adopted process.
 const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
 
-fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
-    let shown = render::preview(&shared.redactor, &log, facts, chars);
+    let shown = render::preview(redactor, &log, facts, chars);
     let fate = render::fate(facts);
     let (output, output_cut, output_missing) = match (shown, fate.start_error) {
         (_, Some(error)) => (error, None, None),
@@ -191,11 +198,11 @@ fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &P
 
 /// What judging goes by.
 #[derive(Debug, Clone)]
-pub(crate) struct Judge {
+pub(crate) struct NoticeWriter {
     pub(crate) rules: Rules,
     pub(crate) sinks: Vec<Push>,
     pub(crate) boot: u128,
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waiters: Arc<Waiters>,
 }
 
 /// What came of news.
@@ -214,7 +221,7 @@ struct Stored {
     breaker: Breaker,
 }
 
-impl Judge {
+impl NoticeWriter {
     /// Writes what became of processes, and the notices that follow from it.
     pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
         let (mut made, mut rests) = (Vec::new(), false);
@@ -243,7 +250,7 @@ impl Judge {
             }
             let key = end_key(one.row.id());
             // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
-            let waited_for = self.waits.any(&key);
+            let waited_for = self.waiters.any(&key);
             // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
             // only where it is to be told if nobody waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
@@ -260,7 +267,7 @@ impl Judge {
                 if waited_for && is_new {
                     // Whoever waits is answered next, and should not have to wait for this to be written as well.
                     table::hold(db, &one.row.id().to_string(), now)?;
-                    self.waits.held_ahead(&key);
+                    self.waiters.keep_permit(&key);
                 }
                 if let Some(seq) = seq.filter(|_| quiet) {
                     self.put_off(db, seq, now.up + at_most)?;
@@ -405,7 +412,7 @@ impl Judge {
 /// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
 const WAITED_FOR: &str = "somebody waits for it";
 
-impl Judge {
+impl NoticeWriter {
     pub(super) fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
         for sink in &self.sinks {
             db.prepare_cached("UPDATE delivery SET due_up = ?3, reason = ?4 WHERE sink = ?1 AND seq = ?2")?
