@@ -140,7 +140,13 @@ impl Engine {
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
         let waiters = Arc::<Waiters>::default();
-        let writer = NoticeWriter { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waiters: Arc::clone(&waiters) };
+        let writer = NoticeWriter {
+            rules: config.watch.clone(),
+            sinks: config.sinks.clone(),
+            boot,
+            waiters: Arc::clone(&waiters),
+            clock: config.clock.clone(),
+        };
         let redactor = Arc::new(Redactor::new(config.redact));
         let shared = Arc::new(Shared {
             leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },

@@ -10,10 +10,7 @@ mod v1;
 
 pub(crate) use sqlite::put;
 #[cfg(test)]
-pub(crate) use {
-    schema::{CREATE, NOTICE},
-    sqlite::{PROCESS, PROGRESS, keep_questions_ready},
-};
+pub(crate) use {schema::ALL, sqlite::keep_questions_ready};
 
 use crate::disk::Disk;
 use crate::facts::Facts;

@@ -12,54 +12,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The layout this build writes. An older one is migrated, a newer one is refused.
-const LAYOUT: i64 = 3;
 /// How long a page is, unless somebody says otherwise, which we do not.
 const PAGE: u64 = 4096;
 
 /// Keeps the shared state of the log in memory, because only one engine uses the index. By default SQLite maps a file for that. On a full
 /// disk that copies on write, a store to this mapping kills the program.
 const VFS: &std::ffi::CStr = c"unix-excl";
-
-/// What was asked for: written once. As of the first layout, when it was written again with all that became of it.
-pub(crate) const PROCESS: &str = "
-CREATE TABLE process (
-    id          TEXT PRIMARY KEY,
-    accepted_at INTEGER NOT NULL,   -- microseconds, UTC
-    session     TEXT,
-    task        TEXT,
-    generation  TEXT,
-    hash        TEXT NOT NULL,      -- of the whole request
-    kept        TEXT NOT NULL,      -- the request without its secrets, JSON
-    phase       TEXT NOT NULL,      -- JSON
-    final       INTEGER NOT NULL,
-    started_at  INTEGER,
-    ended_at    INTEGER,
-    log_end     INTEGER NOT NULL,
-    cursor      INTEGER NOT NULL,   -- how far the journal was read
-    bytes       INTEGER NOT NULL,   -- on disk
-    consumed    INTEGER NOT NULL,
-    detached    INTEGER NOT NULL,
-    sum         INTEGER NOT NULL    -- over the rest of the row: a changed byte is found, not believed
-) STRICT, WITHOUT ROWID;
-";
-
-/// What became of it since, if anything did: short, since it is written several times. As of the third layout.
-pub(crate) const PROGRESS: &str = "
-CREATE TABLE progress (
-    process     TEXT PRIMARY KEY,
-    phase       TEXT NOT NULL,      -- these as in its row, and instead of them
-    final       INTEGER NOT NULL,
-    started_at  INTEGER,
-    ended_at    INTEGER,
-    log_end     INTEGER NOT NULL,
-    cursor      INTEGER NOT NULL,
-    bytes       INTEGER NOT NULL,
-    consumed    INTEGER NOT NULL,
-    detached    INTEGER NOT NULL,
-    sum         INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-";
 
 pub(super) struct Database {
     path: PathBuf,
@@ -132,8 +90,8 @@ impl Database {
     fn migrate(&mut self) -> Result<bool, Trouble> {
         let trouble = |e: rusqlite::Error| trouble(&self.path, &e);
         let layout: i64 = self.connection.query_row("PRAGMA user_version", [], |r| r.get(0)).map_err(trouble)?;
-        if layout > LAYOUT {
-            let what = format!("a newer version wrote it (layout {layout}, and this build knows {LAYOUT}): use that version");
+        if layout > schema::LAYOUT {
+            let what = format!("a newer version wrote it (layout {layout}, and this build knows {}): use that version", schema::LAYOUT);
             return Err(Trouble::Told(IndexError::Other { path: self.path.clone(), what }));
         }
         if layout < 1 {
@@ -142,21 +100,24 @@ impl Database {
                 return Err(Trouble::Damaged("it has tables but no layout number".into()));
             }
         }
-        if layout < LAYOUT {
+        if layout < schema::LAYOUT {
             let step = self.connection.transaction().map_err(trouble)?;
-            if layout < 1 {
-                step.execute_batch(PROCESS).map_err(trouble)?;
-            }
-            step.execute_batch(PROGRESS).map_err(trouble)?;
-            let (before, after) = match layout {
-                2 => schema::FROM_SECOND,
-                _ => (schema::CREATE, ""),
+            let steps: &[&str] = match layout {
+                0 => &[schema::PROCESS, schema::PROGRESS, schema::CREATE, schema::QUIET, schema::NOTICE, schema::NOTICE_BY_SESSION],
+                1 => &[schema::PROGRESS, schema::CREATE, schema::QUIET, schema::NOTICE, schema::NOTICE_BY_SESSION],
+                2 => &[
+                    schema::PROGRESS,
+                    schema::FROM_SECOND.0,
+                    schema::NOTICE,
+                    schema::FROM_SECOND.1,
+                    schema::STATES_OF_THIRD,
+                    schema::QUIET,
+                    schema::NOTICE_BY_SESSION,
+                ],
+                _ => &[schema::FROM_THIRD, schema::STATES_OF_THIRD, schema::QUIET, schema::NOTICE_BY_SESSION],
             };
-            step.execute_batch(before)
-                .and_then(|()| step.execute_batch(schema::NOTICE))
-                .and_then(|()| step.execute_batch(after))
-                .map_err(trouble)?;
-            step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;
+            steps.iter().try_for_each(|sql| step.execute_batch(sql)).map_err(trouble)?;
+            step.pragma_update(None, "user_version", schema::LAYOUT).map_err(trouble)?;
             step.commit().map_err(trouble)?;
         }
         Ok(layout < 1)

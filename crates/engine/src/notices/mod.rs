@@ -13,7 +13,7 @@ mod writer;
 pub(crate) use barrier::{Barrier, Target};
 pub(crate) use outbox::{Outbox, keep_time};
 pub(crate) use table::Claimed;
-pub(crate) use table::{Claim, Draft, Entry, Filter, Moment, OpenSession, Owed, Pushed, Settled, Taker, Verdict, end_key};
+pub(crate) use table::{Claim, Draft, Entry, Filter, OpenSession, Owed, Pushed, Settled, Verdict, end_key, moment};
 pub(crate) use waiters::{Waiters, Waiting};
 pub(crate) use writer::{News, NoticeWriter, watched};
 

@@ -2,13 +2,14 @@
 
 use super::barrier::{self, Barrier};
 use super::recent::{Following, Recent};
-use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key};
+use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key, moment};
 use super::writer::{self, News, NoticeWriter};
 use crate::closing::{Closing, Shutdown};
 use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
+use outlast_core::notice_state::{ANSWER_TIMEOUT, WrittenFor};
 use outlast_core::{Owner, ProcessId, Time};
 use rusqlite::Connection;
 use std::collections::HashMap;
@@ -71,6 +72,11 @@ impl Outbox {
         self.news.send_modify(|n| *n += 1);
     }
 
+    /// This moment, by the engine's clock.
+    fn now(&self) -> Moment {
+        moment(self.writer.clock.now())
+    }
+
     pub(crate) fn sinks(&self) -> &[Push] {
         &self.writer.sinks
     }
@@ -88,7 +94,7 @@ impl Outbox {
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
         let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
-        let made = self.index.work(move |db| writer.advance(db, news, Moment::now(now))).await?;
+        let made = self.index.work(move |db| writer.advance(db, news, moment(now))).await?;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
@@ -101,7 +107,7 @@ impl Outbox {
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
     pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
         let writer = Arc::clone(&self.writer);
-        let (made, due) = self.index.work(move |db| writer.tick(db, Moment::now(now))).await?;
+        let (made, due) = self.index.work(move |db| writer.tick(db, moment(now))).await?;
         if !made.is_empty() {
             self.tell_made(&made);
         }
@@ -131,7 +137,7 @@ impl Outbox {
 
     /// How many notices a user of this session would be given at a terminal.
     pub(crate) async fn waiting(&self, session: &str, now: Time) -> Result<u64, IndexError> {
-        self.index.read(|db| table::waiting(db, session, Moment::now(now))).await
+        self.index.read(|db| table::waiting(db, session, moment(now))).await
     }
 
     /// The place of the newest notice.
@@ -155,7 +161,7 @@ impl Outbox {
     ) -> Result<Vec<Judged>, IndexError> {
         let again = verdict == Verdict::Released;
         let work = move |db: &Connection| {
-            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, now);
+            let one = |id: String| table::judge(db, &id, session.as_deref(), lease.as_deref(), &verdict, moment(now));
             ids.into_iter().map(one).collect::<rusqlite::Result<Vec<_>>>()
         };
         let judged = self.index.work(work).await?;
@@ -167,13 +173,13 @@ impl Outbox {
 
     /// Whoever had these has gone without a word. Should this be lost, their lease ends by itself.
     pub(crate) async fn abandon(&self, ids: Vec<String>, lease: String, now: Time) {
-        self.index.work_later(move |db| table::abandon(db, &ids, &lease, now)).await;
+        self.index.work_later(move |db| table::abandon(db, &ids, &lease, moment(now))).await;
         self.tell();
     }
 
     /// Whoever claimed left before there was an answer. Should this be lost, the lease ends by itself.
     pub(crate) async fn unclaim(&self, claim: Claim, now: Time) {
-        self.index.work_later(move |db| table::unclaim(db, &claim, now)).await;
+        self.index.work_later(move |db| table::unclaim(db, &claim, moment(now))).await;
         self.tell();
     }
 
@@ -184,7 +190,7 @@ impl Outbox {
             .index
             .work(move |db| {
                 super::speaks(db, &by)?;
-                match table::insert_entry(db, &draft, &writer.sinks, Moment::now(now))? {
+                match table::insert_for(db, &draft, &writer.sinks, WrittenFor::AnyTaker, None, moment(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),
                 }
@@ -211,62 +217,42 @@ impl Outbox {
 
     /// The owner of a process has seen its end.
     pub(crate) async fn consume(&self, process: ProcessId, how: &'static str, now: Time) -> Result<(), IndexError> {
-        self.index.work(self.consumed(process, how, now)).await
+        self.index.work(move |db| table::consume(db, &process.to_string(), how, moment(now))).await
     }
 
-    /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
-    /// For the first who is answered it was held when it was written.
+    /// The end of a process is about to be sent in an answer: no other taker is given it meanwhile. Should the engine die before it is sent, it is told again.
+    /// The first client that waited finds the answer prepared, and needs no write.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
         if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
         }
-        self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
+        self.index.work(move |db| table::hold(db, &process.to_string(), moment(now))).await
     }
 
-    /// Whoever waited for this has left without an answer: unless somebody else waits, it is told like anything else. `of`: the process whose end it is.
-    pub(crate) async fn give_back(&self, key: String, of: Option<ProcessId>) {
-        let writer = Arc::clone(&self.writer);
-        let work = move |db: &Connection| {
-            if writer.waiters.any(&key) {
-                return Ok(false);
-            }
-            let is_free = if writer.waiters.take_permit(&key) { table::take_back(db, &key)? } else { table::give_back(db, &key)? };
-            if !is_free {
-                return Ok(false);
-            }
-            if let Some(process) = of {
-                writer.answered(db, &process.to_string(), false)?;
-            }
-            Ok(true)
+    /// A client that waited for this has left without an answer: unless another waits, it is told like any other notice.
+    pub(crate) async fn give_back(&self, key: String) {
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        let work = move |db: &Connection| match () {
+            () if writer.waiters.any(&key) => Ok(false),
+            () if writer.waiters.take_permit(&key) => table::take_back(db, &key, now),
+            () => table::give_back(db, &key, now),
         };
-        // Should this be lost, what was kept comes free by itself.
+        // Should this be lost, what was reserved comes free by itself.
         if let Ok(true) = self.index.work(work).await {
             self.tell();
         }
     }
 
-    /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
+    /// Undoes [`Outbox::hold`]: the answer was not sent. Should this be lost, the hold ends by itself.
     pub(crate) async fn let_go(&self, process: ProcessId) {
-        let (writer, process) = (Arc::clone(&self.writer), process.to_string());
-        let work = move |db: &Connection| {
-            table::let_go(db, &process)?;
-            writer.answered(db, &process, false)
-        };
-        self.index.work_later(work).await;
+        let now = self.now();
+        self.index.work_later(move |db| table::let_go(db, &process.to_string(), now)).await;
         self.tell();
     }
 
-    /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, and told so.
+    /// The same as [`Outbox::consume`] behind everything queued before, not waited for: if it is lost, its owner is told once more, as a repeat.
     pub(crate) async fn consume_later(&self, process: ProcessId, how: &'static str, now: Time) {
-        self.index.work_later(self.consumed(process, how, now)).await;
-    }
-
-    fn consumed(&self, process: ProcessId, how: &'static str, now: Time) -> impl FnOnce(&Connection) -> rusqlite::Result<()> + use<> {
-        let (writer, process) = (Arc::clone(&self.writer), process.to_string());
-        move |db| {
-            table::consume(db, &process, how, Moment::now(now))?;
-            writer.answered(db, &process, true)
-        }
+        self.index.work_later(move |db| table::consume(db, &process.to_string(), how, moment(now))).await;
     }
 
     /// What the limiter knows of these: how many matches were told, and whether they are watched no more.
@@ -281,33 +267,33 @@ impl Outbox {
         self.index.work(move |db| table::is_consumed(db, &process.to_string())).await
     }
 
-    /// Somebody in its own conversation looked at a process that is over. Not waited for: whoever asks for notices next comes behind it.
+    /// A client of the same session polled a process that is over. Not waited for: a claim that comes later is written behind it.
     pub(crate) async fn observe(&self, process: ProcessId) {
-        self.index.work_later(move |db| table::observe(db, &process.to_string())).await;
+        let now = self.now();
+        self.index.work_later(move |db| table::observe(db, &process.to_string(), now)).await;
     }
 
     pub(crate) async fn supersede(&self, process: ProcessId, by: ProcessId, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), Moment::now(now))).await
+        self.index.work(move |db| table::supersede(db, &process.to_string(), &by.to_string(), moment(now))).await
     }
 
     /// Offers delivered notices again.
     pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
-        let writer = Arc::clone(&self.writer);
-        let work = move |db: &Connection| {
-            let count = table::replay(db, from, session.as_deref(), now)?;
-            for sink in writer.sinks.iter().filter(|s| s.wakes) {
-                table::wake::replay(db, &sink.name, from, session.as_deref())?;
-            }
-            Ok(count)
-        };
-        let count = self.index.work(work).await?;
+        let (mut count, mut next) = (0, Some(from));
+        while let Some(from) = next {
+            let (writer, session) = (Arc::clone(&self.writer), session.clone());
+            let work = move |db: &Connection| table::replay(db, from, session.as_deref(), &writer.sinks, moment(now));
+            let (replayed, rest) = self.index.work(work).await?;
+            (count, next) = (count + replayed, rest);
+        }
         self.tell();
         Ok(count)
     }
 
     /// Has dead letters tried again.
     pub(crate) async fn revive(&self, id: Option<String>, sink: Option<String>, session: Option<String>) -> Result<u64, IndexError> {
-        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref());
+        let now = self.now();
+        let revived = move |db: &Connection| table::revive(db, id.as_deref(), sink.as_deref(), session.as_deref(), now);
         let count = self.index.work(revived).await?;
         self.tell();
         Ok(count)
@@ -332,7 +318,7 @@ impl Outbox {
         };
         self.index
             .work(move |db| {
-                let now = Moment::now(now);
+                let now = moment(now);
                 let taken = take(db, &sink, limit, &lease, lease_for, now)?;
                 let due = if taken.is_empty() { next_due(db, &sink, now)? } else { None };
                 Ok((taken, due))
@@ -347,7 +333,7 @@ impl Outbox {
 
     /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
     pub(crate) async fn wake(&self, sink: String, lent: Vec<(u64, String)>, now: Time) -> Result<Vec<Owed>, IndexError> {
-        let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, Moment::now(now))).await?;
+        let (go, put_back) = self.index.work(move |db| table::wake::begin(db, &sink, &lent, moment(now))).await?;
         if !go.is_empty() {
             self.leases.send_modify(|n| *n += 1);
         }
@@ -370,8 +356,8 @@ impl Outbox {
         // What a sink that wakes does not tell is for others again.
         let again = matches!(how, Pushed::Again { .. } | Pushed::Later { .. }) || (wakes && how != Pushed::Delivered);
         let work = move |db: &Connection| match wakes {
-            true => table::wake::pushed(db, &sink, seq, &lease, &how, Moment::now(now)),
-            false => Ok((table::pushed(db, &sink, seq, &lease, &how, Moment::now(now))?, None)),
+            true => table::wake::pushed(db, &sink, seq, &lease, &how, moment(now)),
+            false => Ok((table::pushed(db, &sink, seq, &lease, &how, moment(now))?, None)),
         };
         let kept = self.index.work(work).await?;
         if again {
@@ -388,11 +374,12 @@ impl Outbox {
                 return Ok(false);
             }
             let route = writer::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
-            let (draft, now) = (barrier::notice(&barrier, route, now), Moment::now(now));
-            table::insert(db, &draft, &writer.sinks, now)?;
-            if writer.waiters.any(&draft.key) {
-                table::keep_for(db, &draft.key, table::ANSWERING, now)?;
-            }
+            let (draft, now) = (barrier::notice(&barrier, route, now), moment(now));
+            let written_for = match writer.waiters.any(&draft.key) {
+                true => WrittenFor::Waiter { until: now.up + ANSWER_TIMEOUT },
+                false => WrittenFor::AnyTaker,
+            };
+            table::insert_for(db, &draft, &writer.sinks, written_for, None, now)?;
             Ok(true)
         };
         let opened = self.index.work(work).await?;
@@ -406,18 +393,19 @@ impl Outbox {
 
     /// As [`Outbox::hold`], of a notice by what it is about.
     pub(crate) async fn hold_key(&self, key: String, now: Time) -> Result<(), IndexError> {
-        self.index.work(move |db| table::hold_key(db, &key, Moment::now(now))).await
+        self.index.work(move |db| table::hold_key(db, &key, moment(now))).await
     }
 
-    /// Undoes [`Outbox::hold_key`]: whoever was to be answered has left.
+    /// Undoes [`Outbox::hold_key`]: the answer was not sent.
     pub(crate) async fn let_go_key(&self, key: String) {
-        self.index.work_later(move |db| table::let_go_key(db, &key)).await;
+        let now = self.now();
+        self.index.work_later(move |db| table::let_go_key(db, &key, now)).await;
         self.tell();
     }
 
-    /// Its owner was answered with what it says.
+    /// A client that waited was answered with what it says.
     pub(crate) async fn consume_key_later(&self, key: String, now: Time) {
-        self.index.work_later(move |db| table::consume_key(db, &key, now)).await;
+        self.index.work_later(move |db| table::consume_key(db, &key, moment(now))).await;
     }
 
     /// The sinks whose last tries failed: how many notices wait, and why.
@@ -425,14 +413,14 @@ impl Outbox {
         if self.writer.sinks.is_empty() {
             return Ok(Vec::new());
         }
-        let writer = Arc::clone(&self.writer);
-        self.index.work(move |db| table::failing(db, &writer.sinks)).await
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        self.index.work(move |db| table::failing(db, &writer.sinks, now)).await
     }
 
     /// How many pushes are owed.
     pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
-        let writer = Arc::clone(&self.writer);
-        self.index.work(move |db| table::owed(db, &writer.sinks)).await
+        let (writer, now) = (Arc::clone(&self.writer), self.now());
+        self.index.work(move |db| table::owed(db, &writer.sinks, now)).await
     }
 
     /// Removes what was settled longer ago than `keep`, and drops what nobody asked for in [`UNREAD`] times that.
@@ -441,7 +429,14 @@ impl Outbox {
             Time::from_micros(now.micros().saturating_sub(i64::try_from(keep.saturating_mul(times).as_micros()).unwrap_or(i64::MAX)))
         };
         let (before, unread) = (ago(1), ago(UNREAD));
-        let expired = self.index.work(move |db| table::expire(db, unread, Moment::now(now))).await?;
+        let mut expired = 0;
+        loop {
+            let some = self.index.work(move |db| table::expire(db, unread, moment(now))).await?;
+            expired += some;
+            if some < table::MAX_REMOVED_AT_ONCE as u64 {
+                break;
+            }
+        }
         if expired > 0 {
             tracing::warn!(expired, "notices that no client took were dropped");
         }
@@ -457,7 +452,7 @@ impl Outbox {
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
         let boot = self.writer.boot();
-        self.index.work(move |db| table::begun(db, &boot, rebuilt, Moment::now(now))).await
+        self.index.work(move |db| table::begun(db, &boot, rebuilt, moment(now))).await
     }
 }
 

@@ -104,8 +104,8 @@ mod tests {
         let mut notice = Notice::new("evt_1".into(), at, None, &owner, Route::default(), body);
         notice.seq = seq;
         let none = String::new;
-        let (state, reason, lease, stale) = (none(), none(), none(), none());
-        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, stale, bytes, unreadable: None }
+        let (state, reason, lease) = (none(), none(), none());
+        Entry { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None }
     }
 
     fn add<const N: usize>(recent: &Recent, made: [(u64, usize); N]) {

@@ -1,25 +1,29 @@
-//! The notices as tables, and each step on them. Every function here runs inside the writer's transaction, so that a claim is one act and nothing is half done.
+//! Notices and their deliveries as tables, and each verb on them. Every function here runs inside the writer's transaction: it loads rows, applies an event to
+//! each, and stores what comes of it. Which event does what is decided in `outlast_core::notice_state`.
 
 mod claim;
 pub(crate) mod column;
 mod delivery;
 mod keep;
+pub(super) mod rows;
 mod seen;
 mod settle;
 pub(crate) mod wake;
 
-pub(crate) use claim::{Claim, Claimed, OpenSession, Taker, claim, lives, next_lapse, open_sessions, waiting};
+pub(crate) use claim::{Claim, Claimed, OpenSession, claim, lives, next_lapse, open_sessions, waiting};
 pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
-pub(crate) use keep::{begun, expire, prune, sweep};
-pub(crate) use seen::{ANSWERING, SOON};
+pub(crate) use keep::{MAX_REMOVED_AT_ONCE, begun, expire, prune, sweep};
 pub(crate) use seen::{
-    consume, consume_key, end_id, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
+    consume, consume_key, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
 pub(crate) use settle::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
 
 use crate::config::Push;
+pub(crate) use outlast_core::notice_state::Moment;
+use outlast_core::notice_state::{Delivery, NoticeEvent, TrackedNotice, Uptime, WrittenFor};
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::announce;
+use rows::{DeliveryRow, StateColumns, on_each, shown_state, subject};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use sha2::{Digest, Sha256};
 use std::time::Duration;
@@ -31,19 +35,9 @@ const MOST_OPEN: u64 = 10_000;
 /// alone, and fits into a frame all the same: what is posted is short, no text is much longer than its event, and the longest command is in the event only.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A moment by two clocks: UTC for what is kept and shown, and the time since the machine was started, which nobody sets, for what runs out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub(crate) utc: Time,
-    /// Microseconds.
-    pub(crate) up: i64,
-}
-
-impl Moment {
-    /// This moment, which is `utc` by the engine's clock.
-    pub(crate) fn now(utc: Time) -> Self {
-        Self { utc, up: (outlast_store::os::boottime_ns() / 1_000) as i64 }
-    }
+/// This moment, which is `utc` by the engine's clock.
+pub(crate) fn moment(utc: Time) -> Moment {
+    Moment { utc, up: (outlast_store::os::boottime_ns() / 1_000) as Uptime }
 }
 
 /// A notice that is not written yet.
@@ -71,20 +65,20 @@ pub(crate) fn end_key(process: impl std::fmt::Display) -> String {
     format!("{process}/completion")
 }
 
-/// Where a notice stands.
+/// A notice as clients are shown it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) notice: Notice,
+    /// Everything that is held, for whatever reason, is `leased`.
     pub(crate) state: String,
     pub(crate) reason: String,
     pub(crate) attempts: u32,
     pub(crate) observed: bool,
+    /// The token, if a taker or a sink has it.
     pub(crate) lease: String,
     pub(crate) lease_until: i64,
     /// When it was settled; 0 while it is open.
     pub(crate) settled_at: i64,
-    /// Why it is not to be told again, should whoever has it not tell it.
-    pub(super) stale: String,
     /// How long its JSON is.
     pub(super) bytes: usize,
     /// Why its event cannot be read, if it cannot. Then `notice` is made from the other columns, and it is not delivered.
@@ -92,6 +86,28 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// A notice that was just written.
+    fn written(notice: Notice, bytes: usize, tracked: &TrackedNotice, now: Moment) -> Self {
+        let (state, reason, lease) = (String::new(), String::new(), String::new());
+        let mut entry =
+            Self { notice, state, reason, attempts: 0, observed: false, lease, lease_until: 0, settled_at: 0, bytes, unreadable: None };
+        entry.follow(tracked, now);
+        entry
+    }
+
+    /// Shows what has just become of the notice.
+    fn follow(&mut self, tracked: &TrackedNotice, now: Moment) {
+        let columns = StateColumns::of(&tracked.state, now);
+        if tracked.is_settled() {
+            columns.reason.clone_into(&mut self.reason);
+        }
+        self.state = shown_state(columns.state.to_owned());
+        columns.lease.clone_into(&mut self.lease);
+        (self.lease_until, self.settled_at) = (columns.lease_until, columns.settled_at);
+        (self.attempts, self.observed) = (tracked.given, tracked.observed);
+        self.notice.repeat |= tracked.maybe_told;
+    }
+
     /// How many bytes of an answer it takes.
     fn answered_bytes(&self) -> usize {
         // Names, numbers and punctuation.
@@ -110,8 +126,8 @@ fn json_bytes(text: &str) -> usize {
     text.len() + text.bytes().map(more).sum::<usize>()
 }
 
-const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, stale,
-    id, kind, process, session, task, generation, created_at, settled_at";
+const COLUMNS: &str = "seq, event, state, reason, attempts, maybe_told, observed, lease, lease_until, settled_at,
+    id, kind, process, session, task, generation, created_at";
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     let event = column::bytes(row, 1)?;
@@ -124,14 +140,13 @@ fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
     notice.repeat |= row.get::<_, bool>(5)?;
     Ok(Entry {
         notice,
-        state: column::text(row, 2)?,
+        state: shown_state(column::text(row, 2)?),
         reason: column::text(row, 3)?,
         attempts: column::count(row, 4)?,
         observed: row.get(6)?,
         lease: column::text(row, 7)?,
         lease_until: row.get(8)?,
-        stale: column::text(row, 9)?,
-        settled_at: row.get(17)?,
+        settled_at: row.get(9)?,
         bytes: event.len(),
         unreadable,
     })
@@ -179,25 +194,34 @@ fn until(up: i64, now: Moment) -> Duration {
     Duration::from_micros(u64::try_from(up.saturating_sub(now.up)).unwrap_or(0))
 }
 
-/// Writes a notice and what the sinks owe for it: its place. Nothing if it is there already.
+/// Writes a notice that any taker may claim, and what the sinks owe for it: its place. Nothing if it is there already.
+#[cfg(test)]
 pub(crate) fn insert(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<u64>> {
-    Ok(insert_entry(db, draft, sinks, now)?.map(|entry| entry.notice.seq))
+    Ok(insert_for(db, draft, sinks, WrittenFor::AnyTaker, None, now)?.map(|entry| entry.notice.seq))
 }
 
-/// The same: all of it.
-pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: Moment) -> rusqlite::Result<Option<Entry>> {
+/// Writes a notice, and what the sinks owe for it. Nothing if it is there already. `held_until`: deliveries are held back until then, for a client that waits.
+pub(crate) fn insert_for(
+    db: &Connection,
+    draft: &Draft,
+    sinks: &[Push],
+    written_for: WrittenFor,
+    held_until: Option<Uptime>,
+    now: Moment,
+) -> rusqlite::Result<Option<Entry>> {
     let mut notice = Notice::new(id_of(&draft.key), draft.at, draft.process, &draft.owner, draft.route.clone(), draft.body.clone());
     notice.repeat = draft.repeat;
     let (kind, session) = (notice.kind().to_owned(), notice.session_key.clone());
     let seen = kind == "completion" && is_consumed(db, &notice.session_id)?;
-    let (state, reason) = if seen { ("consumed", "its end was seen before it was told") } else { ("pending", "") };
+    let tracked = TrackedNotice::new(subject(kind.as_bytes(), seen), draft.repeat, written_for, now);
     let event = json(&notice);
     let seq = last_seq(db)? as i64 + 1;
+    let state = StateColumns::of(&tracked.state, now);
     let written = db
         .prepare_cached(
-            "INSERT OR IGNORE INTO notice
-                 (seq, key, id, kind, process, session, task, generation, created_at, event, state, reason, settled_at, maybe_told, open_since)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+            "INSERT OR IGNORE INTO notice (seq, key, id, kind, process, session, task, generation, created_at, event, state, reason, lease_up,
+                 lease_until, settled_at, attempts, maybe_told, open_since)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
         )?
         .execute(params![
             seq,
@@ -210,11 +234,14 @@ pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: 
             notice.generation,
             draft.at.micros(),
             event,
-            state,
-            reason,
-            if seen { now.utc.micros() } else { 0 },
-            draft.repeat,
-            now.utc.micros(),
+            state.state,
+            state.reason,
+            state.lease_up,
+            state.lease_until,
+            state.settled_at,
+            tracked.given,
+            tracked.maybe_told,
+            tracked.open_since.micros(),
         ])?;
     if written == 0 {
         return Ok(None);
@@ -222,61 +249,34 @@ pub(crate) fn insert_entry(db: &Connection, draft: &Draft, sinks: &[Push], now: 
     // The agent has one ear: of the sinks that wake it the first is the one that does. What it has seen by itself wakes it no more.
     let waker = sinks.iter().find(|s| s.wakes && !seen && s.takes(&kind, &session)).map(|s| &s.name);
     for sink in sinks.iter().filter(|s| if s.wakes { waker == Some(&s.name) } else { s.takes(&kind, &session) }) {
-        db.prepare_cached("INSERT INTO delivery (sink, seq, session, state, due_up, maybe_told) VALUES (?1, ?2, ?3, 'pending', 0, ?4)")?
-            .execute(params![sink.name, seq, session, draft.repeat])?;
+        let delivery = Delivery::new(draft.repeat, held_until);
+        DeliveryRow { sink: sink.name.clone(), seq: seq as u64, session: session.clone(), delivery }.store(db)?;
     }
     // Counting takes as long as there are open ones, so it is done for one in 256, by its name: as good as by lot, and no conversation can be missed for long.
     if notice.event_id.ends_with("00") {
         make_room(db, &session, now)?;
     }
     notice.seq = seq as u64;
-    Ok(Some(Entry {
-        notice,
-        state: state.into(),
-        reason: reason.into(),
-        attempts: 0,
-        observed: false,
-        lease: String::new(),
-        lease_until: 0,
-        stale: String::new(),
-        settled_at: 0,
-        bytes: event.len(),
-        unreadable: None,
-    }))
+    Ok(Some(Entry::written(notice, event.len(), &tracked, now)))
 }
 
 /// Drops the oldest notices of a conversation that has too many open ones.
 fn make_room(db: &Connection, session: &str, now: Moment) -> rusqlite::Result<()> {
-    // What somebody is just telling is not dropped under their hands.
     let mut old = db.prepare_cached(
         "SELECT seq FROM
-             (SELECT seq, state, lease_up FROM notice INDEXED BY notice_open
-                WHERE session = ?1 AND state IN ('pending', 'leased') ORDER BY seq DESC LIMIT -1 OFFSET ?2)
-         WHERE state = 'pending' OR lease_up <= ?3",
+             (SELECT seq, lease_up FROM notice INDEXED BY notice_open WHERE session = ?1 AND settled_at = 0 ORDER BY seq DESC LIMIT -1 OFFSET ?2)
+         WHERE lease_up <= ?3",
     )?;
     let old = old.query_map(params![session, MOST_OPEN as i64, now.up], |r| r.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
     if !old.is_empty() {
         tracing::warn!(session, dropped = old.len(), "a session has too many notices that no client took");
     }
-    for seq in old {
-        settle(db, seq as u64, "dropped", &format!("dropped: its session has over {MOST_OPEN} undelivered notices"), now.utc)?;
-    }
-    Ok(())
+    on_each(db, &old, NoticeEvent::Drop { reason: &format!("dropped: its session has over {MOST_OPEN} undelivered notices") }, now)
 }
 
 fn json(notice: &Notice) -> String {
     // A notice holds strings, numbers and maps with string keys only, which always serialise.
     serde_json::to_string(notice).expect("a notice serialises")
-}
-
-fn settle(db: &Connection, seq: u64, state: &str, reason: &str, now: Time) -> rusqlite::Result<()> {
-    db.prepare_cached("UPDATE notice SET state = ?2, reason = ?3, settled_at = ?4, lease = '' WHERE seq = ?1")?.execute(params![
-        seq as i64,
-        state,
-        reason,
-        now.micros()
-    ])?;
-    Ok(())
 }
 
 pub(crate) fn by_seq(db: &Connection, seq: u64) -> rusqlite::Result<Option<Entry>> {
@@ -315,16 +315,18 @@ pub(crate) fn read(db: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Ent
     for (column, wanted) in [("session", &filter.session), ("process", &filter.process), ("kind", &filter.kind), ("state", &filter.state)] {
         if let Some(value) = wanted {
             values.push(value);
-            which.push_str(&format!(" AND {column} = ?{}", values.len()));
+            let stored = match column {
+                "state" => "CASE WHEN state IN ('reserved', 'answering', 'waking') THEN 'leased' ELSE state END",
+                _ => column,
+            };
+            which.push_str(&format!(" AND {stored} = ?{}", values.len()));
         }
     }
     values.push(&limit);
     let places: &[(&str, &str)] = match filter {
         Filter { process: Some(_), .. } => &[("notice_of_process", "process <> ''")],
         // Open and settled ones of a conversation lie apart, each in their order.
-        Filter { session: Some(_), .. } => {
-            &[("notice_open", "state IN ('pending', 'leased')"), ("notice_closed", "state NOT IN ('pending', 'leased')")]
-        }
+        Filter { session: Some(_), .. } => &[("notice_open", "settled_at = 0"), ("notice_closed", "settled_at > 0")],
         _ => &[],
     };
     let part = |(index, so): &(&str, &str)| format!("SELECT {COLUMNS} FROM notice INDEXED BY {index} WHERE {which} AND {so}");

@@ -12,6 +12,7 @@ mod wakers;
 use super::table::*;
 use crate::config::Push;
 use crate::index;
+use outlast_core::notice_state::{ANSWER_TIMEOUT, TakerKind, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Owner, ProcessId, Reason, Route, Time, WatchMatch};
 use rusqlite::{Connection, params};
 use std::time::{Duration, Instant};
@@ -23,9 +24,7 @@ const DAY: i64 = 86_400 * SECOND;
 fn tables() -> Connection {
     let db = Connection::open_in_memory().unwrap();
     index::keep_questions_ready(&db).unwrap();
-    for tables in [index::PROCESS, index::PROGRESS, index::CREATE, index::NOTICE] {
-        db.execute_batch(tables).unwrap();
-    }
+    index::ALL.iter().for_each(|tables| db.execute_batch(tables).unwrap());
     db
 }
 
@@ -89,7 +88,7 @@ impl Desk {
         insert(&self.db, draft, &[], self.now).unwrap()
     }
 
-    fn claim_as(&mut self, session: &str, generation: &str, taker: Taker, limit: usize) -> Vec<Entry> {
+    fn claim_as(&mut self, session: &str, generation: &str, taker: TakerKind, limit: usize) -> Vec<Entry> {
         self.words += 1;
         let (session, generation, lease) = (session.to_owned(), generation.to_owned(), format!("word {}", self.words));
         claim(&self.db, &Claim { session, generation, taker, limit, lease, lease_for: 60 * SECOND, now: self.now }).unwrap().given
@@ -97,16 +96,16 @@ impl Desk {
 
     /// The places of what a terminal is given.
     fn drain(&mut self, session: &str) -> Vec<u64> {
-        self.claim_as(session, "", Taker::Terminal, 1_000).iter().map(|e| e.notice.seq).collect()
+        self.claim_as(session, "", TakerKind::Terminal, 1_000).iter().map(|e| e.notice.seq).collect()
     }
 
     /// The places of what a gateway is given.
     fn gateway(&mut self, session: &str) -> Vec<u64> {
-        self.claim_as(session, "", Taker::Gateway, 1_000).iter().map(|e| e.notice.seq).collect()
+        self.claim_as(session, "", TakerKind::Gateway, 1_000).iter().map(|e| e.notice.seq).collect()
     }
 
     fn judge(&self, entry: &Entry, lease: Option<&str>, verdict: &Verdict) -> Settled {
-        judge(&self.db, &entry.notice.event_id, None, lease, verdict, self.now.utc).unwrap().settled
+        judge(&self.db, &entry.notice.event_id, None, lease, verdict, self.now).unwrap().settled
     }
 
     fn state(&self, seq: u64) -> (String, String) {
@@ -119,7 +118,14 @@ impl Desk {
     }
 
     fn observe(&self, n: u8) {
-        observe(&self.db, &id(n).to_string()).unwrap();
+        observe(&self.db, &id(n).to_string(), self.now).unwrap();
+    }
+
+    /// How many delivered notices are offered again.
+    fn replay(&self, from: u64, session: Option<&str>, sinks: &[Push]) -> u64 {
+        let (count, rest) = replay(&self.db, from, session, sinks, self.now).unwrap();
+        assert_eq!(rest, None);
+        count
     }
 
     fn prune(&self, keep: i64, sinks: &[Push]) {

@@ -1,12 +1,13 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
-use super::table::{self, ANSWERING, Draft, Entry, Moment, SOON, end_id, end_key};
+use super::table::{self, Draft, Entry, Moment, end_key};
 use super::waiters::Waiters;
-use crate::config::Push;
+use crate::config::{Clock, Push};
 use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
+use outlast_core::notice_state::{ANSWER_TIMEOUT, WAITER_TIMEOUT, WrittenFor};
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
@@ -58,7 +59,7 @@ impl News {
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
         let waited_for = waiters.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
-        let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
+        let soon = (tell.awaited || tell.unless_waited_for) && lasted < WAITER_TIMEOUT;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
         Some(Self { row: after.clone(), matches, end, repeat: false, boot, waited_for, soon })
     }
@@ -203,6 +204,7 @@ pub(crate) struct NoticeWriter {
     pub(crate) sinks: Vec<Push>,
     pub(crate) boot: u128,
     pub(crate) waiters: Arc<Waiters>,
+    pub(crate) clock: Clock,
 }
 
 /// What came of news.
@@ -255,28 +257,33 @@ impl NoticeWriter {
             // only where it is to be told if nobody waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
             let sinks: &[Push] = if quiet && (awaited || one.waited_for) && one.row.consumed { &[] } else { &self.sinks };
-            let draft = self.draft(&one.row, key.clone(), now.utc, Body::Completion(end.clone()), one.repeat);
-            let written = table::insert_entry(db, &draft, sinks, now)?;
-            let (is_new, seq) = (written.is_some(), written.as_ref().map(|entry| entry.notice.seq));
+            let draft = self.draft(&one.row, key, now.utc, Body::Completion(end.clone()), one.repeat);
+            let process = one.row.id().to_string();
             if one.row.consumed {
                 // Its owner was answered with it before it could be written.
-                table::consume(db, &one.row.id().to_string(), "an answer", now)?;
-            } else if awaited {
-                let at_most = if waited_for { ANSWERING } else { SOON };
-                table::keep_for(db, &key, at_most, now)?;
-                if waited_for && is_new {
-                    // Whoever waits is answered next, and should not have to wait for this to be written as well.
-                    table::hold(db, &one.row.id().to_string(), now)?;
-                    self.waiters.keep_permit(&key);
-                }
-                if let Some(seq) = seq.filter(|_| quiet) {
-                    self.put_off(db, seq, now.up + at_most)?;
-                }
+                table::consume(db, &process, "an answer", now)?;
+                made.extend(table::insert_for(db, &draft, sinks, WrittenFor::AnyTaker, None, now)?);
+                continue;
             }
-            made.extend(match seq {
-                Some(seq) if one.row.consumed || awaited => table::by_seq(db, seq)?,
-                _ => written,
-            });
+            // A client that waits is answered next, and should not have to wait for this to be written as well.
+            let timeout = if waited_for { ANSWER_TIMEOUT } else { WAITER_TIMEOUT };
+            let written_for = match (waited_for, one.soon) {
+                (true, _) => WrittenFor::Answer,
+                (false, true) => WrittenFor::Waiter { until: now.up + timeout },
+                (false, false) => WrittenFor::AnyTaker,
+            };
+            let held_until = (quiet && awaited).then_some(now.up + timeout);
+            match table::insert_for(db, &draft, sinks, written_for, held_until, now)? {
+                Some(entry) => {
+                    if waited_for {
+                        self.waiters.keep_permit(&draft.key);
+                    }
+                    made.push(entry);
+                }
+                // It was written before, by this engine or an earlier one.
+                None if awaited => table::keep_for(db, &draft.key, timeout, now)?,
+                None => {}
+            }
         }
         Ok(Made { notices: made, rests })
     }
@@ -337,7 +344,7 @@ impl NoticeWriter {
                 }
             };
             let draft = self.draft(&of.row, key, matched.at, body, of.repeat);
-            made.extend(table::insert_entry(db, &draft, &self.sinks, now)?);
+            made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
         }
         made.extend(self.tell_sessions(db, to_sessions, Some((of, at)), now)?);
         Ok(made)
@@ -373,7 +380,7 @@ impl NoticeWriter {
             let owner = Owner { session: Some(session).filter(|s| !s.is_empty()), ..Owner::default() };
             let route = route_of(db, owner.session.as_deref().unwrap_or_default())?;
             let draft = Draft { key, at: now.utc, process: None, owner, route, body, repeat: from.is_some_and(|(news, _)| news.repeat) };
-            made.extend(table::insert_entry(db, &draft, &self.sinks, now)?);
+            made.extend(table::insert_for(db, &draft, &self.sinks, WrittenFor::AnyTaker, None, now)?);
         }
         Ok(made)
     }
@@ -406,33 +413,6 @@ impl NoticeWriter {
 
     pub(super) fn boot(&self) -> String {
         format!("{:032x}", self.boot)
-    }
-}
-
-/// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
-const WAITED_FOR: &str = "somebody waits for it";
-
-impl NoticeWriter {
-    pub(super) fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
-        for sink in &self.sinks {
-            db.prepare_cached("UPDATE delivery SET due_up = ?3, reason = ?4 WHERE sink = ?1 AND seq = ?2")?
-                .execute(params![sink.name, seq as i64, until, WAITED_FOR])?;
-        }
-        Ok(())
-    }
-
-    /// Whoever waited for a process was answered, or was not: what was put off for that is not pushed at all, or is now.
-    pub(super) fn answered(&self, db: &Connection, process: &str, was: bool) -> rusqlite::Result<()> {
-        let (what, which) = ("reason = ?3 AND state = 'pending' AND attempts = 0", "SELECT seq FROM notice WHERE id = ?2");
-        let done = if was { "DELETE FROM delivery" } else { "UPDATE delivery SET due_up = 0, reason = ''" };
-        for sink in &self.sinks {
-            db.prepare_cached(&format!("{done} WHERE sink = ?1 AND seq IN ({which}) AND {what}"))?.execute(params![
-                sink.name,
-                end_id(process),
-                WAITED_FOR
-            ])?;
-        }
-        Ok(())
     }
 }
 

@@ -5,13 +5,11 @@ use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::notices::Waiting;
 use crate::notices::end_key;
-use outlast_core::ProcessId;
 
 /// One who waits. What they wait for is kept for them when it happens; should they leave without an answer, it is told after all, at once.
 pub(crate) struct Awaiting {
     engine: Engine,
     key: String,
-    of: Option<ProcessId>,
     /// Nothing once the answer itself is held.
     waiting: Option<Waiting>,
 }
@@ -20,13 +18,13 @@ impl Awaiting {
     /// Whoever asks waits for the end of a process, if it is their own conversation's.
     pub(crate) fn end(asked: &Asked, of: &Facts) -> Option<Self> {
         let own = asked.owner.session == of.kept.spec.owner.session;
-        own.then(|| Self::begin(asked, end_key(of.id()), Some(of.id())))
+        own.then(|| Self::begin(asked, end_key(of.id())))
     }
 
     /// Whoever asks waits for what is told under this key.
-    pub(crate) fn begin(asked: &Asked, key: String, of: Option<ProcessId>) -> Self {
+    pub(crate) fn begin(asked: &Asked, key: String) -> Self {
         let waiting = Some(asked.shared().waiters.begin(key.clone()));
-        Self { engine: asked.engine.clone(), key, of, waiting }
+        Self { engine: asked.engine.clone(), key, waiting }
     }
 
     /// From here on the answer is held, and says itself what became of it.
@@ -40,10 +38,10 @@ impl Drop for Awaiting {
         let Some(waiting) = self.waiting.take() else { return };
         // First, so that nothing is kept for them any more.
         drop(waiting);
-        let (engine, key, of) = (self.engine.clone(), std::mem::take(&mut self.key), self.of);
+        let (engine, key) = (self.engine.clone(), std::mem::take(&mut self.key));
         // Without a runtime there is no engine left that could tell anybody.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { engine.shared().outbox.give_back(key, of).await });
+            runtime.spawn(async move { engine.shared().outbox.give_back(key).await });
         }
     }
 }

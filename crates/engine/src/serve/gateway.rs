@@ -3,7 +3,7 @@
 use super::Asked;
 use crate::closing::Closing;
 use crate::engine::Engine;
-use crate::notices::{Moment, OpenSession};
+use crate::notices::{OpenSession, moment};
 use crate::refuse;
 use outlast_wire::v1::{Done, Error, Event};
 use std::collections::BTreeSet;
@@ -67,7 +67,7 @@ pub(super) async fn serve(asked: &Asked) -> Result<Done, Error> {
     loop {
         news.borrow_and_update();
         leases.borrow_and_update();
-        let (open, lapse) = shared.outbox.open_sessions(Moment::now(shared.now())).await.map_err(|e| refuse::index(&e))?;
+        let (open, lapse) = shared.outbox.open_sessions(moment(shared.now())).await.map_err(|e| refuse::index(&e))?;
         let sessions: Vec<String> = open.iter().filter(|one| !known.contains(one)).map(|one| one.session.clone()).collect();
         if is_first || !sessions.is_empty() {
             asked.out.event(Event::Sessions { sessions }).await;
@@ -105,7 +105,7 @@ impl Engine {
     /// If the index cannot be read.
     pub async fn has_notices_for_gateway(&self) -> Result<bool, std::io::Error> {
         let shared = self.shared();
-        let (open, _) = shared.outbox.open_sessions(Moment::now(shared.now())).await.map_err(std::io::Error::other)?;
+        let (open, _) = shared.outbox.open_sessions(moment(shared.now())).await.map_err(std::io::Error::other)?;
         Ok(open.iter().any(|one| shared.gateways.is_ours(&one.session)))
     }
 
@@ -134,7 +134,7 @@ impl GatewayWatch {
         let mut lapse = None;
         // A gateway that serves is told itself. An index that cannot be read is asked again with the next change.
         if !self.engine.is_gateway_serving()
-            && let Ok((open, next)) = shared.outbox.open_sessions(Moment::now(shared.now())).await
+            && let Ok((open, next)) = shared.outbox.open_sessions(moment(shared.now())).await
         {
             // A lease may have ended since the caller looked.
             if open != self.known {

@@ -3,10 +3,11 @@
 use super::Asked;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
+use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Settled, Verdict, moment};
 use crate::points::point;
 use crate::refuse;
 use crate::shared::Shared;
+use outlast_core::notice_state::TakerKind;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
 use outlast_wire::code;
@@ -51,13 +52,13 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
             taker: match taker {
-                Taker::Terminal => crate::notices::Taker::Terminal,
-                Taker::Gateway => crate::notices::Taker::Gateway,
+                Taker::Terminal => TakerKind::Terminal,
+                Taker::Gateway => TakerKind::Gateway,
             },
             limit,
             lease: lease_token(),
             lease_for: lease_ms as i64 * 1_000,
-            now: Moment::now(asked.shared().now()),
+            now: moment(asked.shared().now()),
         };
         let claiming = Claiming::new(asked, &claim);
         let (Claimed { given, too_late: more }, lapses) = outbox.claim(claim).await.map_err(|e| refuse::index(&e))?;
@@ -135,7 +136,8 @@ fn told(entry: Entry) -> Told {
     told.reason = entry.reason;
     told.attempts = entry.attempts;
     told.observed = entry.observed;
-    told.lease = leased.then_some(entry.lease);
+    // A notice that is held for an answer has no token.
+    told.lease = Some(entry.lease).filter(|token| !token.is_empty());
     told.lease_until = leased.then(|| Time::from_micros(entry.lease_until));
     told.settled_at = (entry.settled_at > 0).then(|| Time::from_micros(entry.settled_at));
     told

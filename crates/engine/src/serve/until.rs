@@ -21,14 +21,14 @@ pub(super) async fn until(asked: &Asked, until: Until, id: Option<String>, no_wa
         Err(error) => return asked.out.error(error).await,
     };
     // Before it is set, since it may be open at once.
-    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, rows::key(&id), None));
+    let awaiting = (!no_wait).then(|| Awaiting::begin(asked, rows::key(&id)));
     match (set(asked, until, id.clone()).await, awaiting) {
         (Err(error), _) => asked.out.error(error).await,
         (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
         (Ok(set), Some(awaiting)) if set.id == id => wait(asked, set, awaiting).await,
         // There was one already.
         (Ok(set), Some(_)) => {
-            let awaiting = Awaiting::begin(asked, set.key(), None);
+            let awaiting = Awaiting::begin(asked, set.key());
             wait(asked, set, awaiting).await;
         }
     }

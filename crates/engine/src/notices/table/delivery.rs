@@ -1,8 +1,10 @@
-//! What is owed to the sinks that push.
+//! Deliveries to the sinks that push.
 
-use super::{Entry, Moment, bounded, by_seq, column, json_bytes, until, wake};
+use super::rows::{DeliveryRow, on_deliveries};
+use super::{Entry, bounded, by_seq, column, json_bytes, until};
 use crate::config::Push;
 use outlast_core::Time;
+use outlast_core::notice_state::{DeliveryEvent, DeliveryOutcome, Moment, Uptime};
 use rusqlite::{Connection, params};
 use std::time::Duration;
 
@@ -16,8 +18,8 @@ pub(crate) struct Owed {
     pub(crate) reason: String,
 }
 
-/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its conversation; what failed and waits does not.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+/// Gives a sink what it owes now, in order. What was handed back untried holds up what is behind it in its session; what failed and waits does not.
+pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
     take_those(db, sink, limit, lease, lease_for, now, "TRUE")
 }
 
@@ -27,7 +29,7 @@ pub(super) fn take_those(
     sink: &str,
     limit: usize,
     lease: &str,
-    lease_for: i64,
+    lease_for: Uptime,
     now: Moment,
     so: &str,
 ) -> rusqlite::Result<Vec<Owed>> {
@@ -36,54 +38,47 @@ pub(super) fn take_those(
              SELECT session, MIN(seq) AS first FROM delivery INDEXED BY delivery_open
              WHERE sink = ?1 AND state IN ('pending', 'leased') AND due_up > ?2 AND state = 'pending' AND attempts = 0 GROUP BY session
          )
-         SELECT d.seq, d.state = 'leased', d.attempts, d.maybe_told, d.first_at
+         SELECT {}
          FROM delivery d INDEXED BY delivery_open LEFT JOIN put_off p ON p.session = d.session
          WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.due_up <= ?2 AND (p.first IS NULL OR d.seq < p.first) AND {so}
-         ORDER BY d.seq LIMIT ?3"
+         ORDER BY d.seq LIMIT ?3",
+        DeliveryRow::COLUMNS
     ))?;
     let mut rows = due.query(params![sink, now.up, limit as i64])?;
     let due = std::iter::from_fn(|| {
         rows.next().transpose().map(|row| {
-            let row = row?;
-            let (lapsed, maybe, first): (bool, bool, i64) = (row.get(1)?, row.get(3)?, row.get(4)?);
-            let Some(mut entry) = by_seq(db, row.get::<_, i64>(0)? as u64)? else { return Ok(None) };
-            entry.notice.repeat |= maybe || lapsed;
-            let first_at = if first == 0 { now.utc } else { Time::from_micros(first) };
-            let owed = Owed { entry, attempts: column::count(row, 2)?, first_at, lease: lease.to_owned(), reason: String::new() };
-            Ok(Some((owed, lapsed)))
+            let row = DeliveryRow::read(row?)?;
+            Ok(by_seq(db, row.seq)?.map(|entry| (row, entry)))
         })
     });
     // Deliveries of a removed notice are dropped; their rows are cleaned up later. An unreadable notice becomes a dead letter, and does not
     // hold up others.
     let mut unreadable = Vec::new();
-    let readable = due.filter_map(Result::transpose).filter(|one| match one {
-        Ok((Owed { entry: Entry { unreadable: Some(why), notice, .. }, .. }, _)) => {
-            unreadable.push((notice.seq, why.clone()));
-            false
+    let readable = due.filter_map(Result::transpose).filter_map(|one| match one {
+        Ok((row, Entry { unreadable: Some(why), .. })) => {
+            unreadable.push((row, why));
+            None
         }
-        _ => true,
+        one => Some(one),
     });
-    let taken = bounded(readable, |(owed, _): &(Owed, bool)| owed.entry.answered_bytes())?;
+    let lent = bounded(readable, |(_, entry): &(DeliveryRow, Entry)| entry.answered_bytes())?;
     drop(rows);
-    for (seq, why) in &unreadable {
-        tracing::error!(sink, seq, why, "a notice is given up");
-        db.prepare_cached(
-            "UPDATE delivery SET state = 'dead', due_up = 0, died_at = ?3, reason = ?4, lease = '' WHERE sink = ?1 AND seq = ?2",
-        )?
-        .execute(params![sink, *seq as i64, now.utc.micros(), why])?;
+    for (row, why) in &mut unreadable {
+        tracing::error!(sink, seq = row.seq, why, "a notice is given up");
+        row.apply(db, DeliveryEvent::Unreadable { reason: why }, now)?;
     }
-    if taken.is_empty() && !unreadable.is_empty() {
+    if lent.is_empty() && !unreadable.is_empty() {
         // There may be more due deliveries than the limit returned.
         return take_those(db, sink, limit, lease, lease_for, now, so);
     }
-    for (owed, lapsed) in &taken {
-        db.prepare_cached(
-            "UPDATE delivery SET state = 'leased', attempts = attempts + 1, maybe_told = maybe_told OR ?3, lease = ?4, due_up = ?5, first_at = ?6
-             WHERE sink = ?1 AND seq = ?2",
-        )?
-        .execute(params![sink, owed.entry.notice.seq as i64, lapsed, lease, now.up + lease_for, owed.first_at.micros()])?;
-    }
-    Ok(taken.into_iter().map(|(owed, _)| owed).collect())
+    let lend = |(mut row, mut entry): (DeliveryRow, Entry)| -> rusqlite::Result<Owed> {
+        let attempts = row.delivery.tries;
+        row.apply(db, DeliveryEvent::Take { token: lease, until: now.up.saturating_add(lease_for) }, now)?;
+        entry.notice.repeat |= row.delivery.maybe_told;
+        let first_at = row.delivery.first_try.unwrap_or(now.utc);
+        Ok(Owed { entry, attempts, first_at, lease: lease.to_owned(), reason: String::new() })
+    };
+    lent.into_iter().map(lend).collect()
 }
 
 /// How a push went.
@@ -99,24 +94,24 @@ pub(crate) enum Pushed {
     Dead { reason: String },
 }
 
-/// Writes down how a push went. `false`: the lease was lost, and somebody else has it.
+impl Pushed {
+    fn outcome(&self, now: Moment) -> DeliveryOutcome<'_> {
+        let at = |after: &Duration| now.up.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX));
+        match self {
+            Self::Delivered => DeliveryOutcome::Delivered,
+            Self::Again { after, reason } => DeliveryOutcome::Retry { at: at(after), error: reason },
+            Self::Later { after } => DeliveryOutcome::NotTried { at: at(after) },
+            Self::Dead { reason } => DeliveryOutcome::Dead { error: reason },
+        }
+    }
+}
+
+/// Writes down how a push went. `false`: the lease of the sink is over.
 pub(crate) fn pushed(db: &Connection, sink: &str, seq: u64, lease: &str, how: &Pushed, now: Moment) -> rusqlite::Result<bool> {
-    let due = |after: &Duration| now.up.saturating_add(after.as_micros() as i64);
-    let (state, due, died, reason) = match how {
-        Pushed::Delivered => ("delivered", 0, 0, ""),
-        Pushed::Again { after, reason } => ("pending", due(after), 0, reason.as_str()),
-        Pushed::Later { after } => ("pending", due(after), 0, ""),
-        Pushed::Dead { reason } => ("dead", 0, now.utc.micros(), reason.as_str()),
-    };
-    let untried = u32::from(matches!(how, Pushed::Later { .. }));
-    let changed = db
-        .prepare_cached(
-            "UPDATE delivery SET state = ?4, due_up = ?5, died_at = ?6, reason = CASE WHEN ?8 THEN reason ELSE ?7 END, lease = '',
-                 attempts = attempts - ?8
-             WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
-        )?
-        .execute(params![sink, seq as i64, lease, state, due, died, reason, untried])?;
-    Ok(changed == 1)
+    match DeliveryRow::find(db, sink, seq)? {
+        Some(mut row) => row.apply(db, DeliveryEvent::Report { token: lease, outcome: how.outcome(now) }, now),
+        None => Ok(false),
+    }
 }
 
 /// How long until a sink that is given nothing now will be: what is due already waits behind something that is not.
@@ -129,12 +124,20 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
+/// Takes away what a sink that wakes agents owes for notices that are settled.
+pub(super) fn remove_settled(db: &Connection, sink: &str, now: Moment) -> rusqlite::Result<()> {
+    let settled = "delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq
+        WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND n.settled_at > 0";
+    on_deliveries(db, settled, &[&sink], DeliveryEvent::NoticeSettled, now)?;
+    Ok(())
+}
+
 /// How many pushes are owed by these sinks.
-pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
+pub(crate) fn owed(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<u64> {
     let mut all = 0;
     for sink in sinks {
         if sink.wakes {
-            wake::retire(db, &sink.name)?;
+            remove_settled(db, &sink.name, now)?;
         }
         let n: i64 = db
             .prepare_cached("SELECT COUNT(*) FROM delivery INDEXED BY delivery_open WHERE sink = ?1 AND state IN ('pending', 'leased')")?
@@ -145,11 +148,11 @@ pub(crate) fn owed(db: &Connection, sinks: &[Push]) -> rusqlite::Result<u64> {
 }
 
 /// Of these sinks, those whose last tries failed: how many notices wait for another, and what went wrong with the newest.
-pub(crate) fn failing(db: &Connection, sinks: &[Push]) -> rusqlite::Result<Vec<(String, u64, String)>> {
+pub(crate) fn failing(db: &Connection, sinks: &[Push], now: Moment) -> rusqlite::Result<Vec<(String, u64, String)>> {
     let mut all = Vec::new();
     for sink in sinks {
         if sink.wakes {
-            wake::retire(db, &sink.name)?;
+            remove_settled(db, &sink.name, now)?;
         }
         let (waiting, reason): (i64, String) = db
             .prepare_cached(
@@ -180,13 +183,19 @@ pub(crate) fn dead(db: &Connection, session: Option<&str>, limit: usize) -> rusq
 }
 
 /// Has dead letters tried again: one notice's or all, of one sink or of all.
-pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>) -> rusqlite::Result<u64> {
-    let changed = db
-        .prepare_cached(
-            "UPDATE delivery SET state = 'pending', attempts = 0, first_at = 0, died_at = 0, due_up = 0, maybe_told = 1, reason = ''
-             WHERE state = 'dead' AND (?1 IS NULL OR sink = ?1) AND (?2 IS NULL OR session = ?2)
-               AND (?3 IS NULL OR seq = (SELECT seq FROM notice WHERE id = ?3))",
-        )?
-        .execute(params![sink, session, id])?;
-    Ok(changed as u64)
+pub(crate) fn revive(db: &Connection, id: Option<&str>, sink: Option<&str>, session: Option<&str>, now: Moment) -> rusqlite::Result<u64> {
+    let dead =
+        "delivery d INDEXED BY delivery_dead WHERE d.state = 'dead' AND (?1 IS NULL OR d.sink = ?1) AND (?2 IS NULL OR d.session = ?2)
+        AND (?3 IS NULL OR d.seq = (SELECT seq FROM notice WHERE id = ?3))";
+    on_deliveries(db, dead, &[&sink, &session, &id], DeliveryEvent::Revive, now)
+}
+
+/// Takes back what sinks were lent: they ended with the engine. After a reboot nothing is put off by a time of the boot before.
+pub(super) fn engine_started(db: &Connection, rebooted: bool, now: Moment) -> rusqlite::Result<()> {
+    let open = match rebooted {
+        true => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased')",
+        false => "delivery d INDEXED BY delivery_open WHERE d.state IN ('pending', 'leased') AND d.state = 'leased'",
+    };
+    on_deliveries(db, open, &[], DeliveryEvent::EngineStarted { rebooted }, now)?;
+    Ok(())
 }

@@ -1,54 +1,53 @@
 //! What is taken over from the engine before, and what is kept for how long.
 
-use super::seen::{LET_GO, keep_over};
-use super::{Moment, last_seq, one, set_floor, set_one, wake};
+use super::rows::on_each;
+use super::{delivery, last_seq, one, set_floor, set_one};
 use crate::config::Push;
 use outlast_core::Time;
+use outlast_core::notice_state::{Moment, NoticeEvent};
 use rusqlite::{Connection, params};
 
-/// How many notices are removed in one transaction, so that nobody waits long for it.
-const REMOVED_AT_ONCE: usize = 2_000;
+/// How many notices are removed, or expire, in one transaction, so that no client waits long for it.
+pub(crate) const MAX_REMOVED_AT_ONCE: usize = 2_000;
 
-/// A new engine begins, and takes back what the old one had in its own hands: pushes under way, and answers that were not sent for sure. After a reboot nobody has
-/// anything any more.
+/// A new engine has started: what the old one was sending is taken back. After a reboot all leases are over.
 pub(crate) fn begun(db: &Connection, boot: &str, rebuilt: bool, now: Moment) -> rusqlite::Result<()> {
     if rebuilt {
-        // Whoever goes on behind the last notice they saw must not wait for numbers that were given before. There were never a thousand notices a second.
+        // A client that goes on behind the last notice it saw must not wait for numbers that were given before. There were never a thousand notices a second.
         set_floor(db, last_seq(db)?.max(now.utc.micros() as u64 / 1_000))?;
     }
-    // Pushes are made by the engine's own program, and died with it.
-    wake::taken_back(db)?;
-    db.prepare_cached("UPDATE delivery SET state = 'pending', maybe_told = 1, lease = '', due_up = 0 WHERE state = 'leased'")?
-        .execute([])?;
-    db.prepare_cached(LET_GO)?.execute([])?;
-    keep_over(db, now)?;
-    if one(db, "boot")?.as_deref() != Some(boot) {
-        db.prepare_cached(
-            "UPDATE notice INDEXED BY notice_open SET lease_up = 0 WHERE state IN ('pending', 'leased') AND state = 'leased'",
+    let rebooted = one(db, "boot")?.as_deref() != Some(boot);
+    delivery::engine_started(db, rebooted, now)?;
+    let held: Vec<i64> = db
+        .prepare_cached(
+            "SELECT seq FROM notice INDEXED BY notice_open WHERE settled_at = 0 AND state <> 'pending' AND (?1 OR state <> 'leased')",
         )?
-        .execute([])?;
-        db.prepare_cached("UPDATE delivery SET due_up = 0 WHERE state IN ('pending', 'leased')")?.execute([])?;
+        .query_map(params![rebooted], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    on_each(db, &held, NoticeEvent::EngineStarted { rebooted }, now)?;
+    if rebooted {
         set_one(db, "boot", boot)?;
     }
     Ok(())
 }
 
-/// Drops what has been open since before `before`: nobody will ask for it any more.
+/// Drops notices that have been open since before `before`: no taker will ask for them any more. How many; if it is the most at once, there may be more.
 pub(crate) fn expire(db: &Connection, before: Time, now: Moment) -> rusqlite::Result<u64> {
     let days = (now.utc.micros() - before.micros()) / 86_400_000_000;
-    let gone = db
+    let old: Vec<i64> = db
         .prepare_cached(
-            "UPDATE notice INDEXED BY notice_open SET state = 'dropped', reason = ?1, settled_at = ?2, lease = ''
-             WHERE state IN ('pending', 'leased') AND open_since < ?3 AND (state = 'pending' OR lease_up <= ?4)",
+            "SELECT seq FROM notice INDEXED BY notice_open WHERE settled_at = 0 AND open_since < ?1 AND lease_up <= ?2 LIMIT ?3",
         )?
-        .execute(params![format!("expired: not taken within {days} days"), now.utc.micros(), before.micros(), now.up])?;
-    Ok(gone as u64)
+        .query_map(params![before.micros(), now.up, MAX_REMOVED_AT_ONCE as i64], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    on_each(db, &old, NoticeEvent::Expire { before, reason: &format!("expired: not taken within {days} days") }, now)?;
+    Ok(old.len() as u64)
 }
 
 /// Removes notices that were settled before `before`, so many at a time. A notice that a sink still owes, or gave up on later than that, is kept for it. Whether there may be more.
 pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::Result<bool> {
     let names: Vec<&str> = sinks.iter().map(|s| s.name.as_str()).collect();
-    // What a sink owes that is not configured any more nobody will ever push.
+    // A sink that is not configured any more gets nothing.
     let names = serde_json::to_string(&names).expect("strings serialise");
     // The newest may be among them.
     set_floor(db, last_seq(db)?)?;
@@ -59,8 +58,8 @@ pub(crate) fn prune(db: &Connection, before: Time, sinks: &[Push]) -> rusqlite::
                     AND (d.state IN ('pending', 'leased') OR (d.state = 'dead' AND d.died_at >= ?1)))
                  LIMIT ?3)",
         )?
-        .execute(params![before.micros(), names, REMOVED_AT_ONCE as i64])?;
-    Ok(gone == REMOVED_AT_ONCE)
+        .execute(params![before.micros(), names, MAX_REMOVED_AT_ONCE as i64])?;
+    Ok(gone == MAX_REMOVED_AT_ONCE)
 }
 
 /// Removes what belonged to notices and processes that are gone. Marks outlive their processes for as long as there is a notice that may be told, or told again.
@@ -75,8 +74,8 @@ pub(crate) fn sweep(db: &Connection, before: Time) -> rusqlite::Result<()> {
     db.prepare_cached("DELETE FROM barrier WHERE opened_at > 0 AND opened_at < ?1")?.execute(params![before.micros()])?;
     db.prepare_cached(
         "DELETE FROM life
-         WHERE NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_open WHERE notice.session = life.session AND state IN ('pending', 'leased'))
-             AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_closed WHERE notice.session = life.session AND state NOT IN ('pending', 'leased'))
+         WHERE NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_open WHERE notice.session = life.session AND settled_at = 0)
+             AND NOT EXISTS (SELECT 1 FROM notice INDEXED BY notice_closed WHERE notice.session = life.session AND settled_at > 0)
              AND session NOT IN (SELECT session FROM barrier)
              AND session NOT IN (SELECT session FROM process WHERE session IS NOT NULL)",
     )?

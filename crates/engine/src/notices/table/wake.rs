@@ -1,25 +1,28 @@
-//! Sinks that wake an agent. What such a sink has told counts as told to the agent, so that it and whoever else tells agree on each notice before it is told.
+//! Sinks that wake an agent. What such a sink has delivered counts as told to the agent, so it claims each notice like any taker before it delivers.
 //!
-//! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the word by which
-//! everybody claims. How the telling went settles both.
+//! A delivery is lent to the sink as to any other; the notice itself it claims when it is about to tell ([`begin`]), by the rules and under the token by
+//! which every taker claims. How the call went settles both.
 
 use super::claim::{One, claim_one};
-use super::delivery::{self, Owed, Pushed, take_those};
-use super::settle::judge_one;
-use super::{Claim, Moment, Taker, Verdict, by_seq, column, until};
-use outlast_core::{ProcessId, Time};
-use rusqlite::{Connection, OptionalExtension, params};
+use super::delivery::{Owed, Pushed, pushed as delivery_pushed, remove_settled, take_those};
+use super::rows::{DeliveryRow, NoticeRow};
+use super::{Claim, until};
+use outlast_core::ProcessId;
+use outlast_core::notice_state::{
+    DeliveryEvent, DeliveryOutcome, DeliveryState, Moment, NoticeEvent, NoticeReply, SinkCall, TakerKind, Uptime,
+};
+use rusqlite::{Connection, params};
 use std::time::Duration;
 
-/// For how long a notice is left alone that is for a life of its conversation that is yet to come. Nobody tells when it does. Microseconds.
-const NOT_YET: i64 = 60_000_000;
+/// For how long a notice is left alone that is for a generation of its session that has not begun: its beginning wakes no sink.
+const NOT_YET: Uptime = 60_000_000;
 
-/// Of a delivery `d`: nobody is just telling the notice.
-const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.state = 'leased' AND n.lease_up > ?2)";
+/// Of a delivery `d`: no other client or sink has the notice.
+const FREE: &str = "NOT EXISTS (SELECT 1 FROM notice n WHERE n.seq = d.seq AND n.settled_at = 0 AND n.lease_up > ?2)";
 
-/// Gives the sink what it owes now. What somebody else is just telling has to wait for what becomes of that.
-pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: i64, now: Moment) -> rusqlite::Result<Vec<Owed>> {
-    retire(db, sink)?;
+/// Gives the sink what it owes now. What another taker has must wait for what becomes of that.
+pub(crate) fn take(db: &Connection, sink: &str, limit: usize, lease: &str, lease_for: Uptime, now: Moment) -> rusqlite::Result<Vec<Owed>> {
+    remove_settled(db, sink, now)?;
     take_those(db, sink, limit, lease, lease_for, now, FREE)
 }
 
@@ -28,7 +31,7 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     let due: Option<i64> = db
         .prepare_cached(
             "SELECT MIN(due) FROM (
-                 SELECT MAX(d.due_up, CASE n.state WHEN 'leased' THEN n.lease_up ELSE 0 END) AS due
+                 SELECT MAX(d.due_up, CASE n.settled_at WHEN 0 THEN n.lease_up ELSE 0 END) AS due
                  FROM delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq WHERE d.sink = ?1 AND d.state IN ('pending', 'leased'))
              WHERE due > ?2",
         )?
@@ -36,55 +39,46 @@ pub(crate) fn next_due(db: &Connection, sink: &str, now: Moment) -> rusqlite::Re
     Ok(due.map(|due| until(due, now)))
 }
 
-/// Takes away what the sink owes and the agent needs no more: it was told, or has seen it, or nobody is to be told.
-pub(crate) fn retire(db: &Connection, sink: &str) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "DELETE FROM delivery WHERE sink = ?1 AND seq IN (
-             SELECT d.seq FROM delivery d INDEXED BY delivery_open JOIN notice n ON n.seq = d.seq
-             WHERE d.sink = ?1 AND d.state IN ('pending', 'leased') AND d.state = 'pending' AND n.state NOT IN ('pending', 'leased'))",
-    )?
-    .execute(params![sink])?;
-    Ok(())
-}
-
-/// The sink is about to tell these, each lent to it under its word. Those that it may tell, in the same order: nobody else is given them until it says how that
-/// went, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once somebody else has settled it.
+/// The sink is about to tell these, each lent to it under its token. Those that it may tell, in the same order: no other taker is given them until it
+/// reports, or its lease ends. What it may not tell is its own no more. Whether some of that is still owed, and due once the other taker has settled it.
 pub(crate) fn begin(db: &Connection, sink: &str, lent: &[(u64, String)], now: Moment) -> rusqlite::Result<(Vec<Owed>, bool)> {
     let (mut go, mut put_back) = (Vec::new(), false);
     for (seq, lease) in lent {
-        let found = db
-            .prepare_cached(
-                "SELECT session, attempts, maybe_told, first_at, due_up FROM delivery WHERE sink = ?1 AND seq = ?2 AND state = 'leased' AND lease = ?3",
-            )?
-            .query_row(params![sink, *seq as i64, lease], |r| {
-                Ok((column::text(r, 0)?, column::count(r, 1)?, r.get::<_, bool>(2)?, r.get::<_, i64>(3)?, r.get::<_, i64>(4)?))
-            })
-            .optional()?;
-        let Some((session, attempts, maybe_told, first_at, ends)) = found.filter(|found| found.4 > now.up) else { continue };
-        // Turns come by themselves, as with a gateway. Both leases end together.
-        let (generation, taker) = (String::new(), Taker::Gateway);
-        let claim = Claim { session, generation, taker, limit: 1, lease: lease.clone(), lease_for: ends - now.up, now };
-        let wait = match claim_one(db, *seq, &claim)? {
+        let Some(mut row) = DeliveryRow::find(db, sink, *seq)? else { continue };
+        let ends = match &row.delivery.state {
+            DeliveryState::Leased { token, until } if token == lease && *until > now.up => *until,
+            DeliveryState::Due { .. } | DeliveryState::Leased { .. } | DeliveryState::Delivered | DeliveryState::Dead { .. } => continue,
+        };
+        // Turns start by themselves, as with a gateway. Both leases end together.
+        let claim = Claim {
+            session: row.session.clone(),
+            generation: String::new(),
+            taker: TakerKind::Gateway,
+            limit: 1,
+            lease: lease.clone(),
+            lease_for: ends - now.up,
+            now,
+        };
+        let at = match claim_one(db, *seq, &claim)? {
             One::Given(mut entry) => {
-                entry.notice.repeat |= maybe_told;
-                let (lease, first_at, reason) = (lease.clone(), Time::from_micros(first_at), String::new());
-                go.push(Owed { entry: *entry, attempts: attempts.saturating_sub(1), first_at, lease, reason });
+                entry.notice.repeat |= row.delivery.maybe_told;
+                let (attempts, first_at) = (row.delivery.tries.saturating_sub(1), row.delivery.first_try.unwrap_or(now.utc));
+                go.push(Owed { entry: *entry, attempts, first_at, lease: lease.clone(), reason: String::new() });
                 continue;
             }
             One::Over => {
-                db.prepare_cached("DELETE FROM delivery WHERE sink = ?1 AND seq = ?2")?.execute(params![sink, *seq as i64])?;
+                row.remove(db)?;
                 continue;
             }
-            One::Lent => 0,
-            One::NotYet => NOT_YET,
+            One::Lent => now.up,
+            One::NotYet => now.up + NOT_YET,
         };
-        let later = Pushed::Later { after: Duration::from_micros(wait as u64) };
-        put_back |= delivery::pushed(db, sink, *seq, lease, &later, now)?;
+        put_back |= row.apply(db, DeliveryEvent::Report { token: lease, outcome: DeliveryOutcome::NotTried { at } }, now)?;
     }
     Ok((go, put_back))
 }
 
-/// Writes down how a telling went. `false`: the lease was lost, and somebody else has it. With it the process whose end the agent was told.
+/// Writes down how a call went. `false`: the lease of the sink is over. With it the process whose end the agent was told.
 pub(crate) fn pushed(
     db: &Connection,
     sink: &str,
@@ -93,55 +87,16 @@ pub(crate) fn pushed(
     how: &Pushed,
     now: Moment,
 ) -> rusqlite::Result<(bool, Option<ProcessId>)> {
-    if !delivery::pushed(db, sink, seq, lease, how, now)? {
+    if !delivery_pushed(db, sink, seq, lease, how, now)? {
         return Ok((false, None));
     }
-    let Some(found) = by_seq(db, seq)? else { return Ok((true, None)) };
-    let told = matches!(how, Pushed::Delivered);
-    let is_ours = match found.state.as_str() {
-        "leased" => found.lease == lease,
-        "pending" => told,
-        _ => false,
-    };
-    // What somebody else has by now, since our time was over, is theirs to settle.
-    if !is_ours {
-        return Ok((true, None));
-    }
-    match how {
-        Pushed::Delivered => {
-            judge_one(db, &found, None, &Verdict::Delivered, now.utc)?;
-        }
-        // Nobody began to tell it.
-        Pushed::Later { .. } => {
-            judge_one(db, &found, Some(lease), &Verdict::Released, now.utc)?;
-        }
+    let Some(mut row) = NoticeRow::with_seq(db, seq)? else { return Ok((true, None)) };
+    let call = match how {
+        Pushed::Delivered => SinkCall::Told,
+        Pushed::Later { .. } => SinkCall::NotTried,
         // What failed may have come through all the same.
-        Pushed::Again { .. } | Pushed::Dead { .. } => {
-            judge_one(db, &found, None, &Verdict::Released, now.utc)?;
-        }
-    }
-    let end_of = (told && found.notice.kind() == "completion").then(|| found.notice.session_id.parse().ok()).flatten();
-    Ok((true, end_of))
-}
-
-/// Whoever was telling has died with the engine. Nobody knows how far they came.
-pub(super) fn taken_back(db: &Connection) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE notice SET state = 'pending', maybe_told = 1, lease = '', lease_up = 0, lease_until = 0
-         WHERE state = 'leased' AND seq IN (
-             SELECT d.seq FROM delivery d WHERE d.state = 'leased' AND d.lease = (SELECT lease FROM notice n WHERE n.seq = d.seq))",
-    )?
-    .execute([])?;
-    Ok(())
-}
-
-/// Has the sink tell again what is offered to its owner again.
-pub(crate) fn replay(db: &Connection, sink: &str, from: u64, session: Option<&str>) -> rusqlite::Result<()> {
-    db.prepare_cached(
-        "UPDATE delivery SET state = 'pending', attempts = 0, first_at = 0, due_up = 0, maybe_told = 1, reason = ''
-         WHERE sink = ?1 AND seq >= ?2 AND state = 'delivered' AND (?3 IS NULL OR session = ?3)
-             AND seq IN (SELECT seq FROM notice WHERE state = 'pending')",
-    )?
-    .execute(params![sink, from as i64, session])?;
-    Ok(())
+        Pushed::Again { .. } | Pushed::Dead { .. } => SinkCall::Failed,
+    };
+    let reply = row.apply(db, NoticeEvent::SinkReport { token: lease, call }, now)?;
+    Ok((true, row.end_of().filter(|_| call == SinkCall::Told && reply == NoticeReply::Done)))
 }

@@ -6,10 +6,10 @@ use super::*;
 fn case_110_of_two_that_ask_at_once_one_is_given_it_and_if_it_fails_the_other() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    let first = desk.claim_as("a", "", Taker::Gateway, 10);
+    let first = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert!(desk.gateway("a").is_empty());
     assert_eq!(desk.judge(&first[0], Some(&first[0].lease), &Verdict::Released), Settled::Done);
-    let second = desk.claim_as("a", "", Taker::Gateway, 10);
+    let second = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!(second[0].notice.seq, seq);
     assert!(!second[0].notice.repeat, "who had it says that it was not told");
 }
@@ -35,12 +35,12 @@ fn case_113_each_conversation_is_given_its_own() {
 fn case_116_a_taker_that_dies_loses_nothing_and_the_next_is_told_so() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    let dead = desk.claim_as("a", "", Taker::Terminal, 10);
+    let dead = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(60)));
     desk.pass(60 * SECOND - 1);
     assert!(desk.drain("a").is_empty());
     desk.pass(1);
-    let next = desk.claim_as("a", "", Taker::Terminal, 10);
+    let next = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((next[0].notice.seq, next[0].notice.repeat, next[0].attempts), (seq, true, 2));
     // The dead one comes back after all: it is not its own any more.
     assert_eq!(desk.judge(&next[0], Some(&dead[0].lease), &Verdict::Delivered), Settled::Lost);
@@ -56,7 +56,7 @@ fn case_117_what_was_run_again_is_not_told_even_if_somebody_had_it() {
     assert_eq!(desk.state(waits).0, "superseded");
 
     let released = desk.put(&completion(2, owner("a", ""))).unwrap();
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     supersede(&desk.db, &id(2).to_string(), &id(9).to_string(), desk.now).unwrap();
     assert_eq!(desk.state(released).0, "leased");
     desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
@@ -108,7 +108,7 @@ fn after_a_reboot_nobody_has_anything_and_what_they_had_may_have_been_told() {
     assert!(desk.drain("a").is_empty(), "an engine that is started again leaves leases as they are");
     desk.now.up = SECOND;
     begun(&desk.db, "second", false, desk.now).unwrap();
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
 
@@ -123,18 +123,17 @@ fn a_fact_that_is_read_again_uses_up_no_place() {
 fn who_releases_without_the_word_cannot_know_that_it_was_not_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!(desk.judge(&given[0], None, &Verdict::Released), Settled::Done);
-    assert!(desk.claim_as("a", "", Taker::Gateway, 10)[0].notice.repeat);
+    assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 
 #[test]
 fn nobody_settles_what_is_another_conversations() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
-    let of =
-        |session, lease| judge(&desk.db, &given[0].notice.event_id, session, lease, &Verdict::Delivered, desk.now.utc).unwrap().settled;
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
+    let of = |session, lease| judge(&desk.db, &given[0].notice.event_id, session, lease, &Verdict::Delivered, desk.now).unwrap().settled;
     assert_eq!(of(Some("b"), Some(given[0].lease.as_str())), Settled::Unknown);
     assert_eq!(of(Some("a"), Some("guessed")), Settled::Lost);
     assert_eq!(desk.state(seq).0, "leased");
@@ -149,9 +148,9 @@ fn a_life_that_has_ended_is_given_nothing_and_what_was_for_it_is_dropped() {
     lives(&desk.db, "a", "second").unwrap();
     let new = desk.put(&completion(2, owner("a", "second"))).unwrap();
     let any = desk.put(&completion(3, owner("a", ""))).unwrap();
-    assert!(desk.claim_as("a", "first", Taker::Terminal, 10).is_empty(), "it is not the one that is to be told any more");
+    assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty(), "it is not the one that is to be told any more");
     assert_eq!(desk.state(new).0, "pending");
-    let given: Vec<u64> = desk.claim_as("a", "second", Taker::Terminal, 10).iter().map(|e| e.notice.seq).collect();
+    let given: Vec<u64> = desk.claim_as("a", "second", TakerKind::Terminal, 10).iter().map(|e| e.notice.seq).collect();
     assert_eq!(given, [new, any]);
     assert_eq!(desk.state(old), ("dropped".into(), "generation first of the conversation has ended".into()));
     let kept = read(&desk.db, &Filter { state: Some("dropped".into()), limit: 10, ..Filter::default() }).unwrap();
@@ -163,9 +162,9 @@ fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
     let mut desk = Desk::new();
     lives(&desk.db, "a", "first").unwrap();
     let next = desk.put(&posted("x", owner("a", "second"), "")).unwrap();
-    assert!(desk.claim_as("a", "first", Taker::Terminal, 10).is_empty() && desk.claim_as("a", "", Taker::Gateway, 10).is_empty());
+    assert!(desk.claim_as("a", "first", TakerKind::Terminal, 10).is_empty() && desk.claim_as("a", "", TakerKind::Gateway, 10).is_empty());
     assert_eq!(desk.state(next).0, "pending");
-    assert_eq!(desk.claim_as("a", "second", Taker::Terminal, 10).iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [next]);
+    assert_eq!(desk.claim_as("a", "second", TakerKind::Terminal, 10).iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [next]);
 }
 
 #[test]
@@ -191,7 +190,7 @@ fn what_is_given_at_once_fits_into_a_frame_with_its_texts() {
     }
     let mut all = 0;
     loop {
-        let given = desk.claim_as("a", "", Taker::Gateway, 1_000);
+        let given = desk.claim_as("a", "", TakerKind::Gateway, 1_000);
         if given.is_empty() {
             break;
         }
@@ -220,8 +219,8 @@ fn no_client_can_name_the_lease_of_an_answer() {
         assert_eq!(desk.judge(&held, Some("answer"), &verdict), Settled::Lost);
     }
     assert!(desk.drain("a").is_empty(), "it is still held for the answer");
-    let_go(&desk.db, &id(1).to_string()).unwrap();
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert!(given[0].notice.repeat, "whoever waited may have read it");
 }
 
@@ -242,13 +241,13 @@ fn a_row_with_bytes_that_are_no_text_keeps_no_other_from_being_told() {
         desk.db
             .execute(&format!("UPDATE delivery SET reason = CAST(x'ff' AS TEXT), attempts = 1 << 40 WHERE seq = {}", seqs[0]), [])
             .unwrap();
-        assert_eq!(failing(&desk.db, &hook()).unwrap().len(), 1, "{column}");
+        assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap().len(), 1, "{column}");
         let found = read(&desk.db, &Filter { limit: 10, ..Filter::default() }).unwrap();
         assert_eq!(found.iter().map(|entry| entry.notice.seq).collect::<Vec<_>>(), seqs, "{column}");
         let pushed = take(&desk.db, "hook", 10, "word", SECOND, desk.now).unwrap();
         assert!(pushed.len() >= 2, "{column}");
         assert_eq!(dead(&desk.db, None, 10).unwrap().len(), 3 - pushed.len(), "{column}");
-        let given: Vec<u64> = desk.claim_as("a", "", Taker::Gateway, 10).iter().map(|entry| entry.notice.seq).collect();
+        let given: Vec<u64> = desk.claim_as("a", "", TakerKind::Gateway, 10).iter().map(|entry| entry.notice.seq).collect();
         assert!(given.contains(&seqs[0]) && given.contains(&seqs[2]), "{column}: {given:?}");
         next_lapse(&desk.db, "a", desk.now).unwrap();
     }

@@ -8,13 +8,13 @@ fn a_replay_tells_again_what_was_delivered_and_says_so() {
     for n in 1..=3 {
         desk.put(&completion(n, owner(if n == 3 { "b" } else { "a" }, ""))).unwrap();
         let session = if n == 3 { "b" } else { "a" };
-        let given = desk.claim_as(session, "", Taker::Gateway, 10);
+        let given = desk.claim_as(session, "", TakerKind::Gateway, 10);
         desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
         assert!(is_consumed(&desk.db, &id(n).to_string()).unwrap());
     }
-    assert_eq!(replay(&desk.db, 2, Some("a"), desk.now.utc).unwrap(), 1);
+    assert_eq!(desk.replay(2, Some("a"), &[]), 1);
     assert!(!is_consumed(&desk.db, &id(2).to_string()).unwrap() && is_consumed(&desk.db, &id(3).to_string()).unwrap());
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given.len(), given[0].notice.seq, given[0].notice.repeat), (1, 2, true));
     assert!(desk.gateway("b").is_empty());
 }
@@ -49,7 +49,7 @@ fn a_dead_letter_is_kept_for_as_long_as_if_it_had_been_settled_when_it_died() {
     desk.prune(7 * DAY, &hook());
     let letters = dead(&desk.db, None, 10).unwrap();
     assert_eq!((letters.len(), letters[0].1.reason.as_str()), (1, "gone"));
-    assert_eq!(revive(&desk.db, None, Some("hook"), Some("a")).unwrap(), 1);
+    assert_eq!(revive(&desk.db, None, Some("hook"), Some("a"), desk.now).unwrap(), 1);
     let again = take(&desk.db, "hook", 10, "x", SECOND, desk.now).unwrap();
     assert!(again[0].entry.notice.repeat);
     pushed(&desk.db, "hook", seq, "x", &Pushed::Dead { reason: "gone".into() }, desk.now).unwrap();
@@ -96,7 +96,7 @@ fn the_oldest_give_way_when_a_conversation_has_too_many() {
         all.commit().unwrap();
     };
     put(&desk, 0..2);
-    let first = desk.claim_as("a", "", Taker::Terminal, 1);
+    let first = desk.claim_as("a", "", TakerKind::Terminal, 1);
     put(&desk, 2..14_000);
     let open: i64 = desk.db.query_row("SELECT COUNT(*) FROM notice WHERE state = 'pending'", [], |r| r.get(0)).unwrap();
     assert!((10_000..12_000).contains(&open), "{open}");

@@ -169,11 +169,7 @@ impl Model {
         }
     }
 
-    fn claims(&mut self, seq: u64, taker: Taker, holder: ns::LeaseHolder, token: &str, until: i64) -> ns::NoticeReply {
-        let taker = match taker {
-            Taker::Terminal => ns::TakerKind::Terminal,
-            Taker::Gateway => ns::TakerKind::Gateway,
-        };
+    fn claims(&mut self, seq: u64, taker: TakerKind, holder: ns::LeaseHolder, token: &str, until: i64) -> ns::NoticeReply {
         let generation = self.generation(&self.notices[&seq]);
         self.on(seq, ns::NoticeEvent::Claim { taker, holder, token, until, generation })
     }
@@ -236,7 +232,7 @@ fn sinks() -> [Push; 2] {
     [Push::observer(HOOK), Push { wakes: true, ..Push::observer(WAKER) }]
 }
 
-const ACTS: [&str; 37] = [
+const ACTS: [&str; 38] = [
     "complete",
     "complete",
     "match",
@@ -273,6 +269,7 @@ const ACTS: [&str; 37] = [
     "revive",
     "taker_gone",
     "claim_cancelled",
+    "waiting",
     "drop",
 ];
 
@@ -280,12 +277,12 @@ const ACTS: [&str; 37] = [
 fn play(db: &Connection, n: u64) -> Result<(), String> {
     let (mut random, mut m, mut log) = (Random::of_history(n), Model::new(), Vec::new());
     db.execute_batch("BEGIN").unwrap();
-    begun(db, "boot 0", false, at(m.now)).unwrap();
+    begun(db, "boot 0", false, m.now).unwrap();
     for _ in 0..10 + random.below(50) {
         let what = random.pick(&ACTS);
         let played = act(db, &mut m, &mut random, what);
         log.push(format!("{what} at {}: {played:?}", m.now.up));
-        played.and_then(|_| compare(db, &mut m)).map_err(|wrong| format!("history {n}: {wrong}\nafter {log:#?}"))?;
+        played.and_then(|_| compare(db, &m)).map_err(|wrong| format!("history {n}: {wrong}\nafter {log:#?}"))?;
     }
     db.execute_batch("ROLLBACK").unwrap();
     Ok(())
@@ -300,7 +297,7 @@ fn same<T: PartialEq + std::fmt::Debug>(tables: &T, functions: &T) -> Result<Str
 
 fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Result<String, String> {
     let p = random.pick(&[0_u8, 0, 0, 1, 1, 2, 3]);
-    let (process, key, now) = (id(p).to_string(), completion(p, Owner::default()).key, at(m.now));
+    let (process, key, now) = (id(p).to_string(), completion(p, Owner::default()).key, m.now);
     match what {
         "complete" | "match" | "post" => return write(db, m, random, what, p),
         "generation" => {
@@ -311,18 +308,18 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "claim" => return claim_some(db, m, random),
         "settle" => return settle_one(db, m, random),
         "end_seen" => {
-            end_seen(db, &process, now);
+            consume(db, &process, "wait", now).unwrap();
             match m.end_of(p) {
                 Some(seq) => _ = m.on(seq, ns::NoticeEvent::EndSeen { by: "wait" }),
                 None => _ = m.seen.insert(p),
             }
         }
         "answered" => {
-            answered(db, &key, now);
+            consume_key(db, &key, now).unwrap();
             m.on_end(p, ns::NoticeEvent::Answered);
         }
         "observe" => {
-            observed(db, &process, now);
+            observe(db, &process, now).unwrap();
             m.on_end(p, ns::NoticeEvent::Observed);
         }
         "answer_begins" => {
@@ -333,13 +330,13 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
             }
         }
         "answer_failed" => {
-            answer_failed(db, &process, now);
+            let_go(db, &process, now).unwrap();
             m.on_end(p, ns::NoticeEvent::AnswerFailed);
         }
         "waiters_left" => {
             let Some(seq) = m.end_of(p) else { return Ok(String::new()) };
             let is_prepared = m.prepared.remove(&seq);
-            waiters_left(db, p, is_prepared, now);
+            if is_prepared { take_back(db, &key, now) } else { give_back(db, &key, now) }.unwrap();
             m.on(seq, ns::NoticeEvent::WaitersLeft { is_prepared });
         }
         "run_again" => {
@@ -353,7 +350,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         }
         "replay" => {
             let (from, session) = (1 + random.below(1 + m.notices.len()) as u64, random.pick(&[None, Some("a"), Some("b")]));
-            replay_all(db, from, session, now);
+            assert_eq!(replay(db, from, session, &sinks(), now).unwrap().1, None);
             for (seq, _) in m
                 .notices
                 .iter()
@@ -377,7 +374,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
             else {
                 return Ok(String::new());
             };
-            drop_one(db, seq, now);
+            rows::on_each(db, &[seq as i64], ns::NoticeEvent::Drop { reason: "room" }, now).unwrap();
             m.on(seq, ns::NoticeEvent::Drop { reason: "room" });
         }
         "engine_started" => {
@@ -385,7 +382,7 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
             if rebooted {
                 (m.boot, m.now.up) = (m.boot + 1, 1_000);
             }
-            begun(db, &format!("boot {}", m.boot), false, at(m.now)).unwrap();
+            begun(db, &format!("boot {}", m.boot), false, m.now).unwrap();
             m.prepared.clear();
             for seq in m.seqs() {
                 m.on(seq, ns::NoticeEvent::EngineStarted { rebooted });
@@ -407,21 +404,22 @@ fn act(db: &Connection, m: &mut Model, random: &mut Random, what: &str) -> Resul
         "wake_begin" => return wake_begin(db, m, random),
         "push" | "wake_push" => return push(db, m, random, if what == "push" { HOOK } else { WAKER }),
         "revive" => {
-            revive_all(db, now);
+            revive(db, None, None, None, now).unwrap();
             m.seqs().into_iter().for_each(|seq| m.on_deliveries(seq, ns::DeliveryEvent::Revive));
         }
         "taker_gone" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
-            taker_gone(db, &m.notices[&seq].id, &token, now);
+            abandon(db, std::slice::from_ref(&m.notices[&seq].id), &token, now).unwrap();
             m.on(seq, ns::NoticeEvent::TakerGone { token: &token });
         }
         "claim_cancelled" => {
             let Some((seq, token)) = random.recent(&m.leases) else { return Ok(String::new()) };
             let session = m.notices[&seq].session;
             let claim = Claim { session: session.into(), lease: token.clone(), limit: 3, ..asks(now) };
-            claim_cancelled(db, &claim, now);
+            unclaim(db, &claim, now).unwrap();
             m.of_session(session).into_iter().for_each(|seq| _ = m.on(seq, ns::NoticeEvent::ClaimCancelled { token: &token }));
         }
+        "waiting" => return count_waiting(db, m, random),
         other => unreachable!("{other}"),
     }
     Ok(String::new())
@@ -447,7 +445,7 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
         (false, false) => ns::WrittenFor::AnyTaker,
     };
     let held_until = (is_quiet && (waits || is_announced)).then_some(until);
-    let written = write_for(db, &draft, written_for, held_until, at(m.now));
+    let written = write_for(db, &draft, written_for, held_until, m.now);
     if let Some((seq, id)) = &written {
         let subject = m.subject(kind, process);
         let notice = ns::TrackedNotice::new(subject, draft.repeat, written_for, m.now);
@@ -466,15 +464,16 @@ fn write(db: &Connection, m: &mut Model, random: &mut Random, what: &str, p: u8)
 /// A claim that asks for nothing in particular.
 fn asks(now: Moment) -> Claim {
     let (session, generation, lease) = ("a".into(), String::new(), String::new());
-    Claim { session, generation, taker: Taker::Gateway, limit: 1, lease, lease_for: 10, now }
+    Claim { session, generation, taker: TakerKind::Gateway, limit: 1, lease, lease_for: 10, now }
 }
 
 fn claim_some(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
     let (session, generation) = (random.pick(&["a", "a", "b"]), random.pick(&["", "", "", "g1", "g2"]));
-    let (taker, limit, lease_for) = (random.pick(&[Taker::Terminal, Taker::Gateway]), 1 + random.below(3), random.pick(&[10_i64, 100]));
+    let (taker, limit, lease_for) =
+        (random.pick(&[TakerKind::Terminal, TakerKind::Gateway]), 1 + random.below(3), random.pick(&[10_i64, 100]));
     let (token, until) = (m.word(), m.now.up + lease_for);
     let asks =
-        Claim { session: session.into(), generation: generation.into(), taker, limit, lease: token.clone(), lease_for, ..asks(at(m.now)) };
+        Claim { session: session.into(), generation: generation.into(), taker, limit, lease: token.clone(), lease_for, ..asks(m.now) };
     let claimed = claim(db, &asks).unwrap().given;
     m.note_generation(session, generation);
     let mut given = Vec::new();
@@ -487,6 +486,20 @@ fn claim_some(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
         }
     }
     same(&claimed.iter().map(|e| (e.notice.seq, e.notice.repeat, e.attempts)).collect(), &given)
+}
+
+/// How many notices a terminal would be given is what a claim gives.
+fn count_waiting(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
+    let session = random.pick(&["a", "b"]);
+    let count = waiting(db, session, m.now).unwrap();
+    let would_be_given = |seq: &u64| {
+        let of = &m.notices[seq];
+        let (taker, holder, generation) = (ns::TakerKind::Terminal, ns::LeaseHolder::Taker, m.generation(of));
+        let event = ns::NoticeEvent::Claim { taker, holder, token: "", until: i64::MAX, generation };
+        ns::transition(&of.notice, event, m.subject(of.kind, of.process), m.now).reply == ns::NoticeReply::Given
+    };
+    let given = m.of_session(session).iter().filter(|seq| would_be_given(seq)).count() as u64;
+    same(&count, &given)
 }
 
 fn settle_one(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
@@ -504,7 +517,7 @@ fn settle_one(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
         2 | 3 => (Verdict::Released, ns::Verdict::Released),
         _ => (Verdict::Dropped("no".into()), ns::Verdict::Dropped("no")),
     };
-    let settled = settle_by_name(db, &m.notices[&seq].id, token.as_deref(), &verdict, at(m.now));
+    let settled = judge(db, &m.notices[&seq].id, None, token.as_deref(), &verdict, m.now).unwrap().settled;
     let reply = match m.on(seq, ns::NoticeEvent::Settle { token: token.as_deref(), verdict: of_core }) {
         ns::NoticeReply::Done => Settled::Done,
         ns::NoticeReply::Already => Settled::Already,
@@ -517,7 +530,7 @@ fn settle_one(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
 fn wake_begin(db: &Connection, m: &mut Model, random: &mut Random) -> Result<String, String> {
     let lent: Vec<(u64, String)> = m.lent.iter().filter(|(sink, ..)| *sink == WAKER).map(|(_, seq, token)| (*seq, token.clone())).collect();
     let Some((seq, token)) = random.recent(&lent) else { return Ok(String::new()) };
-    let (go, _) = wake::begin(db, WAKER, &[(seq, token.clone())], at(m.now)).unwrap();
+    let (go, _) = wake::begin(db, WAKER, &[(seq, token.clone())], m.now).unwrap();
     let lent = match m.deliveries.get(&(WAKER, seq)).map(|d| (&d.state, d.maybe_told)) {
         Some((ns::DeliveryState::Leased { token: has, until }, maybe_told)) if *has == token && *until > m.now.up => {
             Some((*until, maybe_told))
@@ -527,7 +540,7 @@ fn wake_begin(db: &Connection, m: &mut Model, random: &mut Random) -> Result<Str
     let mut told = Vec::new();
     if let Some((until, maybe_told)) = lent {
         let not_tried = |at| ns::DeliveryEvent::Report { token: &token, outcome: ns::DeliveryOutcome::NotTried { at } };
-        match m.claims(seq, Taker::Gateway, ns::LeaseHolder::Sink, &token, until) {
+        match m.claims(seq, TakerKind::Gateway, ns::LeaseHolder::Sink, &token, until) {
             ns::NoticeReply::Given => {
                 told.push((seq, m.notices[&seq].notice.maybe_told || maybe_told));
                 m.leases.push((seq, token.clone()));
@@ -554,8 +567,8 @@ fn push(db: &Connection, m: &mut Model, random: &mut Random, sink: &'static str)
         _ => (Pushed::Dead { reason: "gone".into() }, ns::DeliveryOutcome::Dead { error: "gone" }, ns::SinkCall::Failed),
     };
     let kept = match sink {
-        HOOK => pushed(db, HOOK, seq, &token, &how, at(m.now)).unwrap(),
-        _ => wake::pushed(db, WAKER, seq, &token, &how, at(m.now)).unwrap().0,
+        HOOK => pushed(db, HOOK, seq, &token, &how, m.now).unwrap(),
+        _ => wake::pushed(db, WAKER, seq, &token, &how, m.now).unwrap().0,
     };
     let is_ours = m.on_delivery(sink, seq, ns::DeliveryEvent::Report { token: &token, outcome });
     if is_ours && sink == WAKER {
@@ -583,91 +596,22 @@ fn tables_and_functions_agree() {
     println!("{many} histories: tables and functions agree");
 }
 
-fn at(now: ns::Moment) -> Moment {
-    Moment { utc: now.utc, up: now.up }
-}
-
-fn writer() -> super::super::writer::NoticeWriter {
-    super::super::writer::NoticeWriter { rules: Default::default(), sinks: sinks().to_vec(), boot: 1, waiters: Default::default() }
-}
-
+/// Writes a notice, or reserves the one there is.
 fn write_for(db: &Connection, draft: &Draft, written_for: ns::WrittenFor, held_until: Option<i64>, now: Moment) -> Option<(u64, String)> {
-    let written = insert_entry(db, draft, &sinks(), now).unwrap();
+    let written = insert_for(db, draft, &sinks(), written_for, held_until, now).unwrap();
     let timeout = match written_for {
         ns::WrittenFor::AnyTaker => None,
         ns::WrittenFor::Waiter { until } => Some(until - now.up),
-        ns::WrittenFor::Answer => Some(ANSWERING),
+        ns::WrittenFor::Answer => Some(ns::ANSWER_TIMEOUT),
     };
-    if let Some(timeout) = timeout {
+    if let (None, Some(timeout)) = (&written, timeout) {
         keep_for(db, &draft.key, timeout, now).unwrap();
     }
-    let entry = written?;
-    if written_for == ns::WrittenFor::Answer {
-        hold(db, &draft.process.unwrap().to_string(), now).unwrap();
-    }
-    if let Some(until) = held_until {
-        writer().put_off(db, entry.notice.seq, until).unwrap();
-    }
-    Some((entry.notice.seq, entry.notice.event_id))
-}
-
-fn end_seen(db: &Connection, process: &str, now: Moment) {
-    consume(db, process, "wait", now).unwrap();
-    writer().answered(db, process, true).unwrap();
-}
-
-fn answered(db: &Connection, key: &str, now: Moment) {
-    consume_key(db, key, now.utc).unwrap();
-}
-
-fn observed(db: &Connection, process: &str, _: Moment) {
-    observe(db, process).unwrap();
-}
-
-fn answer_failed(db: &Connection, process: &str, _: Moment) {
-    let_go(db, process).unwrap();
-    writer().answered(db, process, false).unwrap();
-}
-
-fn waiters_left(db: &Connection, p: u8, is_prepared: bool, _: Moment) {
-    let key = completion(p, Owner::default()).key;
-    if if is_prepared { take_back(db, &key) } else { give_back(db, &key) }.unwrap() {
-        writer().answered(db, &id(p).to_string(), false).unwrap();
-    }
-}
-
-fn replay_all(db: &Connection, from: u64, session: Option<&str>, now: Moment) {
-    replay(db, from, session, now.utc).unwrap();
-    wake::replay(db, WAKER, from, session).unwrap();
-}
-
-/// As `make_room` does, for one notice.
-fn drop_one(db: &Connection, seq: u64, now: Moment) {
-    db.execute(
-        "UPDATE notice SET state = 'dropped', reason = 'room', settled_at = ?2, lease = '' WHERE seq = ?1",
-        params![seq as i64, now.utc.micros()],
-    )
-    .unwrap();
-}
-
-fn revive_all(db: &Connection, _: Moment) {
-    revive(db, None, None, None).unwrap();
-}
-
-fn taker_gone(db: &Connection, id: &str, token: &str, now: Moment) {
-    abandon(db, &[id.to_owned()], token, now.utc).unwrap();
-}
-
-fn claim_cancelled(db: &Connection, claim: &Claim, now: Moment) {
-    unclaim(db, claim, now.utc).unwrap();
-}
-
-fn settle_by_name(db: &Connection, id: &str, token: Option<&str>, verdict: &Verdict, now: Moment) -> Settled {
-    judge(db, id, None, token, verdict, now.utc).unwrap().settled
+    written.map(|entry| (entry.notice.seq, entry.notice.event_id))
 }
 
 /// Whether the tables say what the functions say.
-fn compare(db: &Connection, m: &mut Model) -> Result<(), String> {
+fn compare(db: &Connection, m: &Model) -> Result<(), String> {
     type Row = (String, String, i64, i64, u32, bool, bool, String, i64);
     let columns = "state, lease, lease_up, settled_at, attempts, maybe_told, observed, stale, open_since";
     let mut stored = db.prepare_cached(&format!("SELECT seq, {columns} FROM notice ORDER BY seq")).unwrap();
@@ -679,36 +623,28 @@ fn compare(db: &Connection, m: &mut Model) -> Result<(), String> {
     if !stored.keys().eq(m.notices.keys()) {
         return Err(format!("there are notices {:?}", stored.keys()));
     }
-    for (seq, mut row) in stored {
-        let up = m.now.up;
-        let Some(Tracked { notice, .. }) = m.notices.get_mut(&seq) else { continue };
-        // The one difference: at the start of an engine the function frees the lease of a sink that ran out although its delivery was lent
-        // anew. The tables free it with the next claim. Both mark it.
-        if row.0 == "leased" && row.2 <= up && notice.state == ns::NoticeState::Pending && notice.maybe_told && row.4 == notice.given {
-            notice.state = ns::NoticeState::Leased { holder: ns::LeaseHolder::Sink, token: row.1.clone(), until: row.2 };
-            notice.maybe_told = row.5;
-        }
+    for (seq, row) in stored {
+        let notice = &m.notices[&seq].notice;
         let (state, lease, lease_up, settled_at) = match &notice.state {
             ns::NoticeState::Pending => ("pending", "", 0, 0),
-            ns::NoticeState::Reserved { until } | ns::NoticeState::Answering { until } => ("leased", "answer", *until, 0),
-            ns::NoticeState::Leased { token, until, .. } => ("leased", token.as_str(), *until, 0),
+            ns::NoticeState::Reserved { until } => ("reserved", "", *until, 0),
+            ns::NoticeState::Answering { until } => ("answering", "", *until, 0),
+            ns::NoticeState::Leased { holder: ns::LeaseHolder::Taker, token, until } => ("leased", token.as_str(), *until, 0),
+            ns::NoticeState::Leased { holder: ns::LeaseHolder::Sink, token, until } => ("waking", token.as_str(), *until, 0),
             ns::NoticeState::Settled { how, at, .. } => (settled(*how), "", 0, at.micros()),
         };
-        // What a lease leaves behind in a notice that has none is not read.
-        row.2 = if row.0 == "leased" { row.2 } else { 0 };
         let superseded_by = notice.superseded_by.clone().unwrap_or_default();
         let flags = (notice.given, notice.maybe_told, notice.observed, superseded_by, notice.open_since.micros());
         let model = (state.into(), lease.into(), lease_up, settled_at, flags.0, flags.1, flags.2, flags.3, flags.4);
-        let is_reserved = row.0 == "leased" && row.1 == "answer" && row.4 == 0;
-        if row != model || is_reserved != matches!(notice.state, ns::NoticeState::Reserved { .. }) {
+        if row != model {
             return Err(format!("{seq}: tables hold {row:?}, functions {notice:?}"));
         }
     }
-    type Lent = (String, String, i64, i64, u32, bool, i64, String);
-    let columns = "state, lease, due_up, died_at, attempts, maybe_told, first_at, reason";
+    type Lent = (String, String, i64, i64, u32, bool, i64, String, bool);
+    let columns = "state, lease, due_up, died_at, attempts, maybe_told, first_at, reason, quiet";
     let mut stored = db.prepare_cached(&format!("SELECT sink, seq, {columns} FROM delivery ORDER BY sink, seq")).unwrap();
     let stored = stored.query_map([], |r| {
-        let row: Lent = (r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?, r.get(8)?, r.get(9)?);
+        let row: Lent = (r.get(2)?, r.get(3)?, r.get(4)?, r.get(5)?, r.get(6)?, r.get(7)?, r.get(8)?, r.get(9)?, r.get(10)?);
         Ok(((r.get::<_, String>(0)?, r.get::<_, i64>(1)? as u64), row))
     });
     let stored: BTreeMap<(String, u64), Lent> = stored.unwrap().map(Result::unwrap).collect();
@@ -734,13 +670,13 @@ fn settled(how: ns::Settlement) -> &'static str {
     }
 }
 
-fn row_of(d: &ns::Delivery) -> (String, String, i64, i64, u32, bool, i64, String) {
+fn row_of(d: &ns::Delivery) -> (String, String, i64, i64, u32, bool, i64, String, bool) {
     let (state, lease, due, died) = match &d.state {
         ns::DeliveryState::Due { at } => ("pending", "", *at, 0),
         ns::DeliveryState::Leased { token, until } => ("leased", token.as_str(), *until, 0),
         ns::DeliveryState::Delivered => ("delivered", "", 0, 0),
         ns::DeliveryState::Dead { at } => ("dead", "", 0, at.micros()),
     };
-    let reason = if d.quiet { "somebody waits for it" } else { &d.last_error };
-    (state.into(), lease.into(), due, died, d.tries, d.maybe_told, d.first_try.map_or(0, Time::micros), reason.into())
+    let first_at = d.first_try.map_or(0, Time::micros);
+    (state.into(), lease.into(), due, died, d.tries, d.maybe_told, first_at, d.last_error.clone(), d.quiet)
 }

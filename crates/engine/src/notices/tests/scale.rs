@@ -62,7 +62,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
             steps.of(|| {
                 n += 1;
                 desk.put(&posted(&n.to_string(), owner("a", ""), "")).unwrap();
-                let given = desk.claim_as("a", "", Taker::Terminal, 10);
+                let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
                 assert_eq!(given.len(), 1);
                 desk.judge(&given[0], None, &Verdict::Delivered);
             }),
@@ -70,7 +70,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         figures.push((
             "nothing",
             steps.of(|| {
-                assert!(desk.claim_as("a", "", Taker::Terminal, 10).is_empty());
+                assert!(desk.claim_as("a", "", TakerKind::Terminal, 10).is_empty());
                 next_lapse(&desk.db, "a", desk.now).unwrap();
             }),
         ));
@@ -113,7 +113,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
             steps.of(|| {
                 assert!(take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap().is_empty());
                 next_due(&desk.db, "hook", desk.now).unwrap();
-                owed(&desk.db, &hook()).unwrap();
+                owed(&desk.db, &hook(), desk.now).unwrap();
             }),
         ));
         figures.push(("dead", steps.of(|| assert!(dead(&desk.db, None, 10).unwrap().is_empty()))));

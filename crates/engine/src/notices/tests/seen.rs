@@ -51,7 +51,7 @@ fn case_108_only_the_completion_is_skipped_in_a_drain() {
 fn case_109_a_gateway_does_not_tell_lines_of_a_process_whose_end_it_told() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered), Settled::Done);
     let line = desk.put(&matched(1, 7, owner("a", ""))).unwrap();
     assert!(desk.gateway("a").is_empty());
@@ -82,7 +82,7 @@ fn an_end_that_is_seen_while_somebody_tells_it_is_theirs_to_settle() {
     {
         let n = state.len() as u8;
         let seq = desk.put(&completion(n, owner("a", ""))).unwrap();
-        let given = desk.claim_as("a", "", Taker::Gateway, 10);
+        let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
         desk.consume(n);
         assert_eq!(desk.state(seq).0, "leased");
         assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &verdict), Settled::Done);
@@ -98,7 +98,7 @@ fn an_engine_that_dies_over_an_answer_has_it_told_at_once_by_the_next() {
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     begun(&desk.db, "b", false, desk.now).unwrap();
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
 }
 
@@ -118,11 +118,11 @@ fn an_answer_takes_over_from_a_taker_whose_time_is_over() {
 fn what_is_answered_while_a_taker_has_it_is_a_repeat_if_they_give_it_back() {
     let mut desk = Desk::new();
     desk.put(&completion(1, owner("a", ""))).unwrap();
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
     // Between the answer and the word that it was sent.
     assert_eq!(desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released), Settled::Done);
-    assert!(desk.claim_as("a", "", Taker::Gateway, 10)[0].notice.repeat);
+    assert!(desk.claim_as("a", "", TakerKind::Gateway, 10)[0].notice.repeat);
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn whoever_left_before_the_answer_is_told_after_all() {
     let mut desk = Desk::new();
     let seq = desk.put(&completion(1, owner("a", ""))).unwrap();
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    let_go(&desk.db, &id(1).to_string()).unwrap();
+    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert_eq!(desk.drain("a"), [seq]);
-    let_go(&desk.db, &id(1).to_string()).unwrap();
+    let_go(&desk.db, &id(1).to_string(), desk.now).unwrap();
     assert_eq!(desk.state(seq).0, "leased", "what a taker has is not let go of");
 }
 
@@ -158,51 +158,51 @@ fn kept(desk: &Desk, n: u8, at_most: i64) -> u64 {
 #[test]
 fn what_is_kept_for_somebody_who_does_not_come_is_told_as_no_repeat() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, SOON);
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
     assert!(desk.drain("a").is_empty() && desk.gateway("a").is_empty());
     assert_eq!(next_lapse(&desk.db, "a", desk.now).unwrap(), Some(Duration::from_secs(2)));
-    desk.pass(SOON);
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    desk.pass(WAITER_TIMEOUT);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
 }
 
 #[test]
 fn what_is_kept_for_somebody_who_leaves_is_told_at_once_as_no_repeat() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, ANSWERING);
-    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap());
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let seq = kept(&desk, 1, ANSWER_TIMEOUT);
+    assert!(give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap());
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap(), "what a taker has is not given back");
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "what a taker has is not given back");
 }
 
 #[test]
 fn what_was_held_for_somebody_who_left_unanswered_is_told_as_no_repeat() {
     let mut desk = Desk::new();
-    let (seq, key) = (kept(&desk, 1, ANSWERING), completion(1, owner("a", "")).key);
+    let (seq, key) = (kept(&desk, 1, ANSWER_TIMEOUT), completion(1, owner("a", "")).key);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    assert!(!give_back(&desk.db, &key).unwrap() && take_back(&desk.db, &key).unwrap());
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    assert!(!give_back(&desk.db, &key, desk.now).unwrap() && take_back(&desk.db, &key, desk.now).unwrap());
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat, given[0].attempts), (seq, false, 1));
-    assert!(!take_back(&desk.db, &key).unwrap(), "what a taker has is not taken back");
-    let (_, key) = (kept(&desk, 2, ANSWERING), completion(2, owner("a", "")).key);
+    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "what a taker has is not taken back");
+    let (_, key) = (kept(&desk, 2, ANSWER_TIMEOUT), completion(2, owner("a", "")).key);
     for _ in 0..2 {
         hold(&desk.db, &id(2).to_string(), desk.now).unwrap();
     }
-    assert!(!take_back(&desk.db, &key).unwrap(), "another answer is under way");
+    assert!(!take_back(&desk.db, &key, desk.now).unwrap(), "another answer is under way");
 }
 
 #[test]
 fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
     let mut desk = Desk::new();
-    let seq = kept(&desk, 1, SOON);
-    desk.pass(SOON - 1);
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    desk.pass(WAITER_TIMEOUT - 1);
     hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
-    desk.pass(ANSWERING - 1);
+    desk.pass(ANSWER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
-    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key).unwrap(), "an answer is under way");
+    assert!(!give_back(&desk.db, &completion(1, owner("a", "")).key, desk.now).unwrap(), "an answer is under way");
     desk.pass(1);
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true), "somebody may have been answered");
 }
 
@@ -210,19 +210,59 @@ fn whoever_is_answered_with_what_was_kept_has_all_the_time_of_an_answer() {
 fn whoever_waited_has_a_moment_to_come_back_to_the_next_engine() {
     let mut desk = Desk::new();
     begun(&desk.db, "b", false, desk.now).unwrap();
-    let seq = kept(&desk, 1, ANSWERING);
+    let seq = kept(&desk, 1, ANSWER_TIMEOUT);
     begun(&desk.db, "b", false, desk.now).unwrap();
-    desk.pass(SOON - 1);
+    desk.pass(WAITER_TIMEOUT - 1);
     assert!(desk.gateway("a").is_empty());
     desk.pass(1);
-    let given = desk.claim_as("a", "", Taker::Gateway, 10);
+    let given = desk.claim_as("a", "", TakerKind::Gateway, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, false));
 }
 
 #[test]
 fn what_is_kept_is_consumed_by_whoever_saw_it() {
     let desk = Desk::new();
-    let seq = kept(&desk, 1, SOON);
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
     desk.consume(1);
     assert_eq!(desk.state(seq).0, "consumed");
+}
+
+#[test]
+fn an_answer_has_no_token_that_could_be_shown() {
+    let desk = Desk::new();
+    let seq = kept(&desk, 1, WAITER_TIMEOUT);
+    let shown = || by_seq(&desk.db, seq).unwrap().unwrap();
+    assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
+    hold(&desk.db, &id(1).to_string(), desk.now).unwrap();
+    assert_eq!((shown().state.as_str(), shown().lease.as_str()), ("leased", ""));
+}
+
+#[test]
+fn a_delivery_that_is_held_back_for_a_waiter_does_not_count_as_failing() {
+    let mut desk = Desk::new();
+    let end = completion(1, owner("a", ""));
+    let until = desk.now.up + WAITER_TIMEOUT;
+    insert_for(&desk.db, &end, &hook(), WrittenFor::Waiter { until }, Some(until), desk.now).unwrap();
+    assert!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().is_empty());
+    desk.pass(WAITER_TIMEOUT);
+    assert_eq!(take(&desk.db, "hook", 10, "w", 60 * SECOND, desk.now).unwrap().len(), 1);
+    assert_eq!(failing(&desk.db, &hook(), desk.now).unwrap(), []);
+}
+
+#[test]
+fn a_delivery_that_is_held_back_is_removed_by_the_answer_and_freed_without_one() {
+    let desk = Desk::new();
+    let written = |n| {
+        let until = desk.now.up + ANSWER_TIMEOUT;
+        insert_for(&desk.db, &completion(n, owner("a", "")), &hook(), WrittenFor::Answer, Some(until), desk.now).unwrap().unwrap()
+    };
+    let (answered, failed, left) = (written(1), written(2), written(3));
+    assert_eq!((answered.state.as_str(), answered.attempts, owed(&desk.db, &hook(), desk.now).unwrap()), ("leased", 1, 3));
+    desk.consume(1);
+    assert_eq!(owed(&desk.db, &hook(), desk.now).unwrap(), 2);
+    let_go(&desk.db, &id(2).to_string(), desk.now).unwrap();
+    assert!(take_back(&desk.db, &end_key(id(3)), desk.now).unwrap());
+    let taken = take(&desk.db, "hook", 10, "w", SECOND, desk.now).unwrap();
+    let taken: Vec<(u64, bool)> = taken.iter().map(|owed| (owed.entry.notice.seq, owed.entry.notice.repeat)).collect();
+    assert_eq!(taken, [(failed.notice.seq, true), (left.notice.seq, false)], "another client may have read the answer that failed");
 }

@@ -81,7 +81,7 @@ impl World {
                 let end = completion(1, owner("a", ""));
                 let new = insert(db, &end, &sinks(), now)?.is_some();
                 if new && waits.load(SeqCst) > 0 {
-                    keep_for(db, &end.key, ANSWERING, now)?;
+                    keep_for(db, &end.key, ANSWER_TIMEOUT, now)?;
                     hold(db, &id(1).to_string(), now)?;
                     ahead.store(true, SeqCst);
                 }
@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Asks for notices once, tells what it is given, and settles that.
-    fn take_once(&self, who: &'static str, taker: Taker) {
+    fn take_once(&self, who: &'static str, taker: TakerKind) {
         let (now, word, world) = (self.now(), self.word(), self.clone());
         let asks = Claim { session: "a".into(), generation: String::new(), taker, limit: 10, lease: word.clone(), lease_for: LEASE, now };
         let Some((given, ticket)) = self.ask(move |db| Ok((claim(db, &asks)?.given, world.ticket()))) else { return };
@@ -124,7 +124,7 @@ impl World {
                     return;
                 }
             }
-            let (id, now) = (entry.notice.event_id, now.utc);
+            let id = entry.notice.event_id;
             let settle = || {
                 let (id, word, verdict) = (id.clone(), word.clone(), verdict.clone());
                 self.ask(move |db| judge(db, &id, Some("a"), Some(&word), &verdict, now))
@@ -166,12 +166,12 @@ impl World {
         self.write_end();
         self.waits.fetch_sub(1, SeqCst);
         let (waits, ahead) = (Arc::clone(&self.waits), Arc::clone(&self.ahead));
-        let key = completion(1, owner("a", "")).key;
+        let (key, now) = (completion(1, owner("a", "")).key, self.now());
         // Lost with the engine, it comes free by itself.
         let _perhaps = self.ask(move |db| match () {
             () if waits.load(SeqCst) > 0 => Ok(false),
-            () if ahead.swap(false, SeqCst) => take_back(db, &key),
-            () => give_back(db, &key),
+            () if ahead.swap(false, SeqCst) => take_back(db, &key, now),
+            () => give_back(db, &key, now),
         });
     }
 
@@ -179,9 +179,9 @@ impl World {
     fn wait_in_vain(&self) {
         self.write_end();
         if self.hold().is_some() {
-            let process = id(1).to_string();
+            let (process, now) = (id(1).to_string(), self.now());
             // Nobody is told of it, whatever comes of it.
-            let _perhaps = self.ask(move |db| let_go(db, &process));
+            let _perhaps = self.ask(move |db| let_go(db, &process, now));
         }
     }
 
@@ -308,15 +308,15 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
     };
     let all = [
         act(World::write_end),
-        act(|w| (0..2).for_each(|_| w.take_once("gateway", Taker::Gateway))),
-        act(|w| (0..2).for_each(|_| w.take_once("terminal", Taker::Terminal))),
+        act(|w| (0..2).for_each(|_| w.take_once("gateway", TakerKind::Gateway))),
+        act(|w| (0..2).for_each(|_| w.take_once("terminal", TakerKind::Terminal))),
         act(waiter),
         act(waiter),
         act(|w| (0..2).for_each(|_| w.push_once())),
         act(|w| (0..3).for_each(|_| w.wake_once())),
         act(|w| {
             let now = w.now();
-            let _perhaps = w.ask(move |db| observe(db, &id(1).to_string()).map(|()| now));
+            let _perhaps = w.ask(move |db| observe(db, &id(1).to_string(), now));
             w.pass(LEASE);
         }),
     ];
@@ -324,23 +324,26 @@ fn scene(db: Connection, back: &Mutex<Vec<Connection>>) {
     // In the end everybody who had something is gone, and somebody comes who does nothing wrong.
     world.pass(100 * SECOND);
     let open = || {
-        let left =
-            world.ask(|db| db.query_row("SELECT COUNT(*) FROM notice WHERE state IN ('pending', 'leased')", [], |r| r.get::<_, i64>(0)));
+        let left = world.ask(|db| db.query_row("SELECT COUNT(*) FROM notice WHERE settled_at = 0", [], |r| r.get::<_, i64>(0)));
         left.is_none_or(|n| n > 0)
     };
     while open() {
         match thread_rng().gen_ratio(1, 2) {
-            true => world.take_once("last", Taker::Gateway),
+            true => world.take_once("last", TakerKind::Gateway),
             false => world.wake_once(),
         }
         world.pass(100 * SECOND);
     }
     // What the agent was told by other ways wakes it no more.
-    while world.ask(|db| owed(db, &sinks()[1..])).is_none_or(|n| n > 0) {
+    let owes = |sinks: Vec<Push>| {
+        let now = world.now();
+        world.ask(move |db| owed(db, &sinks, now)).is_none_or(|n| n > 0)
+    };
+    while owes(sinks()[1..].to_vec()) {
         world.wake_once();
         world.pass(LEASE);
     }
-    while world.ask(|db| owed(db, &hook())).is_none_or(|n| n > 0) {
+    while owes(hook()) {
         world.push_once();
         world.pass(LEASE);
     }

@@ -31,7 +31,7 @@ impl Desk {
     }
 
     fn owed(&self) -> u64 {
-        owed(&self.db, &[waker("waker")]).unwrap()
+        owed(&self.db, &[waker("waker")], self.now).unwrap()
     }
 }
 
@@ -69,7 +69,7 @@ fn what_the_agent_has_seen_by_itself_wakes_it_no_more() {
     desk.put_for(&completion(3, owner("a", "")), &sinks);
     assert_eq!(desk.owed(), 0, "seen before it was written");
     // Whoever looks on is told all the same.
-    assert_eq!(owed(&desk.db, &sinks[1..]).unwrap(), 3);
+    assert_eq!(owed(&desk.db, &sinks[1..], desk.now).unwrap(), 3);
     assert_eq!(desk.state(before).0, "consumed");
 }
 
@@ -88,13 +88,13 @@ fn what_is_seen_while_a_waker_tells_it_is_not_tried_again() {
 fn what_somebody_else_is_telling_waits_for_what_becomes_of_that() {
     let mut desk = Desk::new();
     let seq = desk.put_for(&completion(1, owner("a", "")), &[waker("waker")]);
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(desk.lend("w"), [0; 0]);
     assert_eq!(wake::next_due(&desk.db, "waker", desk.now).unwrap(), Some(Duration::from_secs(60)));
     desk.judge(&given[0], Some(&given[0].lease), &Verdict::Released);
     assert_eq!(desk.lend("w"), [seq], "they did not tell it");
     // Somebody else was faster: it is handed back, and counts as no attempt.
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(desk.begin(&[seq], "w"), []);
     assert_eq!(desk.lend("x"), [0; 0]);
     desk.pass(60 * SECOND);
@@ -112,7 +112,7 @@ fn what_failed_to_wake_is_there_for_whoever_asks_and_may_be_a_repeat() {
     desk.lend("w");
     desk.begin(&[seq], "w");
     desk.pushed(seq, "w", &failed());
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!((given[0].notice.seq, given[0].notice.repeat), (seq, true));
     desk.judge(&given[0], Some(&given[0].lease), &Verdict::Delivered);
     desk.pass(5 * SECOND);
@@ -126,7 +126,7 @@ fn what_a_waker_had_in_hand_when_its_engine_died_is_told_again_as_a_repeat() {
     let lent = desk.put_for(&completion(2, owner("a", "")), &[waker("waker")]);
     desk.lend("w");
     desk.begin(&[told], "w");
-    let given = desk.claim_as("a", "", Taker::Terminal, 10);
+    let given = desk.claim_as("a", "", TakerKind::Terminal, 10);
     assert_eq!(given.iter().map(|e| e.notice.seq).collect::<Vec<_>>(), [lent], "somebody else's, who lives on");
     begun(&desk.db, "boot", false, desk.now).unwrap();
     begun(&desk.db, "boot", false, desk.now).unwrap();
@@ -143,7 +143,7 @@ fn an_agent_has_one_waker_the_first_that_is_for_it() {
     let sinks = [of("codex", "codex:*"), of("waker", "*"), of("late", "*")];
     desk.put_for(&posted("1", owner("codex:7", ""), "x"), &sinks);
     desk.put_for(&posted("2", owner("b", ""), "x"), &sinks);
-    let count = |n: usize| owed(&desk.db, &sinks[n..=n]).unwrap();
+    let count = |n: usize| owed(&desk.db, &sinks[n..=n], desk.now).unwrap();
     assert_eq!((count(0), count(1), count(2)), (1, 1, 0));
 }
 
@@ -172,8 +172,7 @@ fn what_is_offered_again_wakes_again() {
     desk.lend("w");
     desk.begin(&[seq], "w");
     desk.pushed(seq, "w", &Pushed::Delivered);
-    replay(&desk.db, seq, Some("a"), desk.now.utc).unwrap();
-    wake::replay(&desk.db, "waker", seq, Some("a")).unwrap();
+    desk.replay(seq, Some("a"), &[waker("waker")]);
     assert_eq!(desk.lend("x"), [seq]);
     assert_eq!(desk.begin(&[seq], "x"), [(seq, true)]);
 }

@@ -63,7 +63,7 @@ pub(super) enum Act {
     Claim {
         session: &'static str,
         life: &'static str,
-        taker: Taker,
+        taker: TakerKind,
         limit: usize,
         lease: i64,
     },
@@ -136,7 +136,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
     let p = || prop_oneof![4 => Just(0), 3 => Just(1), 2 => Just(3), 2 => 0..PROCESSES];
     let session = || prop_oneof![6 => Just("a"), 2 => Just("b"), 1 => Just("")];
     let life = || prop_oneof![7 => Just(""), 2 => Just("g1"), 1 => Just("g2")];
-    let taker = || select(vec![Taker::Terminal, Taker::Gateway]);
+    let taker = || select(vec![TakerKind::Terminal, TakerKind::Gateway]);
     let lease = || select(vec![10_i64, 100]);
     let some = || prop_oneof![2 => Just(None), 3 => session().prop_map(Some)];
     let word = || select(vec![Word::Newest, Word::Newest, Word::Newest, Word::First, Word::Guessed, Word::None]);
@@ -148,7 +148,7 @@ pub(super) fn act() -> impl Strategy<Value = Act> {
         3 => select(vec![5_i64, 100]).prop_map(Push4::Later),
         2 => Just(Push4::Dead),
     ];
-    let kept = prop_oneof![2 => Just(None), 1 => select(vec![10_i64, SOON, ANSWERING]).prop_map(Some)];
+    let kept = prop_oneof![2 => Just(None), 1 => select(vec![10_i64, WAITER_TIMEOUT, ANSWER_TIMEOUT]).prop_map(Some)];
     let clock = select(vec![-1_000_000_000_000_i64, -1_000, -1, 1, 1_000, 1_000_000_000_000]);
     let plain = prop_oneof![
         8 => (p(), proptest::bool::weighted(0.1), kept).prop_map(|(p, repeat, kept)| Act::Complete { p, repeat, kept }),

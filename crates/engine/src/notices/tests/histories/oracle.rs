@@ -30,7 +30,7 @@ pub(super) enum About {
 pub(super) enum What {
     Made { seq: u64, about: About, session: &'static str, life: &'static str, repeat: bool },
     Lived { session: &'static str, life: &'static str },
-    Asked { session: &'static str, taker: Taker, word: u32, until: i64, given: Vec<u64>, seen_to: u64 },
+    Asked { session: &'static str, taker: TakerKind, word: u32, until: i64, given: Vec<u64>, seen_to: u64 },
     Told { seq: u64 },
     Returned { seq: u64, sure: bool },
     Refused { seq: u64 },
@@ -172,7 +172,7 @@ impl Oracle {
     }
 
     /// What a claim finds out about a notice that nobody has: that it is over, or that it may be given.
-    pub(super) fn fate(&self, story: &Story, taker: Taker, now: usize) -> Result<bool, &'static str> {
+    pub(super) fn fate(&self, story: &Story, taker: TakerKind, now: usize) -> Result<bool, &'static str> {
         let lives = self.lives(story.session, now);
         let for_another = !story.life.is_empty() && lives.last().is_some_and(|life| story.life != *life);
         match story.about {
@@ -180,8 +180,8 @@ impl Oracle {
             _ if for_another => Ok(false),
             About::End(p) if self.seen(p, now) => Err("consumed"),
             About::End(_) if story.run_again => Err("superseded"),
-            About::End(_) => Ok(taker == Taker::Gateway || !story.looked_at),
-            About::Line(p) if taker == Taker::Gateway && self.seen(p, now) => Err("dropped"),
+            About::End(_) => Ok(taker == TakerKind::Gateway || !story.looked_at),
+            About::Line(p) if taker == TakerKind::Gateway && self.seen(p, now) => Err("dropped"),
             About::Line(_) | About::Other => Ok(true),
         }
     }
@@ -267,7 +267,7 @@ impl Oracle {
                         // Whoever waited may come back to the next engine, and to no other boot.
                         *until = match (reboot, word) {
                             (true, _) => i64::MIN,
-                            (false, None) => up.saturating_add(SOON).min(*until),
+                            (false, None) => up.saturating_add(WAITER_TIMEOUT).min(*until),
                             (false, Some(_)) => *until,
                         };
                     }
@@ -330,7 +330,7 @@ impl Oracle {
 
     pub(super) fn ask(
         &mut self,
-        (session, life, taker): (&'static str, &'static str, Taker),
+        (session, life, taker): (&'static str, &'static str, TakerKind),
         limit: usize,
         word: u32,
         lease: i64,

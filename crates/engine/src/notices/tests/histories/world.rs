@@ -275,15 +275,15 @@ impl World<'_> {
                     How::Dropped => Verdict::Dropped("no".into()),
                 };
                 let word = self.word_of(seq, *word).map(|w| w.to_string());
-                Answer::Settled(judge(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now.utc).unwrap().settled)
+                Answer::Settled(judge(db, id, self.by(seq, *by, *own), word.as_deref(), &verdict, now).unwrap().settled)
             }
             Act::Consume { p } => done(consume(db, &name(p), "wait", now)),
-            Act::Observe { p } => done(observe(db, &name(p))),
+            Act::Observe { p } => done(observe(db, &name(p), now)),
             Act::Hold { p } => done(hold(db, &name(p), now)),
-            Act::LetGo { p } => done(let_go(db, &name(p))),
-            Act::GiveBack { p } => done(give_back(db, &completion(*p, Owner::default()).key).map(|_| ())),
+            Act::LetGo { p } => done(let_go(db, &name(p), now)),
+            Act::GiveBack { p } => done(give_back(db, &completion(*p, Owner::default()).key, now).map(|_| ())),
             Act::Supersede { p } => done(supersede(db, &name(p), "another", now)),
-            Act::Replay { pick, session } => Answer::Count(replay(db, nth(*pick) as u64 + 1, *session, now.utc).unwrap()),
+            Act::Replay { pick, session } => Answer::Count(replay(db, nth(*pick) as u64 + 1, *session, &sinks, now).unwrap().0),
             Act::Prune { age } => {
                 let before = Time::from_micros(now.utc.micros() - age);
                 while prune(db, before, &sinks).unwrap() {}
@@ -318,7 +318,7 @@ impl World<'_> {
             }
             Act::Revive { pick, session } => {
                 let id = pick.map(|n| self.names.get(nth(n)).cloned().unwrap_or_default());
-                Answer::Count(revive(db, id.as_deref(), None, *session).unwrap())
+                Answer::Count(revive(db, id.as_deref(), None, *session, now).unwrap())
             }
             Act::Pass { .. } | Act::SetClock { .. } | Act::Lost(_) => Answer::Nothing,
         }
@@ -379,7 +379,8 @@ impl World<'_> {
                 let (state, lease) = match s.at {
                     Where::Waits => ("pending", String::new()),
                     Where::With { word: Some(word), .. } => ("leased", word.to_string()),
-                    Where::With { word: None, .. } => ("leased", "answer".into()),
+                    // It is reserved, or being answered.
+                    Where::With { word: None, .. } => (if s.given == 0 { "reserved" } else { "answering" }, String::new()),
                     Where::Over { state, .. } => (state, String::new()),
                 };
                 let open = !matches!(s.at, Where::Over { .. });
