@@ -419,7 +419,7 @@ pub fn transition(notice: &TrackedNotice, event: NoticeEvent<'_>, subject: Notic
             NoticeStep { next, effects, reply: NoticeReply::None }
         }
         NoticeEvent::Answered => match notice.state {
-            Reserved { .. } | Answering { .. } => to(notice.settled(Settlement::Consumed, "whoever waited was answered", now)),
+            Reserved { .. } | Answering { .. } => to(notice.settled(Settlement::Consumed, "a client that waited was answered", now)),
             Pending | Leased { .. } | Settled { .. } => same(NoticeReply::None),
         },
         NoticeEvent::Observed => match notice.state {

@@ -330,7 +330,8 @@ async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_e
     Connection::open(&path).unwrap().execute_batch(THIRD).unwrap();
     // Everything but what is changed on purpose.
     let untouched = |db: &Connection| {
-        let columns = "seq, key, id, kind, process, session, task, generation, created_at, open_since, reason, attempts, maybe_told, observed,
+        let columns =
+            "seq, key, id, kind, process, session, task, generation, created_at, open_since, reason, attempts, maybe_told, observed,
             stale, lease_up, lease_until, settled_at, event";
         db.prepare(&format!("SELECT {columns} FROM notice ORDER BY seq"))?
             .query_map([], |r| (0..19).map(|n| r.get::<_, rusqlite::types::Value>(n)).collect::<rusqlite::Result<Vec<_>>>())?
@@ -380,7 +381,8 @@ async fn an_index_of_the_third_layout_is_brought_to_this_one_with_the_state_of_e
                 .collect::<rusqlite::Result<Vec<(String, String, bool)>>>()
         };
         let deliveries = opened.index.read(deliveries).await.unwrap();
-        let deliveries: Vec<(&str, &str, bool)> = deliveries.iter().map(|(what, why, quiet)| (what.as_str(), why.as_str(), *quiet)).collect();
+        let deliveries: Vec<(&str, &str, bool)> =
+            deliveries.iter().map(|(what, why, quiet)| (what.as_str(), why.as_str(), *quiet)).collect();
         assert_eq!(
             deliveries,
             [
