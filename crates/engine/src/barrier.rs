@@ -3,14 +3,14 @@
 //! A barrier is on disk before anybody waits for it, has a task of its own while the engine runs, and is taken up again by the next one. That it opens is a
 //! notice, made in the same transaction; whoever waits right then is answered with it instead.
 
+use crate::closing::Closing;
+use crate::disk::AGAIN;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::IndexError;
-use crate::disk::AGAIN;
 use crate::os::Lives;
 use crate::outbox::{self, Draft, column};
 use crate::points::point;
-use crate::closing::Closing;
 use crate::shared::Shared;
 use outlast_core::{Body, Incarnation, Owner, ProcessId, Route, Time};
 use rusqlite::{Connection, params};
@@ -212,7 +212,7 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
 async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // Somebody else's is none to its owner, and must not be one to us either.
-        Target::Process { id, or_match, .. } => match engine.table.resolve(id, &barrier.owner).await {
+        Target::Process { id, or_match, .. } => match engine.shared().table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,

@@ -65,6 +65,7 @@ mod feed;
 mod fork_server;
 mod handle;
 mod index;
+mod intake;
 mod keepers;
 mod launch;
 mod left_behind;
@@ -97,6 +98,7 @@ pub mod shell;
 mod spare_folders;
 mod table;
 mod views;
+mod waits;
 
 pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};

@@ -1,13 +1,13 @@
 //! The engine as a program: its socket, its signals, its end.
 
 use crate::clients::ClientKind;
+use crate::closing::Closing;
 use crate::config::Config;
 use crate::engine::{Engine, ServeError};
 use crate::limits::Inherited;
 use crate::os::Watch;
 use crate::run_dir;
 use crate::serve::connection;
-use crate::closing::Closing;
 use outlast_core::Owner;
 use outlast_store::dir::FileId;
 use outlast_wire::socket;
@@ -69,8 +69,8 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
         tokio::select! {
             biased;
             () = &mut attended => break,
-            _ = terminate.recv() => engine.table.begin_stop(Owner::default()).await,
-            _ = interrupt.recv() => engine.table.begin_stop(Owner::default()).await,
+            _ = terminate.recv() => engine.shared().table.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.shared().table.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }

@@ -47,7 +47,7 @@ pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
     let link = if let Look::Told(link) = look { Some(link) } else { None };
     let launches = u32::from(link.is_some());
     let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
-    let mut known = if do_look { minder.look().await } else { minder.engine.table.facts(id).await };
+    let mut known = if do_look { minder.look().await } else { minder.engine.shared().table.facts(id).await };
     if recovered && known.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
         // What is known of it is true, and whoever asks is to be answered first; its keeper waits with what is new.
         tokio::time::sleep(ANSWERS_FIRST).await;
@@ -110,10 +110,10 @@ impl Minder {
 
     /// Reads the folder and says what it shows; nothing if the process is not known any more.
     async fn look(&self) -> Option<Arc<Facts>> {
-        let facts = self.engine.table.facts(self.id).await?;
+        let facts = self.engine.shared().table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
         let seen = self.engine.shared().disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
-        self.engine.saw(self.id, seen).await
+        self.engine.shared().intake.apply_look(self.id, seen).await
     }
 
     /// Waits for the next fact, or makes it.
@@ -155,7 +155,7 @@ impl Minder {
                 // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
                 // accepts writes again.
                 tracing::error!(id = %self.id, %error, "cannot record in its folder what happened to a process");
-                if self.engine.saw(self.id, *seen).await.is_some_and(|now| now.phase == was) {
+                if self.engine.shared().intake.apply_look(self.id, *seen).await.is_some_and(|now| now.phase == was) {
                     // No descriptor reports that a disk has space again. The supervising loop calls this until the process is over.
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -209,9 +209,9 @@ impl Minder {
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
             tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
-            let (dir, cursor) = (self.dir.clone(), self.engine.table.facts(id).await.map_or(0, |facts| facts.cursor));
+            let (dir, cursor) = (self.dir.clone(), self.engine.shared().table.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
-            self.engine.saw(id, seen).await;
+            self.engine.shared().intake.apply_look(id, seen).await;
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Minder {
                 if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
                     self.ask_for_image().await;
                 }
-                self.engine.table.reachable(self.id, true).await;
+                self.engine.shared().table.reachable(self.id, true).await;
             }
             Err(error) => {
                 self.tries += 1;
@@ -286,7 +286,7 @@ impl Minder {
                 tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
-                    self.engine.table.reachable(self.id, false).await;
+                    self.engine.shared().table.reachable(self.id, false).await;
                 }
                 keepers::wait(&shared.sockets, self.id, &self.dir, AGAIN).await?;
             }

@@ -2,9 +2,9 @@
 
 mod unexamined;
 
-use crate::{cgroup, keepers};
 use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, ids_in};
 use crate::points::point;
+use crate::{cgroup, keepers};
 use outlast_core::{Incarnation, ProcessId, StopWay};
 use outlast_store::dir::ProcessDir;
 use outlast_store::os::{arguments_of, boot_id, children_of, incarnation_of, is_alive, parent_of, session_of, signal, start_ticks};

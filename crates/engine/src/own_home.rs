@@ -3,8 +3,8 @@
 //! A home can be removed, renamed or replaced under a running engine. No path leads to the engine's lock and index then, and another engine
 //! may serve the path. Commits from then on would be lost, so the engine accepts nothing more and ends.
 
-use crate::os::Watch;
 use crate::closing::{Closing, Shutdown};
+use crate::os::Watch;
 use outlast_store::dir::{FileId, Home};
 use outlast_wire::v1::LockHolder;
 use std::fs::File;

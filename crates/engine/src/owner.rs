@@ -4,14 +4,14 @@ use crate::clock_jumps::{ClockJumps, Moment};
 use crate::closing::Closing;
 use crate::disk::blocking;
 use crate::engine::Engine;
-use crate::facts::{Facts, Seen};
+use crate::facts::Facts;
 use crate::handle::TableRequest;
 use crate::index::Writer;
 use crate::mind::{Look, mind};
 use crate::refuse;
 use crate::retain;
 use crate::shared::Shared;
-use crate::table::{Reserved, Table};
+use crate::table::{Advance, Reserved, Table};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::meta::{Snapshot, flag};
 use outlast_wire::v1::Error;
@@ -124,9 +124,9 @@ impl TableOwner {
                 }
             }
             TableRequest::LetGo { id } => self.table.let_go(id),
-            TableRequest::ApplyLook { id, seen, answer } => _ = answer.send(self.apply_look(id, &seen)),
+            TableRequest::ApplyLook { look, answer } => _ = answer.send(self.apply_look(&look)),
             TableRequest::Reachable { id, reachable } => {
-                self.table.change(id, |facts| Facts { unreachable: !reachable, ..facts.clone() });
+                self.table.change(id, |facts| Arc::new(Facts { unreachable: !reachable, ..Facts::clone(facts) }));
             }
             TableRequest::Consumed { id } => self.consumed(id).await,
             TableRequest::Take { id, answer } => _ = answer.send(self.table.take(id)),
@@ -157,8 +157,9 @@ impl TableOwner {
         }
     }
 
-    fn apply_look(&mut self, id: ProcessId, seen: &Seen) -> Option<Arc<Facts>> {
-        let (before, after) = self.table.change(id, |facts| facts.with(seen))?;
+    fn apply_look(&mut self, look: &Advance) -> Option<Arc<Facts>> {
+        let (before, after) = self.table.apply_look(look)?;
+        let id = after.id();
         if before.phase != after.phase {
             tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
         }
@@ -172,7 +173,7 @@ impl TableOwner {
     /// The owner of a process has seen its end: of what is to be removed, it goes first.
     async fn consumed(&mut self, id: ProcessId) {
         let Some(facts) = self.table.consumed(id) else { return };
-        if self.shared.unwritten.has(id) {
+        if self.shared.intake.unsaved.has(id) {
             // Written with its news.
             return;
         }
@@ -195,7 +196,7 @@ impl TableOwner {
     /// Removes what is over and too old, or too much.
     fn prune(&mut self) {
         // Without its folder, the next engine would take one whose end is not recorded for lost.
-        let finished = self.table.finished(|id| !self.shared.unwritten.has(id));
+        let finished = self.table.finished(|id| !self.shared.intake.unsaved.has(id));
         let config = &self.shared.config;
         for id in retain::too_much(finished, self.shared.now(), &self.jumps, config.keep_for, config.keep_bytes) {
             self.table.drop_entry(id);

@@ -1,25 +1,28 @@
 //! What all tasks of an engine share, and none changes.
 
 use crate::barrier::Barriers;
+use crate::cgroup;
 use crate::clients::Clients;
 use crate::closing::Shutdown;
 use crate::config::Config;
 use crate::disk::Disk;
+use crate::handle::TableHandle;
 use crate::index::Index;
+use crate::intake::Intake;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::outbox::Outbox;
 use crate::own_home::OwnHome;
 use crate::run_dir::Sockets;
+use crate::settle::UnsavedStops;
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
 use crate::views::Views;
-use crate::cgroup;
-use outlast_core::{ProcessId, Stop, Time};
+use crate::waits::Waits;
+use outlast_core::Time;
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
 use outlast_wire::v1::Namespaces;
-use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
@@ -59,13 +62,11 @@ pub(crate) struct Shared {
     pub(crate) refused_call: Option<String>,
     pub(crate) started_at: Time,
     pub(crate) recovered: u64,
-    pub(crate) disk: Disk,
+    pub(crate) disk: Arc<Disk>,
     /// Who waits for what.
     pub(crate) waits: Arc<Waits>,
-    /// Of whom the disk refused news.
-    pub(crate) unwritten: Unwritten,
-    /// Processes whose files this engine could not read when it started.
-    pub(crate) untold: Mutex<Vec<ProcessId>>,
+    pub(crate) table: TableHandle,
+    pub(crate) intake: Arc<Intake>,
     /// Stops that were carried out although the disk refused their record.
     pub(crate) unsaved_stops: UnsavedStops,
     pub(crate) clients: Arc<Clients>,
@@ -81,21 +82,6 @@ pub(crate) struct Shared {
     pub(crate) lock: Mutex<Option<File>>,
 }
 
-/// Stops of orphans whose record the disk refused, by process, while the engine runs.
-#[derive(Debug, Default)]
-pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
-
-impl UnsavedStops {
-    /// The latest stop of a process.
-    pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
-    }
-
-    pub(crate) fn keep(&self, id: ProcessId, at: Time, stop: Stop) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, stop));
-    }
-}
-
 impl Shared {
     pub(crate) fn now(&self) -> Time {
         self.config.clock.now()
@@ -107,102 +93,5 @@ impl Shared {
             // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
             let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
         }
-    }
-}
-
-/// What somebody waits for in the conversation that would be told of it otherwise, by what the notice would be about.
-#[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<Waited>);
-
-#[derive(Debug, Default)]
-struct Waited {
-    /// How many wait for each.
-    by: HashMap<String, usize>,
-    /// What was held as it was written, for the first who is answered with it.
-    ahead: HashSet<String>,
-}
-
-impl Waits {
-    /// Whether anybody waits for it.
-    pub(crate) fn any(&self, key: &str) -> bool {
-        self.lock().by.contains_key(key)
-    }
-
-    /// One more waits for it, for as long as this is held.
-    pub(crate) fn begin(self: &Arc<Self>, key: String) -> Waiting {
-        *self.lock().by.entry(key.clone()).or_default() += 1;
-        Waiting(Arc::clone(self), key)
-    }
-
-    /// It is held for whoever waits. One of them takes it, or the last to leave gives it back.
-    pub(crate) fn held_ahead(&self, key: &str) {
-        self.lock().ahead.insert(key.to_owned());
-    }
-
-    /// Whether it was held, and nobody has taken it yet.
-    pub(crate) fn take_ahead(&self, key: &str) -> bool {
-        self.lock().ahead.remove(key)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waited> {
-        // Counts are changed whole, so a panic elsewhere spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One who waits.
-pub(crate) struct Waiting(Arc<Waits>, String);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        let mut all = self.0.lock();
-        if let Some(n) = all.by.get_mut(&self.1) {
-            *n -= 1;
-            if *n == 0 {
-                all.by.remove(&self.1);
-            }
-        }
-    }
-}
-
-/// The processes whose news the disk refused. Somebody tries again to write it; until then nothing else is written of them, or an index that knows more than
-/// was told would be believed by the next engine.
-#[derive(Debug, Default)]
-pub(crate) struct Unwritten(Mutex<HashMap<ProcessId, bool>>);
-
-impl Unwritten {
-    /// Takes on what is to be written of a process. `false` if somebody has; they hear that there is more.
-    pub(crate) fn begin(&self, id: ProcessId) -> bool {
-        !self.more(id) && self.lock().insert(id, false).is_none()
-    }
-
-    /// Tells whoever tries to write news of a process that there is more. Whether anybody does.
-    pub(crate) fn more(&self, id: ProcessId) -> bool {
-        self.lock().get_mut(&id).map(|more| *more = true).is_some()
-    }
-
-    /// Whether there is news of it that is not written.
-    pub(crate) fn has(&self, id: ProcessId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
-    /// Said before the folder is read again: what comes later is more.
-    pub(crate) fn reads(&self, id: ProcessId) {
-        self.lock().entry(id).and_modify(|more| *more = false);
-    }
-
-    /// Everything is written that was read. `false` if there is more by now.
-    pub(crate) fn done(&self, id: ProcessId) -> bool {
-        let mut all = self.lock();
-        let done = all.get(&id).is_none_or(|more| !more);
-        if done {
-            all.remove(&id);
-        }
-        done
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<ProcessId, bool>> {
-        // Entries are changed whole, so a panic elsewhere spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

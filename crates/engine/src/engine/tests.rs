@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{KeeperProgram, UserInfo};
+use crate::facts::{Facts, Seen};
 use crate::table::Which;
 use outlast_store::meta::flag;
 use outlast_wire::v1::ErrorKind;
@@ -28,10 +29,10 @@ async fn an_engine_that_has_stopped_makes_no_answers_up() {
     engine.stop().await;
     let nobody = Owner::default();
     let errors = [
-        engine.table.all(&nobody, Which::All).await.err(),
-        engine.table.counts().await.err(),
-        engine.table.interrupt("s".into()).await.err(),
-        engine.table.resolve("proc_abcdef012345", &nobody).await.err(),
+        engine.shared().table.all(&nobody, Which::All).await.err(),
+        engine.shared().table.counts().await.err(),
+        engine.shared().table.interrupt("s".into()).await.err(),
+        engine.shared().table.resolve("proc_abcdef012345", &nobody).await.err(),
     ];
     for error in errors {
         assert_eq!(error.unwrap().kind, ErrorKind::Unavailable);
@@ -57,7 +58,7 @@ pub(crate) async fn until_listed_as_on_disk(engine: &Engine) -> usize {
     let agree = async {
         loop {
             let folders = std::fs::read_dir(engine.shared.home.processes()).unwrap().count();
-            if engine.table.counts().await.unwrap().known == folders as u64 {
+            if engine.shared().table.counts().await.unwrap().known == folders as u64 {
                 return folders;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -91,8 +92,8 @@ async fn ended(engine: &Engine, n: u8) -> ProcessView {
     dir.create().unwrap();
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
     crate::settle::never_started(&dir, id, failure, engine.shared.now()).unwrap();
-    engine.table.reserve(id, String::new(), Owner::default()).await.unwrap();
-    let view = engine.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
+    engine.shared().table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    let view = engine.shared().table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());
     view
 }
@@ -106,7 +107,7 @@ async fn a_removal_whose_caller_leaves_is_finished() {
         let left = left_after(polls, engine.forget(&view)).await;
         // The one that was begun is gone in the end, wherever its caller left.
         let gone = async {
-            while view.dir.path.exists() || engine.table.counts().await.unwrap().known > 0 {
+            while view.dir.path.exists() || engine.shared().table.counts().await.unwrap().known > 0 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -125,7 +126,7 @@ async fn a_removal_is_done_once_the_folder_is_gone() {
     let view = ended(&engine, 1).await;
     engine.shared.index.close().await;
     engine.forget(&view).await.unwrap();
-    assert_eq!(engine.table.counts().await.unwrap().known, 0);
+    assert_eq!(engine.shared().table.counts().await.unwrap().known, 0);
     assert_eq!(until_listed_as_on_disk(&engine).await, 0);
     engine.stop().await;
 }
@@ -141,7 +142,7 @@ async fn a_removal_that_did_not_begin_leaves_the_process_listed() {
     let done = engine.forget(&view).await;
     assert!(done.is_err() && view.dir.path.exists(), "{done:?}");
     // It is put back before the next question is answered.
-    assert_eq!(engine.table.counts().await.unwrap().known, 1);
+    assert_eq!(engine.shared().table.counts().await.unwrap().known, 1);
     engine.stop().await;
 }
 
@@ -159,9 +160,9 @@ async fn watched(engine: &Engine, n: u8) -> (ProcessView, outlast_store::meta::M
     meta.live().cmd.store(1, SeqCst);
     meta.live().cmd_ticks.store(1, SeqCst);
     meta.live().set(flag::STARTED);
-    engine.table.reserve(id, String::new(), Owner::default()).await.unwrap();
+    engine.shared().table.reserve(id, String::new(), Owner::default()).await.unwrap();
     engine.shared.outbox.accept(Facts::accepted(kept.clone())).await.unwrap();
-    (engine.table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
+    (engine.shared().table.accept_process(Facts::accepted(kept), None).await.unwrap(), meta)
 }
 
 /// Makes the index refuse whatever is written, as a full disk does, or lets it write again.
@@ -178,8 +179,8 @@ fn matched(view: &ProcessView, up: u64) {
 }
 
 async fn look(engine: &Engine, view: &ProcessView) {
-    let cursor = engine.table.facts(view.id()).await.unwrap().cursor;
-    engine.saw(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
+    let cursor = engine.shared().table.facts(view.id()).await.unwrap().cursor;
+    engine.shared().intake.apply_look(view.id(), Seen::look(&view.dir, cursor)).await.unwrap();
 }
 
 /// The kinds of all notices, and whether the row of the process says that it is over for good.
@@ -264,7 +265,7 @@ async fn an_index_that_knows_of_an_end_has_the_notice_of_it() {
     meta.live().closed_at.store(now.micros(), SeqCst);
     meta.live().set(flag::OUTPUT_CLOSED | flag::DONE);
     look(&engine, &view).await;
-    assert!(engine.table.facts(view.id()).await.unwrap().phase.is_final());
+    assert!(engine.shared().table.facts(view.id()).await.unwrap().phase.is_final());
     let (kinds, is_final) = told(&engine, &view).await;
     assert_eq!(kinds.is_empty(), !is_final, "an engine that starts now believes the row");
     until_told(&engine, &view, &["completion"]).await;
@@ -300,7 +301,7 @@ async fn an_end_that_was_answered_while_the_disk_was_full_is_not_told_again() {
     look(&engine, &view).await;
     // What an answer does once it is in the socket.
     engine.shared.outbox.consume_later(view.id(), "wait", now).await;
-    engine.table.consumed(view.id()).await;
+    engine.shared().table.consumed(view.id()).await;
     full(&engine, false).await;
     until_told(&engine, &view, &["completion"]).await;
     let states = |db: &rusqlite::Connection| db.query_row("SELECT state FROM notice", [], |r| r.get::<_, String>(0));

@@ -6,11 +6,12 @@ use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
-use crate::shared::{Shared, Waits};
+use crate::waits::Waits;
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
 use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
+use outlast_text::Redactor;
 use outlast_text::watch::{Cursor, Found, Scanner};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
@@ -37,19 +38,26 @@ pub(crate) struct News {
 
 impl News {
     /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
-    pub(crate) fn of(shared: &Shared, before: &Facts, after: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Option<Self> {
+    pub(crate) fn of(
+        redactor: &Redactor,
+        waits: &Waits,
+        before: &Facts,
+        after: &Facts,
+        seen: &crate::facts::Seen,
+        dir: &ProcessDir,
+    ) -> Option<Self> {
         let tell = &after.kept.spec.tell;
         let mut found = journalled(seen);
         if after.phase.is_final() && !before.phase.is_final() {
             found.extend(left_in_meta(after, seen, dir));
         }
-        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(shared, after, found) };
+        let matches: Vec<(u64, Matched)> = if tell.watch.is_empty() { Vec::new() } else { matches(redactor, after, found) };
         let ended = after.is_over() && !before.is_over();
         if matches.is_empty() && !ended && !is_worth_a_row(before, after) {
             return None;
         }
-        let end = (ended && wants_end(tell)).then(|| Box::new(completion(shared, after, seen, dir)));
-        let waited_for = shared.waits.any(&end_key(after.id()));
+        let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
+        let waited_for = waits.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
@@ -97,7 +105,7 @@ fn is_worth_a_row(before: &Facts, after: &Facts) -> bool {
 }
 
 /// The matches that count: those in output that was there when the command ended.
-fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
+fn matches(redactor: &Redactor, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u64, Matched)> {
     let end = if after.is_over() { after.log_end } else { u64::MAX };
     let command = after.kept.spec.command.shown();
     let finder = after.kept.masks.as_ref().and_then(Finder::new);
@@ -105,8 +113,8 @@ fn matches(shared: &Shared, after: &Facts, found: Vec<(u64, Matched)>) -> Vec<(u
         // Masked as a whole: a secret may begin in one line and end in the next.
         let text = m.lines.join("\n");
         let text = finder.as_ref().map_or(text.clone(), |finder| finder.masked(&text));
-        let lines = shared.redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
-        (at, Matched { pattern: shared.redactor.command_line(&m.pattern).into_owned(), lines, ..m })
+        let lines = redactor.output(&command, &text).split('\n').map(str::to_owned).collect();
+        (at, Matched { pattern: redactor.command_line(&m.pattern).into_owned(), lines, ..m })
     };
     found.into_iter().filter(|(_, m)| m.offset < end).map(masked).collect()
 }
@@ -163,11 +171,11 @@ fn left_in_meta(of: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Opti
 /// What is said of the end of an adopted process.
 const ADOPTED: &str = "It was adopted: its output was not kept, and its exit code is known to its own parent alone.";
 
-fn completion(shared: &Shared, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
+fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir: &ProcessDir) -> Completion {
     let tell = &facts.kept.spec.tell;
     let chars = tell.chars.map_or(limits::WAIT_EXIT_CHARS, |n| n as usize);
     let log = Log::open(dir, facts, seen.meta.as_ref());
-    let shown = render::preview(&shared.redactor, &log, facts, chars);
+    let shown = render::preview(redactor, &log, facts, chars);
     let fate = render::fate(facts);
     let (output, output_cut, output_missing) = match (shown, fate.start_error) {
         (_, Some(error)) => (error, None, None),

@@ -18,12 +18,12 @@ pub(crate) use table::{
 pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
+use crate::closing::Closing;
 use crate::config::Push;
+use crate::disk::AGAIN;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
-use crate::disk::AGAIN;
-use crate::closing::Closing;
 use outlast_core::{Owner, ProcessId, Time};
 use recent::{Following, Recent};
 use rusqlite::Connection;

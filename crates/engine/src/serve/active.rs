@@ -8,7 +8,7 @@ use outlast_wire::v1::{Active, Activity, Error, ErrorKind};
 
 pub(super) async fn active(asked: &Asked, about: Activity) -> Result<Active, Error> {
     let now = asked.shared().now();
-    let views = asked.engine.table.all(&asked.owner, Which::Live).await?;
+    let views = asked.engine.shared().table.all(&asked.owner, Which::Live).await?;
     let runs = |f: &Facts| !f.is_over();
     let running = views.iter().filter(|v| runs(&v.facts)).count() as u64;
     let any = |so: &dyn Fn(&Facts) -> bool| views.iter().any(|v| runs(&v.facts) && so(&v.facts));

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::facts::{Facts, Seen};
 use crate::os::id_of_environment;
 use crate::shared::Shared;
-use crate::table::{Reserved, ProcessView, Which};
+use crate::table::{ProcessView, Reserved, Which};
 use crate::{refuse, settle};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
@@ -60,7 +60,7 @@ pub(super) async fn adopt(asked: &Asked, from: AdoptFrom) -> Result<Adopted, Err
 
 /// Why this life is part of a process that is known, if it is: stopping it is for that one's owner, and it would be stopped twice.
 async fn part_of(asked: &Asked, of: Incarnation) -> Result<Option<String>, Error> {
-    let all = asked.engine.table.all(&Owner::default(), Which::All).await?;
+    let all = asked.engine.shared().table.all(&Owner::default(), Which::All).await?;
     let leads = |v: &ProcessView, life: Incarnation| v.facts.phase.alive() == Some(life);
     let (by_name, above) = (id_of_environment(of.pid), ancestors(of.pid));
     let named = all.iter().find(|v| by_name == Some(v.id()));
@@ -82,7 +82,7 @@ fn ancestors(pid: u32) -> Vec<Incarnation> {
 /// The process under which this life is known already.
 async fn known(asked: &Asked, of: Incarnation) -> Result<Option<ProcessView>, Error> {
     // All of them: a life that another conversation owns must not be taken in twice.
-    let all = asked.engine.table.all(&Owner::default(), Which::Live).await?;
+    let all = asked.engine.shared().table.all(&Owner::default(), Which::Live).await?;
     Ok(all.into_iter().find(|v| v.facts.phase.alive() == Some(of)))
 }
 
@@ -110,7 +110,7 @@ async fn begin(engine: &Engine, found: Found) -> Result<ProcessView, Error> {
         let written = tokio::spawn(async move { write_down(&writer, id, found).await });
         let taken = written.await.unwrap_or_else(|panic| Err(refuse::fault(panic)));
         if taken.is_err() {
-            engine.table.let_go(id).await;
+            engine.shared().table.let_go(id).await;
         }
         taken
     });
@@ -120,7 +120,7 @@ async fn begin(engine: &Engine, found: Found) -> Result<ProcessView, Error> {
 async fn reserve(engine: &Engine, found: &Found) -> Result<ProcessId, Error> {
     // An id that is in use here means another process; this one gets one of its own.
     for id in found.id.into_iter().chain(std::iter::repeat_with(random_id)) {
-        match engine.table.reserve(id, hash(found), found.spec.owner.clone()).await {
+        match engine.shared().table.reserve(id, hash(found), found.spec.owner.clone()).await {
             Ok(Reserved::New) => return Ok(id),
             Ok(Reserved::Same(_) | Reserved::Pending(_)) => {}
             Err(error) if error.code == code::ID_TAKEN => {}
@@ -167,7 +167,7 @@ async fn write_down(engine: &Engine, id: ProcessId, found: Found) -> Result<Proc
         let _undone = blocking(undo).await;
         return Err(refuse::index_start(&error));
     }
-    engine.table.accept_process(facts, None).await
+    engine.shared().table.accept_process(facts, None).await
 }
 
 fn kept(shared: &Shared, id: ProcessId, found: Found) -> Kept {

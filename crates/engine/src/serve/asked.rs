@@ -3,14 +3,15 @@
 use super::awaiting::Awaiting;
 use super::chosen::Chosen;
 use super::out::Out;
-use super::relay::{self, Relay, Relays};
+use super::relay::{Relay, Relays};
 use super::{
     Input, active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read,
     remove, rerun, resize, restart, run, signal, until, view, wait, write,
 };
 use crate::disk::blocking;
 use crate::engine::Engine;
-use crate::facts::{Facts, Seen};
+use crate::facts::Facts;
+use crate::intake::Current;
 use crate::left_behind::may_have_left;
 use crate::points::point;
 use crate::refuse;
@@ -139,13 +140,13 @@ impl Asked {
                 Ok(()) => {
                     out.answer(Done::ok()).await;
                     point!("engine_stop.allowed");
-                    self.engine.table.begin_stop(self.owner.clone()).await;
+                    self.engine.shared().table.begin_stop(self.owner.clone()).await;
                 }
                 Err(error) => out.error(error).await,
             },
             Request::EngineHandOver => {
                 out.answer(Done::ok()).await;
-                self.engine.table.begin_hand_over().await;
+                self.engine.shared().table.begin_hand_over().await;
             }
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
@@ -193,7 +194,7 @@ impl Asked {
         let then = move |sent: bool| async move {
             point!("answer.sent");
             if sent {
-                relay::seen(&engine, id, how, now).await;
+                engine.shared().intake.end_seen(id, how, now).await;
             } else {
                 engine.shared().outbox.let_go(id).await;
             }
@@ -227,12 +228,12 @@ impl Asked {
     }
 
     pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
-        self.engine.table.resolve(name, &self.owner).await
+        self.engine.shared().table.resolve(name, &self.owner).await
     }
 
-    /// What the folder says right now, which may be more than the engine has heard of.
-    pub(super) async fn fresh(&self, view: &ProcessView) -> Result<Fresh, Error> {
-        fresh(&self.engine, view).await
+    /// What the folder shows right now, which may be more than the table has.
+    pub(super) async fn look(&self, view: &ProcessView) -> Result<Current, Error> {
+        self.shared().intake.look(view).await
     }
 }
 
@@ -241,26 +242,6 @@ fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
     found.namesakes = view.namesakes;
     found
-}
-
-/// A process and a look into its folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Fresh {
-    pub(crate) facts: Arc<Facts>,
-    pub(crate) seen: Seen,
-}
-
-pub(crate) async fn fresh(engine: &Engine, view: &ProcessView) -> Result<Fresh, Error> {
-    let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
-    let look = engine.shared().disk.at(move || Seen::look(&dir, cursor)).await;
-    let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
-    let facts = view.facts.with(&seen);
-    if facts.phase == view.facts.phase {
-        return Ok(Fresh { facts: Arc::new(facts), seen });
-    }
-    // The owner hears of it before the caller does.
-    let told = engine.saw(id, seen.clone()).await;
-    Ok(Fresh { facts: told.unwrap_or_else(|| Arc::new(facts)), seen })
 }
 
 /// Goes on if whoever asked leaves: what was begun is finished.

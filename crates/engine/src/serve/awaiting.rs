@@ -4,7 +4,7 @@ use super::Asked;
 use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::outbox::end_key;
-use crate::shared::Waiting;
+use crate::waits::Waiting;
 use outlast_core::ProcessId;
 
 /// One who waits. What they wait for is kept for them when it happens; should they leave without an answer, it is told after all, at once.

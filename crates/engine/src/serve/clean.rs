@@ -9,7 +9,7 @@ use outlast_wire::code;
 use outlast_wire::v1::{Cleaned, Error};
 
 pub(super) async fn clean(asked: &Asked, chosen: &Chosen) -> Result<Cleaned, Error> {
-    let mut views = asked.engine.table.all(&asked.owner, Which::All).await?;
+    let mut views = asked.engine.shared().table.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let mut cleaned = Cleaned::default();
     for mut view in views {
@@ -37,7 +37,7 @@ pub(super) async fn clean(asked: &Asked, chosen: &Chosen) -> Result<Cleaned, Err
     if let Some(place) = asked.shared().place.clone() {
         // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is nobody's.
         let leaves = place.leaves();
-        let live = asked.engine.table.all(&Owner::default(), Which::Live).await?;
+        let live = asked.engine.shared().table.all(&Owner::default(), Which::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();
         // What could not be removed is found by the next cleaning.
         let _swept = crate::disk::blocking(move || dead.into_iter().for_each(|id| place.remove_leaf(id))).await;

@@ -94,7 +94,7 @@ pub(super) async fn pushed(asked: &Asked, sink: String, seq: u64, lease: String,
     point!("delivery.before_settle");
     let (kept, end_of) = asked.shared().outbox.pushed(sink, seq, lease, how, now).await.map_err(|e| refuse::index(&e))?;
     if let Some(process) = end_of {
-        asked.engine.table.consumed(process).await;
+        asked.engine.shared().table.consumed(process).await;
     }
     point!("delivery.settled");
     Ok(Done::word(if kept { "ok" } else { "lost" }))

@@ -7,14 +7,14 @@ use std::sync::PoisonError;
 
 pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> {
     let shared = asked.shared();
-    let counts = asked.engine.table.counts().await?;
+    let counts = asked.engine.shared().table.counts().await?;
     // An index that cannot be written has more to say elsewhere, and the engine is as it is all the same.
     let failing = shared.outbox.failing().await.unwrap_or_default();
     let late = failing
         .into_iter()
         .map(|(sink, waiting, why)| format!("the sink {sink} did not take {waiting} notices, and is tried again: {why}"));
-    let untold = shared.untold.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let untold = untold.into_iter().map(|id| {
+    let unreadable = shared.intake.unreadable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let unreadable = unreadable.into_iter().map(|id| {
         format!("the notices of {id} could not be made: reading its files panicked (engine.log says where); an engine that can read them makes them")
     });
     let home = shared.home.root.display().to_string();
@@ -22,7 +22,7 @@ pub(super) async fn engine_status(asked: &Asked) -> Result<EngineStatus, Error> 
     status.running = counts.running;
     status.known = counts.known;
     status.recovered = shared.recovered;
-    status.degraded = shared.degraded.iter().cloned().chain(untold).chain(late).collect();
+    status.degraded = shared.degraded.iter().cloned().chain(unreadable).chain(late).collect();
     status.keeper = shared.launcher.starter.copy().path.display().to_string();
     status.shell = login(asked);
     status.settings.clone_from(&shared.config.settings);

@@ -13,7 +13,7 @@ pub(super) async fn may_stop(asked: &Asked) -> Result<(), Error> {
         return Ok(());
     }
     // One that ends already ends as it was asked.
-    let Ok(live) = asked.engine.table.all(&Owner::default(), Which::Live).await else { return Ok(()) };
+    let Ok(live) = asked.engine.shared().table.all(&Owner::default(), Which::Live).await else { return Ok(()) };
     let dies = live.iter().map(|v| &v.facts).filter(|f| !f.is_over() && f.kept.spec.on_stop == OnStop::Kill);
     match dies.filter(|f| !asked.owner.may_touch(&f.kept.spec.owner)).count() {
         0 => Ok(()),

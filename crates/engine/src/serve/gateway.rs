@@ -1,10 +1,10 @@
 //! The gateway of the home: it says that it serves, and hears which sessions have notices.
 
 use super::Asked;
+use crate::closing::Closing;
 use crate::engine::Engine;
 use crate::outbox::{Moment, OpenSession};
 use crate::refuse;
-use crate::closing::Closing;
 use outlast_wire::v1::{Done, Error, Event};
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

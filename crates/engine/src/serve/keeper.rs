@@ -1,6 +1,5 @@
 //! A way to the keeper of a process, over whatever becomes of either.
 
-use super::fresh;
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::is_kept;
@@ -46,7 +45,7 @@ pub(crate) async fn reach(engine: &Engine, view: &mut ProcessView) -> Result<Lin
             let known = tokio::time::timeout(SETTLING, view.until(|f| settled(&f.phase))).await;
             return Err(if known.is_ok() { Away::Over } else { Away::Refused(unreachable(view)) });
         }
-        let seen = fresh(engine, view).await.map_err(Away::Refused)?;
+        let seen = engine.shared().intake.look(view).await.map_err(Away::Refused)?;
         view.facts = seen.facts;
         if view.facts.phase.is_final() {
             return Err(Away::Over);

@@ -4,7 +4,7 @@ use super::awaiting::Awaiting;
 use super::chosen::Chosen;
 use super::keeper::{Away, reach, unexpected, unreachable};
 use super::kill_left::stop_left;
-use super::{Asked, Ended, fresh, reading};
+use super::{Asked, Ended, reading};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::Facts;
@@ -46,7 +46,7 @@ pub(super) async fn kill(asked: &Asked, name: &str, kill: Kill) -> Result<Ended<
 }
 
 pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Result<KillAll, Error> {
-    let mut views = asked.engine.table.all(&asked.owner, Which::Live).await?;
+    let mut views = asked.engine.shared().table.all(&asked.owner, Which::Live).await?;
     views.retain(|v| !v.facts.is_over() && chosen.takes(v));
     let stop = Stop { cause: cause(&asked.owner, "kill_all"), way: way(kill, asked.shared().config.grace) };
     let (mut killed, mut failed, mut warnings) = (0, Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ pub(super) async fn kill_all(asked: &Asked, chosen: &Chosen, kill: Kill) -> Resu
 
 /// The chosen processes that are over and may have left something running.
 async fn left_of_chosen(asked: &Asked, chosen: &Chosen) -> Result<Vec<ProcessView>, Error> {
-    let mut views = asked.engine.table.all(&asked.owner, Which::All).await?;
+    let mut views = asked.engine.shared().table.all(&asked.owner, Which::All).await?;
     views.retain(|v| v.facts.is_over() && chosen.takes(v));
     let shared = Arc::clone(asked.shared());
     let found = blocking(move || {
@@ -171,7 +171,7 @@ impl Stopped {
 /// Stops one, through its keeper or, if that is dead, without.
 async fn stop_one(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<Stopped, Error> {
     for _ in 0..TRIES {
-        view.facts = fresh(engine, view).await?.facts;
+        view.facts = engine.shared().intake.look(view).await?.facts;
         let said = match decide(&view.facts.phase, Wish::Kill(stop.clone()), false) {
             Ok(Action::StopTree(stop)) => stop_kept(engine, view, stop).await,
             Ok(Action::StopOrphan(of, stop)) => return stop_orphan(engine, view, of, &stop).await,
@@ -253,11 +253,12 @@ async fn stop_orphan(engine: &Engine, view: &mut ProcessView, of: Incarnation, s
 }
 
 async fn answer(asked: &Asked, view: ProcessView, stop: &Stop, done: Stopped) -> Result<Ended<Killed>, Error> {
-    let now = asked.fresh(&view).await?;
+    let now = asked.look(&view).await?;
     let (shared, of) = (Arc::clone(asked.shared()), Arc::clone(&now.facts));
     let dir = view.dir.clone();
     let shown =
-        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS)).await?;
+        reading(move || render::preview(&shared.redactor, &Log::open(&dir, &of, now.seen.meta.as_ref()), &of, limits::WAIT_EXIT_CHARS))
+            .await?;
     let of = now.facts.is_over().then(|| Arc::clone(&now.facts));
     let status = if stop.way == StopWay::TermOnly { "signalled" } else { "killed" };
     let mut answer = Killed::new(status, view.id(), render::fate(&now.facts));

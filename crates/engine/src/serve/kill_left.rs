@@ -1,8 +1,8 @@
 //! `kill` of a process that is over: stops what it left running.
 
+use super::finished;
 use super::keeper::{unexpected, unreachable};
 use super::kill::survived;
-use super::{finished, fresh};
 use crate::disk::blocking;
 use crate::engine::Engine;
 use crate::facts::is_kept;
@@ -27,7 +27,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(super) async fn stop_left(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
     let mut seen: Vec<Named> = Vec::new();
     for _ in 0..TRIES {
-        view.facts = fresh(engine, view).await?.facts;
+        view.facts = engine.shared().intake.look(view).await?.facts;
         let Some(mut keeper) = connect(engine, view).await else {
             return without_keeper(engine, view, stop, seen).await;
         };

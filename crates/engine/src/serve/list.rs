@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The whole answer, as JSON.
 pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
-    let mut listing = asked.engine.table.listing(&asked.owner, Which::All).await?;
+    let mut listing = asked.engine.shared().table.listing(&asked.owner, Which::All).await?;
     // One that is over is listed among those that run while something that it started does.
     listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.is_over() || may_have_left(&l.facts.phase)));
     let (shared, scope) = (asked.shared(), scope.clone());

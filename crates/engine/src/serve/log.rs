@@ -1,6 +1,7 @@
 //! `log`: a page of output.
 
-use super::{Asked, Ended, Fresh, reading};
+use super::{Asked, Ended, reading};
+use crate::intake::Current;
 use crate::{refuse, render};
 use outlast_wire::code;
 use outlast_wire::v1::{Error, LogPage, Page};
@@ -11,7 +12,7 @@ pub(super) async fn log(asked: &Asked, name: &str, page: Page) -> Result<Ended<L
         return Err(refuse::refusal(code::BAD_REQUEST, "a page of 0 lines shows nothing", "give a limit of at least 1"));
     }
     let view = asked.resolve(name).await?;
-    let Fresh { facts, seen } = asked.fresh(&view).await?;
+    let Current { facts, seen } = asked.look(&view).await?;
     let shared = Arc::clone(asked.shared());
     let of = Arc::clone(&facts);
     let answer = reading(move || render::page(&shared.redactor, &view.dir, &facts, seen.meta.as_ref(), page)).await?;

@@ -43,7 +43,7 @@ use crate::closing::Closing;
 use crate::engine::Engine;
 use crate::points::point;
 use crate::refuse;
-use asked::{Asked, Ended, Fresh, finished, fresh, glance, reading};
+use asked::{Asked, Ended, finished, glance, reading};
 use out::{Out, Outgoing, send_all};
 use outlast_wire::frame::{Frame, Splitter};
 use outlast_wire::socket;

@@ -2,10 +2,10 @@
 
 use super::Asked;
 use crate::bytes::lease_token;
+use crate::closing::Closing;
 use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::points::point;
 use crate::refuse;
-use crate::closing::Closing;
 use crate::shared::Shared;
 use outlast_core::{Body, IdRef, Notice, Owner, ProcessId, Route, Time};
 use outlast_text::{Redactor, announce, announce_all};
@@ -41,7 +41,7 @@ pub(super) async fn next(asked: &Asked, taker: Taker, limit: u32, lease_ms: u64,
     let mut news = outbox.news();
     let until = wait_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.table.interrupts(session.clone()).await,
+        Some(session) => asked.engine.shared().table.interrupts(session.clone()).await,
         None => None,
     };
     let mut too_late = 0;
@@ -166,7 +166,7 @@ pub(super) async fn settle(asked: &Asked, ids: Vec<String>, lease: Option<String
             Settled::Lost => "lost",
         };
         if let (true, Some(process)) = (delivered && status == "ok", judged.completion_of) {
-            asked.engine.table.consumed(process).await;
+            asked.engine.shared().table.consumed(process).await;
         }
         notices.push(JudgedOne::new(judged.id, status));
     }
@@ -278,11 +278,11 @@ pub(super) async fn consumed(asked: &Asked, name: &str, mark: bool) -> Result<Co
     let shared = asked.shared();
     if mark {
         // What has not ended nobody has seen the end of.
-        if asked.engine.table.facts(id).await.is_some_and(|facts| !facts.is_over()) {
+        if asked.engine.shared().table.facts(id).await.is_some_and(|facts| !facts.is_over()) {
             return Ok(Consumed { consumed: false });
         }
         shared.outbox.consume(id, "mark", shared.now()).await.map_err(|e| refuse::index(&e))?;
-        asked.engine.table.consumed(id).await;
+        asked.engine.shared().table.consumed(id).await;
         return Ok(Consumed { consumed: true });
     }
     let consumed = shared.outbox.is_consumed(id).await.map_err(|e| refuse::index(&e))?;

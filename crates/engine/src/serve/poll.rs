@@ -1,7 +1,8 @@
 //! `poll`: how one process is.
 
 use super::relay::Relay;
-use super::{Asked, Fresh, glance};
+use super::{Asked, glance};
+use crate::intake::Current;
 use crate::refuse;
 use crate::render::{Detail, process};
 use crate::table::ProcessView;
@@ -24,7 +25,7 @@ pub(super) async fn poll(asked: &Asked, name: &str) -> Result<Process, Error> {
 
 /// Everything about a process, as it is right now.
 pub(super) async fn whole(asked: &Asked, view: &ProcessView) -> Result<Process, Error> {
-    let Fresh { facts, seen } = asked.fresh(view).await?;
+    let Current { facts, seen } = asked.look(view).await?;
     let (shared, dir) = (Arc::clone(asked.shared()), view.dir.clone());
     let is_watched = !facts.kept.spec.tell.watch.is_empty();
     let of = Arc::clone(&facts);

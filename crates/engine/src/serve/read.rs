@@ -1,7 +1,8 @@
 //! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::{Asked, Fresh, reading};
+use super::{Asked, reading};
 use crate::facts::Facts;
+use crate::intake::Current;
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::table::ProcessView;
@@ -77,7 +78,7 @@ async fn read_on(asked: &Asked, mut view: ProcessView, from: From, until: Until,
     let mut times = timed.then(Times::default);
     loop {
         pace.wait().await;
-        let Fresh { facts, seen } = asked.fresh(&view).await?;
+        let Current { facts, seen } = asked.look(&view).await?;
         view.facts = facts.clone();
         let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
         pace.looked(end);

@@ -55,7 +55,7 @@ impl Relays {
         let count = arrived.len() as u64;
         for relay in arrived {
             match relay {
-                Relay::End { process, how, since } => seen(&self.engine, process, how, since).await,
+                Relay::End { process, how, since } => self.engine.shared().intake.end_seen(process, how, since).await,
                 Relay::Look(process) => self.engine.shared().outbox.observe(process).await,
                 Relay::Removal(view) => {
                     // Whoever was first did the same.
@@ -103,10 +103,4 @@ impl Drop for Relays {
             }
         });
     }
-}
-
-/// The owner of a process has seen its end.
-pub(super) async fn seen(engine: &Engine, process: ProcessId, how: &'static str, now: Time) {
-    engine.shared().outbox.consume_later(process, how, now).await;
-    engine.table.consumed(process).await;
 }

@@ -1,7 +1,8 @@
 //! `rm`: forget one that is over.
 
-use super::{Asked, Fresh};
+use super::Asked;
 use crate::disk::blocking;
+use crate::intake::Current;
 use crate::left_behind::may_have_left;
 use crate::refuse;
 use crate::table::ProcessView;
@@ -43,7 +44,7 @@ pub(super) async fn left_running(asked: &Asked, view: &ProcessView) -> Result<Ve
 
 /// Gives a process that has ended a moment to let go of its output.
 pub(super) async fn until_closed(asked: &Asked, view: &mut ProcessView) -> Result<(), Error> {
-    let Fresh { facts, .. } = asked.fresh(view).await?;
+    let Current { facts, .. } = asked.look(view).await?;
     view.facts = facts;
     if view.facts.is_over() && !view.facts.phase.is_final() {
         // If somebody holds it for longer, what is known stays as it is.

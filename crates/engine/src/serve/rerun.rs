@@ -32,7 +32,13 @@ pub(super) fn spec_again(of: &Facts, env: Vec<v1::EnvVar>, change: RerunChange, 
 }
 
 /// Starts the spec in the place of the process that it was taken from.
-pub(super) async fn start_again(asked: &Asked, view: &ProcessView, spec: Spec, want: Option<ProcessId>, caller: Caller) -> Result<Process, Error> {
+pub(super) async fn start_again(
+    asked: &Asked,
+    view: &ProcessView,
+    spec: Spec,
+    want: Option<ProcessId>,
+    caller: Caller,
+) -> Result<Process, Error> {
     let same_owner = spec.owner == view.facts.kept.spec.owner;
     let started = run::start(asked, spec, want, caller).await?;
     if same_owner && started.session_id != view.id() {

@@ -1,7 +1,8 @@
 //! `resize`: the size of the terminal.
 
+use super::Asked;
 use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, Fresh};
+use crate::intake::Current;
 use crate::refuse;
 use outlast_wire::code;
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -18,7 +19,7 @@ pub(super) async fn resize(asked: &Asked, name: &str, rows: u16, cols: u16) -> R
         return Err(refuse::refusal(code::BAD_REQUEST, format!("{} has no terminal", view.id()), "start it with --pty"));
     }
     for _ in 0..TRIES {
-        let Fresh { facts, .. } = asked.fresh(&view).await?;
+        let Current { facts, .. } = asked.look(&view).await?;
         view.facts = facts;
         if view.facts.is_over() {
             return Err(super::signal::ended(asked, &view).await?);

@@ -10,7 +10,7 @@ use crate::masks::pieces;
 use crate::points::point;
 use crate::shared::Shared;
 use crate::shell::{self, Form, MergeError, Mode, Parts, ProgramError, Variable};
-use crate::table::{LONGEST_NAME, Reserved, ProcessView};
+use crate::table::{LONGEST_NAME, ProcessView, Reserved};
 use crate::{cgroup, refuse, settle};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
@@ -46,7 +46,7 @@ pub(super) async fn start(asked: &Asked, spec: Spec, want: Option<ProcessId>, ca
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
         let hash = hash(id, &spec, &caller);
-        match asked.engine.table.reserve(id, hash.clone(), spec.owner.clone()).await {
+        match asked.engine.shared().table.reserve(id, hash.clone(), spec.owner.clone()).await {
             Ok(Reserved::New) => {
                 break begin(&asked.engine, Request { id, hash, spec, caller, elsewhere: asked.elsewhere.clone() }).await?;
             }
@@ -97,7 +97,7 @@ async fn begin(engine: &Engine, request: Request) -> Result<(ProcessView, Vec<St
     finished(async move {
         let begun = write_down(&engine, request).await;
         if begun.is_err() {
-            engine.table.let_go(id).await;
+            engine.shared().table.let_go(id).await;
         }
         let shared = engine.shared();
         begun.map_err(|error| if shared.own_home.is_lost() { refuse::home_gone(&shared.home.root) } else { error })
@@ -154,7 +154,7 @@ async fn write_down(engine: &Engine, request: Request) -> Result<(ProcessView, V
         Some(keeper) => keeper.go().await.ok(),
         None => None,
     };
-    Ok((engine.table.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
+    Ok((engine.shared().table.accept_process(Facts::accepted(kept), keeper).await?, not_passed_on))
 }
 
 /// Removes a folder that was not accepted.

@@ -78,7 +78,7 @@ async fn meant(asked: &Asked, given: &str) -> Result<(String, Option<String>), E
 async fn wait(asked: &Asked, set: Barrier, awaiting: Awaiting) {
     let shared = asked.shared();
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.table.interrupts(session.clone()).await,
+        Some(session) => asked.engine.shared().table.interrupts(session.clone()).await,
         None => None,
     };
     let opened = match shared.barriers.opened(&set.id) {

@@ -1,8 +1,9 @@
 //! `wait`: until the end, or until told to let go.
 
 use super::awaiting::Awaiting;
-use super::{Asked, Ended, Fresh, glance};
+use super::{Asked, Ended, glance};
 use crate::facts::{Facts, Seen};
+use crate::intake::Current;
 use crate::points::point;
 use crate::refuse;
 use crate::render::{self, Log};
@@ -31,7 +32,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
     let awaiting = Awaiting::end(asked, &view.facts);
     // From here on no interrupt is missed.
     let mut interrupts = match &asked.owner.session {
-        Some(session) => asked.engine.table.interrupts(session.clone()).await,
+        Some(session) => asked.engine.shared().table.interrupts(session.clone()).await,
         None => None,
     };
     point!("wait.begun");
@@ -42,7 +43,7 @@ pub(super) async fn wait(asked: &Asked, name: &str, timeout_ms: Option<u64>) -> 
         () = interrupted(&mut interrupts) => Woken::Interrupted,
     };
     // Whatever woke us, an end that has come wins.
-    let Fresh { facts, seen } = asked.fresh(&view).await?;
+    let Current { facts, seen } = asked.look(&view).await?;
     let (facts, seen) = until_let_go(asked, &mut view, facts, seen).await?;
     // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
     let awaiting = awaiting.filter(|_| facts.is_over());
@@ -79,7 +80,7 @@ async fn until_let_go(asked: &Asked, view: &mut ProcessView, facts: Arc<Facts>, 
     let Some(rest) = LETTING_GO.checked_sub(passed) else { return Ok((facts, seen)) };
     // If it stays, what is left is named.
     let _stays = tokio::time::timeout(rest, view.until(|facts| facts.phase.is_final())).await;
-    let Fresh { facts, seen } = asked.fresh(view).await?;
+    let Current { facts, seen } = asked.look(view).await?;
     Ok((facts, seen))
 }
 
@@ -88,7 +89,7 @@ pub(super) async fn interrupt(asked: &Asked, session: String) -> Result<Done, Er
     if !asked.owner.may_touch(&Owner { session: Some(session.clone()), ..Owner::default() }) {
         return Err(refuse::no_session(&session));
     }
-    let count = asked.engine.table.interrupt(session).await? as u64;
+    let count = asked.engine.shared().table.interrupt(session).await? as u64;
     Ok(Done::many(count))
 }
 

@@ -1,7 +1,8 @@
 //! `write`: bytes into the input, each once.
 
+use super::Asked;
 use super::keeper::{Away, reach, unexpected, unreachable};
-use super::{Asked, Fresh};
+use crate::intake::Current;
 use crate::refuse;
 use outlast_core::{Action, Ask as Wish, Phase, decide};
 use outlast_store::meta::flag;
@@ -55,7 +56,7 @@ pub(super) async fn checked(asked: &Asked, view: &mut crate::table::ProcessView,
         let begun = tokio::time::timeout(STARTING, view.until(|f| f.phase != Phase::Accepted)).await;
         begun.map_err(|_| refuse::rule(&outlast_core::Refusal::StillStarting))?;
     }
-    let Fresh { facts, seen } = asked.fresh(view).await?;
+    let Current { facts, seen } = asked.look(view).await?;
     view.facts = facts;
     let open = seen.meta.as_ref().is_some_and(|m| !m.has(flag::INPUT_CLOSE_ASKED) && !m.has(flag::INPUT_CLOSED));
     let takes = view.facts.kept.spec.takes_input() && (open || view.facts.kept.spec.pty);
