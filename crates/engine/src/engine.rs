@@ -1,39 +1,43 @@
-//! The handle on an engine. One task owns all state; others hold this and ask, and are answered when it is so.
+//! An engine: how it starts, and the handle on it.
 
 use crate::barrier::{self, Barriers};
 use crate::clients::{ClientKind, Clients};
 use crate::closing::{Closing, Shutdown};
 use crate::config::Config;
-use crate::disk::{AGAIN, Disk, blocking};
+use crate::disk::{Disk, blocking};
+use crate::feed::Feeds;
+use crate::gateways::Gateways;
 use crate::handle::TableHandle;
 use crate::intake::{Intake, UnsavedProcesses};
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
 use crate::orphan::OwnPlaces;
-use crate::outbox::{Judge, Outbox};
+use crate::outbox::{Judge, Outbox, keep_time};
 use crate::own_home::{self, OwnHome};
 use crate::owner::TableOwner;
+use crate::parts::{AtStart, Parts};
 use crate::program::KeeperStarter;
+use crate::reach::Reach;
 use crate::recover::{self, Recovered};
 use crate::run_dir::{NoRunDir, Sockets};
+use crate::serve::connection;
 use crate::settle::UnsavedStops;
-use crate::shared::Shared;
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
-use crate::table::ProcessView;
+use crate::views::Views;
 use crate::waits::Waits;
-use crate::{cgroup, refuse, run_dir};
+use crate::{cgroup, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
 use outlast_text::Redactor;
-use outlast_wire::v1::{Error, LockHolder};
+use outlast_wire::v1::LockHolder;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 /// Why an engine does not start.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +86,14 @@ impl ServeError {
 /// A handle on an engine. Copies are cheap.
 #[derive(Clone)]
 pub struct Engine {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) parts: Arc<Parts>,
+    /// Whether a task accepts connections at the socket. Two would take it from each other.
+    pub(crate) listening: Arc<Mutex<bool>>,
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({})", self.shared.home.root.display())
+        write!(f, "Engine({})", self.parts.home.root.display())
     }
 }
 
@@ -103,8 +109,8 @@ impl Engine {
         config.home.clone_from(&root);
         let home = Home::new(root);
         let lock = lock_home(&home)?;
-        let own_home = Arc::new(OwnHome::new(&home, &lock).map_err(ServeError::io("look at the lock"))?);
-        let sockets = Sockets::new(&home, &config.run_candidates)?;
+        let own_home = Arc::new(OwnHome::new(&home, lock).map_err(ServeError::io("look at the lock"))?);
+        let sockets = Arc::new(Sockets::new(&home, &config.run_candidates)?);
         let keeper = KeeperStarter::new(&home, &config).map_err(ServeError::io("get the keeper's program ready"))?;
         let mut degraded = Vec::new();
         let left = match (config.detach, config.cgroup) {
@@ -157,62 +163,64 @@ impl Engine {
             unsaved: UnsavedProcesses::default(),
             unreadable: Mutex::default(),
         });
-        let shared = Arc::new(Shared {
+        let reach = Reach { sockets: Arc::clone(&sockets), intake: Arc::clone(&intake) };
+        let at_start = AtStart {
+            at: config.clock.now(),
+            boot,
+            namespaces: crate::os::namespaces(),
+            recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
+            refused_call,
+            stays_in_session,
+            logout,
+            degraded,
+        };
+        let parts = Arc::new(Parts {
             leftovers: Leftovers { redactor: Arc::clone(&redactor), own: OwnPlaces { bin: home.bin(), cgroups: place.clone() } },
-            redactor,
             snapshots: Snapshots::new(),
             login: Semaphore::new(1),
-            outbox,
+            barriers: Arc::new(Barriers::new(table.clone(), outbox.clone(), config.clock.clone(), closing.clone())),
+            views: Views::default(),
+            gateways: Gateways::default(),
+            feeds: Feeds::new(reach.clone()),
+            unsaved_stops: UnsavedStops::default(),
+            spare_folders: Arc::new(SpareFolders::new(&home)),
+            launcher: Launcher::new(&home, keeper),
             index: opened.index,
-            barriers: Barriers::default(),
-            views: crate::views::Views::default(),
-            gateways: crate::serve::Gateways::default(),
-            feeds: crate::feed::Feeds::default(),
-            barrier_gone: Notify::new(),
-            boot,
-            started_at: config.clock.now(),
-            recovered: processes.iter().filter(|(_, looked)| *looked).count() as u64,
-            disk,
+            at_start,
+            redactor,
+            outbox,
             waits,
             table,
             intake,
-            unsaved_stops: UnsavedStops::default(),
+            reach,
+            disk,
             clients,
-            spare_folders: Arc::new(SpareFolders::new(&home)),
-            launcher: Launcher::new(&home, keeper),
-            config,
-            home,
-            own_home,
-            sockets: Arc::new(sockets),
-            place,
-            logout,
-            stays_in_session,
-            degraded,
-            refused_call,
             closing,
-            namespaces: crate::os::namespaces(),
-            listening: Mutex::new(false),
-            lock: Mutex::new(Some(lock)),
+            sockets,
+            place,
+            own_home,
+            home,
+            config,
         });
-        let engine = Self { shared };
-        // Whoever asks is answered when everything that happened meanwhile is on its way to its owner.
-        if let Err(error) = engine.shared.outbox.begin(rebuilt, engine.shared.now()).await {
+        let engine = Self { parts: Arc::clone(&parts), listening: Arc::default() };
+        // Clients are answered when everything that happened meanwhile is written with its notices.
+        if let Err(error) = parts.outbox.begin(rebuilt, parts.now()).await {
             tracing::error!(%error, "what was being told is told again when its time is over");
         }
-        engine.shared.intake.catch_up(missed).await;
-        engine.shared.intake.acknowledge_all(&processes);
-        let owner = TableOwner::new(engine.clone(), opened.writer);
-        tokio::spawn(end_with_owner(Arc::clone(&engine.shared), tokio::spawn(owner.run(asked, processes))));
-        tokio::spawn(crate::outbox::keep_time(engine.clone()));
-        let Shared { home, own_home, closing, .. } = &*engine.shared;
-        tokio::spawn(own_home::watch(home.clone(), Arc::clone(own_home), closing.clone()));
-        barrier::resume(&engine).await;
+        parts.intake.catch_up(missed).await;
+        parts.intake.acknowledge_all(&processes);
+        let owner = TableOwner::new(Arc::clone(&parts), opened.writer);
+        tokio::spawn(end_with_owner(Arc::clone(&parts), tokio::spawn(owner.run(asked, processes))));
+        let (clock, closing) = (parts.config.clock.clone(), parts.closing.clone());
+        tokio::spawn(keep_time(parts.outbox.clone(), clock, closing.clone()));
+        tokio::spawn(own_home::watch(parts.home.clone(), Arc::clone(&parts.own_home), closing));
+        barrier::resume(&parts.barriers).await;
         Ok(engine)
     }
 
     /// Serves one client on a connected stream, until either side ends it.
     pub async fn accept(&self, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static) {
-        crate::serve::connection(self.clone(), tokio::io::split(stream), ClientKind::Outside).await;
+        connection(Arc::clone(&self.parts), tokio::io::split(stream), ClientKind::Outside).await;
     }
 
     /// A connection to this engine inside the same program: what a client is made over.
@@ -226,130 +234,50 @@ impl Engine {
     /// The same for what goes along with the engine, and does not keep one that has nothing else to do.
     pub fn connect_within(&self) -> tokio::io::DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
-        tokio::spawn(crate::serve::connection(self.clone(), tokio::io::split(ours), ClientKind::Within));
+        tokio::spawn(connection(Arc::clone(&self.parts), tokio::io::split(ours), ClientKind::Within));
         theirs
     }
 
     /// Ends the engine: nothing new is begun, processes with `on_stop: kill` are stopped, the others go on. Returns once everything is written.
     pub async fn stop(&self) {
-        self.shared.table.begin_stop(Owner::default()).await;
+        self.parts.table.begin_stop(Owner::default()).await;
         self.stopped().await;
     }
 
     /// Returns once the engine has ended: on request, because it was idle, or because its home was removed or replaced.
     pub async fn stopped(&self) {
-        self.shared.closing.reached(Closing::Closed).await;
+        self.parts.closing.reached(Closing::Closed).await;
     }
 
     /// Whether it has ended.
     pub fn has_stopped(&self) -> bool {
-        self.shared.closing.stage() == Closing::Closed
+        self.parts.closing.stage() == Closing::Closed
     }
 
     /// The home that is served.
     pub fn home(&self) -> &std::path::Path {
-        &self.shared.home.root
+        &self.parts.home.root
     }
 
     /// Where the sockets are.
     pub fn run_dir(&self) -> PathBuf {
-        self.shared.sockets.dir()
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-
-    /// Forgets a process that is over, and removes its row and folder. Goes on if the caller leaves: what was begun is finished or undone.
-    pub(crate) async fn forget(&self, view: &ProcessView) -> Result<(), Error> {
-        let (engine, facts) = (self.clone(), Arc::clone(&view.facts));
-        let task = tokio::spawn(async move {
-            let id = facts.id();
-            engine.make_room_for_end(id).await?;
-            if !engine.shared.table.take(id).await? {
-                return Err(refuse::not_found(&id.to_string(), &[]));
-            }
-            let removed = engine.remove(id).await;
-            if removed.is_err() {
-                engine.shared.table.put_back(facts).await;
-            }
-            removed
-        });
-        task.await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
-    }
-
-    /// Before a process is removed, its end must be recorded: without its folder the next engine would take it for lost. If the disk refuses the record,
-    /// the log is removed first, which the client asked for anyway and which may be what fills the disk.
-    async fn make_room_for_end(&self, id: ProcessId) -> Result<(), Error> {
-        if !self.shared.intake.unsaved.has(id) {
-            return Ok(());
-        }
-        let dir = self.shared.home.process(id);
-        let removed = blocking(move || {
-            for first in dir.segments()? {
-                std::fs::remove_file(dir.segment(first))?;
-            }
-            io::Result::Ok(())
-        });
-        removed.await.and_then(|removed| removed).map_err(|e| refuse::disk(format!("cannot remove the output of {id}"), &e))?;
-        for _ in 0..RECORD_TRIES {
-            // The engine tries to write what the disk refused once a second; nothing reports that it succeeded.
-            tokio::time::sleep(AGAIN / 4).await;
-            if !self.shared.intake.unsaved.has(id) {
-                return Ok(());
-            }
-        }
-        Err(refuse::unavailable(
-            format!("the output of {id} was removed, but the disk still refuses the record of its end"),
-            "make room on the disk; the end is recorded a second later, and the process can be removed then",
-        ))
-    }
-
-    /// Removes folder and row, in this order. The folder is renamed first, at once and for good: should we die then, the next start finds the row of an ended
-    /// process without a folder and drops it. The other way round it would find a folder without a row, and take the process for a forgotten one. So what fails after the rename
-    /// is no error: the process is gone, and the next start removes the rest. An error means that the folder is there as it was.
-    pub(crate) async fn remove(&self, id: ProcessId) -> Result<(), Error> {
-        let (dir, place, socket) = (self.shared.home.process(id), self.shared.place.clone(), self.shared.sockets.of(id));
-        blocking(move || {
-            // Its keepers removed it themselves, unless they were killed.
-            let _gone = std::fs::remove_file(socket);
-            if let Some(place) = place {
-                place.remove_leaf(id);
-            }
-            match dir.remove() {
-                Err(error) if dir.is_removed() => {
-                    tracing::warn!(%id, %error, "removed, but some of its files are left");
-                    Ok(())
-                }
-                removed => removed,
-            }
-        })
-        .await
-        .and_then(|removed| removed)
-        .map_err(|e| refuse::disk(format!("cannot remove {id}"), &e))?;
-        if let Err(error) = self.shared.index.forget(id).await {
-            tracing::warn!(%id, %error, "removed, but its row is left");
-        }
-        Ok(())
+        self.parts.sockets.dir()
     }
 }
 
 /// Ends the engine if the owner of the table panicked: nothing would be answered any more. Its processes go on, and the next call starts an engine that finds
 /// everything on disk, as after a kill.
-async fn end_with_owner(shared: Arc<Shared>, owner: tokio::task::JoinHandle<()>) {
+async fn end_with_owner(parts: Arc<Parts>, owner: tokio::task::JoinHandle<()>) {
     if owner.await.is_ok() {
         return;
     }
     tracing::error!("the owner of the table panicked: leaving");
-    shared.closing.set(Closing::Stopping);
-    shared.index.close().await;
-    shared.launcher.fork_server.leave().await;
-    shared.let_go_of_home();
-    shared.closing.set(Closing::Closed);
+    parts.closing.set(Closing::Stopping);
+    parts.index.close().await;
+    parts.launcher.fork_server.leave().await;
+    parts.own_home.release();
+    parts.closing.set(Closing::Closed);
 }
-
-/// How often a removal looks whether the end of its process was recorded: for about three seconds.
-const RECORD_TRIES: u32 = 12;
 
 fn lock_home(home: &Home) -> Result<File, ServeError> {
     use std::io::Write;

@@ -18,10 +18,9 @@ pub(crate) use table::{
 pub(crate) use table::{by_key, last_seq, read};
 
 use crate::barrier::{self, Barrier};
-use crate::closing::Closing;
-use crate::config::Push;
+use crate::closing::{Closing, Shutdown};
+use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
-use crate::engine::Engine;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
 use outlast_core::{Owner, ProcessId, Time};
@@ -493,12 +492,11 @@ pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
 }
 
 /// Ends the rests of the breaker, each when it is over.
-pub(crate) async fn keep_time(engine: Engine) {
-    let shared = Arc::clone(engine.shared());
-    let mut closing = std::pin::pin!(shared.closing.reached(Closing::Stopping));
+pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
+    let mut closing = std::pin::pin!(closing.reached(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
-        let due = match shared.outbox.tick(shared.now()).await {
+        let due = match outbox.tick(clock.now()).await {
             Ok(due) => due,
             Err(error) => {
                 tracing::warn!(%error, "the breaker is looked at later");
@@ -508,7 +506,7 @@ pub(crate) async fn keep_time(engine: Engine) {
         let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
         tokio::select! {
             () = &mut closing => return,
-            () = shared.outbox.rests.notified() => {}
+            () = outbox.rests.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
