@@ -12,8 +12,8 @@ use crate::intake::{Intake, UnsavedProcesses};
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
 use crate::limits::Inherited;
+use crate::notices::{NoticeWriter, Outbox, Waiters, keep_time};
 use crate::orphan::OwnPlaces;
-use crate::outbox::{Judge, Outbox, keep_time};
 use crate::own_home::{self, OwnHome};
 use crate::owner::TableOwner;
 use crate::parts::{AtStart, Parts};
@@ -26,7 +26,6 @@ use crate::settle::UnsavedStops;
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
 use crate::views::Views;
-use crate::waits::Waits;
 use crate::{cgroup, run_dir};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::dir::{Home, HomeError};
@@ -143,12 +142,12 @@ impl Engine {
         // An index that is new in a home that is not: what was in it is gone.
         let rebuilt = opened.fresh && (opened.set_aside.is_some() || !processes.is_empty());
         let boot = outlast_store::os::boot_id().map_err(ServeError::io("read the boot id"))?;
-        let waits = Arc::<Waits>::default();
-        let judge = Judge { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waits: Arc::clone(&waits) };
+        let waiters = Arc::<Waiters>::default();
+        let writer = NoticeWriter { rules: config.watch.clone(), sinks: config.sinks.clone(), boot, waiters: Arc::clone(&waiters) };
         let redactor = Arc::new(Redactor::new(config.redact));
         let (table, asked) = TableHandle::new();
         let (clients, closing, disk) = (Arc::<Clients>::default(), Shutdown::default(), Arc::<Disk>::default());
-        let outbox = Outbox::new(opened.index.clone(), judge);
+        let outbox = Outbox::new(opened.index.clone(), writer);
         let intake = Arc::new(Intake {
             table: table.clone(),
             outbox: outbox.clone(),
@@ -157,7 +156,7 @@ impl Engine {
             home: home.clone(),
             clock: config.clock.clone(),
             redactor: Arc::clone(&redactor),
-            waits: Arc::clone(&waits),
+            waiters: Arc::clone(&waiters),
             clients: Arc::clone(&clients),
             closing: closing.clone(),
             unsaved: UnsavedProcesses::default(),
@@ -189,7 +188,7 @@ impl Engine {
             at_start,
             redactor,
             outbox,
-            waits,
+            waiters,
             table,
             intake,
             reach,

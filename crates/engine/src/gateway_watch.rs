@@ -2,7 +2,7 @@
 
 use crate::closing::Closing;
 use crate::engine::Engine;
-use crate::outbox::{Moment, OpenSession};
+use crate::notices::{Moment, OpenSession};
 use std::time::Duration;
 use tokio::sync::watch;
 

@@ -10,11 +10,10 @@ use crate::disk::{AGAIN, Disk, blocking};
 use crate::facts::{Facts, Seen};
 use crate::handle::TableHandle;
 use crate::index::Index;
-use crate::outbox::{News, Outbox};
+use crate::notices::{News, Outbox, Waiters};
 use crate::points::point;
 use crate::refuse;
 use crate::table::{Advance, ProcessView};
-use crate::waits::Waits;
 use outlast_core::{ProcessId, Time};
 use outlast_store::dir::Home;
 use outlast_store::meta::Snapshot;
@@ -33,7 +32,7 @@ pub(crate) struct Intake {
     pub(crate) home: Home,
     pub(crate) clock: Clock,
     pub(crate) redactor: Arc<Redactor>,
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) clients: Arc<Clients>,
     pub(crate) closing: Shutdown,
     pub(crate) unsaved: UnsavedProcesses,
@@ -222,7 +221,7 @@ impl Intake {
                 }
                 let seen = Seen::look(&dir, c.before.cursor);
                 let after = Facts { consumed: seen_by_owner.contains(&c.before.id()), ..c.before.with(&seen) };
-                let news = News::of(&intake.redactor, &intake.waits, &c.before, &after, &seen, &dir);
+                let news = News::of((&intake.redactor, &intake.waiters), &c.before, &after, &seen, &dir);
                 let news = news.map(|news| news.instead_of(c.news.as_ref()));
                 UnsavedChange { news: news.or(c.news), before: c.before }
             };
@@ -237,7 +236,7 @@ impl Intake {
         let id = after.id();
         let read = catch_unwind(AssertUnwindSafe(|| {
             outlast_store::points::reach(&format!("news.of.{id}"));
-            News::of(&self.redactor, &self.waits, before, after, seen, &self.home.process(id))
+            News::of((&self.redactor, &self.waiters), before, after, seen, &self.home.process(id))
         }));
         read.unwrap_or_else(|_| {
             tracing::error!(%id, "reading its files panicked: the next engine that can read them makes its notices");

@@ -78,7 +78,6 @@ mod run_dir;
 pub mod shell;
 mod spare_folders;
 mod views;
-mod waits;
 
 // Folder: what the folder of a process says, and the trees of processes.
 mod adopt;
@@ -92,8 +91,7 @@ mod settle;
 mod index;
 
 // Notices.
-mod barrier;
-mod outbox;
+mod notices;
 mod refuse;
 
 // Table.
@@ -102,6 +100,7 @@ mod listing;
 mod table;
 
 // Supervise: what keeps the table true, and acts on processes.
+mod barrier;
 mod feed;
 mod intake;
 mod launch;

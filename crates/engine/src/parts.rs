@@ -13,7 +13,7 @@ use crate::index::Index;
 use crate::intake::Intake;
 use crate::launch::Launcher;
 use crate::left_behind::Leftovers;
-use crate::outbox::Outbox;
+use crate::notices::{Outbox, Waiters};
 use crate::own_home::OwnHome;
 use crate::reach::Reach;
 use crate::run_dir::Sockets;
@@ -21,7 +21,6 @@ use crate::settle::UnsavedStops;
 use crate::shell::Snapshots;
 use crate::spare_folders::SpareFolders;
 use crate::views::Views;
-use crate::waits::Waits;
 use outlast_core::Time;
 use outlast_store::dir::Home;
 use outlast_text::Redactor;
@@ -55,7 +54,7 @@ pub(crate) struct Parts {
     pub(crate) index: Index,
     pub(crate) outbox: Outbox,
     /// Clients that wait for notices.
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waiters: Arc<Waiters>,
     pub(crate) barriers: Arc<Barriers>,
     pub(crate) table: TableHandle,
     pub(crate) intake: Arc<Intake>,

@@ -286,7 +286,7 @@ async fn an_end_that_is_read_again_is_told_once() {
     drop((first, meta));
     let second = engine(&tmp).await;
     assert_eq!(told(&second, &view).await, (vec!["completion".into()], true));
-    let found = second.parts.outbox.read(crate::outbox::Filter { limit: 9, ..Default::default() }).await.unwrap();
+    let found = second.parts.outbox.read(crate::notices::Filter { limit: 9, ..Default::default() }).await.unwrap();
     assert!(!found[0].notice.repeat && found[0].attempts == 0, "{found:?}");
     second.stop().await;
 }
@@ -349,7 +349,7 @@ async fn matches_that_only_the_meta_file_holds_are_told_once_at_the_end() {
         let (mut kinds, is_final) = told(&engine, &view).await;
         kinds.sort();
         assert_eq!((kinds, is_final), (vec!["completion".into(), "watch_match".into()], true));
-        let found = engine.parts.outbox.read(crate::outbox::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
+        let found = engine.parts.outbox.read(crate::notices::Filter { kind: Some("watch_match".into()), limit: 9, ..Default::default() });
         let text = outlast_text::announce(&found.await.unwrap()[0].notice);
         assert!(text.contains(if journalled { "ready" } else { "ready now\n| ready again" }), "{text}");
         engine.stop().await;
@@ -362,7 +362,7 @@ async fn a_hook_is_told_after_all_if_whoever_waited_was_not_answered() {
         let tmp = tempfile::tempdir().unwrap();
         let engine = engine_with(&tmp, |c| c.sinks = vec![crate::Push::observer("hook")]).await;
         let (view, meta) = watched(&engine, 1).await;
-        let waiting = engine.parts.waits.begin(crate::outbox::end_key(view.id()));
+        let waiting = engine.parts.waiters.begin(crate::notices::end_key(view.id()));
         ends(&meta, engine.parts.now());
         look(&engine, &view).await;
         drop(waiting);

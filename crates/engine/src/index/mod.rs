@@ -4,12 +4,16 @@
 //! written by one at a time: by whoever wants it if nobody else does, else by a thread that takes everything that waits, writes it in one transaction, and only
 //! then answers.
 
+mod schema;
 mod sqlite;
 mod v1;
 
 pub(crate) use sqlite::put;
 #[cfg(test)]
-pub(crate) use sqlite::{PROCESS, PROGRESS, keep_questions_ready};
+pub(crate) use {
+    schema::{CREATE, NOTICE},
+    sqlite::{PROCESS, PROGRESS, keep_questions_ready},
+};
 
 use crate::disk::Disk;
 use crate::facts::Facts;

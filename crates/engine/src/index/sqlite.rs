@@ -1,9 +1,8 @@
 //! The index as an SQLite file.
 
 use super::v1::{KeptV1, PhaseV1};
-use super::{Change, IndexError, io_error};
+use super::{Change, IndexError, io_error, schema};
 use crate::facts::Facts;
-use crate::outbox;
 use outlast_core::{ProcessId, Time};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
@@ -150,11 +149,11 @@ impl Database {
             }
             step.execute_batch(PROGRESS).map_err(trouble)?;
             let (before, after) = match layout {
-                2 => outbox::FROM_SECOND,
-                _ => (outbox::CREATE, ""),
+                2 => schema::FROM_SECOND,
+                _ => (schema::CREATE, ""),
             };
             step.execute_batch(before)
-                .and_then(|()| step.execute_batch(outbox::NOTICE))
+                .and_then(|()| step.execute_batch(schema::NOTICE))
                 .and_then(|()| step.execute_batch(after))
                 .map_err(trouble)?;
             step.pragma_update(None, "user_version", LAYOUT).map_err(trouble)?;

@@ -249,7 +249,7 @@ const SECOND: &str = include_str!("../../../../fixtures/index-2.sql");
 
 #[tokio::test]
 async fn an_index_of_the_second_layout_is_brought_to_this_one_with_all_it_says() {
-    use crate::outbox::{Filter, by_key, last_seq, read};
+    use crate::notices::{Filter, by_key, last_seq, read};
     let tmp = tempfile::tempdir().unwrap();
     let path = tmp.path().join("index.db");
     let all = |db: &Connection| {

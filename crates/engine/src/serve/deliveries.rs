@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::outbox::{Owed, Pushed};
+use crate::notices::{Owed, Pushed};
 use crate::points::point;
 use crate::refuse;
 use outlast_text::announce;

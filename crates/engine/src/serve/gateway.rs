@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::closing::Closing;
 use crate::gateways::Serving;
-use crate::outbox::{Moment, OpenSession};
+use crate::notices::{Moment, OpenSession};
 use crate::refuse;
 use outlast_wire::v1::{Done, Error, Event};
 use std::time::Duration;

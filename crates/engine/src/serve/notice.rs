@@ -3,7 +3,7 @@
 use super::context::RequestContext;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
-use crate::outbox::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
+use crate::notices::{Claim, Claimed, Draft, Entry, Filter, Moment, Settled, Verdict};
 use crate::parts::Parts;
 use crate::points::point;
 use crate::refuse;
@@ -51,8 +51,8 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
             session: asked.owner.session.clone().unwrap_or_default(),
             generation: asked.owner.generation.clone().unwrap_or_default(),
             taker: match taker {
-                Taker::Terminal => crate::outbox::Taker::Terminal,
-                Taker::Gateway => crate::outbox::Taker::Gateway,
+                Taker::Terminal => crate::notices::Taker::Terminal,
+                Taker::Gateway => crate::notices::Taker::Gateway,
             },
             limit,
             lease: lease_token(),
@@ -255,7 +255,7 @@ pub(super) async fn dead(asked: &RequestContext, limit: Option<u32>) -> Result<D
     let limit = checked(limit.unwrap_or(100))?;
     let found = asked.parts.outbox.dead(asked.owner.session.clone(), limit).await.map_err(|e| refuse::index(&e))?;
     let letter =
-        |(sink, owed): (String, crate::outbox::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
+        |(sink, owed): (String, crate::notices::Owed)| DeadLetter::new(sink, owed.entry.notice, owed.attempts, owed.first_at, owed.reason);
     Ok(Dead { letters: found.into_iter().map(letter).collect() })
 }
 

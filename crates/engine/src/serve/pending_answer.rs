@@ -1,9 +1,8 @@
 //! A client that waits for a notice of its session.
 
 use crate::facts::Facts;
-use crate::outbox::end_key;
+use crate::notices::{Waiting, end_key};
 use crate::parts::Parts;
-use crate::waits::Waiting;
 use outlast_core::{Owner, ProcessId};
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ impl PendingAnswer {
 
     /// The client waits for the notice with this key.
     pub(crate) fn begin(parts: &Arc<Parts>, key: String, of: Option<ProcessId>) -> Self {
-        let waiting = Some(parts.waits.begin(key.clone()));
+        let waiting = Some(parts.waiters.begin(key.clone()));
         Self { parts: Arc::clone(parts), key, of, waiting }
     }
 

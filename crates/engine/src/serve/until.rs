@@ -2,10 +2,12 @@
 
 use super::context::RequestContext;
 use super::pending_answer::PendingAnswer;
-use crate::barrier::{self, Barrier, Target};
+use crate::barrier;
 use crate::bytes::lease_token;
 use crate::closing::Closing;
 use crate::facts::Facts;
+use crate::notices::barrier as rows;
+use crate::notices::{Barrier, Target};
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
@@ -20,7 +22,7 @@ pub(super) async fn until(asked: &RequestContext, until: Until, id: Option<Strin
         Err(error) => return asked.out.error(error).await,
     };
     // Before it is set, since it may be open at once.
-    let awaiting = (!no_wait).then(|| PendingAnswer::begin(&asked.parts, barrier::key(&id), None));
+    let awaiting = (!no_wait).then(|| PendingAnswer::begin(&asked.parts, rows::key(&id), None));
     match (set(asked, until, id.clone()).await, awaiting) {
         (Err(error), _) => asked.out.error(error).await,
         (Ok(set), None) => asked.out.answer(shown(&set, if set.opened.is_empty() { "waiting" } else { "open" })).await,
@@ -129,9 +131,9 @@ fn shown(barrier: &Barrier, status: &str) -> v1::Barrier {
 pub(super) async fn barriers(asked: &RequestContext, clear: bool) -> Result<Barriers, Error> {
     let session = asked.owner.session.clone().unwrap_or_default();
     let of = session.clone();
-    let all = asked.parts.outbox.with(move |db| barrier::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
+    let all = asked.parts.outbox.with(move |db| rows::all(db, Some(&of))).await.map_err(|e| refuse::index(&e))?;
     if clear {
-        let gone = asked.parts.outbox.with(move |db| barrier::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
+        let gone = asked.parts.outbox.with(move |db| rows::clear(db, &session)).await.map_err(|e| refuse::index(&e))?;
         asked.parts.barriers.removed(&gone);
     }
     let status = |b: &Barrier| match (b.opened.is_empty(), clear) {

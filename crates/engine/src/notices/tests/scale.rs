@@ -87,7 +87,7 @@ fn a_claim_takes_as_much_whatever_else_there_is() {
         figures.push((
             "route",
             steps.of(|| {
-                super::super::judge::route_of(&desk.db, "nobody").unwrap();
+                super::super::writer::route_of(&desk.db, "nobody").unwrap();
             }),
         ));
         for newest in [false, true] {

@@ -1,30 +1,15 @@
-//! What owners are to be told: written down with the fact it follows from, given out to one taker at a time, and kept until it is settled.
-//!
-//! A notice is made in the transaction that says how far a process was read ([`judge`]), so that a crash makes none twice and forgets none. Everything that
-//! happens to it afterwards ([`table`]) runs in the index's writer as well, one transaction a step, so that two takers cannot both get it.
+//! The handle on notices: each verb is one step in the writer of the index.
 
-mod judge;
-mod recent;
-mod table;
-
-pub(crate) use judge::{Judge, News, watched};
-pub(crate) use table::column;
-pub(crate) use table::{
-    CREATE, Claim, Claimed, Draft, Entry, FROM_SECOND, Filter, Judged, Moment, NOTICE, OpenSession, Owed, Pushed, Settled, Taker, Verdict,
-    end_key,
-};
-
-#[cfg(test)]
-pub(crate) use table::{by_key, last_seq, read};
-
-use crate::barrier::{self, Barrier};
+use super::barrier::{self, Barrier};
+use super::recent::{Following, Recent};
+use super::table::{self, Claim, Claimed, Draft, Entry, Filter, Judged, Moment, OpenSession, Owed, Pushed, Verdict, end_key};
+use super::writer::{self, News, NoticeWriter};
 use crate::closing::{Closing, Shutdown};
 use crate::config::{Clock, Push};
 use crate::disk::AGAIN;
 use crate::facts::Facts;
 use crate::index::{self, Index, IndexError};
 use outlast_core::{Owner, ProcessId, Time};
-use recent::{Following, Recent};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,7 +28,7 @@ type NextDue = fn(&Connection, &str, Moment) -> rusqlite::Result<Option<Duration
 #[derive(Clone)]
 pub(crate) struct Outbox {
     index: Index,
-    judge: Arc<Judge>,
+    writer: Arc<NoticeWriter>,
     /// Told whenever something may be there to be taken.
     news: Arc<watch::Sender<u64>>,
     /// Told whenever something was given out: its lease may end without a word.
@@ -54,9 +39,9 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(index: Index, judge: Judge) -> Self {
+    pub(crate) fn new(index: Index, writer: NoticeWriter) -> Self {
         let (news, leases) = (Arc::new(watch::channel(0).0), Arc::new(watch::channel(0).0));
-        Self { index, judge: Arc::new(judge), news, leases, recent: Recent::default(), rests: Arc::default() }
+        Self { index, writer: Arc::new(writer), news, leases, recent: Recent::default(), rests: Arc::default() }
     }
 
     /// Changes whenever there may be something to be taken.
@@ -87,13 +72,13 @@ impl Outbox {
     }
 
     pub(crate) fn sinks(&self) -> &[Push] {
-        &self.judge.sinks
+        &self.writer.sinks
     }
 
     /// Writes a request down, and that its conversation lives.
     pub(crate) async fn accept(&self, facts: Facts) -> Result<(), IndexError> {
         let work = move |db: &Connection| {
-            speaks(db, &facts.kept.spec.owner)?;
+            super::speaks(db, &facts.kept.spec.owner)?;
             index::put(db, &facts)
         };
         self.index.work(work).await
@@ -101,9 +86,9 @@ impl Outbox {
 
     /// Writes what became of processes with the notices that follow from it.
     pub(crate) async fn advance(&self, news: Vec<News>, now: Time) -> Result<(), IndexError> {
-        let judge = Arc::clone(&self.judge);
+        let writer = Arc::clone(&self.writer);
         news.iter().for_each(|one| self.index.outdate(one.id()));
-        let made = self.index.work(move |db| judge.advance(db, news, Moment::now(now))).await?;
+        let made = self.index.work(move |db| writer.advance(db, news, Moment::now(now))).await?;
         if !made.notices.is_empty() {
             self.tell_made(&made.notices);
         }
@@ -115,8 +100,8 @@ impl Outbox {
 
     /// Ends a rest of the breaker that is over. When to look again, in microseconds since the machine was started.
     pub(crate) async fn tick(&self, now: Time) -> Result<Option<u64>, IndexError> {
-        let judge = Arc::clone(&self.judge);
-        let (made, due) = self.index.work(move |db| judge.tick(db, Moment::now(now))).await?;
+        let writer = Arc::clone(&self.writer);
+        let (made, due) = self.index.work(move |db| writer.tick(db, Moment::now(now))).await?;
         if !made.is_empty() {
             self.tell_made(&made);
         }
@@ -194,12 +179,12 @@ impl Outbox {
 
     /// Writes a notice that somebody posted. The one there is, if there is one of that key.
     pub(crate) async fn post(&self, draft: Draft, by: Owner, now: Time) -> Result<(Option<Entry>, bool), IndexError> {
-        let judge = Arc::clone(&self.judge);
+        let writer = Arc::clone(&self.writer);
         let (entry, new) = self
             .index
             .work(move |db| {
-                speaks(db, &by)?;
-                match table::insert_entry(db, &draft, &judge.sinks, Moment::now(now))? {
+                super::speaks(db, &by)?;
+                match table::insert_entry(db, &draft, &writer.sinks, Moment::now(now))? {
                     Some(entry) => Ok((Some(entry), true)),
                     None => Ok((table::by_key(db, &draft.key)?, false)),
                 }
@@ -232,7 +217,7 @@ impl Outbox {
     /// Whoever waits is about to be answered with the end of a process: nobody else tells it meanwhile. Should we die before it is answered, it is told again.
     /// For the first who is answered it was held when it was written.
     pub(crate) async fn hold(&self, process: ProcessId, now: Time) -> Result<(), IndexError> {
-        if self.judge.waits.take_ahead(&end_key(process)) {
+        if self.writer.waiters.take_permit(&end_key(process)) {
             return Ok(());
         }
         self.index.work(move |db| table::hold(db, &process.to_string(), Moment::now(now))).await
@@ -240,17 +225,17 @@ impl Outbox {
 
     /// Whoever waited for this has left without an answer: unless somebody else waits, it is told like anything else. `of`: the process whose end it is.
     pub(crate) async fn give_back(&self, key: String, of: Option<ProcessId>) {
-        let judge = Arc::clone(&self.judge);
+        let writer = Arc::clone(&self.writer);
         let work = move |db: &Connection| {
-            if judge.waits.any(&key) {
+            if writer.waiters.any(&key) {
                 return Ok(false);
             }
-            let is_free = if judge.waits.take_ahead(&key) { table::take_back(db, &key)? } else { table::give_back(db, &key)? };
+            let is_free = if writer.waiters.take_permit(&key) { table::take_back(db, &key)? } else { table::give_back(db, &key)? };
             if !is_free {
                 return Ok(false);
             }
             if let Some(process) = of {
-                judge.answered(db, &process.to_string(), false)?;
+                writer.answered(db, &process.to_string(), false)?;
             }
             Ok(true)
         };
@@ -262,10 +247,10 @@ impl Outbox {
 
     /// Undoes [`Outbox::hold`]: whoever was to be answered has left. Should this be lost, the hold ends by itself.
     pub(crate) async fn let_go(&self, process: ProcessId) {
-        let (judge, process) = (Arc::clone(&self.judge), process.to_string());
+        let (writer, process) = (Arc::clone(&self.writer), process.to_string());
         let work = move |db: &Connection| {
             table::let_go(db, &process)?;
-            judge.answered(db, &process, false)
+            writer.answered(db, &process, false)
         };
         self.index.work_later(work).await;
         self.tell();
@@ -277,10 +262,10 @@ impl Outbox {
     }
 
     fn consumed(&self, process: ProcessId, how: &'static str, now: Time) -> impl FnOnce(&Connection) -> rusqlite::Result<()> + use<> {
-        let (judge, process) = (Arc::clone(&self.judge), process.to_string());
+        let (writer, process) = (Arc::clone(&self.writer), process.to_string());
         move |db| {
             table::consume(db, &process, how, Moment::now(now))?;
-            judge.answered(db, &process, true)
+            writer.answered(db, &process, true)
         }
     }
 
@@ -289,7 +274,7 @@ impl Outbox {
         if processes.is_empty() {
             return Ok(HashMap::new());
         }
-        self.index.work(move |db| processes.into_iter().map(|id| Ok((id, judge::watched(db, id)?))).collect()).await
+        self.index.work(move |db| processes.into_iter().map(|id| Ok((id, writer::watched(db, id)?))).collect()).await
     }
 
     pub(crate) async fn is_consumed(&self, process: ProcessId) -> Result<bool, IndexError> {
@@ -307,10 +292,10 @@ impl Outbox {
 
     /// Offers delivered notices again.
     pub(crate) async fn replay(&self, from: u64, session: Option<String>, now: Time) -> Result<u64, IndexError> {
-        let judge = Arc::clone(&self.judge);
+        let writer = Arc::clone(&self.writer);
         let work = move |db: &Connection| {
             let count = table::replay(db, from, session.as_deref(), now)?;
-            for sink in judge.sinks.iter().filter(|s| s.wakes) {
+            for sink in writer.sinks.iter().filter(|s| s.wakes) {
                 table::wake::replay(db, &sink.name, from, session.as_deref())?;
             }
             Ok(count)
@@ -357,7 +342,7 @@ impl Outbox {
 
     /// Whether a sink tells agents itself.
     fn wakes(&self, sink: &str) -> bool {
-        self.judge.sinks.iter().any(|s| s.wakes && s.name == sink)
+        self.writer.sinks.iter().any(|s| s.wakes && s.name == sink)
     }
 
     /// A sink that wakes is about to tell these, each lent to it under its word. Those that it may tell.
@@ -397,15 +382,15 @@ impl Outbox {
 
     /// Writes that a barrier is open, with the notice that says so. Whether it was still there.
     pub(crate) async fn open_barrier(&self, barrier: Barrier, now: Time) -> Result<bool, IndexError> {
-        let judge = Arc::clone(&self.judge);
+        let writer = Arc::clone(&self.writer);
         let work = move |db: &Connection| {
             if !barrier::mark_open(db, &barrier, now)? {
                 return Ok(false);
             }
-            let route = judge::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
+            let route = writer::route_of(db, barrier.owner.session.as_deref().unwrap_or_default())?;
             let (draft, now) = (barrier::notice(&barrier, route, now), Moment::now(now));
-            table::insert(db, &draft, &judge.sinks, now)?;
-            if judge.waits.any(&draft.key) {
+            table::insert(db, &draft, &writer.sinks, now)?;
+            if writer.waiters.any(&draft.key) {
                 table::keep_for(db, &draft.key, table::ANSWERING, now)?;
             }
             Ok(true)
@@ -437,17 +422,17 @@ impl Outbox {
 
     /// The sinks whose last tries failed: how many notices wait, and why.
     pub(crate) async fn failing(&self) -> Result<Vec<(String, u64, String)>, IndexError> {
-        if self.judge.sinks.is_empty() {
+        if self.writer.sinks.is_empty() {
             return Ok(Vec::new());
         }
-        let judge = Arc::clone(&self.judge);
-        self.index.work(move |db| table::failing(db, &judge.sinks)).await
+        let writer = Arc::clone(&self.writer);
+        self.index.work(move |db| table::failing(db, &writer.sinks)).await
     }
 
     /// How many pushes are owed.
     pub(crate) async fn owed(&self) -> Result<u64, IndexError> {
-        let judge = Arc::clone(&self.judge);
-        self.index.work(move |db| table::owed(db, &judge.sinks)).await
+        let writer = Arc::clone(&self.writer);
+        self.index.work(move |db| table::owed(db, &writer.sinks)).await
     }
 
     /// Removes what was settled longer ago than `keep`, and drops what nobody asked for in [`UNREAD`] times that.
@@ -461,8 +446,8 @@ impl Outbox {
             tracing::warn!(expired, "notices that no client took were dropped");
         }
         loop {
-            let judge = Arc::clone(&self.judge);
-            if !self.index.work(move |db| table::prune(db, before, &judge.sinks)).await? {
+            let writer = Arc::clone(&self.writer);
+            if !self.index.work(move |db| table::prune(db, before, &writer.sinks)).await? {
                 break;
             }
         }
@@ -471,29 +456,14 @@ impl Outbox {
 
     /// Takes up the tables that an earlier engine left, and takes back what it had in its hands. `rebuilt`: they are new, and the home is not.
     pub(crate) async fn begin(&self, rebuilt: bool, now: Time) -> Result<(), IndexError> {
-        let boot = self.judge.boot();
+        let boot = self.writer.boot();
         self.index.work(move |db| table::begun(db, &boot, rebuilt, Moment::now(now))).await
-    }
-}
-
-/// The agent of a conversation runs in a session of its own, which is this and the conversation's.
-const AGENT_SESSION_PREFIX: &str = "outlast:agent:";
-
-/// Somebody speaks for a conversation, whose newest life is theirs unless it was seen before. A life is seen when its agent is started: what the agent leaves
-/// behind may speak for the first time when the next life has begun, and must not pass for a newer one.
-pub(crate) fn speaks(db: &Connection, by: &Owner) -> rusqlite::Result<()> {
-    match (&by.session, &by.generation) {
-        (Some(session), Some(generation)) => {
-            let session = session.strip_prefix(AGENT_SESSION_PREFIX).unwrap_or(session);
-            table::lives(db, session, generation)
-        }
-        _ => Ok(()),
     }
 }
 
 /// Ends the rests of the breaker, each when it is over.
 pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
-    let mut closing = std::pin::pin!(closing.reached(Closing::Stopping));
+    let mut stopping = std::pin::pin!(closing.reached(Closing::Stopping));
     loop {
         let up = outlast_store::os::boottime_ns() / 1_000;
         let due = match outbox.tick(clock.now()).await {
@@ -505,12 +475,9 @@ pub(crate) async fn keep_time(outbox: Outbox, clock: Clock, closing: Shutdown) {
         };
         let wait = due.map(|due| Duration::from_micros(due.saturating_sub(up)));
         tokio::select! {
-            () = &mut closing => return,
+            () = &mut stopping => return,
             () = outbox.rests.notified() => {}
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -5,7 +5,7 @@
 
 use super::claim::{One, claim_one};
 use super::delivery::{self, Owed, Pushed, take_those};
-use super::verdict::judge_one;
+use super::settle::judge_one;
 use super::{Claim, Moment, Taker, Verdict, by_seq, column, until};
 use outlast_core::{ProcessId, Time};
 use rusqlite::{Connection, OptionalExtension, params};

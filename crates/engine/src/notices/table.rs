@@ -1,23 +1,21 @@
-//! The outbox as tables, and each step on them. Every function here runs inside the writer's transaction, so that a claim is one act and nothing is half done.
+//! The notices as tables, and each step on them. Every function here runs inside the writer's transaction, so that a claim is one act and nothing is half done.
 
 mod claim;
 pub(crate) mod column;
 mod delivery;
 mod keep;
-mod schema;
 mod seen;
-mod verdict;
+mod settle;
 pub(crate) mod wake;
 
 pub(crate) use claim::{Claim, Claimed, OpenSession, Taker, claim, lives, next_lapse, open_sessions, waiting};
 pub(crate) use delivery::{Owed, Pushed, dead, failing, next_due, owed, pushed, revive, take};
 pub(crate) use keep::{begun, expire, prune, sweep};
-pub(crate) use schema::{CREATE, FROM_SECOND, NOTICE};
 pub(crate) use seen::{ANSWERING, SOON};
 pub(crate) use seen::{
     consume, consume_key, end_id, give_back, hold, hold_key, is_consumed, keep_for, let_go, let_go_key, observe, supersede, take_back,
 };
-pub(crate) use verdict::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
+pub(crate) use settle::{Judged, Settled, Verdict, abandon, judge, replay, unclaim};
 
 use crate::config::Push;
 use outlast_core::{Body, Notice, Owner, ProcessId, Route, Time};

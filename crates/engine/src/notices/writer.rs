@@ -1,14 +1,14 @@
 //! From facts to notices: what was seen of a process becomes what its owner is told, in one transaction with how far it was read.
 
 use super::table::{self, ANSWERING, Draft, Entry, Moment, SOON, end_id, end_key};
+use super::waiters::Waiters;
 use crate::config::Push;
 use crate::facts::Facts;
 use crate::index;
 use crate::masks::Finder;
 use crate::render::{self, Log};
-use crate::waits::Waits;
 use outlast_core::{Body, Completion, Matched, Owner, ProcessId, Reason, Record, Route, Tell, Time, WatchMatch, limits};
-use outlast_core::{Breaker, Limiter, Rules, Seen, Verdict, watch};
+use outlast_core::{Breaker, Limiter, Rules, Seen, WatchDecision, watch};
 use outlast_store::dir::ProcessDir;
 use outlast_store::segments::{Chunk, LogReader};
 use outlast_text::Redactor;
@@ -39,8 +39,7 @@ pub(crate) struct News {
 impl News {
     /// What `after` has that `before` had not; nothing if that need not be written. Reads the end of the log, and blocks for as long as the disk takes.
     pub(crate) fn of(
-        redactor: &Redactor,
-        waits: &Waits,
+        (redactor, waiters): (&Redactor, &Waiters),
         before: &Facts,
         after: &Facts,
         seen: &crate::facts::Seen,
@@ -57,7 +56,7 @@ impl News {
             return None;
         }
         let end = (ended && wants_end(tell)).then(|| Box::new(completion(redactor, after, seen, dir)));
-        let waited_for = waits.any(&end_key(after.id()));
+        let waited_for = waiters.any(&end_key(after.id()));
         let lasted = after.ended_at().map_or(i64::MAX, |at| at.micros().saturating_sub(after.since().micros()));
         let soon = (tell.awaited || tell.unless_waited_for) && lasted < SOON;
         let boot = seen.meta.as_ref().map(|meta| meta.boot);
@@ -199,11 +198,11 @@ fn completion(redactor: &Redactor, facts: &Facts, seen: &crate::facts::Seen, dir
 
 /// What judging goes by.
 #[derive(Debug, Clone)]
-pub(crate) struct Judge {
+pub(crate) struct NoticeWriter {
     pub(crate) rules: Rules,
     pub(crate) sinks: Vec<Push>,
     pub(crate) boot: u128,
-    pub(crate) waits: Arc<Waits>,
+    pub(crate) waiters: Arc<Waiters>,
 }
 
 /// What came of news.
@@ -222,7 +221,7 @@ struct Stored {
     breaker: Breaker,
 }
 
-impl Judge {
+impl NoticeWriter {
     /// Writes what became of processes, and the notices that follow from it.
     pub(crate) fn advance(&self, db: &Connection, mut news: Vec<News>, now: Moment) -> rusqlite::Result<Made> {
         let (mut made, mut rests) = (Vec::new(), false);
@@ -251,7 +250,7 @@ impl Judge {
             }
             let key = end_key(one.row.id());
             // Asked for here and not before: whoever leaves from now on gives back what is kept for them behind this.
-            let waited_for = self.waits.any(&key);
+            let waited_for = self.waiters.any(&key);
             // Whoever waits is answered with it, and nobody else is told; should that come to nothing, its owner is told after all. The sinks look on, and wait
             // only where it is to be told if nobody waits.
             let (quiet, awaited) = (one.row.kept.spec.tell.unless_waited_for, waited_for || one.soon);
@@ -268,7 +267,7 @@ impl Judge {
                 if waited_for && is_new {
                     // Whoever waits is answered next, and should not have to wait for this to be written as well.
                     table::hold(db, &one.row.id().to_string(), now)?;
-                    self.waits.held_ahead(&key);
+                    self.waiters.keep_permit(&key);
                 }
                 if let Some(seq) = seq.filter(|_| quiet) {
                     self.put_off(db, seq, now.up + at_most)?;
@@ -321,18 +320,18 @@ impl Judge {
         for verdict in verdicts {
             let command = of.row.kept.spec.command.shown();
             let (key, body) = match verdict {
-                Verdict::Match { suppressed } => {
+                WatchDecision::Match { suppressed } => {
                     let output = quoted(&matched);
                     let mut seen = WatchMatch::new(command, &matched.pattern, output);
                     seen.name = of.row.kept.spec.name.clone();
                     seen.suppressed = suppressed;
                     (format!("{name}/watch_match/{at}"), Body::WatchMatch(seen))
                 }
-                Verdict::Disabled { suppressed, message } => {
+                WatchDecision::Disabled { suppressed, message } => {
                     let called = of.row.kept.spec.name.clone();
                     (format!("{name}/watch_disabled"), Body::WatchDisabled { name: called, command, message, suppressed })
                 }
-                verdict @ (Verdict::Tripped { .. } | Verdict::Released { .. }) => {
+                verdict @ (WatchDecision::Tripped { .. } | WatchDecision::Released { .. }) => {
                     to_sessions.push(verdict);
                     continue;
                 }
@@ -353,16 +352,16 @@ impl Judge {
     fn tell_sessions(
         &self,
         db: &Connection,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<WatchDecision>,
         from: Option<(&News, u64)>,
         now: Moment,
     ) -> rusqlite::Result<Vec<Entry>> {
         let mut made = Vec::new();
         for verdict in verdicts {
             let (session, body) = match verdict {
-                Verdict::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
-                Verdict::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
-                Verdict::Match { .. } | Verdict::Disabled { .. } => continue,
+                WatchDecision::Tripped { session, message } => (session, Body::WatchOverflowTripped { message }),
+                WatchDecision::Released { session, suppressed, message } => (session, Body::WatchOverflowReleased { message, suppressed }),
+                WatchDecision::Match { .. } | WatchDecision::Disabled { .. } => continue,
             };
             // The same match says the same, however often it is read. What time did happens once, behind the newest notice.
             let cause = match from {
@@ -392,7 +391,7 @@ impl Judge {
         Ok((made, due))
     }
 
-    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<Verdict>)> {
+    fn breaker(&self, db: &Connection, now: Moment) -> rusqlite::Result<(Breaker, Vec<WatchDecision>)> {
         let Some(stored) = table::one(db, "breaker")? else { return Ok((Breaker::default(), Vec::new())) };
         // What cannot be read any more holds nothing back.
         let Stored { boot, mut breaker } = serde_json::from_str(&stored).unwrap_or_default();
@@ -413,8 +412,8 @@ impl Judge {
 /// Why a push is put off: whoever waits is to be answered first, and then nobody else is told.
 const WAITED_FOR: &str = "somebody waits for it";
 
-impl Judge {
-    fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
+impl NoticeWriter {
+    pub(super) fn put_off(&self, db: &Connection, seq: u64, until: i64) -> rusqlite::Result<()> {
         for sink in &self.sinks {
             db.prepare_cached("UPDATE delivery SET due_up = ?3, reason = ?4 WHERE sink = ?1 AND seq = ?2")?
                 .execute(params![sink.name, seq as i64, until, WAITED_FOR])?;

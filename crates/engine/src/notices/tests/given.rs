@@ -170,7 +170,7 @@ fn what_is_for_a_life_that_is_yet_to_come_waits_for_it() {
 
 #[test]
 fn a_barrier_opens_once_and_not_when_it_was_taken_away() {
-    use crate::barrier::{Barrier, Target, mark_open};
+    use crate::notices::barrier::{Barrier, Target, mark_open};
     let desk = Desk::new();
     let target = Target::Time { at_us: 0 };
     let barrier =
@@ -262,7 +262,7 @@ fn a_barrier_that_cannot_be_read_keeps_no_other_from_opening() {
         let put = "INSERT INTO barrier (id, session, task, generation, until, created_at) VALUES (?1, 'a', '', '', CAST(?2 AS TEXT), 0)";
         desk.db.execute(put, values).unwrap();
     }
-    let found = crate::barrier::all(&desk.db, None).unwrap();
+    let found = crate::notices::barrier::all(&desk.db, None).unwrap();
     assert_eq!(found.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["b2"]);
 }
 

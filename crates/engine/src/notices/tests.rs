@@ -3,6 +3,7 @@
 mod given;
 mod histories;
 mod kept;
+mod lockstep;
 mod scale;
 mod seen;
 mod takers;
@@ -22,7 +23,7 @@ const DAY: i64 = 86_400 * SECOND;
 fn tables() -> Connection {
     let db = Connection::open_in_memory().unwrap();
     index::keep_questions_ready(&db).unwrap();
-    for tables in [index::PROCESS, index::PROGRESS, CREATE, NOTICE] {
+    for tables in [index::PROCESS, index::PROGRESS, index::CREATE, index::NOTICE] {
         db.execute_batch(tables).unwrap();
     }
     db
