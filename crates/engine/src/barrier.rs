@@ -3,27 +3,38 @@
 //! A barrier is on disk before anybody waits for it, has a task of its own while the engine runs, and is taken up again by the next one. That it opens is a
 //! notice, made in the same transaction; whoever waits right then is answered with it instead.
 
-use crate::closing::Closing;
+use crate::closing::{Closing, Shutdown};
+use crate::config::Clock;
 use crate::disk::AGAIN;
-use crate::engine::Engine;
 use crate::facts::Facts;
+use crate::handle::TableHandle;
 use crate::index::IndexError;
-use crate::notices::{self, Barrier, Target, barrier as rows};
+use crate::notices::{self, Barrier, Outbox, Target, barrier as rows};
 use crate::os::Lives;
 use crate::points::point;
-use crate::shared::Shared;
 use outlast_core::{Incarnation, Owner};
 use rusqlite::Connection;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
-/// Those that somebody may be waiting for.
-#[derive(Default)]
-pub(crate) struct Barriers(Mutex<HashMap<String, watch::Sender<String>>>);
+/// The barriers of an engine, each with a task that waits for its fact.
+pub(crate) struct Barriers {
+    table: TableHandle,
+    outbox: Outbox,
+    clock: Clock,
+    closing: Shutdown,
+    open: Mutex<HashMap<String, watch::Sender<String>>>,
+    /// Told when a barrier is taken away.
+    gone: Notify,
+}
 
 impl Barriers {
+    pub(crate) fn new(table: TableHandle, outbox: Outbox, clock: Clock, closing: Shutdown) -> Self {
+        Self { table, outbox, clock, closing, open: Mutex::default(), gone: Notify::new() }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
@@ -33,7 +44,13 @@ impl Barriers {
         self.lock().get(id).map(watch::Sender::subscribe)
     }
 
-    pub(crate) fn take_away(&self, ids: &[String]) {
+    /// These were removed: their tasks end.
+    pub(crate) fn removed(&self, ids: &[String]) {
+        self.take_away(ids);
+        self.gone.notify_waiters();
+    }
+
+    fn take_away(&self, ids: &[String]) {
         let mut all = self.lock();
         for id in ids {
             all.remove(id);
@@ -42,14 +59,13 @@ impl Barriers {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, watch::Sender<String>>> {
         // Entries are put and removed whole, so a panic elsewhere spoils nothing.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sets a barrier. A conversation has one: the same again is the same, and another takes the place of the one there was.
-pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
-    let shared = engine.shared();
-    let barrier = Barrier { id, owner: owner.clone(), target, created_at: shared.now(), opened: String::new(), hits: None };
+pub(crate) async fn set(barriers: &Arc<Barriers>, owner: &Owner, target: Target, id: String) -> Result<Barrier, IndexError> {
+    let barrier = Barrier { id, owner: owner.clone(), target, created_at: barriers.clock.now(), opened: String::new(), hits: None };
     let work = move |db: &Connection| {
         notices::speaks(db, &barrier.owner)?;
         // Counted with the same write, so that each match is told before it or after it.
@@ -61,27 +77,26 @@ pub(crate) async fn set(engine: &Engine, owner: &Owner, target: Target, id: Stri
         };
         rows::put(db, &Barrier { hits, ..barrier })
     };
-    let (found, cleared) = shared.outbox.with(work).await?;
-    shared.barriers.take_away(&cleared);
-    shared.barrier_gone.notify_waiters();
+    let (found, cleared) = barriers.outbox.with(work).await?;
+    barriers.removed(&cleared);
     if found.opened.is_empty() {
-        watch_over(engine, found.clone());
+        watch_over(barriers, found.clone());
     }
     Ok(found)
 }
 
 /// Takes up the barriers that an earlier engine left.
-pub(crate) async fn resume(engine: &Engine) {
-    match engine.shared().outbox.with(|db| rows::all(db, None)).await {
-        Ok(left) => left.into_iter().filter(|b| b.opened.is_empty()).for_each(|b| watch_over(engine, b)),
+pub(crate) async fn resume(barriers: &Arc<Barriers>) {
+    match barriers.outbox.with(|db| rows::all(db, None)).await {
+        Ok(left) => left.into_iter().filter(|b| b.opened.is_empty()).for_each(|b| watch_over(barriers, b)),
         Err(error) => tracing::error!(%error, "barriers cannot be read"),
     }
 }
 
 /// Has a task look after a barrier, unless one does.
-fn watch_over(engine: &Engine, barrier: Barrier) {
+fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     let tell = {
-        let mut all = engine.shared().barriers.lock();
+        let mut all = barriers.lock();
         if all.contains_key(&barrier.id) {
             return;
         }
@@ -89,46 +104,45 @@ fn watch_over(engine: &Engine, barrier: Barrier) {
         all.insert(barrier.id.clone(), tell.clone());
         tell
     };
-    let engine = engine.clone();
+    let barriers = Arc::clone(barriers);
     tokio::spawn(async move {
-        let shared = Arc::clone(engine.shared());
         // Whoever took it away before it was in the list has not found it there.
-        if let Ok(found) = shared.outbox.barrier(barrier.id.clone()).await
+        if let Ok(found) = barriers.outbox.barrier(barrier.id.clone()).await
             && found.is_none_or(|b| !b.opened.is_empty())
         {
-            return shared.barriers.take_away(std::slice::from_ref(&barrier.id));
+            return barriers.take_away(std::slice::from_ref(&barrier.id));
         }
         let gone = async {
             loop {
-                let told = shared.barrier_gone.notified();
-                if !shared.barriers.lock().contains_key(&barrier.id) {
+                let told = barriers.gone.notified();
+                if !barriers.lock().contains_key(&barrier.id) {
                     return;
                 }
                 told.await;
             }
         };
         let why = tokio::select! {
-            why = fact(&engine, &barrier) => why,
+            why = fact(&barriers, &barrier) => why,
             () = gone => return,
-            () = shared.closing.reached(Closing::Stopping) => return,
+            () = barriers.closing.reached(Closing::Stopping) => return,
         };
-        open(&shared, barrier, why, &tell).await;
+        open(&barriers, barrier, why, &tell).await;
     });
 }
 
 /// Waits for what a barrier waits for.
-async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
+async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
         // Somebody else's is none to its owner, and must not be one to us either.
-        Target::Process { id, or_match, .. } => match engine.table.resolve(id, &barrier.owner).await {
+        Target::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
             Err(_) => std::future::pending().await,
             Ok(mut view) => {
-                let mut news = engine.shared().outbox.news();
+                let mut news = barriers.outbox.news();
                 loop {
                     news.borrow_and_update();
-                    if *or_match && has_matched(engine.shared(), &view.facts, barrier.hits).await {
+                    if *or_match && has_matched(&barriers.outbox, &view.facts, barrier.hits).await {
                         return "matched";
                     }
                     tokio::select! {
@@ -152,7 +166,7 @@ async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
             "pid_gone"
         }
         Target::Time { at_us } => loop {
-            let left = at_us - engine.shared().now().micros();
+            let left = at_us - barriers.clock.now().micros();
             if left <= 0 {
                 return "time";
             }
@@ -163,22 +177,22 @@ async fn fact(engine: &Engine, barrier: &Barrier) -> &'static str {
 }
 
 /// Whether a match of a process was told, and it is still watched, or one more than `before`: the last of them may be what ends the watching.
-pub(crate) async fn has_matched(shared: &Shared, facts: &Facts, before: Option<u32>) -> bool {
+pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u32>) -> bool {
     if facts.kept.spec.tell.watch.is_empty() {
         return false;
     }
-    let watched = shared.outbox.watched(vec![facts.id()]).await.unwrap_or_default();
+    let watched = outbox.watched(vec![facts.id()]).await.unwrap_or_default();
     watched.get(&facts.id()).is_some_and(|(hits, disabled)| (*hits > 0 && !disabled) || before.is_some_and(|before| *hits > before))
 }
 
 /// Writes that a barrier is open, with the notice of it, and tells whoever waits.
-async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch::Sender<String>) {
+async fn open(barriers: &Barriers, barrier: Barrier, why: &'static str, tell: &watch::Sender<String>) {
     loop {
-        let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, shared.now());
-        match shared.outbox.open_barrier(opened, now).await {
+        let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, barriers.clock.now());
+        match barriers.outbox.open_barrier(opened, now).await {
             Ok(true) => break,
             // Somebody took it away just before: nobody waits for it, and nobody is told.
-            Ok(false) => return shared.barriers.take_away(std::slice::from_ref(&barrier.id)),
+            Ok(false) => return barriers.take_away(std::slice::from_ref(&barrier.id)),
             Err(IndexError::Closed) => return,
             Err(error) => {
                 tracing::error!(%error, "a barrier that is open cannot be written yet");
@@ -189,5 +203,5 @@ async fn open(shared: &Shared, barrier: Barrier, why: &'static str, tell: &watch
     }
     point!("barrier.opened");
     tell.send_replace(why.into());
-    shared.barriers.take_away(std::slice::from_ref(&barrier.id));
+    barriers.take_away(std::slice::from_ref(&barrier.id));
 }

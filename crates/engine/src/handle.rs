@@ -1,10 +1,10 @@
 //! How other tasks ask the owner of the table.
 
-use crate::facts::{Facts, Seen};
+use crate::facts::Facts;
 use crate::link::Link;
 use crate::listing::Listing;
 use crate::refuse;
-use crate::table::{Counts, ProcessView, Reserved, Which};
+use crate::table::{Advance, Counts, ProcessView, Reserved, Which};
 use outlast_core::{Owner, ProcessId};
 use outlast_wire::v1::Error;
 use std::sync::Arc;
@@ -49,8 +49,7 @@ pub(crate) enum TableRequest {
         id: ProcessId,
     },
     ApplyLook {
-        id: ProcessId,
-        seen: Box<Seen>,
+        look: Box<Advance>,
         answer: oneshot::Sender<Option<Arc<Facts>>>,
     },
     Reachable {
@@ -175,9 +174,9 @@ impl TableHandle {
         answered.await.ok()
     }
 
-    /// What a look into the folder showed. What is known then.
-    pub(crate) async fn apply_look(&self, id: ProcessId, seen: Seen) -> Option<Arc<Facts>> {
-        self.ask(|answer| TableRequest::ApplyLook { id, seen: Box::new(seen), answer }).await.flatten()
+    /// Applies what a look into the folder showed. What is known then.
+    pub(crate) async fn apply_look(&self, look: Advance) -> Option<Arc<Facts>> {
+        self.ask(|answer| TableRequest::ApplyLook { look: Box::new(look), answer }).await.flatten()
     }
 
     /// Removes a process from the table if its facts are final. Whether it did.

@@ -50,8 +50,9 @@
 //!   for the next engine.
 //! - **Sessions and cgroups are left alone.** A service manager that kills a whole cgroup kills commands with it: use `KillMode=process`.
 
-mod adopt;
-mod barrier;
+// The layers, low to high. A module uses those of its own layer and of lower ones; `cargo xtask check` holds the table.
+
+// Base.
 mod bytes;
 mod cgroup;
 mod clients;
@@ -59,48 +60,68 @@ mod clock_jumps;
 mod closing;
 mod config;
 mod disk;
-mod engine;
-mod facts;
-mod feed;
 mod fork_server;
-mod handle;
-mod index;
-mod keepers;
-mod launch;
-mod left_behind;
+mod gateways;
 mod limits;
 mod link;
-mod listen;
-mod listing;
 mod log_file;
 mod logout;
 mod masks;
-mod mind;
 mod near;
-mod notices;
-mod orphan;
 mod os;
 mod own_home;
-mod owner;
 mod points;
 mod program;
-mod recover;
-mod refuse;
-mod render;
 mod retain;
 mod run_dir;
-mod serve;
-mod settle;
-mod shared;
 #[doc(hidden)]
 pub mod shell;
 mod spare_folders;
-mod table;
 mod views;
+
+// Folder: what the folder of a process says, and the trees of processes.
+mod adopt;
+mod facts;
+mod keepers;
+mod left_behind;
+mod orphan;
+mod render;
+mod settle;
+
+mod index;
+
+// Notices.
+mod notices;
+mod refuse;
+
+// Table.
+mod handle;
+mod listing;
+mod table;
+
+// Supervise: what keeps the table true, and acts on processes.
+mod barrier;
+mod feed;
+mod intake;
+mod launch;
+mod owner;
+mod parts;
+mod reach;
+mod recover;
+mod remove;
+mod stop;
+mod stop_left;
+mod supervise;
+
+// Serve: clients.
+mod engine;
+mod gateway_watch;
+mod listen;
+mod serve;
 
 pub use config::{Clock, Config, KeeperProgram, Push, UserInfo};
 pub use engine::{Engine, ServeError};
+pub use gateway_watch::GatewayWatch;
 pub use listen::serve;
 pub use log_file::LogFile;
 pub use run_dir::NoRunDir;
-pub use serve::GatewayWatch;

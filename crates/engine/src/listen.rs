@@ -13,7 +13,7 @@ use outlast_store::dir::FileId;
 use outlast_wire::socket;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -62,21 +62,21 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
     let engine = Engine::start(config).await?;
     beside(&engine);
     let door = Door::open(&engine.run_dir())?;
-    *engine.shared().listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    *engine.listening.lock().unwrap_or_else(PoisonError::into_inner) = true;
     ready();
     let mut attended = std::pin::pin!(attend(&engine, door));
     loop {
         tokio::select! {
             biased;
             () = &mut attended => break,
-            _ = terminate.recv() => engine.table.begin_stop(Owner::default()).await,
-            _ = interrupt.recv() => engine.table.begin_stop(Owner::default()).await,
+            _ = terminate.recv() => engine.parts.table.begin_stop(Owner::default()).await,
+            _ = interrupt.recv() => engine.parts.table.begin_stop(Owner::default()).await,
             _ = hangup.recv() => {}
         }
     }
     // From here on nobody finds us; who is connected is served until everything is written.
     engine.stopped().await;
-    if engine.shared().own_home.is_lost() {
+    if engine.parts.own_home.is_lost() {
         return Err(ServeError::HomeGone { home: engine.home().to_owned() });
     }
     Ok(())
@@ -90,7 +90,7 @@ impl Engine {
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
             // Held until the door is open, so that whoever asks meanwhile does not return before.
-            let mut listening = self.shared().listening.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
             if *listening {
                 return Ok(());
             }
@@ -106,13 +106,13 @@ impl Engine {
 
 /// Lets clients in until the engine begins to end, and closes the door then.
 async fn attend(engine: &Engine, mut door: Door) {
-    let mut stopping = std::pin::pin!(engine.shared().closing.reached(Closing::Stopping));
+    let mut stopping = std::pin::pin!(engine.parts.closing.reached(Closing::Stopping));
     loop {
         tokio::select! {
             biased;
             () = &mut stopping => break,
             // Another engine may listen there, which serves another directory at the home's path. This engine leaves the socket to it.
-            () = door.lost() => match engine.shared().own_home.is_lost() {
+            () = door.lost() => match engine.parts.own_home.is_lost() {
                 true => break,
                 false => door = open_again(engine, door).await,
             },
@@ -127,16 +127,16 @@ async fn attend(engine: &Engine, mut door: Door) {
 
 /// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.
 fn greet(engine: &Engine, stream: UnixStream) {
-    if engine.shared().own_home.is_lost() {
+    if engine.parts.own_home.is_lost() {
         // Closed without an answer: the client takes this for a missing engine, and starts one for the directory that is there now.
         return;
     }
     let us = rustix::process::geteuid().as_raw();
     match stream.peer_cred() {
         Ok(peer) if peer.uid() == us || peer.uid() == 0 => {
-            let engine = engine.clone();
+            let parts = Arc::clone(&engine.parts);
             match stream.into_std().and_then(socket::halves) {
-                Ok(halves) => drop(tokio::spawn(connection(engine, halves, ClientKind::Outside))),
+                Ok(halves) => drop(tokio::spawn(connection(parts, halves, ClientKind::Outside))),
                 Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
             }
         }
@@ -203,7 +203,7 @@ impl Door {
 async fn open_again(engine: &Engine, lost: Door) -> Door {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
-        let opened = match engine.shared().sockets.find_dir() {
+        let opened = match engine.parts.sockets.find_dir() {
             Ok(dir) => Door::open(&dir),
             Err(error) => Err(error.into()),
         };
@@ -211,7 +211,7 @@ async fn open_again(engine: &Engine, lost: Door) -> Door {
             Ok(door) => return door,
             Err(error) => tracing::error!(%error, "nobody can connect"),
         }
-        if engine.shared().own_home.is_lost() {
+        if engine.parts.own_home.is_lost() {
             return lost;
         }
         // Nothing tells when there is a place again.

@@ -10,7 +10,7 @@ use outlast_wire::v1::LockHolder;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -22,15 +22,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 pub(crate) struct OwnHome {
     home: Home,
     lock: FileId,
+    /// The lock, until everything is written.
+    held: Mutex<Option<File>>,
     index: OnceLock<FileId>,
     lost: watch::Sender<bool>,
 }
 
 impl OwnHome {
     /// Takes the home whose `lock` is held.
-    pub(crate) fn new(home: &Home, lock: &File) -> io::Result<Self> {
-        let lock = FileId::of(&lock.metadata()?);
-        Ok(Self { home: home.clone(), lock, index: OnceLock::new(), lost: watch::Sender::new(false) })
+    pub(crate) fn new(home: &Home, lock: File) -> io::Result<Self> {
+        let id = FileId::of(&lock.metadata()?);
+        Ok(Self { home: home.clone(), lock: id, held: Mutex::new(Some(lock)), index: OnceLock::new(), lost: watch::Sender::new(false) })
     }
 
     /// Records the opened index: from now on it must stay where it is.
@@ -76,6 +78,14 @@ impl OwnHome {
             if lost.wait_for(|lost| *lost).await.is_err() {
                 std::future::pending().await
             }
+        }
+    }
+
+    /// Gives the home up for the next engine: everything is written.
+    pub(crate) fn release(&self) {
+        if let Some(lock) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // A program that is being started right now may hold a copy until it has begun; that must not keep the home.
+            let _free = rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock);
         }
     }
 
@@ -127,7 +137,7 @@ mod tests {
         std::fs::write(home.index(), "").unwrap();
         let own = || {
             let lock = File::create(home.lock()).unwrap();
-            let own = OwnHome::new(&home, &lock).unwrap();
+            let own = OwnHome::new(&home, lock).unwrap();
             own.index_opened().unwrap();
             own
         };
@@ -152,7 +162,7 @@ mod tests {
         let home = Home::new(tmp.path().join("home"));
         home.create().unwrap();
         let (lock, other) = (File::create(home.lock()).unwrap(), File::create(tmp.path().join("other")).unwrap());
-        let own = || OwnHome::new(&home, &other).unwrap();
+        let own = || OwnHome::new(&home, other.try_clone().unwrap()).unwrap();
         let us = LockHolder::new(std::process::id(), crate::os::namespaces());
         std::fs::write(home.lock_holder(), serde_json::to_vec(&us).unwrap()).unwrap();
         assert!(own().is_lost(), "not held: a copy of the home");

@@ -3,15 +3,14 @@
 use crate::clock_jumps::{ClockJumps, Moment};
 use crate::closing::Closing;
 use crate::disk::blocking;
-use crate::engine::Engine;
-use crate::facts::{Facts, Seen};
+use crate::facts::Facts;
 use crate::handle::TableRequest;
 use crate::index::Writer;
-use crate::mind::{Look, mind};
-use crate::refuse;
-use crate::retain;
-use crate::shared::Shared;
-use crate::table::{Reserved, Table};
+use crate::parts::Parts;
+use crate::stop::stop_with_the_engine;
+use crate::supervise::{Known, supervise};
+use crate::table::{Advance, Reserved, Table};
+use crate::{refuse, remove, retain};
 use outlast_core::{Owner, ProcessId};
 use outlast_store::meta::{Snapshot, flag};
 use outlast_wire::v1::Error;
@@ -29,10 +28,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 
 /// The task that owns the table.
 pub(crate) struct TableOwner {
-    engine: Engine,
-    shared: Arc<Shared>,
+    parts: Arc<Parts>,
     table: Table,
-    minders: JoinSet<()>,
+    supervisors: JoinSet<()>,
     removing: JoinSet<()>,
     writer: Option<Writer>,
     idle_since: Option<Instant>,
@@ -40,31 +38,30 @@ pub(crate) struct TableOwner {
 }
 
 impl TableOwner {
-    pub(crate) fn new(engine: Engine, writer: Writer) -> Self {
+    pub(crate) fn new(parts: Arc<Parts>, writer: Writer) -> Self {
         Self {
-            jumps: ClockJumps::load(&engine.shared.home),
-            shared: Arc::clone(&engine.shared),
-            table: Table::new(&engine.shared.home, engine.shared.config.max_running),
-            minders: JoinSet::new(),
+            jumps: ClockJumps::load(&parts.home),
+            table: Table::new(&parts.home, parts.config.max_running),
+            supervisors: JoinSet::new(),
             removing: JoinSet::new(),
             writer: Some(writer),
             idle_since: None,
-            engine,
+            parts,
         }
     }
 
     /// Answers until it is told to stop, or has had nothing to do for long enough.
     pub(crate) async fn run(mut self, mut asks: mpsc::Receiver<TableRequest>, processes: Vec<(Facts, bool)>) {
         for (facts, looked) in processes {
-            self.insert(facts, if looked { Look::Done } else { Look::Do });
+            self.insert(facts, if looked { Known::FromRecovery } else { Known::ReadFolder });
         }
         // From here on this engine is asked. A number that cannot be removed is replaced at the end.
-        let _none = std::fs::remove_file(self.shared.home.waiting());
+        let _none = std::fs::remove_file(self.parts.home.waiting());
         self.look_at_clock();
         self.prune();
         self.prune_notices();
         let mut daily = tokio::time::interval_at(Instant::now() + DAY, DAY);
-        let mut lost = std::pin::pin!(self.shared.own_home.lost());
+        let mut lost = std::pin::pin!(self.parts.own_home.lost());
         let by = loop {
             let leave_at = self.idle_deadline();
             tokio::select! {
@@ -74,9 +71,9 @@ impl TableOwner {
                     None => break Some(Owner::default()),
                     Some(ask) => self.on(ask).await,
                 },
-                Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
+                Some(_) = self.supervisors.join_next(), if !self.supervisors.is_empty() => {}
                 Some(_) = self.removing.join_next(), if !self.removing.is_empty() => {}
-                () = self.shared.clients.outside.changed.notified() => {}
+                () = self.parts.clients.outside.changed.notified() => {}
                 () = tokio::time::sleep_until(leave_at.unwrap_or_else(Instant::now)), if leave_at.is_some() => {
                     if self.owes_nothing().await {
                         tracing::info!("nothing to do: leaving");
@@ -96,11 +93,11 @@ impl TableOwner {
 
     /// When to leave, if nothing happens until then.
     fn idle_deadline(&mut self) -> Option<Instant> {
-        let limit = self.shared.config.idle_exit;
+        let limit = self.parts.config.idle_exit;
         let idle = self.table.live().is_empty()
             && self.removing.is_empty()
-            && self.shared.clients.outside.count() == 0
-            && self.shared.barriers.count() == 0;
+            && self.parts.clients.outside.count() == 0
+            && self.parts.barriers.count() == 0;
         if !idle || limit.is_zero() {
             self.idle_since = None;
             return None;
@@ -118,19 +115,19 @@ impl TableOwner {
             TableRequest::Reserve { id, hash, owner, answer } => _ = answer.send(self.reserve(id, hash, owner)),
             TableRequest::Accept { facts, keeper, answer } => {
                 let id = facts.id();
-                self.insert(*facts, keeper.map_or(Look::Do, Look::Told));
+                self.insert(*facts, keeper.map_or(Known::ReadFolder, Known::StartedBy));
                 if let Some(view) = self.table.view(id) {
                     _ = answer.send(view);
                 }
             }
             TableRequest::LetGo { id } => self.table.let_go(id),
-            TableRequest::ApplyLook { id, seen, answer } => _ = answer.send(self.apply_look(id, &seen)),
+            TableRequest::ApplyLook { look, answer } => _ = answer.send(self.apply_look(&look)),
             TableRequest::Reachable { id, reachable } => {
-                self.table.change(id, |facts| Facts { unreachable: !reachable, ..facts.clone() });
+                self.table.change(id, |facts| Arc::new(Facts { unreachable: !reachable, ..Facts::clone(facts) }));
             }
             TableRequest::Consumed { id } => self.consumed(id).await,
             TableRequest::Take { id, answer } => _ = answer.send(self.table.take(id)),
-            TableRequest::PutBack { facts } => self.insert(Facts::clone(&facts), Look::Done),
+            TableRequest::PutBack { facts } => self.insert(Facts::clone(&facts), Known::FromRecovery),
             TableRequest::Interrupt { session, answer } => _ = answer.send(self.table.interrupt(&session)),
             TableRequest::Interrupts { session, answer } => _ = answer.send(self.table.interrupts(session)),
             TableRequest::Counts { answer } => _ = answer.send(self.table.counts()),
@@ -140,29 +137,30 @@ impl TableOwner {
     }
 
     fn reserve(&mut self, id: ProcessId, hash: String, owner: Owner) -> Result<Reserved, Error> {
-        if self.shared.closing.stage() != Closing::Open {
+        if self.parts.closing.stage() != Closing::Open {
             return Err(refuse::stopping());
         }
         self.table.reserve(id, hash, owner)
     }
 
     /// Puts a process into the table and has it supervised, if that is needed.
-    fn insert(&mut self, facts: Facts, look: Look) {
+    fn insert(&mut self, facts: Facts, known: Known) {
         let id = facts.id();
         // The disk may have refused the end of a process that was just looked at: then only the live copy has it, which must not go with the keepers.
-        let is_supervised = !facts.phase.is_final() || matches!(look, Look::Done);
+        let is_supervised = !facts.phase.is_final() || matches!(known, Known::FromRecovery);
         self.table.insert(Arc::new(facts));
         if is_supervised {
-            self.minders.spawn(mind(self.engine.clone(), id, look));
+            self.supervisors.spawn(supervise(Arc::clone(&self.parts), id, known));
         }
     }
 
-    fn apply_look(&mut self, id: ProcessId, seen: &Seen) -> Option<Arc<Facts>> {
-        let (before, after) = self.table.change(id, |facts| facts.with(seen))?;
+    fn apply_look(&mut self, look: &Advance) -> Option<Arc<Facts>> {
+        let (before, after) = self.table.apply_look(look)?;
+        let id = after.id();
         if before.phase != after.phase {
             tracing::debug!(%id, from = before.phase.word(), to = after.phase.word(), "moved on");
         }
-        if self.table.finished_bytes() > self.shared.config.keep_bytes {
+        if self.table.finished_bytes() > self.parts.config.keep_bytes {
             self.look_at_clock();
             self.prune();
         }
@@ -172,21 +170,21 @@ impl TableOwner {
     /// The owner of a process has seen its end: of what is to be removed, it goes first.
     async fn consumed(&mut self, id: ProcessId) {
         let Some(facts) = self.table.consumed(id) else { return };
-        if self.shared.unwritten.has(id) {
+        if self.parts.intake.unsaved.has(id) {
             // Written with its news.
             return;
         }
         // The mark that counts is in the outbox; this is about the order of removal.
-        self.shared.index.put_later(Facts::clone(&facts)).await;
+        self.parts.index.put_later(Facts::clone(&facts)).await;
     }
 
     /// Checks whether the clock was set since the last check: ages are measured without that.
     fn look_at_clock(&mut self) {
-        let (config, shared) = (&self.shared.config, &self.shared);
+        let (config, parts) = (&self.parts.config, &self.parts);
         let boot_us = i64::try_from(config.clock.elapsed().as_micros()).unwrap_or(i64::MAX);
-        let now = Moment { wall_us: shared.now().micros(), boot_us, boot: shared.boot };
+        let now = Moment { wall_us: parts.now().micros(), boot_us, boot: parts.at_start.boot };
         self.jumps.look(now, config.keep_for.max(config.keep_notices));
-        if let Err(error) = self.jumps.save(&shared.home) {
+        if let Err(error) = self.jumps.save(&parts.home) {
             // The next engine then believes the clock, unless an earlier check was saved.
             tracing::debug!(%error, "cannot write down what the clock says");
         }
@@ -195,13 +193,13 @@ impl TableOwner {
     /// Removes what is over and too old, or too much.
     fn prune(&mut self) {
         // Without its folder, the next engine would take one whose end is not recorded for lost.
-        let finished = self.table.finished(|id| !self.shared.unwritten.has(id));
-        let config = &self.shared.config;
-        for id in retain::too_much(finished, self.shared.now(), &self.jumps, config.keep_for, config.keep_bytes) {
+        let finished = self.table.finished(|id| !self.parts.intake.unsaved.has(id));
+        let config = &self.parts.config;
+        for id in retain::too_much(finished, self.parts.now(), &self.jumps, config.keep_for, config.keep_bytes) {
             self.table.drop_entry(id);
-            let engine = self.engine.clone();
+            let parts = Arc::clone(&self.parts);
             self.removing.spawn(async move {
-                if let Err(error) = engine.remove(id).await {
+                if let Err(error) = remove::remove(&parts, id).await {
                     // Its folder is there, so the next start finds it again.
                     tracing::warn!(%id, error = error.error, "cannot remove");
                 }
@@ -211,11 +209,11 @@ impl TableOwner {
 
     /// Removes notices that were settled long ago.
     fn prune_notices(&mut self) {
-        let shared = Arc::clone(&self.shared);
+        let parts = Arc::clone(&self.parts);
         // The sum of all jumps is added, so notices that were settled after a jump are kept a little longer.
-        let keep = shared.config.keep_notices + self.jumps.forward();
+        let keep = parts.config.keep_notices + self.jumps.forward();
         self.removing.spawn(async move {
-            if let Err(error) = shared.outbox.prune(keep, shared.now()).await {
+            if let Err(error) = parts.outbox.prune(keep, parts.now()).await {
                 // They are found again tomorrow.
                 tracing::warn!(%error, "old notices cannot be removed");
             }
@@ -225,89 +223,89 @@ impl TableOwner {
     /// Whether no sink has anything left to push.
     async fn owes_nothing(&self) -> bool {
         // Who cannot tell must not leave.
-        self.shared.outbox.owed().await.is_ok_and(|owed| owed == 0)
+        self.parts.outbox.owed().await.is_ok_and(|owed| owed == 0)
     }
 
     /// Leaves the number of notices that wait for the user, for prompts that start no engine to find out.
     async fn leave_count_of_waiting(&self) {
-        let file = self.shared.home.waiting();
+        let file = self.parts.home.waiting();
         // Without the file nothing is shown in a prompt; the notices themselves are in the index.
-        if let Ok(count @ 1..) = self.shared.outbox.waiting("", self.shared.now()).await {
+        if let Ok(count @ 1..) = self.parts.outbox.waiting("", self.parts.now()).await {
             _ = blocking(move || std::fs::write(file, count.to_string())).await;
         }
     }
 
     /// Stops what is to stop with us, and writes what is left to write. Questions are answered until the end.
     async fn close(&mut self, mut asks: mpsc::Receiver<TableRequest>, by: Option<&Owner>) {
-        self.shared.closing.set(Closing::Stopping);
+        self.parts.closing.set(Closing::Stopping);
         self.finish_starting(&mut asks).await;
         let doomed = by.map_or_else(Vec::new, |by| self.table.doomed(by));
-        let engine = self.engine.clone();
-        let mut stops = tokio::spawn(async move { crate::serve::stop_with_the_engine(&engine, doomed).await });
+        let parts = Arc::clone(&self.parts);
+        let mut stops = tokio::spawn(async move { stop_with_the_engine(&parts, doomed).await });
         loop {
             tokio::select! {
                 _ = &mut stops => break,
                 Some(ask) = asks.recv() => self.on(ask).await,
-                Some(_) = self.minders.join_next(), if !self.minders.is_empty() => {}
+                Some(_) = self.supervisors.join_next(), if !self.supervisors.is_empty() => {}
             }
         }
         self.let_within_end(&mut asks).await;
         asks.close();
-        self.minders.shutdown().await;
+        self.supervisors.shutdown().await;
         while self.removing.join_next().await.is_some() {}
         self.leave_count_of_waiting().await;
-        self.shared.index.close().await;
+        self.parts.index.close().await;
         if let Some(writer) = self.writer.take() {
             // It has nothing left to write, so this is short.
             let _joined = blocking(move || writer.join()).await;
         }
-        let shared = Arc::clone(&self.shared);
+        let parts = Arc::clone(&self.parts);
         // What it leaves behind the next engine removes.
-        let _cleared = blocking(move || shared.spare_folders.clear()).await;
-        self.shared.launcher.fork_server.leave().await;
-        if let Some(place) = self.shared.place.clone() {
-            let (nothing_runs, home) = (self.table.live().is_empty(), self.shared.home.clone());
+        let _cleared = blocking(move || parts.spare_folders.clear()).await;
+        self.parts.launcher.fork_server.leave().await;
+        if let Some(place) = self.parts.place.clone() {
+            let (nothing_runs, home) = (self.table.live().is_empty(), self.parts.home.clone());
             // Whatever is not removed now the next engine uses again.
             let _left = blocking(move || place.leave_behind(&home, nothing_runs)).await;
         }
         // Keepers take their sockets along, unless both were killed at the very end.
-        crate::run_dir::sweep(&self.shared.sockets.dir(), |id| self.table.live().contains(&id));
-        crate::run_dir::leave_behind(&self.shared.sockets.dir());
-        self.shared.let_go_of_home();
-        if let Some(place) = self.shared.place.clone() {
+        crate::run_dir::sweep(&self.parts.sockets.dir(), |id| self.table.live().contains(&id));
+        crate::run_dir::leave_behind(&self.parts.sockets.dir());
+        self.parts.own_home.release();
+        if let Some(place) = self.parts.place.clone() {
             // A keeper that leaves while we have the lock leaves this to us. It says so first and looks at the lock second; we let go first and look at what it said second.
-            let leaves = |id: &ProcessId| Snapshot::read(&self.shared.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
+            let leaves = |id: &ProcessId| Snapshot::read(&self.parts.home.process(*id)).is_ok_and(|meta| meta.has(flag::CLEAN));
             let all_leave = self.table.live().iter().all(leaves);
-            let home = self.shared.home.clone();
+            let home = self.parts.home.clone();
             let _left = blocking(move || place.remove_if_empty(&home, all_leave)).await;
         }
-        self.shared.closing.set(Closing::Closed);
+        self.parts.closing.set(Closing::Closed);
     }
 
     /// The home is not ours any more: nothing is written, removed or stopped. Its processes keep running. An engine that finds the
     /// directory again finds them.
     async fn abandon(mut self) {
-        tracing::error!(home = %self.shared.home.root.display(), "the state directory was removed or replaced: leaving");
-        self.shared.closing.set(Closing::Stopping);
-        self.minders.shutdown().await;
+        tracing::error!(home = %self.parts.home.root.display(), "the state directory was removed or replaced: leaving");
+        self.parts.closing.set(Closing::Stopping);
+        self.supervisors.shutdown().await;
         self.removing.shutdown().await;
-        self.shared.index.abandon(&self.shared.own_home);
-        self.shared.launcher.fork_server.leave().await;
-        if self.shared.own_home.is_removed() {
+        self.parts.index.abandon(&self.parts.own_home);
+        self.parts.launcher.fork_server.leave().await;
+        if self.parts.own_home.is_removed() {
             // Otherwise the directory of the sockets may be another engine's by now: its name is made from the home's path.
-            crate::run_dir::leave_behind(&self.shared.sockets.dir());
+            crate::run_dir::leave_behind(&self.parts.sockets.dir());
         }
-        self.shared.let_go_of_home();
-        self.shared.closing.set(Closing::Closed);
+        self.parts.own_home.release();
+        self.parts.closing.set(Closing::Closed);
     }
 
     /// What goes along with us has something to put down: a call that is under way is ended, and how it went is written.
     async fn let_within_end(&mut self, asks: &mut mpsc::Receiver<TableRequest>) {
         let until = Instant::now() + WITHIN;
-        let shared = Arc::clone(&self.shared);
-        while shared.clients.within.count() > 0 {
+        let parts = Arc::clone(&self.parts);
+        while parts.clients.within.count() > 0 {
             tokio::select! {
-                () = shared.clients.within.changed.notified() => {}
+                () = parts.clients.within.changed.notified() => {}
                 Some(ask) = asks.recv() => self.on(ask).await,
                 () = tokio::time::sleep_until(until) => return tracing::warn!("a sink does not end; what it has is told again"),
             }

@@ -3,6 +3,7 @@
 use crate::config::Clock;
 use crate::facts::{Facts, Seen, is_kept};
 use crate::index::{Index, Opened};
+use crate::intake::MissedChange;
 use crate::settle::{self, Settled};
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::{Home, ProcessDir};
@@ -19,26 +20,16 @@ pub(crate) struct Recovered {
     pub(crate) opened: Opened,
     /// Every process, and whether its folder was looked into just now.
     pub(crate) processes: Vec<(Facts, bool)>,
-    /// What became of those whose owners are to be told something, since it was last written down.
-    pub(crate) unread: Vec<Unread>,
+    /// The changes since the last engine that may lead to notices.
+    pub(crate) missed: Vec<MissedChange>,
     /// What is not as it should be, each in a sentence.
     pub(crate) degraded: Vec<String>,
 }
 
-/// What became of a process while nobody looked.
-pub(crate) struct Unread {
-    pub(crate) before: Facts,
-    pub(crate) after: Facts,
-    pub(crate) seen: Seen,
-    /// Whether its owner may have been told: what was told is not known any more.
-    pub(crate) maybe_told: bool,
-}
-
-impl Unread {
-    fn worth(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<Self> {
-        let tells = !after.kept.spec.tell.is_nothing();
-        tells.then(|| Self { before, after: after.clone(), seen, maybe_told })
-    }
+/// The change, if it may lead to a notice.
+fn missed_change(before: Facts, after: &Facts, seen: Seen, maybe_told: bool) -> Option<MissedChange> {
+    let tells = !after.kept.spec.tell.is_nothing();
+    tells.then(|| MissedChange { before, after: after.clone(), seen, maybe_told })
 }
 
 /// Reads the index and the folders of those that were not over. Blocks for as long as the disk takes.
@@ -59,7 +50,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     let mut strays: BTreeSet<ProcessId> = ids.into_iter().collect();
     let mut changes = Changes::default();
-    let (mut known, mut unsure, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut known, mut unsure, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for before in std::mem::take(&mut opened.rows) {
         let (id, is_final) = (before.id(), before.phase.is_final());
         match (strays.remove(&id), is_final) {
@@ -69,9 +60,9 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
             (false, true) => changes.forget.push(id),
             (false, false) => {
                 let after = folder_gone(&before, clock.now());
-                match Unread::worth(before, &after, Seen::default(), false) {
+                match missed_change(before, &after, Seen::default(), false) {
                     // Its row is written with what its owner is told.
-                    Some(one) => unread.push(one),
+                    Some(one) => missed.push(one),
                     None => changes.put.push(after.clone()),
                 }
                 known.push((after, false));
@@ -80,7 +71,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
     }
     for (before, seen, after) in look_at(home, unsure, clock.now()) {
         let maybe_told = seen.meta.as_ref().is_some_and(|meta| meta.is_shown_unsaved);
-        unread.extend(Unread::worth(before, &after, seen, maybe_told));
+        missed.extend(missed_change(before, &after, seen, maybe_told));
         known.push((after, true));
     }
     let rebuilt = opened.fresh;
@@ -88,8 +79,8 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         match stray(home, id, rebuilt) {
             Stray::Known(found) => {
                 let (before, seen, facts) = *found;
-                match Unread::worth(before, &facts, seen, rebuilt) {
-                    Some(one) => unread.push(one),
+                match missed_change(before, &facts, seen, rebuilt) {
+                    Some(one) => missed.push(one),
                     None => changes.put.push(facts.clone()),
                 }
                 known.push((facts, true));
@@ -104,7 +95,7 @@ pub(crate) fn recover(home: &Home, clock: &Clock) -> Result<Recovered, String> {
         }
     }
     changes.write(&opened.index);
-    Ok(Recovered { opened, processes: known, unread, degraded })
+    Ok(Recovered { opened, processes: known, missed, degraded })
 }
 
 /// Reads the folders of `rows`, several at a time: a thousand must not take long.

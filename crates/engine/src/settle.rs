@@ -7,12 +7,14 @@ use outlast_store::journal::Journal;
 use outlast_store::lock;
 use outlast_store::meta::{Ended, Meta, Snapshot, flag};
 use outlast_store::spec::SpecFile;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What was found.
@@ -31,6 +33,21 @@ pub(crate) enum Settled {
         /// The disk's error.
         error: io::Error,
     },
+}
+
+/// Stops of orphans whose record the disk refused. They are known while the engine runs.
+#[derive(Debug, Default)]
+pub(crate) struct UnsavedStops(Mutex<HashMap<ProcessId, (Time, Stop)>>);
+
+impl UnsavedStops {
+    /// The latest stop of a process.
+    pub(crate) fn of(&self, id: ProcessId) -> Option<(Time, Stop)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    pub(crate) fn keep(&self, id: ProcessId, at: Time, stop: Stop) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (at, stop));
+    }
 }
 
 /// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.

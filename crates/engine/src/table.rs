@@ -1,6 +1,6 @@
 //! What is known of every process of a home, in memory. Nothing here waits or touches a disk: the owner of the table does.
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Seen};
 use crate::listing::{Listed, Listing};
 use crate::near::{self, Near};
 use crate::refuse;
@@ -67,6 +67,13 @@ pub(crate) enum Which {
 pub(crate) struct Counts {
     pub(crate) running: u64,
     pub(crate) known: u64,
+}
+
+/// What a look into a folder leads to.
+pub(crate) struct Advance {
+    pub(crate) before: Arc<Facts>,
+    pub(crate) after: Arc<Facts>,
+    pub(crate) seen: Seen,
 }
 
 /// One process in the table.
@@ -248,13 +255,13 @@ impl Table {
     }
 
     /// Changes what is known of a process and tells the calls that wait for that.
-    pub(crate) fn change(&mut self, id: ProcessId, how: impl FnOnce(&Facts) -> Facts) -> Option<(Arc<Facts>, Arc<Facts>)> {
+    pub(crate) fn change(&mut self, id: ProcessId, how: impl FnOnce(&Arc<Facts>) -> Arc<Facts>) -> Option<(Arc<Facts>, Arc<Facts>)> {
         let Some(Slot::Known(entry)) = self.slots.get_mut(&id) else { return None };
         let before = Arc::clone(&entry.facts);
         if before.phase.is_final() {
             return Some((Arc::clone(&before), before));
         }
-        let after = Arc::new(how(&before));
+        let after = how(&before);
         entry.facts = Arc::clone(&after);
         if let Some(tell) = &entry.tell {
             tell.send_replace(Arc::clone(&after));
@@ -267,6 +274,16 @@ impl Table {
             self.finished_bytes += after.bytes;
         }
         Some((before, after))
+    }
+
+    /// Applies what a look showed. What was known before, and what is known then.
+    pub(crate) fn apply_look(&mut self, look: &Advance) -> Option<(Arc<Facts>, Arc<Facts>)> {
+        // What has changed since the look is not lost.
+        let after = |known: &Arc<Facts>| match Arc::ptr_eq(known, &look.before) {
+            true => Arc::clone(&look.after),
+            false => Arc::new(known.with(&look.seen)),
+        };
+        self.change(look.before.id(), after)
     }
 
     /// The owner of a process has seen its end. What is known then, if that is new.

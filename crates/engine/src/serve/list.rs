@@ -1,6 +1,6 @@
 //! `list`: those in a scope, running ones first.
 
-use super::{Asked, reading};
+use super::context::{RequestContext, reading};
 use crate::left_behind::may_have_left;
 use crate::listing::{Lister, Listing, order, remembered, runs};
 use crate::table::Which;
@@ -9,13 +9,13 @@ use outlast_wire::v1::{Error, Process};
 use std::sync::Arc;
 
 /// The whole answer, as JSON.
-pub(super) async fn list(asked: &Asked, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
-    let mut listing = asked.engine.table.listing(&asked.owner, Which::All).await?;
+pub(super) async fn list(asked: &RequestContext, scope: &Scope, all: bool) -> Result<Vec<u8>, Error> {
+    let mut listing = asked.parts.table.listing(&asked.owner, Which::All).await?;
     // One that is over is listed among those that run while something that it started does.
     listing.retain(|l| scope.takes(&l.facts.kept.spec.owner) && (all || !l.facts.is_over() || may_have_left(&l.facts.phase)));
-    let (shared, scope) = (asked.shared(), scope.clone());
-    let (home, redactor) = (shared.home.clone(), Arc::clone(&shared.redactor));
-    let lister = Lister { home, redactor, left: shared.leftovers.look(), now: shared.now() };
+    let (parts, scope) = (&asked.parts, scope.clone());
+    let (home, redactor) = (parts.home.clone(), Arc::clone(&parts.redactor));
+    let lister = Lister { home, redactor, left: parts.leftovers.look(), now: parts.now() };
     let (mut text, mut pieces, mut others) = reading(move || {
         // What only this question or the index can say is not remembered.
         let is_plain = |l: &Listing| l.facts.kept.spec.tell.watch.is_empty() && !scope.by_session_only(&l.facts.kept.spec.owner);

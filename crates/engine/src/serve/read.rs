@@ -1,7 +1,8 @@
 //! `read` and `follow`: the bytes as they were written, or with secrets masked byte for byte.
 
-use super::{Asked, Fresh, reading};
+use super::context::{RequestContext, reading};
 use crate::facts::Facts;
+use crate::intake::Current;
 use crate::refuse;
 use crate::render::{self, Log};
 use crate::table::ProcessView;
@@ -47,7 +48,7 @@ pub(super) enum Secrets {
 const UNFINISHED: Duration = Duration::from_millis(200);
 
 pub(super) async fn read(
-    asked: &Asked,
+    asked: &RequestContext,
     name: &str,
     from: From,
     until: Until,
@@ -57,7 +58,7 @@ pub(super) async fn read(
 ) -> Result<ReadEnd, Error> {
     let view = asked.resolve(name).await?;
     let mut looks_on = match viewed {
-        Viewed::Yes => asked.shared().views.open(view.id()),
+        Viewed::Yes => asked.parts.views.open(view.id()),
         Viewed::No => Viewer::NONE,
     };
     tokio::select! {
@@ -69,7 +70,14 @@ pub(super) async fn read(
     }
 }
 
-async fn read_on(asked: &Asked, mut view: ProcessView, from: From, until: Until, secrets: Secrets, timed: bool) -> Result<ReadEnd, Error> {
+async fn read_on(
+    asked: &RequestContext,
+    mut view: ProcessView,
+    from: From,
+    until: Until,
+    secrets: Secrets,
+    timed: bool,
+) -> Result<ReadEnd, Error> {
     let mut at = None;
     let mut told = None;
     let mut waited = false;
@@ -77,7 +85,7 @@ async fn read_on(asked: &Asked, mut view: ProcessView, from: From, until: Until,
     let mut times = timed.then(Times::default);
     loop {
         pace.wait().await;
-        let Fresh { facts, seen } = asked.fresh(&view).await?;
+        let Current { facts, seen } = asked.look(&view).await?;
         view.facts = facts.clone();
         let end = Log::raw(&view.dir, &facts, seen.meta.as_ref()).end;
         pace.looked(end);
@@ -183,7 +191,7 @@ struct Times {
 
 impl Times {
     /// Tells the last note before `from`, unless it was told, and all up to `to`.
-    async fn tell(&mut self, asked: &Asked, notes: &TimeNotes, started: Time, from: u64, to: u64) {
+    async fn tell(&mut self, asked: &RequestContext, notes: &TimeNotes, started: Time, from: u64, to: u64) {
         let before = notes.time_of(from, started).map(|at| TimeNote { byte: from, at });
         let first = before.filter(|_| self.told.is_none());
         let after = self.told.unwrap_or(from);
@@ -231,10 +239,10 @@ impl Pace {
 }
 
 /// Returns once there may be more than `past` bytes, or something became of the process.
-async fn more(asked: &Asked, view: &mut ProcessView, past: u64) -> Result<(), Error> {
+async fn more(asked: &RequestContext, view: &mut ProcessView, past: u64) -> Result<(), Error> {
     if view.facts.phase == outlast_core::Phase::Accepted {
         view.until(|f| f.phase != outlast_core::Phase::Accepted).await;
         return Ok(());
     }
-    asked.shared().feeds.more(&asked.engine, view, past).await
+    asked.parts.feeds.more(view, past).await
 }

@@ -1,12 +1,12 @@
 //! `view close`: attached terminals are detached, and the process keeps running.
 
-use super::Asked;
+use super::context::RequestContext;
 use crate::refuse;
 use outlast_core::IdRef;
 use outlast_wire::code;
 use outlast_wire::v1::{Error, ViewClosed};
 
-pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error> {
+pub(super) async fn close(asked: &RequestContext, name: &str) -> Result<ViewClosed, Error> {
     let view = match (asked.resolve(name).await, name.parse()) {
         (Ok(view), _) => view,
         // The process may have been removed: no view of it is open, which is what was asked for. A name that is not known is a mistake.
@@ -17,7 +17,7 @@ pub(super) async fn close(asked: &Asked, name: &str) -> Result<ViewClosed, Error
         (Err(error), _) => return Err(error),
     };
     let id = view.id();
-    match asked.shared().views.close(id) {
+    match asked.parts.views.close(id) {
         0 => Err(refuse::refusal(code::NO_VIEW, format!("no terminal is attached to {id}"), format!("`outlast attach {id}` attaches one"))),
         views => {
             let note = format!(

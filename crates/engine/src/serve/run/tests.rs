@@ -1,4 +1,3 @@
-use super::request_hash::hash;
 use super::*;
 
 fn caller() -> Caller {
@@ -133,4 +132,15 @@ fn a_given_value_is_masked_in_the_name_and_refused_in_a_pattern() {
     let error = refused(&spec);
     assert!(error.error.starts_with("watch pattern 2 has a value") && !error.hint.is_empty(), "{error:?}");
     assert!(check(&spec, &caller(), &Scrub::new(&spec, &Redactor::new(false))).is_ok());
+}
+
+#[test]
+fn the_hash_of_a_request_is_the_same_in_every_release() {
+    // A retry after an upgrade compares the hashes of two releases. If this changes, the retry is refused as a different request.
+    let id = ProcessId::from_bytes([1, 2, 3, 4, 5, 6]);
+    assert_eq!(hash(id, &Spec::shell("make"), &caller()), "68c2cf89142cf44d550efe7cf942d27ec7c18623c87d1a34d1dd09e566b98de5");
+    let mut everything = Spec::with_everything();
+    assert_eq!(hash(id, &everything, &caller()), "2ea99d3b9ccf00de41485edb81251a14488521d9b0ab0bf645ae7c60d1a60955");
+    everything.labels.clear();
+    assert_eq!(hash(id, &everything, &caller()), "10849503ab2d2f15861853a5013e9663cd2bd40062efaee628693e4d85007168");
 }

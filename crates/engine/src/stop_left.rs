@@ -1,16 +1,15 @@
-//! `kill` of a process that is over: stops what it left running.
+//! Stops what a process that is over has left running.
 
-use super::keeper::{unexpected, unreachable};
-use super::kill::survived;
-use super::{finished, fresh};
 use crate::disk::blocking;
-use crate::engine::Engine;
 use crate::facts::is_kept;
 use crate::link::Link;
 use crate::orphan::Named;
+use crate::parts::Parts;
+use crate::reach::{unexpected, unreachable};
+use crate::stop::{for_each, survived};
 use crate::table::ProcessView;
 use crate::{orphan, refuse, settle};
-use outlast_core::{Phase, Stop, StopWay};
+use outlast_core::{Phase, ProcessId, Stop, StopWay};
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, is_alive};
 use outlast_wire::v1::keeper::{Ask, Say};
@@ -24,23 +23,23 @@ const TRIES: u32 = 16;
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Stops what is left of the tree of a process that is over: through its keeper, or without one if none lives or it is of an earlier version.
-pub(super) async fn stop_left(engine: &Engine, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
+pub(crate) async fn stop_left(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop) -> Result<StoppedLeft, Error> {
     let mut seen: Vec<Named> = Vec::new();
     for _ in 0..TRIES {
-        view.facts = fresh(engine, view).await?.facts;
-        let Some(mut keeper) = connect(engine, view).await else {
-            return without_keeper(engine, view, stop, seen).await;
+        view.facts = parts.intake.look(view).await?.facts;
+        let Some(mut keeper) = connect(parts, view).await else {
+            return without_keeper(parts, view, stop, seen).await;
         };
         // Before each request: if the keeper is killed, the next one does not know what the first has stopped.
-        seen.extend(named_members(engine, view).await?);
+        seen.extend(named_members(parts, view).await?);
         match keeper.ask(Ask::StopLeft { stop: stop.clone() }).await {
             Ok(Say::Stopped { survivors, unrecorded, .. }) if survivors.is_empty() => {
                 let unrecorded = unrecorded.map(|why| format!("the stop could not be recorded: {why}"));
-                return Ok(stopped(engine, view, stop, seen, unrecorded).await);
+                return Ok(stopped(parts, view, stop, seen, unrecorded).await);
             }
             Ok(Say::Stopped { survivors, .. }) => return Err(survived(view, &survivors)),
             // A keeper of an earlier version does not know the request.
-            Ok(Say::Refused { .. }) => return without_keeper(engine, view, stop, seen).await,
+            Ok(Say::Refused { .. }) => return without_keeper(parts, view, stop, seen).await,
             Ok(other) => return Err(unexpected(other)),
             // It died or left before it answered. A stop can be asked for twice.
             Err(_) => {}
@@ -49,28 +48,41 @@ pub(super) async fn stop_left(engine: &Engine, view: &mut ProcessView, stop: &St
     Err(unreachable(view))
 }
 
-/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
-async fn connect(engine: &Engine, view: &ProcessView) -> Option<Link> {
-    let dir = view.dir.clone();
-    let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
-    if is_kept { Link::connect(&engine.shared().sockets.of(view.id()), false).await.ok() } else { None }
+/// The same for each of several processes.
+pub(crate) async fn stop_left_of_all(
+    parts: &Arc<Parts>,
+    views: Vec<ProcessView>,
+    stop: &Stop,
+) -> Vec<Result<(ProcessId, StoppedLeft), Error>> {
+    for_each(views, |mut view| {
+        let (parts, stop) = (Arc::clone(parts), stop.clone());
+        async move { Ok((view.id(), stop_left(&parts, &mut view, &stop).await?)) }
+    })
+    .await
 }
 
-async fn named_members(engine: &Engine, view: &ProcessView) -> Result<Vec<Named>, Error> {
-    let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let look = move || shared.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
+/// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
+async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
+    let dir = view.dir.clone();
+    let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
+    if is_kept { Link::connect(&parts.sockets.of(view.id()), false).await.ok() } else { None }
+}
+
+async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<Named>, Error> {
+    let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
+    let look = move || here.leftovers.tree_of(&dir, &facts).map(|tree| tree.members().into_iter().map(Named::of).collect());
     let found: Option<Vec<Named>> = blocking(look).await.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
     Ok(found.unwrap_or_default())
 }
 
 /// Stops them by identity. If the client leaves, the stop is finished all the same.
-async fn without_keeper(engine: &Engine, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
-    let (shared, dir, facts, id) = (Arc::clone(engine.shared()), view.dir.clone(), Arc::clone(&view.facts), view.id());
-    let (asked, way, now) = (stop.clone(), stop.way, engine.shared().now());
-    let stopping = finished(async move {
+async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, mut seen: Vec<Named>) -> Result<StoppedLeft, Error> {
+    let (here, dir, facts, id) = (Arc::clone(parts), view.dir.clone(), Arc::clone(&view.facts), view.id());
+    let (asked, way, now) = (stop.clone(), stop.way, parts.now());
+    let stopping = tokio::spawn(async move {
         let disk = |e| refuse::disk(format!("cannot stop what {id} left running"), &e);
         let recorded = blocking(move || {
-            let tree = shared.leftovers.tree_of(&dir, &facts)?;
+            let tree = here.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
             // On record before the first signal. What the disk refuses is carried out all the same.
             let recorded = if is_empty { Ok(()) } else { settle::stop_of_left_asked(&dir, &asked, now) };
@@ -80,7 +92,7 @@ async fn without_keeper(engine: &Engine, view: &mut ProcessView, stop: &Stop, mu
         let Some((tree, recorded)) = recorded.await.map_err(disk)? else { return Ok(None) };
         orphan::stop(tree, way).await.map(|ended| Some((ended, recorded.err()))).map_err(disk)
     });
-    let Some((ended, refused)) = stopping.await? else { return Ok(StoppedLeft::default()) };
+    let Some((ended, refused)) = stopping.await.map_err(refuse::fault)?? else { return Ok(StoppedLeft::default()) };
     if !ended.survivors.is_empty() {
         return Err(survived(view, &ended.survivors));
     }
@@ -91,7 +103,7 @@ async fn without_keeper(engine: &Engine, view: &mut ProcessView, stop: &Stop, mu
     let unknown = if seen.is_empty() { not_recorded(view) } else { None };
     let warnings: Vec<String> = [unrecorded, ended.unexamined.warning(), unknown].into_iter().flatten().collect();
     let warning = (!warnings.is_empty()).then(|| warnings.join("; "));
-    Ok(stopped(engine, view, stop, seen, warning).await)
+    Ok(stopped(parts, view, stop, seen, warning).await)
 }
 
 /// What to say if nothing was found of those that an earlier version of the keeper counted.
@@ -105,11 +117,11 @@ fn not_recorded(view: &ProcessView) -> Option<String> {
     ))
 }
 
-async fn stopped(engine: &Engine, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
+async fn stopped(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop, seen: Vec<Named>, warning: Option<String>) -> StoppedLeft {
     let mut dead: Vec<Named> = seen.into_iter().filter(|one| !is_alive(&one.life)).collect();
     dead.sort_by_key(|one| (one.life.start_ticks, one.life.pid));
     dead.dedup_by_key(|one| one.life);
-    let killed = dead.iter().map(|one| engine.shared().leftovers.shown(&view.facts, one)).collect();
+    let killed = dead.iter().map(|one| parts.leftovers.shown(&view.facts, one)).collect();
     let is_draining = |phase: &Phase| matches!(phase, Phase::Draining { .. });
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if is_draining(&view.facts.phase) && stop.way != StopWay::TermOnly {

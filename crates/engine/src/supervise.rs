@@ -1,12 +1,12 @@
-//! One task for each process that is not over. It connects to the keeper and hears of news; it starts the keeper if there was none, and finds out what became
-//! of the command if there is none any more.
+//! One task for each process that is not over. It connects to the keeper and waits for news. If there was no keeper it starts one, and if the
+//! keepers are dead it finds out what became of the command.
 
 use crate::disk::{AGAIN, blocking};
-use crate::engine::Engine;
 use crate::facts::{self, Facts, Seen};
 use crate::launch::KeeperSource;
 use crate::link::Link;
 use crate::os::Lives;
+use crate::parts::Parts;
 use crate::settle::{self, Settled};
 use crate::{keepers, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
@@ -17,54 +17,54 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a keeper is started that leaves without having started anything.
+/// How often a keeper is started that leaves before it has started the command.
 const LAUNCHES: u32 = 3;
 /// How long a keeper may take to say that it has started a command, or has not.
 const STARTING: Duration = Duration::from_secs(10);
-/// After so many tries in vain a keeper counts as unreachable.
+/// After this many failed connects a keeper counts as unreachable.
 const UNREACHABLE_AFTER: u32 = 3;
-/// For so long a new engine answers before it connects to the keepers it has found.
+/// How long a new engine only answers clients before it connects to the keepers it has found.
 const ANSWERS_FIRST: Duration = Duration::from_millis(200);
 
-/// What is known of a process when somebody begins to look after it.
-pub(crate) enum Look {
-    /// Its folder is to be looked into.
-    Do,
-    /// Recovery has looked already.
-    Done,
-    /// It is being started, by a keeper that will tell of it here.
-    Told(Link),
+/// What is known of a process when its supervision begins.
+pub(crate) enum Known {
+    /// Nothing new: its folder has to be read.
+    ReadFolder,
+    /// What recovery has just read.
+    FromRecovery,
+    /// It is being started by a keeper that reports on this connection.
+    StartedBy(Link),
 }
 
-/// Looks after one process until it is over.
-pub(crate) async fn mind(engine: Engine, id: ProcessId, look: Look) {
-    let dir = engine.shared().home.process(id);
-    if !matches!(look, Look::Told(_)) {
+/// Supervises one process until its facts are final.
+pub(crate) async fn supervise(parts: Arc<Parts>, id: ProcessId, known: Known) {
+    let dir = parts.home.process(id);
+    if !matches!(known, Known::StartedBy(_)) {
         // Without it the file says nearly the same, and it is tried again with the keepers.
         let _found = hold_image(&dir).await;
     }
-    let (do_look, recovered) = (matches!(look, Look::Do), matches!(look, Look::Done));
-    let link = if let Look::Told(link) = look { Some(link) } else { None };
+    let (do_look, recovered) = (matches!(known, Known::ReadFolder), matches!(known, Known::FromRecovery));
+    let link = if let Known::StartedBy(link) = known { Some(link) } else { None };
     let launches = u32::from(link.is_some());
-    let mut minder = Minder { engine, id, dir, link, launches, tries: 0, recovered };
-    let mut known = if do_look { minder.look().await } else { minder.engine.table.facts(id).await };
-    if recovered && known.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
-        // What is known of it is true, and whoever asks is to be answered first; its keeper waits with what is new.
+    let mut supervisor = Supervisor { parts, id, dir, link, launches, tries: 0, recovered };
+    let mut facts = if do_look { supervisor.look().await } else { supervisor.parts.table.facts(id).await };
+    if recovered && facts.as_ref().is_some_and(|facts| facts.phase.is_kept_alive()) {
+        // The facts are true, and clients are answered first; the keeper keeps what is new.
         tokio::time::sleep(ANSWERS_FIRST).await;
-        known = minder.look().await;
+        facts = supervisor.look().await;
     }
-    while let Some(facts) = &known {
-        if facts.phase.is_final() {
+    while let Some(known) = &facts {
+        if known.phase.is_final() {
             break;
         }
-        if let Err(error) = minder.step(facts).await {
+        if let Err(error) = supervisor.step(known).await {
             tracing::error!(%id, %error, "cannot look after a process");
             tokio::time::sleep(AGAIN).await;
         }
-        known = minder.look().await;
+        facts = supervisor.look().await;
     }
-    if known.is_some() {
-        minder.leave_file_whole().await;
+    if facts.is_some() {
+        supervisor.leave_file_whole().await;
     }
 }
 
@@ -74,8 +74,8 @@ async fn hold_image(dir: &ProcessDir) -> io::Result<Found> {
     blocking(move || Image::find_and_hold(&dir)).await
 }
 
-struct Minder {
-    engine: Engine,
+struct Supervisor {
+    parts: Arc<Parts>,
     id: ProcessId,
     dir: ProcessDir,
     link: Option<Link>,
@@ -85,13 +85,13 @@ struct Minder {
     recovered: bool,
 }
 
-impl Drop for Minder {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         Image::forget(&self.dir);
     }
 }
 
-impl Minder {
+impl Supervisor {
     /// Waits until the file equals the live copy of `meta`. The keepers write it before they leave; if they are dead, the engine does.
     async fn leave_file_whole(&mut self) {
         loop {
@@ -110,10 +110,10 @@ impl Minder {
 
     /// Reads the folder and says what it shows; nothing if the process is not known any more.
     async fn look(&self) -> Option<Arc<Facts>> {
-        let facts = self.engine.table.facts(self.id).await?;
+        let facts = self.parts.table.facts(self.id).await?;
         let (dir, cursor) = (self.dir.clone(), facts.cursor);
-        let seen = self.engine.shared().disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
-        self.engine.saw(self.id, seen).await
+        let seen = self.parts.disk.at(move || Seen::look(&dir, cursor)).await.ok()?;
+        self.parts.intake.apply_look(self.id, seen).await
     }
 
     /// Waits for the next fact, or makes it.
@@ -130,7 +130,7 @@ impl Minder {
                 self.link = None;
                 if error.kind() == io::ErrorKind::TimedOut && self.launches == 1 {
                     tracing::warn!(id = %self.id, "the fork server does not answer: another is started");
-                    self.engine.shared().launcher.fork_server.give_up().await;
+                    self.parts.launcher.fork_server.give_up().await;
                 }
             }
             return Ok(());
@@ -146,16 +146,16 @@ impl Minder {
     }
 
     async fn settle(&mut self, facts: &Facts) -> io::Result<()> {
-        let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.engine.shared().now());
+        let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.parts.now());
         let (accepted_at, was) = (facts.kept.accepted_at, facts.phase.clone());
-        let unsaved = self.engine.shared().unsaved_stops.of(self.id);
+        let unsaved = self.parts.unsaved_stops.of(self.id);
         match blocking(move || settle::settle(&dir, &facts, unsaved, now)).await?? {
             Settled::Kept => Ok(()),
             Settled::Refused { seen, error } => {
                 // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
                 // accepts writes again.
                 tracing::error!(id = %self.id, %error, "cannot record in its folder what happened to a process");
-                if self.engine.saw(self.id, *seen).await.is_some_and(|now| now.phase == was) {
+                if self.parts.intake.apply_look(self.id, *seen).await.is_some_and(|now| now.phase == was) {
                     // No descriptor reports that a disk has space again. The supervising loop calls this until the process is over.
                     tokio::time::sleep(AGAIN).await;
                 }
@@ -163,7 +163,7 @@ impl Minder {
             }
             Settled::Written => {
                 // Its keepers removed it themselves, unless they were killed.
-                let _gone = std::fs::remove_file(self.engine.shared().sockets.of(self.id));
+                let _gone = std::fs::remove_file(self.parts.sockets.of(self.id));
                 Ok(())
             }
             Settled::NotStarted if accepted_at < settle::booted_at(now) => {
@@ -186,7 +186,7 @@ impl Minder {
         self.launches += 1;
         // A fault of the fork server is none of the program, and a fork server that hangs is not asked twice.
         let source = if self.launches == 1 { KeeperSource::ForkServer } else { KeeperSource::Program };
-        let started = match self.engine.shared().launcher.ask(self.id, source).await {
+        let started = match self.parts.launcher.ask(self.id, source).await {
             Ok(keeper) => keeper.go().await,
             Err(error) => Err(error),
         };
@@ -202,16 +202,16 @@ impl Minder {
         }
     }
 
-    /// Writes down that the command never ran. If a keeper has it after all, that one knows better.
+    /// Records that the command never ran, unless a keeper has started it after all.
     async fn never(&self, what: &str, errno: i32) -> io::Result<()> {
-        let (dir, id, now) = (self.dir.clone(), self.id, self.engine.shared().now());
+        let (dir, id, now) = (self.dir.clone(), self.id, self.parts.now());
         let failure = StartFailure { errno, what: what.to_owned() };
         let said = failure.clone();
         if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
             tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
-            let (dir, cursor) = (self.dir.clone(), self.engine.table.facts(id).await.map_or(0, |facts| facts.cursor));
+            let (dir, cursor) = (self.dir.clone(), self.parts.table.facts(id).await.map_or(0, |facts| facts.cursor));
             let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
-            self.engine.saw(id, seen).await;
+            self.parts.intake.apply_look(id, seen).await;
         }
         Ok(())
     }
@@ -230,11 +230,11 @@ impl Minder {
         self.settle(facts).await
     }
 
-    /// Goes on with a stop that an earlier engine began and did not live to finish.
+    /// Continues a stop that an earlier engine began and did not finish.
     async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
-        let (dir, now) = (self.dir.clone(), self.engine.shared().now());
+        let (dir, now) = (self.dir.clone(), self.parts.now());
         let Some(way) = blocking(move || settle::unfinished(&dir, now)).await? else { return Ok(()) };
-        let tree = orphan::Tree::new(&self.engine.shared().leftovers.own, self.id, of, facts.detached);
+        let tree = orphan::Tree::new(&self.parts.leftovers.own, self.id, of, facts.detached);
         let ended = orphan::stop(tree, way).await?;
         if !ended.survivors.is_empty() {
             tracing::warn!(id = %self.id, survivors = ?ended.survivors, "not stopped");
@@ -249,10 +249,10 @@ impl Minder {
     /// It asks on a connection of its own, so that no news is lost behind the answer. Without the live copy the file says the same, up to a
     /// second later.
     async fn ask_for_image(&self) {
-        let shared = self.engine.shared();
+        let parts = &self.parts;
         let passed = async {
-            let _turn = shared.sockets.turn().await;
-            Link::connect(&shared.sockets.of(self.id), false).await?.share_meta().await
+            let _turn = parts.sockets.turn().await;
+            Link::connect(&parts.sockets.of(self.id), false).await?.share_meta().await
         };
         let (id, dir) = (self.id, self.dir.clone());
         match passed.await {
@@ -266,10 +266,10 @@ impl Minder {
     }
 
     async fn connect(&mut self) -> io::Result<()> {
-        let shared = self.engine.shared();
+        let parts = &self.parts;
         let connected = {
-            let _turn = shared.sockets.turn().await;
-            Link::connect(&shared.sockets.of(self.id), true).await
+            let _turn = parts.sockets.turn().await;
+            Link::connect(&parts.sockets.of(self.id), true).await
         };
         match connected {
             Ok(link) => {
@@ -278,7 +278,7 @@ impl Minder {
                 if hold_image(&self.dir).await.is_ok_and(|found| found == Found::Unreadable) {
                     self.ask_for_image().await;
                 }
-                self.engine.table.reachable(self.id, true).await;
+                self.parts.table.reachable(self.id, true).await;
             }
             Err(error) => {
                 self.tries += 1;
@@ -286,9 +286,9 @@ impl Minder {
                 tracing::debug!(id = %self.id, %error, tries = self.tries, "the keeper is there and cannot be reached");
                 if self.tries == UNREACHABLE_AFTER {
                     tracing::warn!(id = %self.id, %error, "the keeper holds its lock and cannot be reached");
-                    self.engine.table.reachable(self.id, false).await;
+                    self.parts.table.reachable(self.id, false).await;
                 }
-                keepers::wait(&shared.sockets, self.id, &self.dir, AGAIN).await?;
+                keepers::wait(&parts.sockets, self.id, &self.dir, AGAIN).await?;
             }
         }
         Ok(())

@@ -1,47 +1,26 @@
-//! One request: which verb it is for, and how it is answered.
+//! Which verb a request is for, and how it is answered.
 
-use super::awaiting::Awaiting;
 use super::chosen::Chosen;
-use super::out::Out;
-use super::relay::{self, Relay, Relays};
+use super::context::{Ended, Input, RequestContext, run_to_completion};
+use super::relay::Relay;
 use super::{
-    Input, active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read,
-    remove, rerun, resize, restart, run, signal, until, view, wait, write,
+    active, adopt, attach, clean, close, deliveries, engine_status, engine_stop, gateway, kill, list, log, notice, poll, read, remove,
+    rerun, resize, restart, run, signal, until, view, wait, write,
 };
-use crate::disk::blocking;
-use crate::engine::Engine;
-use crate::facts::{Facts, Seen};
-use crate::left_behind::may_have_left;
 use crate::points::point;
 use crate::refuse;
-use crate::shared::Shared;
 use crate::table::ProcessView;
-use outlast_core::Owner;
 use outlast_wire::v1::notice::Told;
 use outlast_wire::v1::{Done, Error, Found, Removed, Request, RerunChange};
 use outlast_wire::{code, frame};
 use serde::Serialize;
-use std::io;
 use std::sync::Arc;
 
-/// One request, with whom it is for.
-#[derive(Clone)]
-pub(crate) struct Asked {
-    pub(crate) engine: Engine,
-    pub(crate) owner: Owner,
-    pub(super) relays: Arc<Relays>,
-    /// Whether the answer is for somebody behind whoever asks.
-    pub(super) relay: bool,
-    /// A warning for clients in other namespaces: where their commands run.
-    pub(super) elsewhere: Option<String>,
-    pub(super) out: Out,
-}
-
-impl Asked {
+impl RequestContext {
     pub(super) async fn serve(&self, request: Request, input: Input) {
         let out = &self.out;
-        if self.shared().own_home.is_lost() {
-            return out.error(refuse::home_gone(&self.shared().home.root)).await;
+        if self.parts.own_home.is_lost() {
+            return out.error(refuse::home_gone(&self.parts.home.root)).await;
         }
         match request {
             Request::Hello { .. } => out.error(refuse::refusal(code::BAD_REQUEST, "hello was said before", "")).await,
@@ -55,7 +34,7 @@ impl Asked {
             Request::Restart { process, caller, env, want, grace_ms } => {
                 let asked = self.clone();
                 let work = async move { restart::restart(&asked, &process, caller, env, want, grace_ms).await };
-                self.answer_with_end(finished(work).await, "restart").await;
+                self.answer_with_end(run_to_completion(work).await, "restart").await;
             }
             Request::List { scope, all } => match list::list(self, &scope, all).await {
                 Ok(json) => out.send(frame::answer(out.of, &json)).await,
@@ -81,11 +60,11 @@ impl Asked {
             Request::Kill { process, kill } => self.answer_with_end(kill::kill(self, &process, kill).await, "kill").await,
             Request::KillAll { scope, kill } => {
                 let (asked, chosen) = (self.clone(), Chosen::In(scope));
-                out.result(finished(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
+                out.result(run_to_completion(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
             }
             Request::KillThese { processes, kill } => {
                 let (asked, chosen) = (self.clone(), Chosen::These(processes.into_iter().collect()));
-                out.result(finished(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
+                out.result(run_to_completion(async move { kill::kill_all(&asked, &chosen, kill).await }).await).await;
             }
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
@@ -102,11 +81,11 @@ impl Asked {
             Request::Remove { process } => out.result(remove::remove(self, &process).await).await,
             Request::Clean { scope } => {
                 let (asked, chosen) = (self.clone(), Chosen::In(scope));
-                out.result(finished(async move { clean::clean(&asked, &chosen).await }).await).await;
+                out.result(run_to_completion(async move { clean::clean(&asked, &chosen).await }).await).await;
             }
             Request::CleanThese { processes } => {
                 let (asked, chosen) = (self.clone(), Chosen::These(processes.into_iter().collect()));
-                out.result(finished(async move { clean::clean(&asked, &chosen).await }).await).await;
+                out.result(run_to_completion(async move { clean::clean(&asked, &chosen).await }).await).await;
             }
             Request::Active(activity) => out.result(active::active(self, activity).await).await,
             Request::Adopt(from) => out.result(adopt::adopt(self, from).await).await,
@@ -139,13 +118,13 @@ impl Asked {
                 Ok(()) => {
                     out.answer(Done::ok()).await;
                     point!("engine_stop.allowed");
-                    self.engine.table.begin_stop(self.owner.clone()).await;
+                    self.parts.table.begin_stop(self.owner.clone()).await;
                 }
                 Err(error) => out.error(error).await,
             },
             Request::EngineHandOver => {
                 out.answer(Done::ok()).await;
-                self.engine.table.begin_hand_over().await;
+                self.parts.table.begin_hand_over().await;
             }
             // Dealt with where the requests are kept.
             Request::Cancel { .. } => {}
@@ -161,24 +140,24 @@ impl Asked {
         let of = ended.of.filter(|facts| self.owner.session == facts.kept.spec.owner.session);
         let Some(facts) = of else { return self.out.answer(ended.answer).await };
         let awaiting = ended.awaiting;
-        let (engine, id, now) = (self.engine.clone(), facts.id(), self.shared().now());
+        let (parts, id, now) = (Arc::clone(&self.parts), facts.id(), self.parts.now());
         let relayed = self.relay.then(|| (self.relays.clone(), self.out.of));
         let hold = async move {
             point!("answer.ready");
             if !facts.kept.spec.tell.is_nothing()
-                && let Err(error) = engine.shared().outbox.hold(id, now).await
+                && let Err(error) = parts.outbox.hold(id, now).await
             {
                 tracing::warn!(%error, "an end that is answered may be told as well");
             }
             // A cancellation that came before there was anything to let go of.
             if relayed.is_some_and(|(relays, of)| !relays.is_under_way(of)) {
-                engine.shared().outbox.let_go(id).await;
+                parts.outbox.let_go(id).await;
             }
             if let Some(awaiting) = awaiting {
                 awaiting.held();
             }
         };
-        let engine = self.engine.clone();
+        let parts = Arc::clone(&self.parts);
         if self.relay {
             let (relays, of) = (self.relays.clone(), self.out.of);
             relays.begin(of, Relay::End { process: id, how, since: now });
@@ -193,9 +172,9 @@ impl Asked {
         let then = move |sent: bool| async move {
             point!("answer.sent");
             if sent {
-                relay::seen(&engine, id, how, now).await;
+                parts.intake.end_seen(id, how, now).await;
             } else {
-                engine.shared().outbox.let_go(id).await;
+                parts.outbox.let_go(id).await;
             }
         };
         self.out.answer_between(hold, ended.answer, Box::new(|sent| Box::pin(then(sent)))).await;
@@ -221,19 +200,6 @@ impl Asked {
             Err(error) => self.out.error(error).await,
         }
     }
-
-    pub(super) fn shared(&self) -> &Arc<Shared> {
-        self.engine.shared()
-    }
-
-    pub(super) async fn resolve(&self, name: &str) -> Result<ProcessView, Error> {
-        self.engine.table.resolve(name, &self.owner).await
-    }
-
-    /// What the folder says right now, which may be more than the engine has heard of.
-    pub(super) async fn fresh(&self, view: &ProcessView) -> Result<Fresh, Error> {
-        fresh(&self.engine, view).await
-    }
 }
 
 /// What to answer about a process that was looked up.
@@ -241,55 +207,4 @@ fn found(view: &ProcessView) -> Found {
     let mut found = Found::new(view.id(), view.facts.kept.spec.name.clone(), view.facts.phase.status());
     found.namesakes = view.namesakes;
     found
-}
-
-/// A process and a look into its folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Fresh {
-    pub(crate) facts: Arc<Facts>,
-    pub(crate) seen: Seen,
-}
-
-pub(crate) async fn fresh(engine: &Engine, view: &ProcessView) -> Result<Fresh, Error> {
-    let (dir, cursor, id) = (view.dir.clone(), view.facts.cursor, view.id());
-    let look = engine.shared().disk.at(move || Seen::look(&dir, cursor)).await;
-    let seen = look.map_err(|e| refuse::disk(format!("cannot look at {id}"), &e))?;
-    let facts = view.facts.with(&seen);
-    if facts.phase == view.facts.phase {
-        return Ok(Fresh { facts: Arc::new(facts), seen });
-    }
-    // The owner hears of it before the caller does.
-    let told = engine.saw(id, seen.clone()).await;
-    Ok(Fresh { facts: told.unwrap_or_else(|| Arc::new(facts)), seen })
-}
-
-/// Goes on if whoever asked leaves: what was begun is finished.
-pub(super) async fn finished<T: Send + 'static>(work: impl Future<Output = Result<T, Error>> + Send + 'static) -> Result<T, Error> {
-    tokio::spawn(work).await.unwrap_or_else(|panic| Err(refuse::fault(panic)))
-}
-
-/// Runs what reads the end of a file for an answer about a process, and looks for what the process left running. If there may be something, all processes of
-/// the machine are looked at, which may take long.
-pub(super) async fn glance<T: Send + 'static>(
-    shared: &Shared,
-    facts: &Facts,
-    what: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, Error> {
-    if may_have_left(&facts.phase) {
-        return reading(what).await;
-    }
-    shared.disk.at(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
-}
-
-/// Runs what reads files for an answer, as much as there is.
-pub(super) async fn reading<T: Send + 'static>(what: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Error> {
-    blocking(what).await.and_then(|done| done).map_err(|e| refuse::disk("cannot read the output", &e))
-}
-
-/// An answer, and the process whose end it shows, if it does.
-pub(crate) struct Ended<T> {
-    pub(crate) answer: T,
-    pub(crate) of: Option<Arc<Facts>>,
-    /// Who waited for it.
-    pub(crate) awaiting: Option<Awaiting>,
 }
