@@ -1,5 +1,5 @@
 //! `cargo xtask check`: what no compiler checks. Licences, sources and duplicate versions against `deny.toml`; dependencies between our
-//! crates; that every test named in `docs/promises.md` exists; and that the crates for embedders build alone.
+//! crates and between modules; that every test named in `docs/promises.md` exists; and that the crates for embedders build alone.
 
 use crate::metadata::{Metadata, Package};
 use anyhow::{Context, Result, bail, ensure};
@@ -57,6 +57,7 @@ pub(crate) fn run() -> Result<()> {
     wrong.extend(sources(&policy, &packages));
     wrong.extend(duplicates(&policy, &packages));
     wrong.extend(arrows(&packages));
+    wrong.extend(crate::modules::check(&root)?);
     wrong.extend(named_tests(&root)?);
     wrong.extend(crate::features::check(&root)?);
     for what in &wrong {
@@ -65,7 +66,7 @@ pub(crate) fn run() -> Result<()> {
     if !wrong.is_empty() {
         bail!("{} things are not as they should be", wrong.len());
     }
-    println!("check: {} packages, licences, sources, versions, arrows, named tests and features are in order", packages.len());
+    println!("check: {} packages, licences, sources, versions, arrows, modules, named tests and features are in order", packages.len());
     Ok(())
 }
 

@@ -1,7 +1,7 @@
-//! Barriers: a conversation that has parked itself until something happens, and is told when it has.
+//! Barriers: a session waits for an event, and gets a notice when it happens.
 //!
-//! A barrier is on disk before anybody waits for it, has a task of its own while the engine runs, and is taken up again by the next one. That it opens is a
-//! notice, made in the same transaction; whoever waits right then is answered with it instead.
+//! A barrier is on disk before a client waits for it. While the engine runs a task waits for its event; the next engine resumes that. The opening is a
+//! notice, made in the same transaction; a client that waits right then is answered with it instead.
 
 use crate::closing::{Closing, Shutdown};
 use crate::config::Clock;
@@ -10,7 +10,7 @@ use crate::facts::Facts;
 use crate::handle::TableHandle;
 use crate::index::IndexError;
 use crate::notices::{self, Barrier, Outbox, Target, barrier as rows};
-use crate::os::Lives;
+use crate::os::ProcessHandle;
 use crate::points::point;
 use outlast_core::{Incarnation, Owner};
 use rusqlite::Connection;
@@ -106,7 +106,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
     };
     let barriers = Arc::clone(barriers);
     tokio::spawn(async move {
-        // Whoever took it away before it was in the list has not found it there.
+        // It may have been removed before it was in the list.
         if let Ok(found) = barriers.outbox.barrier(barrier.id.clone()).await
             && found.is_none_or(|b| !b.opened.is_empty())
         {
@@ -133,7 +133,7 @@ fn watch_over(barriers: &Arc<Barriers>, barrier: Barrier) {
 /// Waits for what a barrier waits for.
 async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
     match &barrier.target {
-        // Somebody else's is none to its owner, and must not be one to us either.
+        // The process of another session does not exist for the barrier's owner.
         Target::Process { id, or_match, .. } => match barriers.table.resolve(id, &barrier.owner).await {
             Err(error) if error.status == "not_found" => "unknown",
             // The engine ends; the next one takes it up.
@@ -156,8 +156,8 @@ async fn fact(barriers: &Barriers, barrier: &Barrier) -> &'static str {
         Target::Pid { pid, start_ticks, boot } => {
             let boot = u128::from_str_radix(boot, 16).unwrap_or(0);
             let of = Incarnation { pid: *pid, start_ticks: *start_ticks, boot };
-            while let Ok(life) = Lives::of(&of) {
-                if life.over().await.is_ok() {
+            while let Ok(life) = ProcessHandle::of(&of) {
+                if life.exited().await.is_ok() {
                     break;
                 }
                 // It cannot be watched right now; whether it lives can still be asked.
@@ -185,13 +185,13 @@ pub(crate) async fn has_matched(outbox: &Outbox, facts: &Facts, before: Option<u
     watched.get(&facts.id()).is_some_and(|(hits, disabled)| (*hits > 0 && !disabled) || before.is_some_and(|before| *hits > before))
 }
 
-/// Writes that a barrier is open, with the notice of it, and tells whoever waits.
+/// Writes that a barrier is open, with the notice of it, and wakes the clients that wait.
 async fn open(barriers: &Barriers, barrier: Barrier, why: &'static str, tell: &watch::Sender<String>) {
     loop {
         let (opened, now) = (Barrier { opened: why.into(), ..barrier.clone() }, barriers.clock.now());
         match barriers.outbox.open_barrier(opened, now).await {
             Ok(true) => break,
-            // Somebody took it away just before: nobody waits for it, and nobody is told.
+            // It was removed just before: no client waits for it.
             Ok(false) => return barriers.take_away(std::slice::from_ref(&barrier.id)),
             Err(IndexError::Closed) => return,
             Err(error) => {

@@ -116,7 +116,7 @@ pub enum KeeperProgram {
 }
 
 impl KeeperProgram {
-    /// The program that asks, so that whoever embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
+    /// The running program, so that a program that embeds an engine needs no other. Its `main` has to be the keeper's if the first argument is `__keeper`.
     pub fn this_program() -> Self {
         // What runs, also if its file was replaced or removed since.
         Self::SelfAsKeeper("/proc/self/exe".into())
@@ -189,7 +189,7 @@ impl UserInfo {
         Self { name: name.into(), home: home.into(), shell: shell.into() }
     }
 
-    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is nobody, `/` and `/bin/sh`.
+    /// The user that variables tell of: `USER`, `HOME` and `SHELL`. One that is missing is empty, `/` and `/bin/sh`.
     pub fn of_env(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut user = Self::new("", "/", "/bin/sh");
         for (name, value) in env.into_iter().filter(|(_, value)| !value.is_empty()) {

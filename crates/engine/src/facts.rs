@@ -24,7 +24,7 @@ pub(crate) struct Facts {
     pub(crate) bytes: u64,
     /// Whether its owner has seen its end.
     pub(crate) consumed: bool,
-    /// Whether somebody else started it.
+    /// Whether another program started it.
     pub(crate) detached: bool,
     /// Whether its keeper is there and does not answer.
     pub(crate) unreachable: bool,
@@ -58,7 +58,7 @@ impl Facts {
         }
     }
 
-    /// When it began, as far as anybody knows.
+    /// When it began; when it was accepted, if that is not known.
     pub(crate) fn since(&self) -> Time {
         self.started_at.unwrap_or(self.kept.accepted_at)
     }
@@ -145,7 +145,7 @@ impl Seen {
 }
 
 /// Whether a keeper looks after the process. Asked *before* [`Seen::look`], a free lock means that the look shows the keepers' last word.
-pub(crate) fn is_kept(dir: &ProcessDir) -> bool {
+pub(crate) fn has_keeper(dir: &ProcessDir) -> bool {
     lock::is_held(&dir.meta()).unwrap_or_else(|error| {
         // Who cannot tell must not take it for dead.
         tracing::warn!(path = %dir.path.display(), %error, "cannot ask for the lock");

@@ -1,8 +1,8 @@
 //! The keepers of a process that hold its lock and cannot be reached: who they are, and what to wait for.
 
 use crate::disk::blocking;
-use crate::facts::is_kept;
-use crate::os::{Lives, Watch};
+use crate::facts::has_keeper;
+use crate::os::{ProcessHandle, Watch};
 use crate::run_dir::Sockets;
 use outlast_core::{Incarnation, ProcessId, Role};
 use outlast_store::dir::{FileId, ProcessDir};
@@ -25,8 +25,8 @@ pub(crate) async fn wait(sockets: &Sockets, id: ProcessId, dir: &ProcessDir, lon
         nudge(&found);
     }
     let folder = dir.clone();
-    // Whoever holds the lock now is among those found, or will make a socket.
-    if !blocking(move || is_kept(&folder)).await? {
+    // The keeper that holds the lock now is among those found, or will make a socket.
+    if !blocking(move || has_keeper(&folder)).await? {
         return Ok(());
     }
     tokio::select! {
@@ -115,10 +115,10 @@ fn nudge(keepers: &[Keeper]) {
 /// Returns once one of them is over; never where there is none.
 async fn any_over(keepers: Vec<Keeper>) {
     let mut lives: tokio::task::JoinSet<()> = tokio::task::JoinSet::new();
-    for life in keepers.into_iter().filter_map(|k| Lives::at(k.handle).ok()) {
+    for life in keepers.into_iter().filter_map(|k| ProcessHandle::at(k.handle).ok()) {
         lives.spawn(async move {
             // What cannot be waited for is asked again.
-            let _over = life.over().await;
+            let _over = life.exited().await;
         });
     }
     if lives.join_next().await.is_none() {

@@ -1,9 +1,9 @@
 //! What a command leaves running after its end: who that is, as far as it can be proven, and how it is shown.
 
 use crate::facts::{Facts, Seen};
+use crate::final_record;
 use crate::masks::Finder;
 use crate::orphan::{Environments, Named, OwnPlaces, Tree};
-use crate::settle;
 use outlast_core::{Incarnation, Phase, limits};
 use outlast_store::dir::ProcessDir;
 use outlast_store::meta::Snapshot;
@@ -28,7 +28,7 @@ impl Leftovers {
     /// What is left of the tree of a process that is over. Nothing if it never ran.
     pub(crate) fn tree_of(&self, dir: &ProcessDir, facts: &Facts) -> Option<Tree> {
         let seen = Seen::look(dir, 0);
-        let root = settle::started_as(&seen)?;
+        let root = final_record::started_as(&seen)?;
         Some(self.tree(dir, facts, root, seen.meta.as_ref()))
     }
 

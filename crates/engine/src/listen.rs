@@ -74,7 +74,7 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
             _ = hangup.recv() => {}
         }
     }
-    // From here on nobody finds us; who is connected is served until everything is written.
+    // From here on no client can connect. Those that are connected are served until everything is written.
     engine.stopped().await;
     if engine.parts.own_home.is_lost() {
         return Err(ServeError::HomeGone { home: engine.home().to_owned() });
@@ -85,11 +85,11 @@ async fn run(config: Config, beside: impl FnOnce(&Engine), ready: impl FnOnce())
 impl Engine {
     /// Lets other programs of the same user in, the command line among them, and returns once they can connect. Ends with the engine.
     ///
-    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, whoever asks for the home from outside is told that
+    /// For an engine that was started with [`Engine::start`]; [`serve`] does it by itself. Asked again, it has nothing to do. Without this, a client from outside is told that
     /// an engine holds it and does not listen.
     pub async fn listen(&self) -> Result<(), ServeError> {
         let door = {
-            // Held until the door is open, so that whoever asks meanwhile does not return before.
+            // Held until the door is open, so that a second call does not return before.
             let mut listening = self.listening.lock().unwrap_or_else(PoisonError::into_inner);
             if *listening {
                 return Ok(());
@@ -125,7 +125,7 @@ async fn attend(engine: &Engine, mut door: Door) {
     door.close();
 }
 
-/// Serves a client of ours. Nobody else can reach the socket; this is the second lock on the door.
+/// Serves a client of the same user. Other users cannot reach the socket; this is the second check.
 fn greet(engine: &Engine, stream: UnixStream) {
     if engine.parts.own_home.is_lost() {
         // Closed without an answer: the client takes this for a missing engine, and starts one for the directory that is there now.
@@ -137,11 +137,11 @@ fn greet(engine: &Engine, stream: UnixStream) {
             let parts = Arc::clone(&engine.parts);
             match stream.into_std().and_then(socket::halves) {
                 Ok(halves) => drop(tokio::spawn(connection(parts, halves, ClientKind::Outside))),
-                Err(error) => tracing::warn!(%error, "whoever connected cannot be served"),
+                Err(error) => tracing::warn!(%error, "a client cannot be served"),
             }
         }
         Ok(peer) => tracing::warn!(uid = peer.uid(), "a stranger was turned away"),
-        Err(error) => tracing::warn!(%error, "whoever connected could not be told"),
+        Err(error) => tracing::warn!(%error, "the user of a client is unknown"),
     }
 }
 
@@ -164,7 +164,7 @@ struct Door {
 }
 
 impl Door {
-    /// Listens in `dir`, in place of whoever listened there before. The caller holds the home's lock.
+    /// Listens in `dir`, in place of the engine that listened there before. The caller holds the home's lock.
     fn open(dir: &Path) -> Result<Self, ServeError> {
         let path = dir.join(run_dir::ENGINE);
         let failed = || format!("listen at {}", path.display());
@@ -175,7 +175,7 @@ impl Door {
         Ok(Self { listener, path, file, watch })
     }
 
-    /// Returns when nobody can find the socket any more.
+    /// Returns when clients cannot find the socket any more.
     async fn lost(&self) {
         while self.is_there() {
             tokio::select! {
@@ -199,7 +199,7 @@ impl Door {
     }
 }
 
-/// Somebody took the socket away, or its directory: listens again, elsewhere if need be.
+/// The socket or its directory was removed: listens again, elsewhere if needed.
 async fn open_again(engine: &Engine, lost: Door) -> Door {
     tracing::warn!(path = %lost.path.display(), "the socket is gone");
     loop {
@@ -209,7 +209,7 @@ async fn open_again(engine: &Engine, lost: Door) -> Door {
         };
         match opened {
             Ok(door) => return door,
-            Err(error) => tracing::error!(%error, "nobody can connect"),
+            Err(error) => tracing::error!(%error, "no client can connect"),
         }
         if engine.parts.own_home.is_lost() {
             return lost;

@@ -2,7 +2,7 @@
 
 mod unexamined;
 
-use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, Lives, has_capability, ids_in};
+use crate::os::{CAP_SETUID, CAP_SYS_PTRACE, ProcessHandle, has_capability, ids_in};
 use crate::points::point;
 use crate::{cgroup, keepers};
 use outlast_core::{Incarnation, ProcessId, StopWay};
@@ -362,7 +362,7 @@ fn ask(life: &Incarnation) -> io::Result<()> {
     tell(life, Signal::CONT)
 }
 
-/// Signals a life. That it is over is what was wanted; that we may not is found by whoever counts the survivors.
+/// Signals a life. That it is over is what was wanted; that we may not is found when the survivors are counted.
 fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
     match signal(life, what) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::ESRCH | libc::EPERM)) || e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -373,8 +373,8 @@ fn tell(life: &Incarnation, what: Signal) -> io::Result<()> {
 /// Waits until all of them are over; `false` if the time came first.
 async fn gone(lives: &[Incarnation], until: Instant) -> bool {
     for life in lives {
-        let Ok(handle) = Lives::of(life) else { continue };
-        match tokio::time::timeout_at(until, handle.over()).await {
+        let Ok(handle) = ProcessHandle::of(life) else { continue };
+        match tokio::time::timeout_at(until, handle.exited()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return !is_alive(life),
         }

@@ -106,7 +106,7 @@ impl TableOwner {
     }
 
     async fn on(&mut self, ask: TableRequest) {
-        // Whoever does not wait for the answer any more misses nothing.
+        // A task that does not wait for the answer any more misses nothing.
         match ask {
             TableRequest::Facts { id, answer } => _ = answer.send(self.table.facts(id).cloned()),
             TableRequest::Resolve { name, owner, answer } => _ = answer.send(self.table.resolve(&name, &owner)),
@@ -312,7 +312,7 @@ impl TableOwner {
         }
     }
 
-    /// What was taken is started: its caller waits for that, and nobody would come to do it later.
+    /// What was taken is started: its caller waits for that, and no task would do it later.
     async fn finish_starting(&mut self, asks: &mut mpsc::Receiver<TableRequest>) {
         let until = Instant::now() + STARTING;
         while self.table.is_starting() {

@@ -1,7 +1,7 @@
 //! Connects to the keeper of a process, also while the keeper is replaced.
 
 use crate::disk::blocking;
-use crate::facts::is_kept;
+use crate::facts::has_keeper;
 use crate::intake::Intake;
 use crate::link::Link;
 use crate::run_dir::Sockets;
@@ -50,7 +50,7 @@ impl Reach {
                 Err(error) => tracing::debug!(id = %view.id(), %error, "cannot reach the keeper"),
             }
             let dir = view.dir.clone();
-            if !blocking(move || is_kept(&dir)).await.unwrap_or(true) {
+            if !blocking(move || has_keeper(&dir)).await.unwrap_or(true) {
                 let settled = |phase: &Phase| !matches!(phase, Phase::Running { .. } | Phase::Stopping { .. });
                 let known = tokio::time::timeout(SETTLING, view.until(|f| settled(&f.phase))).await;
                 return Err(if known.is_ok() { Away::Over } else { Away::Refused(unreachable(view)) });

@@ -1,10 +1,10 @@
 //! From rows and folders to what is known.
 
 use crate::config::Clock;
-use crate::facts::{Facts, Seen, is_kept};
+use crate::facts::{Facts, Seen, has_keeper};
+use crate::final_record::{self, FinalRecord};
 use crate::index::{Index, Opened};
 use crate::intake::MissedChange;
-use crate::settle::{self, Settled};
 use outlast_core::{OutputEnd, Phase, ProcessId, Time};
 use outlast_store::dir::{Home, ProcessDir};
 use outlast_store::spec::SpecFile;
@@ -104,7 +104,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
         let dir = home.process(facts.id());
         outlast_store::points::reach(&format!("recover.look.{}", facts.id()));
         // Asked before the look, so that a free lock means that the look shows their last word.
-        let kept = is_kept(&dir);
+        let kept = has_keeper(&dir);
         let mut seen = Seen::look(&dir, facts.cursor);
         if let Some(damage) = &seen.damage {
             tracing::error!(id = %facts.id(), damage, "damage");
@@ -112,18 +112,18 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
         let mut after = facts.with(&seen);
         if !kept && after.phase.alive().is_some() {
             // Its keepers are dead: whether it lives is found out now, so that no answer says it does when it does not.
-            match settle::settle(&dir, &after, None, now) {
-                Ok(Settled::Written) => {
+            match final_record::write(&dir, &after, None, now) {
+                Ok(FinalRecord::Written) => {
                     seen = Seen::look(&dir, facts.cursor);
                     after = facts.with(&seen);
                 }
-                Ok(Settled::Refused { seen: known, error }) => {
+                Ok(FinalRecord::Refused { seen: known, error }) => {
                     tracing::error!(id = %facts.id(), %error, "what became of a process cannot be written into its folder");
                     seen = *known;
                     after = facts.with(&seen);
                 }
-                Ok(Settled::Kept | Settled::NotStarted) => {}
-                // Whoever looks after it tries again.
+                Ok(FinalRecord::Kept | FinalRecord::NotStarted) => {}
+                // Its supervisor tries again.
                 Err(error) => tracing::warn!(id = %facts.id(), %error, "what became of it cannot be written yet"),
             }
         }
@@ -148,7 +148,7 @@ fn look_at(home: &Home, rows: Vec<Facts>, now: Time) -> Vec<(Facts, Seen, Facts)
     })
 }
 
-/// Somebody removed the folder of a process that was not over: what became of it nobody can say.
+/// The folder of a process that was not over was removed: its result is unknown.
 fn folder_gone(before: &Facts, now: Time) -> Facts {
     let mut facts = before.clone();
     tracing::error!(id = %facts.id(), "its folder is gone");
@@ -162,7 +162,7 @@ fn folder_gone(before: &Facts, now: Time) -> Facts {
 
 enum Stray {
     Known(Box<(Facts, Seen, Facts)>),
-    /// The engine was killed before the request was on disk for good, and nobody was answered.
+    /// The engine was killed before the request was on disk for good, and no client was answered.
     NeverAccepted,
     Unreadable(String),
 }
@@ -170,7 +170,7 @@ enum Stray {
 /// A folder without a row.
 fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let dir = home.process(id);
-    let kept_by = is_kept(&dir);
+    let kept_by = has_keeper(&dir);
     let seen = Seen::look(&dir, 0);
     let kept = match SpecFile::read_kept(&dir) {
         Ok(kept) if kept.id == id => kept,
@@ -186,7 +186,7 @@ fn stray(home: &Home, id: ProcessId, rebuilt: bool) -> Stray {
     let facts = before.with(&seen);
     // A keeper that was not told to go on has begun nothing, and is leaving.
     let begun = facts.phase != Phase::Accepted || seen.meta.as_ref().is_some_and(|m| m.cmd != 0 || m.begun);
-    // With the index gone, nobody knows whether it was accepted; then nothing accepted is forgotten.
+    // With the index gone, it is unknown whether it was accepted; then nothing accepted is forgotten.
     if begun || rebuilt { Stray::Known(Box::new((before, seen, facts))) } else { Stray::NeverAccepted }
 }
 
@@ -199,7 +199,7 @@ fn has_begun(dir: &ProcessDir, seen: &Seen) -> bool {
 /// Waits for keepers that were never told to go on, and leave: what they remove must not be what the next ones have made.
 fn wait_until_left(dir: &ProcessDir) {
     let until = Instant::now() + LEAVING;
-    while is_kept(dir) && Instant::now() < until {
+    while has_keeper(dir) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -48,7 +48,7 @@ impl Log {
         let reader = LogReader::open(dir, facts.kept.keep);
         let end = match meta {
             Some(meta) => meta.log_end(),
-            // Nobody knows how long it is: what is there is all that can be shown.
+            // Its length is unknown: what is there is all that can be shown.
             None if facts.log_end == 0 => reader.found_end().unwrap_or(0),
             None => facts.log_end,
         };
@@ -106,7 +106,7 @@ impl Log {
                     at = from + bytes.len() as u64;
                     chunks.push(Chunk::Bytes { at: from, bytes });
                 }
-                // What is missing there may have bytes before it; whoever looks for those has to look at all of the folder.
+                // What is missing there may have bytes before it; a search for those has to look at all of the folder.
                 Chunk::Gap { .. } => {
                     return self.reader.read_back(self.end, max, &self.gaps)?.into_iter().map(|chunk| self.masked(chunk)).collect();
                 }
@@ -130,7 +130,7 @@ impl Log {
 pub(crate) fn nothing_follows(facts: &Facts) -> bool {
     match &facts.phase {
         Phase::Running { closed, .. } | Phase::Stopping { closed, .. } => closed.is_some(),
-        // Whoever read its output is dead.
+        // The keeper that read its output is dead.
         Phase::Orphaned { .. } | Phase::Lost { .. } | Phase::Done { .. } => true,
         Phase::Accepted | Phase::Draining { .. } => false,
     }
@@ -458,7 +458,7 @@ enum Before {
     LineEnd,
     /// The beginning of the same line.
     SameLine(Vec<u8>),
-    /// Nobody knows.
+    /// Unknown.
     Missing,
 }
 
@@ -497,7 +497,7 @@ impl Before {
     }
 }
 
-/// The lines of a page. One that lacks its beginning is left out where another follows, since nobody knows what it would have shown.
+/// The lines of a page. One that lacks its beginning is left out where another follows, since it is unknown what it would have shown.
 fn whole_lines(log: &Log, lines: &LineMap, begin: &mut Begin, limit: u64, most: u64) -> io::Result<(Text, Before)> {
     let mut text = read_lines(log, begin, limit, most)?;
     if text.from != begin.byte {

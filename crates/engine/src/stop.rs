@@ -5,7 +5,7 @@ use crate::facts::Facts;
 use crate::parts::Parts;
 use crate::reach::{Away, unexpected, unreachable};
 use crate::table::ProcessView;
-use crate::{orphan, refuse, settle};
+use crate::{final_record, orphan, refuse};
 use outlast_core::{Action, Ask as Wish, Cause, Incarnation, Owner, Phase, ProcessId, Refusal, Stop, StopWay, decide};
 use outlast_wire::code;
 use outlast_wire::v1::Error;
@@ -152,12 +152,12 @@ pub(crate) fn survived(view: &ProcessView, survivors: &[u32]) -> Error {
 async fn stop_orphan(parts: &Arc<Parts>, view: &mut ProcessView, of: Incarnation, stop: &Stop) -> Result<Stopped, Error> {
     let (id, dir, asked, now) = (view.id(), view.dir.clone(), stop.clone(), parts.now());
     let (here, detached, way) = (Arc::clone(parts), view.facts.detached, stop.way);
-    // A task of its own: a stop that was begun is not given up when whoever asked for it leaves.
+    // A task of its own: a stop that was begun is not given up when the client leaves.
     let under_way = tokio::spawn(async move {
         // The stop is recorded before it is carried out, so that the end is not taken for the command's own. If the disk refuses, this
         // engine remembers it.
         let again = asked.clone();
-        let written = blocking(move || settle::stop_asked(&dir, &asked, now)).await.and_then(|written| written);
+        let written = blocking(move || final_record::stop_asked(&dir, &asked, now)).await.and_then(|written| written);
         if written.is_err() {
             here.unsaved_stops.keep(id, now, again);
         }

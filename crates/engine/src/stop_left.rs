@@ -1,14 +1,14 @@
 //! Stops what a process that is over has left running.
 
 use crate::disk::blocking;
-use crate::facts::is_kept;
+use crate::facts::has_keeper;
 use crate::link::Link;
 use crate::orphan::Named;
 use crate::parts::Parts;
 use crate::reach::{unexpected, unreachable};
 use crate::stop::{for_each, survived};
 use crate::table::ProcessView;
-use crate::{orphan, refuse, settle};
+use crate::{final_record, orphan, refuse};
 use outlast_core::{Phase, ProcessId, Stop, StopWay};
 use outlast_store::meta::Snapshot;
 use outlast_store::os::{boot_id, is_alive};
@@ -64,8 +64,8 @@ pub(crate) async fn stop_left_of_all(
 /// A connection to the keeper of a process. If no keeper holds the lock of this folder, the socket belongs to the keeper of a folder of which it is a copy.
 async fn connect(parts: &Arc<Parts>, view: &ProcessView) -> Option<Link> {
     let dir = view.dir.clone();
-    let is_kept = blocking(move || is_kept(&dir)).await.unwrap_or(false);
-    if is_kept { Link::connect(&parts.sockets.of(view.id()), false).await.ok() } else { None }
+    let has_keeper = blocking(move || has_keeper(&dir)).await.unwrap_or(false);
+    if has_keeper { Link::connect(&parts.sockets.of(view.id()), false).await.ok() } else { None }
 }
 
 async fn named_members(parts: &Arc<Parts>, view: &ProcessView) -> Result<Vec<Named>, Error> {
@@ -85,7 +85,7 @@ async fn without_keeper(parts: &Arc<Parts>, view: &mut ProcessView, stop: &Stop,
             let tree = here.leftovers.tree_of(&dir, &facts)?;
             let is_empty = tree.members().is_empty();
             // On record before the first signal. What the disk refuses is carried out all the same.
-            let recorded = if is_empty { Ok(()) } else { settle::stop_of_left_asked(&dir, &asked, now) };
+            let recorded = if is_empty { Ok(()) } else { final_record::stop_of_left_asked(&dir, &asked, now) };
             Some((tree, recorded))
         });
         // One that never ran has left nothing.

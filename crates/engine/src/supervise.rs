@@ -3,11 +3,11 @@
 
 use crate::disk::{AGAIN, blocking};
 use crate::facts::{self, Facts, Seen};
+use crate::final_record::{self, FinalRecord};
 use crate::launch::KeeperSource;
 use crate::link::Link;
-use crate::os::Lives;
+use crate::os::ProcessHandle;
 use crate::parts::Parts;
-use crate::settle::{self, Settled};
 use crate::{keepers, orphan};
 use outlast_core::{Incarnation, Phase, ProcessId, StartFailure};
 use outlast_store::dir::ProcessDir;
@@ -100,7 +100,7 @@ impl Supervisor {
                 let _left = tokio::time::timeout(AGAIN, link.closed()).await;
             }
             let dir = self.dir.clone();
-            if matches!(blocking(move || settle::is_retired(&dir)).await, Ok(Ok(true)) | Err(_)) || !self.dir.path.exists() {
+            if matches!(blocking(move || final_record::is_retired(&dir)).await, Ok(Ok(true)) | Err(_)) || !self.dir.path.exists() {
                 return;
             }
             // No descriptor reports that a disk has space again. The loop ends with the engine, or when the folder is removed.
@@ -139,7 +139,7 @@ impl Supervisor {
             return self.outlive(*of, facts).await;
         }
         let dir = self.dir.clone();
-        if blocking(move || facts::is_kept(&dir)).await? {
+        if blocking(move || facts::has_keeper(&dir)).await? {
             return self.connect().await;
         }
         self.settle(facts).await
@@ -149,9 +149,9 @@ impl Supervisor {
         let (dir, facts, now) = (self.dir.clone(), facts.clone(), self.parts.now());
         let (accepted_at, was) = (facts.kept.accepted_at, facts.phase.clone());
         let unsaved = self.parts.unsaved_stops.of(self.id);
-        match blocking(move || settle::settle(&dir, &facts, unsaved, now)).await?? {
-            Settled::Kept => Ok(()),
-            Settled::Refused { seen, error } => {
+        match blocking(move || final_record::write(&dir, &facts, unsaved, now)).await?? {
+            FinalRecord::Kept => Ok(()),
+            FinalRecord::Refused { seen, error } => {
                 // The engine shows what it knows at once, and reports it when the index accepts it. The folder gets it when the disk
                 // accepts writes again.
                 tracing::error!(id = %self.id, %error, "cannot record in its folder what happened to a process");
@@ -161,15 +161,15 @@ impl Supervisor {
                 }
                 Ok(())
             }
-            Settled::Written => {
+            FinalRecord::Written => {
                 // Its keepers removed it themselves, unless they were killed.
                 let _gone = std::fs::remove_file(self.parts.sockets.of(self.id));
                 Ok(())
             }
-            Settled::NotStarted if accepted_at < settle::booted_at(now) => {
+            FinalRecord::NotStarted if accepted_at < final_record::booted_at(now) => {
                 self.never("the machine was restarted before the command could be started", 0).await
             }
-            Settled::NotStarted => self.launch().await,
+            FinalRecord::NotStarted => self.launch().await,
         }
     }
 
@@ -207,10 +207,10 @@ impl Supervisor {
         let (dir, id, now) = (self.dir.clone(), self.id, self.parts.now());
         let failure = StartFailure { errno, what: what.to_owned() };
         let said = failure.clone();
-        if let Err(error) = blocking(move || settle::never_started(&dir, id, failure, now)).await? {
+        if let Err(error) = blocking(move || final_record::never_started(&dir, id, failure, now)).await? {
             tracing::error!(%id, %error, "cannot record in its folder that a process was never started");
             let (dir, cursor) = (self.dir.clone(), self.parts.table.facts(id).await.map_or(0, |facts| facts.cursor));
-            let seen = blocking(move || settle::seen_never_started(&dir, cursor, said, now)).await?;
+            let seen = blocking(move || final_record::seen_never_started(&dir, cursor, said, now)).await?;
             self.parts.intake.apply_look(id, seen).await;
         }
         Ok(())
@@ -222,8 +222,8 @@ impl Supervisor {
             self.finish_stop(of, facts).await?;
             self.recovered = false;
         }
-        match Lives::of(&of) {
-            Ok(life) => life.over().await?,
+        match ProcessHandle::of(&of) {
+            Ok(life) => life.exited().await?,
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) || e.kind() == io::ErrorKind::NotFound => {}
             Err(e) => return Err(e),
         }
@@ -233,7 +233,7 @@ impl Supervisor {
     /// Continues a stop that an earlier engine began and did not finish.
     async fn finish_stop(&self, of: Incarnation, facts: &Facts) -> io::Result<()> {
         let (dir, now) = (self.dir.clone(), self.parts.now());
-        let Some(way) = blocking(move || settle::unfinished(&dir, now)).await? else { return Ok(()) };
+        let Some(way) = blocking(move || final_record::unfinished(&dir, now)).await? else { return Ok(()) };
         let tree = orphan::Tree::new(&self.parts.leftovers.own, self.id, of, facts.detached);
         let ended = orphan::stop(tree, way).await?;
         if !ended.survivors.is_empty() {

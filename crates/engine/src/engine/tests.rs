@@ -92,7 +92,7 @@ async fn ended(engine: &Engine, n: u8) -> ProcessView {
     let dir = engine.parts.home.process(id);
     dir.create().unwrap();
     let failure = outlast_core::StartFailure { errno: libc::ENOENT, what: "x".into() };
-    crate::settle::never_started(&dir, id, failure, engine.parts.now()).unwrap();
+    crate::final_record::never_started(&dir, id, failure, engine.parts.now()).unwrap();
     engine.parts.table.reserve(id, String::new(), Owner::default()).await.unwrap();
     let view = engine.parts.table.accept_process(Facts::accepted(kept).with(&Seen::look(&dir, 0)), None).await.unwrap();
     assert!(view.facts.phase.is_final());

@@ -20,7 +20,7 @@ pub(super) async fn active(asked: &RequestContext, about: Activity) -> Result<Ac
             f.kept.spec.owner.session.as_ref() == Some(&session) && young
         }),
         Activity::Any => running > 0,
-        // What is not there, or over, keeps nobody waiting.
+        // A wait for a process that is over or not there has ended.
         Activity::Waiting { process } => match asked.resolve(&process).await {
             Ok(view) => runs(&view.facts) && !super::until::has_matched(asked, &view.facts).await?,
             Err(error) if error.kind == ErrorKind::Refusal => false,

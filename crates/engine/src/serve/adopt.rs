@@ -1,4 +1,4 @@
-//! `adopt`: take in a living process that somebody else started.
+//! `adopt`: take in a living process that another program started.
 
 use super::context::RequestContext;
 use super::poll;
@@ -10,7 +10,7 @@ use crate::facts::{Facts, Seen};
 use crate::os::id_of_environment;
 use crate::parts::Parts;
 use crate::table::{ProcessView, Reserved, Which};
-use crate::{refuse, settle};
+use crate::{final_record, refuse};
 use outlast_core::{Incarnation, Owner, ProcessId, Record};
 use outlast_store::meta::Meta;
 use outlast_store::os::{incarnation_of, parent_of};
@@ -45,7 +45,7 @@ pub(super) async fn adopt(asked: &RequestContext, from: AdoptFrom) -> Result<Ado
         let taken = match one {
             Ok(found) if !asked.owner.may_touch(&found.spec.owner) => Err(format!("pid {} belongs to another conversation", found.of.pid)),
             Ok(found) => match take_in(asked, found).await {
-                // Whoever asks for this one alone is refused; of many it is one that is left out.
+                // A request for this pid alone is refused; of a checkpoint the entry is skipped.
                 Err(error) if by_pid && error.code == code::NOT_THAT_PROCESS => return Err(error),
                 taken => taken.map_err(|e| e.error),
             },
@@ -147,7 +147,7 @@ async fn write_down(parts: &Arc<Parts>, id: ProcessId, found: Found) -> Result<P
         if let Some(meta) = Meta::hold(&dir, id, now).map_err(failed)? {
             meta.release().map_err(failed)?;
         }
-        settle::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
+        final_record::record(&dir, &[Record::Adopted { at: now, of }]).map_err(failed)?;
         Ok(Seen::look(&dir, 0))
     })
     .await

@@ -30,13 +30,13 @@ pub(super) async fn clean(asked: &RequestContext, chosen: &Chosen) -> Result<Cle
                 cleaned.removed += 1;
                 cleaned.freed_bytes += view.facts.bytes;
             }
-            // Somebody else was quicker.
+            // Another removal was quicker.
             Err(error) if error.code == code::NOT_FOUND => {}
             Err(error) => return Err(error),
         }
     }
     if let Some(place) = asked.parts.place.clone() {
-        // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is nobody's.
+        // What was left running may have ended since. Listed before those that live: a leaf whose process is not among them is unused.
         let leaves = place.leaves();
         let live = asked.parts.table.all(&Owner::default(), Which::Live).await?;
         let dead = leaves.into_iter().filter(|id| !live.iter().any(|v| v.id() == *id)).collect::<Vec<_>>();

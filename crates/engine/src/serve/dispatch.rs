@@ -69,7 +69,7 @@ impl RequestContext {
             Request::Signal { process, number } => out.result(signal::signal(self, &process, number).await).await,
             Request::Write { process, at, .. } => {
                 let written = write::write(self, &process, at, &input.bytes).await;
-                // Whoever is answered finds room for the next.
+                // A client that is answered has room for its next write.
                 drop(input);
                 out.result(written).await;
             }

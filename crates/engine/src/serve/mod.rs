@@ -53,7 +53,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// How many requests of one connection may be under way.
 const UNDER_WAY: usize = 1_024;
-/// How many frames may wait to be sent. Who has more waits.
+/// How many frames may wait to be sent. A task with more waits.
 const OUTGOING: usize = 16;
 /// The most that one write may bring.
 const MOST_INPUT: u32 = 16 << 20;
@@ -101,16 +101,16 @@ pub(crate) async fn connection(
     let ended = tokio::select! {
         biased;
         ended = talking => ended,
-        // It goes on for as long as anybody can send, and we can.
+        // It ends when no sender is left, or the client reads no more.
         () = &mut writer => return,
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended");
     }
-    // Whoever has left waits for nothing.
+    // A client that has left waits for nothing.
     connection.tasks.shutdown().await;
     drop(connection);
-    // It sends what is queued and says nothing about it: whoever has left misses it.
+    // It sends what is queued. A client that has left misses it.
     writer.await;
 }
 
@@ -164,7 +164,7 @@ struct Connection {
     writing: Option<Writing>,
     /// A permit for each byte that the writes under way may hold.
     room: Arc<Semaphore>,
-    /// Answers that are on their way to somebody behind this connection.
+    /// Answers that this connection forwards.
     relays: Arc<Relays>,
 }
 

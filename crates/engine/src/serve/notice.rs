@@ -73,7 +73,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
         if !waits {
             return Ok(none(too_late));
         }
-        // What somebody else has may come back without a word.
+        // The lease of another taker may end without a report.
         let lapse = lapses.map(|after| after.max(Duration::from_millis(1)));
         tokio::select! {
             changed = news.changed() => if changed.is_err() { return Err(refuse::stopping()) },
@@ -85,7 +85,7 @@ pub(super) async fn next(asked: &RequestContext, taker: Taker, limit: u32, lease
     }
 }
 
-/// A claim that is under way. Should whoever asked leave before it is done, as a cancelled call does, what it gives is given to the next instead.
+/// A claim that is under way. If the taker leaves before it is done, as a cancelled call does, its notices are given to the next taker.
 struct Claiming {
     parts: Arc<Parts>,
     claim: Option<Claim>,
@@ -104,7 +104,7 @@ impl Claiming {
 
 impl Drop for Claiming {
     fn drop(&mut self) {
-        // Without a runtime there is no engine left that could tell anybody.
+        // Without a runtime there is no engine left to give them out.
         let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) else { return };
         let parts = self.parts.clone();
         // The claim is written first: it was asked for before.
@@ -182,7 +182,7 @@ pub(super) async fn follow(asked: &RequestContext, after: Option<u64>) -> Result
         Some(seq) => seq,
         None => outbox.last_seq().await.map_err(|e| refuse::index(&e))?,
     };
-    // Whoever waits for this knows that nothing is missed from here on.
+    // A client that waits for this event knows that it misses nothing from here on.
     asked.out.event(Event::Waiting { after: Some(after) }).await;
     loop {
         news.borrow_and_update();
@@ -278,7 +278,7 @@ pub(super) async fn consumed(asked: &RequestContext, name: &str, mark: bool) -> 
     let id = named(asked, name).await?;
     let parts = &asked.parts;
     if mark {
-        // What has not ended nobody has seen the end of.
+        // The end of a running process cannot have been seen.
         if asked.parts.table.facts(id).await.is_some_and(|facts| !facts.is_over()) {
             return Ok(Consumed { consumed: false });
         }
@@ -420,7 +420,7 @@ fn masked_fields(redactor: &Redactor, fields: Map<String, Value>) -> Map<String,
     all
 }
 
-/// How many objects and lists lie inside each other. Whoever read the value has bounded that.
+/// How many objects and lists lie inside each other. The reader of the value has bounded that.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(all) => 1 + all.iter().map(depth).max().unwrap_or(0),

@@ -39,7 +39,7 @@ impl Drop for PendingAnswer {
         // First, so that no notice is kept for it any more.
         drop(waiting);
         let (parts, key) = (Arc::clone(&self.parts), std::mem::take(&mut self.key));
-        // Without a runtime there is no engine left that could tell anybody.
+        // Without a runtime there is no engine left to deliver it.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { parts.outbox.give_back(key).await });
         }

@@ -29,7 +29,7 @@ pub(super) enum Until {
     Exit,
 }
 
-/// Whether somebody looks on who can be told to leave.
+/// Whether the reader is a viewer, who can be told to leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Viewed {
     Yes,
@@ -217,7 +217,7 @@ struct Pace {
 
 /// How long a follower waits where the folder does not show yet what its keeper has told.
 const FILE_PACE: Duration = Duration::from_millis(100);
-/// So many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
+/// How many looks may show nothing new before it waits: a start, and a keeper that is replaced, are told of and bring no output.
 const LOOKS_IN_VAIN: u32 = 2;
 
 impl Pace {

@@ -1,4 +1,4 @@
-//! Answers that whoever asked passes on. An end that one of them shows counts as seen when it is said to have arrived, and is told after all if it is not.
+//! Answers that a proxy forwards. An end that one of them shows counts as seen when the proxy confirms it; without that, its notice is delivered.
 
 use crate::parts::Parts;
 use crate::remove;
@@ -18,11 +18,11 @@ pub(crate) struct Relays {
 pub(crate) enum Relay {
     /// It shows the end of a process.
     End { process: ProcessId, how: &'static str, since: Time },
-    /// It shows to somebody who looks that a process is over.
+    /// It shows that a process is over, without being an answer to its end.
     Look(ProcessId),
     /// It says that a process is forgotten.
     Removal(Box<ProcessView>),
-    /// It gives notices, under this word. Whoever has them settles them.
+    /// It gives notices under this lease. The taker settles them.
     Notices { ids: Vec<String>, lease: String },
 }
 
@@ -59,7 +59,7 @@ impl Relays {
                 Relay::End { process, how, since } => self.parts.intake.end_seen(process, how, since).await,
                 Relay::Look(process) => self.parts.outbox.observe(process).await,
                 Relay::Removal(view) => {
-                    // Whoever was first did the same.
+                    // An earlier removal did the same.
                     let _gone = remove::forget(&self.parts, &view).await;
                 }
                 Relay::Notices { .. } => {}
@@ -82,7 +82,7 @@ impl Relays {
 }
 
 impl Relay {
-    /// Its owner is told after all, by whoever asks next, and what was to be forgotten stays.
+    /// The notice is given to the next taker, and what was to be removed stays.
     async fn let_go(self, parts: &Parts) {
         match self {
             Self::End { process, .. } => parts.outbox.let_go(process).await,
@@ -95,7 +95,7 @@ impl Relay {
 impl Drop for Relays {
     fn drop(&mut self) {
         let rest = std::mem::take(&mut *self.lock());
-        // Without a runtime there is no engine left that could tell anybody.
+        // Without a runtime there is no engine left to deliver them.
         let (false, Ok(runtime)) = (rest.is_empty(), tokio::runtime::Handle::try_current()) else { return };
         let parts = Arc::clone(&self.parts);
         runtime.spawn(async move {

@@ -48,7 +48,7 @@ pub(super) async fn until_closed(asked: &RequestContext, view: &mut ProcessView)
     let Current { facts, .. } = asked.look(view).await?;
     view.facts = facts;
     if view.facts.is_over() && !view.facts.phase.is_final() {
-        // If somebody holds it for longer, what is known stays as it is.
+        // If a process holds it for longer, the facts stay as they are.
         let _closed = tokio::time::timeout(CLOSING, view.until(|f| f.phase.is_final())).await;
     }
     Ok(())

@@ -11,7 +11,7 @@ use crate::parts::Parts;
 use crate::points::point;
 use crate::shell::{self, Form, MergeError, Mode, ProgramError, Variable};
 use crate::table::{LONGEST_NAME, ProcessView, Reserved};
-use crate::{cgroup, refuse, settle};
+use crate::{cgroup, final_record, refuse};
 use outlast_core::{Command, EnvVar, OsText, Owner, Phase, ProcessId, Route, Spec, StartFailure, Tell, limits};
 use outlast_store::segments::Keep;
 use outlast_store::spec::{Kept, Launch, Masks, SpecFile};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// What a command gets if its caller does not say: the engine's own would keep its files from everybody else.
 const USUAL_UMASK: u32 = 0o022;
-/// How many descriptors a start may need, and a few for whoever asks about others meanwhile.
+/// How many descriptors a start may need, and a few for requests about other processes meanwhile.
 const DESCRIPTORS: usize = 16;
 /// Commands are killed before us when memory runs out.
 const OOM_SCORE_ADJ: i32 = 300;
@@ -41,7 +41,7 @@ pub(super) async fn start(asked: &RequestContext, spec: Spec, want: Option<Proce
     if let Some(refused) = &asked.parts.at_start.refused_call {
         return Err(refuse::refused_call(refused));
     }
-    // Found out before anything is written: half a start would wait until somebody else lets go of a file.
+    // Found out before anything is written: half a start would wait until another task closes a file.
     crate::os::room_for(DESCRIPTORS).map_err(|e| refuse::disk("nothing can be started now", &e))?;
     let (mut view, not_passed_on) = loop {
         let id = want.unwrap_or_else(random_id);
@@ -126,7 +126,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
         let written = written.map_err(|e| spec_failed(&e)).and_then(|()| match prepared.failure {
             // Known before anything runs; it is told as the end of a process all the same, and not as a refusal.
             Some(failure) => {
-                settle::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
+                final_record::never_started(&dir, id, failure, now).map(|_| ()).map_err(|e| refuse::disk("cannot write the end", &e))
             }
             None => Ok(()),
         });
@@ -136,7 +136,7 @@ async fn write_down(parts: &Arc<Parts>, request: Request) -> Result<(ProcessView
         written
     };
     parts.disk.at(write).await.map_err(|e| refuse::disk("cannot write the request", &e))??;
-    // It makes itself ready while the request comes onto the disk. Should there be none, whoever looks after the process asks again.
+    // It makes itself ready while the request comes onto the disk. If there is none, the supervisor of the process asks again.
     let keeper = if failed { None } else { parts.launcher.ask(id, KeeperSource::ForkServer).await.ok() };
     point!("run.before_commit");
     if let Err(error) = parts.outbox.accept(Facts::accepted(kept.clone())).await {
@@ -189,7 +189,7 @@ async fn prepare(parts: &Arc<Parts>, request: Request) -> Result<Prepared, Error
         Attempt::Unread(request) => *request,
     };
     // Login files are slow the first time, and one shell reads them for all.
-    // Nobody closes the semaphore, so there is always a turn.
+    // The semaphore is never closed, so there is always a turn.
     let _turn = parts.login.acquire().await;
     let parts = Arc::clone(parts);
     match blocking(move || prepare_now(&parts, request, Login::Read)).await.map_err(failed)? {
@@ -542,7 +542,7 @@ fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what nobody can be told.
+/// Refuses patterns and routes that cannot be used.
 fn check_tell(tell: &Tell) -> Result<(), Error> {
     let refused = |what: String, hint: &str| Err(refuse::refusal(code::BAD_SPEC, what, hint));
     if tell.watch.len() > limits::MAX_PATTERNS {
@@ -601,7 +601,7 @@ fn bad_spec(error: &MergeError) -> Error {
 fn hash(id: ProcessId, spec: &Spec, caller: &Caller) -> String {
     let here = caller.cwd.as_path();
     let cwd = OsText::from(spec.cwd.as_ref().map_or(here.to_owned(), |dir| here.join(dir.as_path())).as_path() as &Path);
-    // Whoever asks again may wait or not.
+    // A retry may wait or not.
     let mut whole = spec.clone().in_dir(cwd);
     whole.tell.awaited = false;
     let mut sum = Sha256::new();

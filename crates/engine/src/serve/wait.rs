@@ -45,7 +45,7 @@ pub(super) async fn wait(asked: &RequestContext, name: &str, timeout_ms: Option<
     // Whatever woke us, an end that has come wins.
     let Current { facts, seen } = asked.look(&view).await?;
     let (facts, seen) = until_let_go(asked, &mut view, facts, seen).await?;
-    // Whoever gives up waits no more: an end that comes while this is answered is told like any other.
+    // A client that gives up waits no more: an end that comes while this is answered is delivered like any other.
     let awaiting = awaiting.filter(|_| facts.is_over());
     let (status, chars) = match woken {
         _ if facts.is_over() => ("exited", limits::WAIT_EXIT_CHARS),
@@ -100,13 +100,13 @@ async fn passed(timeout_ms: Option<u64>) {
     }
 }
 
-/// Returns once somebody interrupts. May be dropped and called again.
+/// Returns once the waits of the session are interrupted. May be dropped and called again.
 pub(super) async fn interrupted(interrupts: &mut Option<tokio::sync::watch::Receiver<u64>>) {
     if let Some(interrupts) = interrupts
         && interrupts.changed().await.is_ok()
     {
         return;
     }
-    // Nobody can interrupt it.
+    // A call without a session cannot be interrupted.
     std::future::pending().await
 }

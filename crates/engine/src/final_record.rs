@@ -1,6 +1,6 @@
-//! What becomes of a process whose keepers are dead: whoever finds a free lock and no last word writes one.
+//! The final records of a process whose keepers are dead: the engine writes them if the lock is free and they are missing.
 
-use crate::facts::{Facts, Seen, is_kept};
+use crate::facts::{Facts, Seen, has_keeper};
 use outlast_core::{Cause, Ending, Incarnation, Outcome, OutputEnd, Phase, ProcessId, Record, StartFailure, Stop, StopWay, Time};
 use outlast_store::dir::ProcessDir;
 use outlast_store::journal::Journal;
@@ -17,10 +17,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What was found.
+/// What became of the final records.
 #[derive(Debug)]
-pub(crate) enum Settled {
-    /// Somebody holds the lock after all.
+pub(crate) enum FinalRecord {
+    /// A keeper holds the lock after all.
     Kept,
     /// The command was never started, provably: it may be started now.
     NotStarted,
@@ -53,19 +53,19 @@ impl UnsavedStops {
 /// Finds out what became of a process that has no keeper, and writes it down. Blocks for as long as the disk takes.
 ///
 /// `unsaved` is a stop that was carried out although the disk refused its record.
-pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<Settled> {
+pub(crate) fn write(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Stop)>, now: Time) -> io::Result<FinalRecord> {
     if !dir.meta().try_exists()? {
         if facts.phase == Phase::Accepted {
-            return Ok(Settled::NotStarted);
+            return Ok(FinalRecord::NotStarted);
         }
         // It was there; a power cut or a hand took it. A new one carries the lock for what is to be said about that.
         if let Some(meta) = Meta::hold(dir, facts.id(), now)? {
             meta.release()?;
         }
     }
-    let Some(_lock) = lock_dead(dir)? else { return Ok(Settled::Kept) };
+    let Some(_lock) = lock_dead(dir)? else { return Ok(FinalRecord::Kept) };
     let retired = retire(dir);
-    // Under the lock: nobody writes any more, so this is the last word.
+    // Under the lock: no other program writes any more, so this look is final.
     let mut seen = Seen::look(dir, facts.cursor);
     let facts = facts.with(&seen);
     let meta = seen.meta.as_ref();
@@ -89,25 +89,25 @@ pub(crate) fn settle(dir: &ProcessDir, facts: &Facts, unsaved: Option<(Time, Sto
         {
             // Another keeper may start only from a file that says that nothing was started.
             retired?;
-            return Ok(Settled::NotStarted);
+            return Ok(FinalRecord::NotStarted);
         }
         Phase::Accepted => match meta.and_then(|m| Some((forked(m, facts.id())?, m.started_at.unwrap_or(m.created_at)))) {
             Some((of, _)) if is_anothers(of.pid, dir) => vec![Record::Lost { at: now }],
-            // It was forked and may have begun to run, though nobody was left to say so.
+            // It was forked and may have begun to run, though no keeper was left to record that.
             Some((of, at)) => vec![Record::Started { at, of }, Record::Orphaned { at: now, of }],
             None => vec![Record::Lost { at: now }],
         },
     };
-    // Whatever comes this far is never started again, and whoever reads what follows finds no secret any more.
+    // A process that comes this far is never started again, so its secrets are removed.
     scrub(dir, facts.id());
     if records.is_empty() {
-        return Ok(Settled::Written);
+        return Ok(FinalRecord::Written);
     }
     match Journal::open_for_append(dir).and_then(|mut journal| append(&mut journal, &records)) {
-        Ok(()) => Ok(Settled::Written),
+        Ok(()) => Ok(FinalRecord::Written),
         Err(error) => {
             seen.journal.extend(records.into_iter().map(|record| (seen.cursor, record)));
-            Ok(Settled::Refused { seen: Box::new(seen), error })
+            Ok(FinalRecord::Refused { seen: Box::new(seen), error })
         }
     }
 }
@@ -140,7 +140,7 @@ fn is_anothers(pid: u32, dir: &ProcessDir) -> bool {
     line.split(|&b| b == 0).map(|argument| Path::new(OsStr::from_bytes(argument))).any(|folder| {
         let names_it = folder.file_name() == dir.path.file_name();
         // This folder's lock is ours, so a living keeper with its path keeps a folder that was moved away.
-        names_it && (folder == dir.path || is_kept(&ProcessDir { path: folder.to_owned() }))
+        names_it && (folder == dir.path || has_keeper(&ProcessDir { path: folder.to_owned() }))
     })
 }
 
@@ -167,14 +167,14 @@ pub(crate) fn seen_never_started(dir: &ProcessDir, cursor: u64, failure: StartFa
     seen
 }
 
-/// Removes what was needed to start. What could not be scrubbed is told by nobody but the file itself, which is ours alone.
+/// Removes what was needed to start. What could not be removed is in that file only, which no other user can read.
 fn scrub(dir: &ProcessDir, id: ProcessId) {
     if let Err(error) = SpecFile::scrub(dir) {
         tracing::warn!(%id, %error, "cannot scrub");
     }
 }
 
-/// Writes down that somebody asked an orphan to end, before anything is done about it.
+/// Records that an orphan was asked to end, before it is signalled.
 pub(crate) fn stop_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io::Result<()> {
     record(dir, &[Record::StopAsked { at: now, stop: stop.clone() }])
 }
@@ -187,14 +187,14 @@ pub(crate) fn stop_of_left_asked(dir: &ProcessDir, stop: &Stop, now: Time) -> io
     }
 }
 
-/// Writes records about a process that has no keeper and will have none. Waits for whoever writes right now, which can only be one of us.
+/// Writes records about a process that has no keeper and will have none. Waits for another writer, which can only be a task of this engine.
 pub(crate) fn record(dir: &ProcessDir, records: &[Record]) -> io::Result<()> {
     let meta = File::open(dir.meta())?;
     lock::hold(&meta)?;
     append(&mut Journal::open_for_append(dir)?, records)
 }
 
-/// Whether a keeper was killed before it had written who it is, which it does before it starts anything. After a power cut nobody can tell.
+/// Whether a keeper was killed before it had written who it is, which it does before it starts anything. After a power cut that is unknown.
 fn is_unwritten(dir: &ProcessDir) -> bool {
     let Ok(found) = std::fs::metadata(dir.meta()) else { return true };
     let made = found.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
@@ -202,7 +202,7 @@ fn is_unwritten(dir: &ProcessDir) -> bool {
     found.len() < outlast_store::meta::LEN as u64 && made > booted_at(outlast_store::os::now())
 }
 
-/// Whether the request still has what a start needs. Whoever starts a command takes that out, so without it there was a start.
+/// Whether the request still has what a start needs. A start removes that, so without it there was a start.
 fn can_start(dir: &ProcessDir) -> bool {
     matches!(SpecFile::read_launch(dir), Ok(Some(_)))
 }
@@ -231,7 +231,7 @@ fn output(dir: &ProcessDir, facts: &Facts) -> OutputEnd {
     OutputEnd { end: facts.log_end, left_running: u32::try_from(marked.filter(is_left).count()).unwrap_or(u32::MAX) }
 }
 
-/// What is left to do of the last stop of an orphan that was to leave nothing alive: whoever was at it may have died before it was done. What has passed of its
+/// What is left to do of the last stop of an orphan that was to leave nothing alive: the engine that carried it out may have died before it was done. What has passed of its
 /// grace has passed, so that engine after engine cannot put it off.
 pub(crate) fn unfinished(dir: &ProcessDir, now: Time) -> Option<StopWay> {
     let (at, stop) = stops(dir).into_iter().rfind(|(_, stop)| is_hard(stop))?;
@@ -270,7 +270,7 @@ fn is_hard(stop: &Stop) -> bool {
 fn ended_orphan(dir: &ProcessDir, facts: &Facts, stops: Vec<(Time, Stop)>, now: Time) -> Vec<Record> {
     // A signal alone may have been outlived.
     match stops.into_iter().rfind(|(_, stop)| is_hard(stop)) {
-        // We ended it, and nobody could see its status.
+        // The engine ended it, and its status could not be seen.
         Some((_, stop)) => vec![
             Record::Ended { ending: Ending { outcome: Outcome::Unknown, cause: stop.cause, at: now, oom: false }, log_end: facts.log_end },
             Record::OutputClosed { at: now, output: output(dir, facts) },
